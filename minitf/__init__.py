@@ -1,0 +1,30 @@
+"""minitf: the Transformer of "Attention Is All You Need", written from scratch on NumPy and CuPy.
+
+Letters for the axes of arrays, everywhere:
+
+    B batch   T target length   S source length   D d_model   H heads   K d_k   F d_ff   V vocabulary
+
+Masks are boolean, True = may attend. Gradients are called gx, gy: of x, of y.
+"""
+
+from minitf import functions
+from minitf.backend import UserError, use, using
+from minitf.check import grad_check, same, show
+from minitf.config import Config
+from minitf.tensor import Tensor, no_grad
+from minitf.transformer import Transformer
+
+__version__ = "0.1.0"
+__all__ = [
+    "Config",
+    "Tensor",
+    "Transformer",
+    "UserError",
+    "functions",
+    "grad_check",
+    "no_grad",
+    "same",
+    "show",
+    "use",
+    "using",
+]

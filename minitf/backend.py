@@ -1,0 +1,132 @@
+"""Which array library is in use: NumPy on the CPU, CuPy on the GPU. Chosen once for the whole process.
+
+Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object that `use`
+fills with the names of the chosen library, so switching costs nothing at the call: no array carries a device,
+and no two arrays of one process can live in different places.
+
+Beyond its name, what CuPy does differently has one named form at the end of this file, and nowhere else.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import sys
+import types
+
+import numpy as np
+
+__all__ = ["UserError", "keep_memory", "segment_sum", "to_device", "to_numpy", "use", "using", "xp"]
+
+
+class UserError(Exception):
+    """A mistake that the user can mend. Its text is one line: what is wrong, and what to do."""
+
+
+class _Library:
+    """The names of the array library in use."""
+
+    def __getattr__(self, name):
+        # Reached only for names that the library itself makes on demand, such as numpy.random.
+        return getattr(self.__dict__["_module"], name)
+
+
+xp = _Library()
+
+
+def use(library):
+    """Choose the array library: "numpy", "cupy", or a module that looks like one of them.
+
+    Arrays made before the switch stay where they are, so call it before the first Tensor is made.
+    Raises UserError for an unknown name, for CuPy without a GPU, and where CuPy is not installed.
+    """
+    module = _load(library) if isinstance(library, str) else library
+    if not isinstance(module, types.ModuleType):
+        raise TypeError(f"use() takes the name of a library or a module, not {type(library).__name__}")
+    xp.__dict__.clear()
+    xp.__dict__.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
+    xp.__dict__["_module"] = module
+
+
+@contextlib.contextmanager
+def using(library):
+    """Use another array library inside a `with` block: for tests that compare the two."""
+    before = xp.__dict__["_module"]
+    use(library)
+    try:
+        yield xp
+    finally:
+        use(before)
+
+
+def _load(name):
+    if name not in ("numpy", "cupy"):
+        raise UserError(f"unknown backend {name!r}: choose numpy or cupy")
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        raise UserError(
+            "CuPy is not installed: pip install 'minitf[cuda13]' (or cuda12), or use --backend numpy"
+        ) from None
+    if name == "cupy" and not module.cuda.is_available():
+        raise UserError("CuPy finds no usable GPU (see nvidia-smi): use --backend numpy")
+    return module
+
+
+def to_device(array, dtype=None):
+    """Give the array (or nested list) as an array of the library in use, moved there if it has to be."""
+    return xp.asarray(array, dtype=dtype)
+
+
+def to_numpy(array):
+    """Give the array as a NumPy array. From a GPU this waits for the result: log with it, do not compute."""
+    if isinstance(array, np.ndarray):
+        return array
+    return xp.asnumpy(array) if hasattr(xp, "asnumpy") else np.asarray(array)
+
+
+# What NumPy and CuPy do differently, by name --------------------------------------------------------------
+
+
+def segment_sum(ids, rows, n):
+    """Add up the rows that carry the same id: the gradient of looking rows up in a table of n rows.
+
+        out[v] = sum of rows[i] over all i with ids[i] == v
+
+    ids: int (N,)   rows: (N, D)   ->   (n, D)
+
+    NumPy sorts the ids and sums each run, three times as fast as np.add.at. CuPy subtracts running totals there,
+    which loses digits, so on a GPU the additions are atomic instead.
+    """
+    out = xp.zeros((n, rows.shape[1]), dtype=rows.dtype)
+    if xp.__dict__["_module"] is not np:
+        xp.add.at(out, ids, rows)
+        return out
+    if len(ids):
+        order = np.argsort(ids, kind="stable")
+        ordered = ids[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+    return out
+
+
+def keep_memory():
+    """Ask the C library to keep freed memory for the next array of that size (Linux with glibc; else nothing).
+
+    By default each array of some megabytes is given back to the system when it is freed and its pages are
+    fetched again, zeroed, for the next one: a quarter of a training step. Call once, before training.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: take arrays of up to 1 GiB from the heap ...
+        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: ... that is not given back ...
+        mallopt(-2, 100 << 20)  # M_TOP_PAD: ... and grows in steps of 100 MiB
+
+
+try:
+    use(os.environ.get("MINITF_BACKEND", "numpy"))
+except UserError as error:  # while it is imported there is no program yet that could catch this
+    print(f"MINITF_BACKEND: {error}", file=sys.stderr)
+    raise SystemExit(2) from None

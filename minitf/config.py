@@ -1,0 +1,128 @@
+"""The sizes and switches of a Transformer, and the models of the paper's Table 3 by name."""
+
+import dataclasses
+
+from minitf.backend import UserError
+
+__all__ = ["PRESETS", "Config"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that fixes a model besides its weights. The defaults are the paper's base model.
+
+    d_k and d_v default to d_model / n_heads. norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or
+    "pre", x + Sublayer(LayerNorm(x)) with one more norm at the end. positions: "sinusoid" or "learned" (up to
+    max_length). sinusoid_layout: "interleaved" as in the paper, or "halves" (all sines, then all cosines).
+    sinusoid_base: "paper" for exponents 2i/d_model, "t2t" for tensor2tensor's i/(d_model/2 - 1).
+    tie: one matrix for both embeddings and the output. The three dropout rates are those of sub-layer
+    outputs and embeddings, of attention weights, and inside the feed-forward network.
+    """
+
+    vocabulary_size: int
+    n_layers: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    n_heads: int = 8
+    d_k: int | None = None
+    d_v: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    feed_forward_dropout: float = 0.0
+    label_smoothing: float = 0.1
+    norm: str = "post"
+    eps: float = 1e-6
+    positions: str = "sinusoid"
+    sinusoid_layout: str = "interleaved"
+    sinusoid_base: str = "paper"
+    max_length: int = 1024
+    tie: bool = True
+    pad_id: int = 0
+    unk_id: int = 1
+    bos_id: int = 2
+    eos_id: int = 3
+
+    def __post_init__(self):
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) is None:
+                if self.d_model % self.n_heads:
+                    raise UserError(f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: set {name}")
+                object.__setattr__(self, name, self.d_model // self.n_heads)
+        for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_length"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise UserError(f"{name} must be a whole number of 1 or more, not {getattr(self, name)!r}")
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 0 and less than 1, not {getattr(self, name)!r}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
+        if self.d_model % 2 and self.positions == "sinusoid":
+            raise UserError(f"sinusoids need an even d_model, not {self.d_model}")
+        ids = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
+        if len(set(ids)) < 4 or not all(0 <= i < self.vocabulary_size for i in ids):
+            raise UserError(f"the special ids {ids} must differ and be less than vocabulary_size")
+
+    @classmethod
+    def preset(cls, name, vocabulary_size=37000, **changes):
+        """Give a named model: tiny, small, base, big, or a row of the paper's Table 3 (see PRESETS)."""
+        if name not in PRESETS:
+            raise UserError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
+        return cls(vocabulary_size, **{**PRESETS[name], **changes})
+
+    def replace(self, **changes):
+        """Give a copy with some fields changed; d_k and d_v follow d_model / n_heads where they did before."""
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) * self.n_heads == self.d_model:
+                changes.setdefault(name, None)
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self):
+        """Give all fields as a dictionary, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields):
+        """Build from a dictionary. Raises UserError for a field that this version does not know."""
+        unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
+        if unknown:
+            raise UserError(f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?")
+        return cls(**fields)
+
+
+_CHOICES = {
+    "norm": ("post", "pre"),
+    "positions": ("sinusoid", "learned"),
+    "sinusoid_layout": ("interleaved", "halves"),
+    "sinusoid_base": ("paper", "t2t"),
+}
+
+PRESETS = {
+    "tiny": {"n_layers": 2, "d_model": 64, "d_ff": 256, "n_heads": 4},
+    "small": {"n_layers": 3, "d_model": 256, "d_ff": 1024, "n_heads": 4},
+    "base": {},
+    # The paper's Table 3, row by row. (A): the number of heads at equal cost.
+    "A-h1": {"n_heads": 1},
+    "A-h4": {"n_heads": 4},
+    "A-h16": {"n_heads": 16},
+    "A-h32": {"n_heads": 32},
+    # (B): the size of the keys.
+    "B-dk16": {"d_k": 16},
+    "B-dk32": {"d_k": 32},
+    # (C): the size of the model.
+    "C-N2": {"n_layers": 2},
+    "C-N4": {"n_layers": 4},
+    "C-N8": {"n_layers": 8},
+    "C-d256": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "C-d1024": {"d_model": 1024, "d_k": 128, "d_v": 128},
+    "C-ff1024": {"d_ff": 1024},
+    "C-ff4096": {"d_ff": 4096},
+    # (D): dropout and label smoothing.
+    "D-dropout0.0": {"dropout": 0.0},
+    "D-dropout0.2": {"dropout": 0.2},
+    "D-smoothing0.0": {"label_smoothing": 0.0},
+    "D-smoothing0.2": {"label_smoothing": 0.2},
+    # (E): learned positions.
+    "E-learned": {"positions": "learned"},
+    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
+}

@@ -1,0 +1,106 @@
+"""Label-smoothed cross-entropy, plain and fused with the product by the vocabulary.
+
+The target distribution q of a position gives the true word 1 - eps and shares eps among the other V - 1:
+
+    q_v = 1 - eps if v is the true word, else eps / (V - 1)
+    loss = - sum_v q_v ln p_v        with p = softmax(logits)
+
+Its gradient with respect to the logits is p - q. Positions whose target is padding count nothing. The sum is
+divided by `n_tokens`, the number of target tokens of the whole update, however many parts the update is cut
+into: dividing each part by its own count would weigh the words of short sentences more.
+Source: section 5.4; Szegedy et al. 2016, section 7. The form, eps/(V-1), is tensor2tensor's.
+"""
+
+import numpy as np
+
+from minitf.backend import to_device, xp
+from minitf.tensor import Tensor, is_recording, record
+
+__all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
+
+_CHUNK = 1 << 22  # how many logits exist at a time: 16 MB of float32, however long the batch
+
+
+def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_tokens=None):
+    """Measure how far the predicted distributions are from the smoothed true words.
+
+        loss = - 1/n sum_t sum_v q_tv ln p_tv
+
+    logits: (..., V)   target: int (...)   ->   ()
+    n_tokens defaults to the number of targets that are not padding.
+    Source: section 5.4.
+    """
+    z = logits.data if isinstance(logits, Tensor) else to_device(logits)
+    rows, target, n_tokens = _real_rows(target, pad_id, n_tokens)
+    gradient = z.reshape(-1, z.shape[-1])[rows]  # (N, V), a copy
+    losses, _ = _loss_and_gradient(gradient, target, smoothing)
+
+    def backward(gy):
+        g_logits = xp.zeros_like(z).reshape(-1, z.shape[-1])
+        g_logits[rows] = gradient * (gy / n_tokens)
+        return g_logits.reshape(z.shape)
+
+    return record(losses.sum() / n_tokens, (logits,), backward)
+
+
+def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens=None):
+    """Compute the loss of logits = x E^T without ever holding the logits of all positions.
+
+        loss = label_smoothed_cross_entropy(x E^T, target)
+
+    x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
+    A chunk of rows is multiplied out, its logits are turned into their gradient in place, and that is multiplied
+    back at once. Padded rows never get there. The second result, without gradient, is the plain negative
+    log-likelihood (smoothing 0), whose exponential is the perplexity.
+    Source: sections 3.4, 5.4.
+    """
+    x_data = x.data if isinstance(x, Tensor) else to_device(x)
+    w = weight.data if isinstance(weight, Tensor) else to_device(weight)
+    rows, target, n_tokens = _real_rows(target, pad_id, n_tokens)
+    hidden = x_data.reshape(-1, x_data.shape[-1])[rows]  # (N, D)
+    learning = is_recording()
+    g_hidden, g_weight = (xp.empty_like(hidden), xp.zeros_like(w)) if learning else (None, None)
+    loss = nll = xp.zeros((), dtype=x_data.dtype)
+    step = max(1, _CHUNK // len(w))
+    for start in range(0, len(hidden), step):
+        chunk = slice(start, start + step)
+        logits = hidden[chunk] @ w.T  # (n, V)
+        losses, nlls = _loss_and_gradient(logits, target[chunk], smoothing)
+        loss, nll = loss + losses.sum(), nll + nlls.sum()
+        if learning:
+            xp.matmul(logits, w, out=g_hidden[chunk])
+            g_weight += logits.T @ hidden[chunk]
+
+    def backward(gy):
+        scale = gy / n_tokens
+        gx = xp.zeros_like(x_data).reshape(-1, x_data.shape[-1])
+        gx[rows] = g_hidden * scale
+        return gx.reshape(x_data.shape), g_weight * scale
+
+    return record(loss / n_tokens, (x, weight), backward), record(nll / n_tokens, (), None)
+
+
+def _real_rows(target, pad_id, n_tokens):
+    """Find the positions that are not padding: their numbers, their targets, and the count to divide by."""
+    target = np.asarray(target).ravel()
+    rows = np.flatnonzero(target != pad_id)
+    return to_device(rows), to_device(target[rows]), max(1, len(rows)) if n_tokens is None else n_tokens
+
+
+def _loss_and_gradient(logits, target, smoothing):
+    """Turn logits (N, V) into p - q in place; give the smoothed and the plain loss of each row."""
+    n, size = logits.shape
+    each = smoothing / (size - 1)  # q of a wrong word
+    rows = xp.arange(n)
+    logits -= logits.max(axis=-1, keepdims=True)
+    true, total = logits[rows, target], logits.sum(axis=-1)
+    p = xp.exp(logits, out=logits)
+    sums = p.sum(axis=-1)
+    log_sums = xp.log(sums)
+    nll = log_sums - true
+    # - sum_v q_v ln p_v, where ln p_v = logit_v - log_sum, and q is `each` plus the rest on the true word
+    losses = (1 - smoothing - each) * nll + each * (size * log_sums - total)
+    p /= sums[:, None]
+    p -= each
+    p[rows, target] -= 1 - smoothing - each
+    return losses, nll

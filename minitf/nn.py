@@ -1,0 +1,196 @@
+"""Parameters, modules, and the layers that hold parameters of their own."""
+
+import numpy as np
+
+from minitf import functions as F
+from minitf.backend import UserError, to_device, to_numpy, xp
+from minitf.tensor import Tensor
+
+__all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter", "flatten"]
+
+
+class Parameter(Tensor):
+    """A Tensor that training changes. After `flatten`, its gradient has a fixed place in memory."""
+
+    def __init__(self, data):
+        super().__init__(data)
+        self._place = None  # where the gradient goes
+
+    def _receive(self, gradient):
+        if self.grad is None and self._place is not None:
+            xp.copyto(self._place, gradient)
+            self.grad = self._place
+        else:
+            super()._receive(gradient)
+
+
+def flatten(parameters):
+    """Move parameters into one flat array and their gradients into another: (data, gradients).
+
+    Each parameter becomes a named view of its stretch, so one operation on the flat array updates them all.
+    """
+    parameters = list(parameters)
+    size = sum(p.size for p in parameters)
+    data = xp.empty(size, dtype=parameters[0].dtype)
+    gradients = xp.zeros(size, dtype=parameters[0].dtype)
+    start = 0
+    for p in parameters:
+        stretch = slice(start, start + p.size)
+        data[stretch] = p.data.ravel()
+        p.data, p._place, p.grad = data[stretch].reshape(p.shape), gradients[stretch].reshape(p.shape), None
+        start += p.size
+    return data, gradients
+
+
+class Module:
+    """Something with parameters: its own, and those of the modules it holds in attributes, lists and tuples."""
+
+    training = True
+
+    def named_parameters(self):
+        """List (name, parameter) in the order of definition, each parameter once, under its first name."""
+        seen, found = set(), []
+
+        def walk(value, name):
+            if isinstance(value, Parameter):
+                if id(value) not in seen:
+                    seen.add(id(value))
+                    found.append((name, value))
+            elif isinstance(value, Module):
+                for key, child in vars(value).items():
+                    walk(child, f"{name}.{key}" if name else key)
+            elif isinstance(value, list | tuple):
+                for i, child in enumerate(value):
+                    walk(child, f"{name}.{i}")
+
+        walk(self, "")
+        return found
+
+    def parameters(self):
+        """List the parameters, each once."""
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def modules(self):
+        """List this module and all modules inside it."""
+        found, waiting = [], [self]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, Module):
+                found.append(value)
+                waiting.extend(vars(value).values())
+            elif isinstance(value, list | tuple):
+                waiting.extend(value)
+        return found
+
+    def train(self, training=True):
+        """Switch dropout on, here and in every module inside; returns the module."""
+        for module in self.modules():
+            module.training = training
+        return self
+
+    def eval(self):
+        """Switch dropout off."""
+        return self.train(False)
+
+    def astype(self, dtype):
+        """Convert every parameter, for gradient checks in float64; returns the module."""
+        for parameter in self.parameters():
+            parameter.data, parameter.grad, parameter._place = parameter.data.astype(dtype), None, None
+        return self
+
+    def zero_grad(self):
+        """Forget the gradients of the last update."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def state(self):
+        """Give a copy of every parameter as a NumPy array, by name."""
+        return {name: to_numpy(parameter.data).copy() for name, parameter in self.named_parameters()}
+
+    def load_state(self, arrays):
+        """Take over the values of `arrays`, by name. Raises UserError where names or shapes do not fit."""
+        parameters = dict(self.named_parameters())
+        if odd := sorted(parameters.keys() ^ arrays.keys()):
+            side = "lacks" if odd[0] in parameters else "has, and the model has not,"
+            raise UserError(f"the file {side} {odd[0]} ({len(odd)} such): it belongs to another configuration")
+        for name, parameter in parameters.items():
+            if parameter.shape != arrays[name].shape:
+                raise UserError(f"{name} has shape {arrays[name].shape} in the file and {parameter.shape} in the model")
+            parameter.data[...] = to_device(arrays[name], parameter.dtype)
+        return self
+
+    def __repr__(self):
+        return "\n".join(_tree(self, type(self).__name__))
+
+
+def _tree(module, title):
+    """Draw a module as lines: parameters with shapes and counts, modules inside indented."""
+    count = sum(p.size for p in module.parameters())
+    lines = [f"{title}  {count:,} parameters"]
+    for name, value in vars(module).items():
+        if isinstance(value, Parameter):
+            lines.append(f"  {name} {tuple(value.shape)}")
+        items = [(name, value)] if isinstance(value, Module) else []
+        if isinstance(value, list | tuple):
+            items = [(f"{name}.{i}", child) for i, child in enumerate(value) if isinstance(child, Module)]
+        for key, child in items:
+            lines += ["  " + line for line in _tree(child, f"{key}: {type(child).__name__}")]
+    return lines
+
+
+def _xavier(rng, n_in, n_out):
+    """Draw a matrix that keeps the variance of what passes through it, forward and backward on average.
+
+    Uniform within +- sqrt(6 / (n_in + n_out)); Glorot and Bengio 2010, eq. 16. Without rng: not drawn.
+    """
+    if rng is None:
+        return np.empty((n_in, n_out), dtype=np.float32)
+    limit = (6 / (n_in + n_out)) ** 0.5
+    return rng.uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
+
+
+class Linear(Module):
+    """y = x W + b, with W drawn by Glorot and Bengio's rule and b = 0; without b if bias is False."""
+
+    def __init__(self, n_in, n_out, rng, bias=True):
+        self.weight = Parameter(_xavier(rng, n_in, n_out))
+        self.bias = Parameter(np.zeros(n_out, dtype=np.float32)) if bias else None
+
+    def __call__(self, x):
+        return F.linear(x, self.weight, self.bias)
+
+
+class Embedding(Module):
+    """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) its entries have variance 1."""
+
+    def __init__(self, n, d_model, rng):
+        if rng is None:
+            table = np.empty((n, d_model), dtype=np.float32)
+        else:
+            table = rng.normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
+        self.weight = Parameter(table)
+
+    def __call__(self, ids):
+        return F.embedding(self.weight, ids)
+
+
+class LayerNorm(Module):
+    """Mean 0 and variance 1 over the features of each position, then a learned gain (1) and bias (0)."""
+
+    def __init__(self, d_model, eps=1e-6):
+        self.gain = Parameter(np.ones(d_model, dtype=np.float32))
+        self.bias = Parameter(np.zeros(d_model, dtype=np.float32))
+        self.eps = eps
+
+    def __call__(self, x):
+        return F.layer_norm(x, self.gain, self.bias, self.eps)
+
+
+class Dropout(Module):
+    """Dropout while training, nothing otherwise."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, x):
+        return F.dropout(x, self.rate) if self.training else x

@@ -1,0 +1,111 @@
+"""Adam, the warm-up schedule of the paper, and the size of a gradient."""
+
+import numpy as np
+
+from minitf.backend import UserError, to_device, to_numpy, xp
+from minitf.nn import flatten
+
+__all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
+
+
+def warmup_rate(step, d_model, warmup_steps=4000, factor=1.0):
+    """Give the learning rate of a step: it rises linearly, then falls as one over the root of the step.
+
+        rate = factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
+
+    The first step is 1.
+    >>> f"{warmup_rate(4000, 512):.3e}"
+    '6.988e-04'
+
+    Source: section 5.3, eq. 3.
+    """
+    if step < 1:
+        raise ValueError(f"the first step is 1, not {step}")
+    return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+class Adam:
+    """Adam: each parameter moves by its mean gradient over the root of its mean squared gradient.
+
+        m = beta_1 m + (1 - beta_1) g                v = beta_2 v + (1 - beta_2) g^2
+        x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
+
+    Takes named parameters (`model.named_parameters()`) and moves them into one flat array; the gradients, m and
+    v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are.
+    Source: section 5.3; Kingma and Ba 2015, algorithm 1.
+    """
+
+    def __init__(self, named_parameters, beta_1=0.9, beta_2=0.98, eps=1e-9):
+        self.named_parameters = list(named_parameters)
+        self.beta_1, self.beta_2, self.eps, self.step_count = beta_1, beta_2, eps, 0
+        self.data, self.gradients = flatten(p for _, p in self.named_parameters)
+        self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
+
+    def zero_grad(self):
+        """Forget the gradients of the last update."""
+        for _, parameter in self.named_parameters:
+            parameter.grad = None
+
+    def collect(self):
+        """Give the flat gradient of this update; a parameter that got none has zeros there."""
+        for _, parameter in self.named_parameters:
+            if parameter.grad is None:
+                parameter._place[...] = 0
+        return self.gradients
+
+    def step(self, rate):
+        """Change every parameter once, by the gradients that lie in the flat array."""
+        g = self.collect()
+        self.step_count += 1
+        scratch = g * (1 - self.beta_1)
+        self.m *= self.beta_1
+        self.m += scratch
+        xp.multiply(g, g, out=scratch)
+        scratch *= 1 - self.beta_2
+        self.v *= self.beta_2
+        self.v += scratch
+        # both corrections are numbers, so they move out of the array: sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
+        root = (1 - self.beta_2**self.step_count) ** 0.5
+        xp.sqrt(self.v, out=scratch)
+        scratch += self.eps * root
+        xp.divide(self.m, scratch, out=scratch)
+        scratch *= rate * root / (1 - self.beta_1**self.step_count)
+        self.data -= scratch
+
+    def state(self):
+        """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""
+        arrays = {"step": np.array(self.step_count)}
+        for name, m, v in self._stretches():
+            arrays[f"m.{name}"], arrays[f"v.{name}"] = to_numpy(m).copy(), to_numpy(v).copy()
+        return arrays
+
+    def load_state(self, arrays):
+        """Take over what `state` gave. Raises UserError where a moment is missing or has another shape."""
+        for name, m, v in self._stretches():
+            for key, place in ((f"m.{name}", m), (f"v.{name}", v)):
+                if key not in arrays or arrays[key].shape != place.shape:
+                    raise UserError(f"the checkpoint has no moment {key} of shape {place.shape}")
+                place[...] = to_device(arrays[key], place.dtype)
+        self.step_count = int(arrays["step"])
+
+    def _stretches(self):
+        start = 0
+        for name, p in self.named_parameters:
+            stretch = slice(start, start + p.size)
+            yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
+            start += p.size
+
+
+def gradient_norm(gradients):
+    """Give the Euclidean length of a flat gradient, as a number on the device."""
+    return xp.sqrt(xp.dot(gradients, gradients))
+
+
+def clip_gradient(gradients, largest):
+    """Shorten a flat gradient in place to the length `largest` if it is longer; returns its length before.
+
+    Not in the paper, so off unless asked for.
+    """
+    norm = gradient_norm(gradients)
+    gradients *= xp.minimum(largest / (norm + 1e-12), 1)
+    return norm

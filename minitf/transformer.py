@@ -1,0 +1,286 @@
+"""The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
+
+Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary. Ids are NumPy
+integers (B, T); masks are boolean, True = may attend.
+"""
+
+import numpy as np
+
+from minitf import functions as F
+from minitf.backend import UserError, to_device
+from minitf.loss import projected_cross_entropy
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "MultiHeadAttention",
+    "Positions",
+    "Residual",
+    "Transformer",
+    "causal_mask",
+    "padding_mask",
+    "sinusoid",
+]
+
+
+def sinusoid(length, d_model, layout="interleaved", base="paper"):
+    """Give each position a vector of sines and cosines of falling frequency.
+
+        PE(pos, 2i) = sin(pos / 10000^(2i/d_model))
+        PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))
+
+    Returns a float32 NumPy array (length, D). layout "halves" puts all sines before all cosines; base "t2t" has
+    the exponent i / (d_model/2 - 1), as tensor2tensor, which reaches 10000 exactly.
+    Source: section 3.5.
+    """
+    half = d_model // 2
+    i = np.arange(half)
+    exponents = 2 * i / d_model if base == "paper" else i / max(1, half - 1)
+    angles = np.arange(length)[:, None] / 10000**exponents  # (length, D/2)
+    pair = np.stack([np.sin(angles), np.cos(angles)], axis=-1 if layout == "interleaved" else 1)
+    return pair.reshape(length, d_model).astype(np.float32)
+
+
+def padding_mask(ids, pad_id=0):
+    """Let every position attend to the real tokens of its sentence: bool (B, 1, 1, S) for ids (B, S)."""
+    return (np.asarray(ids) != pad_id)[:, None, None, :]
+
+
+def causal_mask(length):
+    """Let position t attend to positions up to t: bool (1, 1, T, T).
+
+    Source: section 3.2.3, "to prevent leftward information flow in the decoder".
+    """
+    return np.tri(length, dtype=bool)[None, None]
+
+
+class MultiHeadAttention(Module):
+    """Several attentions side by side, each on its own projections of queries, keys and values.
+
+        MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
+        head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+
+    The matrices W_i of all heads stand side by side in one matrix, so each projection is one product.
+    With `keep_weights` set, the last weights (B, H, T, S) stay in `weights`, for pictures.
+    Source: section 3.2.2. No biases, as in the paper's equations.
+    """
+
+    keep_weights = False
+
+    def __init__(self, config, rng):
+        c = config
+        self.query = Linear(c.d_model, c.n_heads * c.d_k, rng, bias=False)
+        self.key = Linear(c.d_model, c.n_heads * c.d_k, rng, bias=False)
+        self.value = Linear(c.d_model, c.n_heads * c.d_v, rng, bias=False)
+        self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, bias=False)
+        self.n_heads, self.rate = c.n_heads, c.attention_dropout
+
+    def split_heads(self, x):
+        """(B, T, H*K) -> (B, H, T, K), a view."""
+        batch, length, _ = x.shape
+        return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
+
+    def keys_and_values(self, memory):
+        """Project what is attended to: (B, S, D) -> (B, H, S, K) twice."""
+        return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
+
+    def __call__(self, x, memory, mask=None, cache=None):
+        """Attend from x (B, T, D) to memory (B, S, D). A cache gives keys and values in place of the memory.
+
+        A cache may hold fewer rows than x: then rows of x share them, B*W rows as W queries of each of B.
+        """
+        keys, values = self.keys_and_values(memory) if cache is None else cache(self, memory)
+        queries = self.query(x)  # (B, T, H*K)
+        queries = self.split_heads(queries.reshape(keys.shape[0], -1, queries.shape[-1]))  # (B, H, T, K)
+        if self.keep_weights:
+            self.weights = F.attention_weights(queries, keys, mask).numpy()
+        rate = self.rate if self.training else 0.0
+        heads = F.attention(queries, keys, values, mask, rate)  # (B, H, T, K)
+        joined = heads.transpose(0, 2, 1, 3).reshape(*x.shape[:-1], -1)  # (B, T, H*K)
+        return self.output(joined)
+
+
+class FeedForward(Module):
+    """Two linear maps with a ReLU between them, at each position alike.
+
+        FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
+
+    Source: section 3.3, eq. 2.
+    """
+
+    def __init__(self, config, rng):
+        self.inner = Linear(config.d_model, config.d_ff, rng)
+        self.outer = Linear(config.d_ff, config.d_model, rng)
+        self.dropout = Dropout(config.feed_forward_dropout)
+
+    def __call__(self, x):
+        return self.outer(self.dropout(F.relu(self.inner(x))))
+
+
+class Residual(Module):
+    """The connection around every sub-layer.
+
+        post (the paper):  LayerNorm(x + Dropout(Sublayer(x)))
+        pre:               x + Dropout(Sublayer(LayerNorm(x)))
+
+    Source: sections 3.1 and 5.4.
+    """
+
+    def __init__(self, config):
+        self.norm = LayerNorm(config.d_model, config.eps)
+        self.dropout = Dropout(config.dropout)
+        self.post = config.norm == "post"
+
+    def __call__(self, x, sublayer):
+        if self.post:
+            return self.norm(x + self.dropout(sublayer(x)))
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+class EncoderLayer(Module):
+    """Self-attention, then the feed-forward network. Source: section 3.1."""
+
+    def __init__(self, config, rng):
+        self.self_attention = MultiHeadAttention(config, rng)
+        self.attention_residual = Residual(config)
+        self.feed_forward = FeedForward(config, rng)
+        self.feed_forward_residual = Residual(config)
+
+    def __call__(self, x, mask):
+        x = self.attention_residual(x, lambda x: self.self_attention(x, x, mask))
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class DecoderLayer(Module):
+    """Self-attention to what is written so far, attention to the source, the feed-forward network.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, config, rng):
+        self.self_attention = MultiHeadAttention(config, rng)
+        self.self_residual = Residual(config)
+        self.source_attention = MultiHeadAttention(config, rng)
+        self.source_residual = Residual(config)
+        self.feed_forward = FeedForward(config, rng)
+        self.feed_forward_residual = Residual(config)
+
+    def __call__(self, x, memory, target_mask, source_mask, cache=(None, None)):
+        x = self.self_residual(x, lambda x: self.self_attention(x, x, target_mask, cache[0]))
+        x = self.source_residual(x, lambda x: self.source_attention(x, memory, source_mask, cache[1]))
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class Positions(Module):
+    """Add to each embedding a vector for its position, then apply dropout.
+
+    Sinusoids are computed for whatever length comes; learned positions end at config.max_length.
+    Source: sections 3.5 and 5.4.
+    """
+
+    def __init__(self, config, rng):
+        self.config, self.table = config, None
+        self.dropout = Dropout(config.dropout)
+        if config.positions == "learned":
+            self.learned = Embedding(config.max_length, config.d_model, rng)
+
+    def __call__(self, x, start=0):
+        """x: embeddings (B, T, D) of the positions from `start` on."""
+        c, end = self.config, start + x.shape[1]
+        if c.positions == "learned":
+            if end > c.max_length:
+                raise UserError(f"a text of {end} subwords is longer than max_length {c.max_length} of this model")
+            return self.dropout(x + self.learned(np.arange(start, end)) * c.d_model**0.5)
+        if self.table is None or len(self.table) < end or self.table.dtype != x.dtype:
+            length = max(64, 1 << (end - 1).bit_length())
+            self.table = to_device(sinusoid(length, c.d_model, c.sinusoid_layout, c.sinusoid_base), x.dtype)
+        return self.dropout(x + self.table[start:end])
+
+
+class Encoder(Module):
+    """A stack of N encoder layers, and a last norm if the norms come before the sub-layers."""
+
+    def __init__(self, config, rng):
+        self.layers = [EncoderLayer(config, rng) for _ in range(config.n_layers)]
+        self.norm = LayerNorm(config.d_model, config.eps) if config.norm == "pre" else None
+
+    def __call__(self, x, mask):
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x) if self.norm else x
+
+
+class Decoder(Module):
+    """A stack of N decoder layers, and a last norm if the norms come before the sub-layers."""
+
+    def __init__(self, config, rng):
+        self.layers = [DecoderLayer(config, rng) for _ in range(config.n_layers)]
+        self.norm = LayerNorm(config.d_model, config.eps) if config.norm == "pre" else None
+
+    def __call__(self, x, memory, target_mask, source_mask, caches=None):
+        for i, layer in enumerate(self.layers):
+            cache = (None, None) if caches is None else caches[i]
+            x = layer(x, memory, target_mask, source_mask, cache)
+        return self.norm(x) if self.norm else x
+
+
+class Transformer(Module):
+    """The whole model: source ids and target ids in, a distribution over the next word at each position out.
+
+    config: a Config. seed: of the initial weights, which are the same on every backend. With
+    initialise=False the weights are not drawn: for counting them, or for loading others at once.
+    Source: figure 1, section 3; section 3.4 for the one matrix shared by both embeddings and the output.
+    """
+
+    def __init__(self, config, seed=0, initialise=True):
+        rng = np.random.default_rng(seed) if initialise else None
+        size = config.vocabulary_size, config.d_model
+        self.config = config
+        self.embedding = Embedding(*size, rng)
+        self.target_embedding = self.embedding if config.tie else Embedding(*size, rng)
+        self.output_embedding = self.embedding if config.tie else Embedding(*size, rng)
+        self.source_positions = Positions(config, rng)
+        self.target_positions = Positions(config, rng)
+        self.encoder = Encoder(config, rng)
+        self.decoder = Decoder(config, rng)
+
+    def encode(self, source):
+        """Read the source (B, S): the memory (B, S, D), and the mask of its real tokens."""
+        mask = padding_mask(source, self.config.pad_id)
+        x = self.embedding(source) * self.config.d_model**0.5
+        return self.encoder(self.source_positions(x), mask), mask
+
+    def decode(self, target, memory, source_mask, start=0, caches=None):
+        """Give the decoder's output (B, T, D) for the target ids (B, T) written so far.
+
+        With caches (see minitf.decode), `target` holds only the newest ids, at positions from `start` on.
+        """
+        x = self.target_embedding(target) * self.config.d_model**0.5
+        mask = causal_mask(target.shape[1]) if caches is None else None
+        return self.decoder(self.target_positions(x, start), memory, mask, source_mask, caches)
+
+    def logits(self, hidden):
+        """Score every word of the vocabulary: (..., D) -> (..., V)."""
+        return F.linear(hidden, self.output_embedding.weight.transpose())
+
+    def __call__(self, source, target):
+        """Source ids (B, S) and target ids (B, T), which begin with the start mark -> logits (B, T, V)."""
+        memory, mask = self.encode(source)
+        return self.logits(self.decode(np.asarray(target), memory, mask))
+
+    def loss(self, source, target_in, target_out, n_tokens=None, smoothing=None):
+        """The training loss of a batch, and the plain negative log-likelihood per token beside it.
+
+        n_tokens: by what to divide, the target tokens of the whole update (default: of this batch).
+        """
+        c = self.config
+        memory, mask = self.encode(source)
+        hidden = self.decode(np.asarray(target_in), memory, mask)
+        smoothing = c.label_smoothing if smoothing is None else smoothing
+        return projected_cross_entropy(
+            hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens
+        )
