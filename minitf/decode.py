@@ -1,0 +1,239 @@
+"""From a trained model to sentences: greedy decoding, beam search with the length penalty, and their cache.
+
+Letters: B sentences, W beams of each, R = B * W rows that are decoded side by side, V vocabulary.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from minitf import functions as F
+from minitf.backend import to_device, to_numpy, xp
+from minitf.tensor import Tensor, no_grad
+
+__all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hypothesis:
+    """A translation as ids without the end mark, ln P of it, and the score by which beams are compared."""
+
+    ids: list[int]
+    log_probability: float
+    score: float
+
+
+def length_penalty(length, alpha=0.6):
+    """Give what ln P is divided by, so that a long translation can win against a short one.
+
+        lp(Y) = ((5 + |Y|) / 6)^alpha
+
+    |Y| counts the end mark.
+    >>> length_penalty(1), round(length_penalty(13, alpha=1.0), 3)
+    (1.0, 3.0)
+
+    Source: section 6.1; Wu et al. 2016, eq. 14.
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+def greedy(model, source, max_extra=50, cached=True):
+    """Write the most probable next word until the end mark: one Hypothesis per row of source ids (B, S).
+
+    At most max_extra words more than the source has are written. With cached=False the whole prefix is run
+    through the decoder at each step: slower, and the same.
+    """
+    c, limits = model.config, _limits(model, source, max_extra)
+    decoder = _Decoder(model, source, 1, cached)
+    ids = [[] for _ in limits]
+    totals = np.zeros(len(limits))
+    alive = np.arange(len(limits))
+    prefixes = np.full((len(limits), 1), c.bos_id)
+    while len(alive):
+        scores = decoder(prefixes)
+        words = to_numpy(scores.argmax(axis=-1))
+        totals[alive] += to_numpy(scores.max(axis=-1))
+        for row, word in zip(alive, words, strict=True):
+            if word != c.eos_id:
+                ids[row].append(int(word))
+        going = (words != c.eos_id) & (prefixes.shape[1] < limits[alive])
+        prefixes = np.concatenate([prefixes, words[:, None]], axis=1)
+        if not going.all():
+            alive, prefixes = alive[going], prefixes[going]
+            decoder.select(np.flatnonzero(going), np.flatnonzero(going))
+    return [Hypothesis(words, float(total), float(total)) for words, total in zip(ids, totals, strict=True)]
+
+
+def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached=True):
+    """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
+
+    Gives for each row of source ids (B, S) its n_best hypotheses (n_best <= beam), best first, by
+
+        score = ln P(Y) / lp(Y)
+
+    Each step looks at the 2 * beam best continuations of a sentence. One that ends with the end mark is finished
+    if it is among the best `beam` of them; the best `beam` of the others live on. A sentence is done when `beam`
+    of its hypotheses are finished and no living one can reach the n_best, or at max_extra words more than
+    its source has.
+    Source: section 6.1; Wu et al. 2016, section 7.
+    """
+    if not 1 <= n_best <= beam:
+        raise ValueError(f"n_best must be from 1 to the beam width {beam}, not {n_best}")
+    c, limits = model.config, _limits(model, source, max_extra)
+    searches = [_Search(i, limit, beam, alpha, n_best, c.eos_id) for i, limit in enumerate(limits)]
+    going = searches
+    decoder = _Decoder(model, source, beam, cached)
+    prefixes = np.full((len(going) * beam, 1), c.bos_id)
+    totals = np.full((len(going), beam), -np.inf)  # ln P of each beginning; at first they are all the same one
+    totals[:, 0] = 0
+    while going:
+        words, origins, totals = _continuations(decoder(prefixes), totals, 2 * beam)
+        rows, next_words, next_totals = [], [], []
+        for i, search in enumerate(going):
+            kept = search.advance(words[i], origins[i], totals[i], prefixes[i * beam : (i + 1) * beam])
+            rows.append(i * beam + origins[i][kept])
+            next_words.append(words[i][kept])
+            next_totals.append(totals[i][kept])
+        alive = [i for i, search in enumerate(going) if not search.done]
+        going = [going[i] for i in alive]
+        if going:
+            chosen = np.concatenate([rows[i] for i in alive])
+            new = np.concatenate([next_words[i] for i in alive])
+            prefixes = np.concatenate([prefixes[chosen], new[:, None]], axis=1)
+            totals = np.stack([next_totals[i] for i in alive])
+            decoder.select(chosen, np.array(alive))
+    return [search.best() for search in searches]
+
+
+class _Search:
+    """The beam search of one sentence: what is finished, and whether it is done."""
+
+    def __init__(self, number, limit, beam, alpha, n_best, eos_id):
+        self.limit, self.beam, self.alpha, self.n_best, self.eos_id = limit, beam, alpha, n_best, eos_id
+        self.finished, self.done = [], False
+
+    def advance(self, words, origins, totals, prefixes):
+        """Take the best continuations, best first; returns which of them live on, `beam` in number."""
+        length = prefixes.shape[1]  # of the continued hypotheses: the start mark does not count, an end mark does
+        kept = []
+        for rank, (word, total) in enumerate(zip(words, totals, strict=True)):
+            if word != self.eos_id:
+                kept.append(rank)
+            elif rank < self.beam and total > -np.inf:
+                self._finish(prefixes[origins[rank]][1:], total, length)
+        # With a tiny vocabulary there may be too few that live: those that ended fill the beam, as dead rows.
+        ended = [rank for rank in range(len(words)) if words[rank] == self.eos_id]
+        kept, dead = kept[: self.beam], ended[: max(0, self.beam - len(kept))]
+        totals[dead] = -np.inf
+        living = totals[kept].max() if kept else -np.inf
+        if length >= self.limit or living == -np.inf:
+            for rank in kept if len(self.finished) < self.n_best else ():
+                self._finish([*prefixes[origins[rank]][1:], words[rank]], totals[rank], length)
+            self.done = True
+        elif len(self.finished) >= self.beam:
+            scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
+            # The penalty of the greatest length is the kindest one a living hypothesis can ever get.
+            self.done = living / length_penalty(self.limit, self.alpha) <= scores[self.n_best - 1]
+        return np.array(kept + dead, dtype=int)
+
+    def _finish(self, ids, total, length):
+        if total > -np.inf:
+            score = float(total) / length_penalty(length, self.alpha)
+            self.finished.append(Hypothesis([int(i) for i in ids], float(total), score))
+
+    def best(self):
+        return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+
+
+def _continuations(scores, totals, count):
+    """Give the best `count` continuations of each sentence, best first: (words, origins, totals), each (B, count).
+
+    scores: ln P of each next word, (R, V). totals: ln P of the beginnings, (B, W). origins: which of the W.
+    """
+    size = scores.shape[-1]
+    sums = scores.reshape(*totals.shape, size) + to_device(totals, scores.dtype)[:, :, None]
+    sums = sums.reshape(len(totals), -1)  # (B, W*V)
+    count = min(count, sums.shape[1])
+    best = xp.argpartition(-sums, count - 1, axis=-1)[:, :count]
+    best, values = to_numpy(best), to_numpy(xp.take_along_axis(sums, best, axis=-1))
+    order = np.lexsort((best, -values))  # by value; among equals the lower id, as argmax takes it
+    best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
+    return best % size, best // size, values.astype(np.float64)
+
+
+def _limits(model, source, max_extra):
+    """How many words, end mark included, may be written for each row: those of the source, and max_extra."""
+    special = (model.config.pad_id, model.config.eos_id)
+    lengths = np.isin(source, special, invert=True).sum(axis=1) + max_extra
+    if model.config.positions == "learned":
+        lengths = np.minimum(lengths, model.config.max_length)
+    return np.maximum(lengths, 1)
+
+
+class _Decoder:
+    """Gives ln P of every next word after the prefixes (R, t) that are being written, R = B * width."""
+
+    def __init__(self, model, source, width, cached):
+        self.model, self.width = model, width
+        with no_grad():
+            self.memory, self.mask = model.eval().encode(source)
+        layers = model.config.n_layers if cached else 0
+        self.caches = [(_GrowingCache(), _FixedCache()) for _ in range(layers)]
+
+    def __call__(self, prefixes):
+        with no_grad():
+            if self.caches:
+                last = prefixes.shape[1] - 1
+                hidden = self.model.decode(prefixes[:, -1:], self.memory, self.mask, last, self.caches)
+            else:
+                rows = np.repeat(np.arange(len(self.mask)), self.width)
+                memory = Tensor(self.memory.data[to_device(rows)])
+                hidden = self.model.decode(prefixes, memory, self.mask[rows])
+            scores = F.log_softmax(self.model.logits(hidden[:, -1])).data
+        for never in (self.model.config.pad_id, self.model.config.bos_id):
+            scores[:, never] = -xp.inf
+        return scores
+
+    def select(self, rows, sentences):
+        """Go on with these of the rows, which belong to these of the sentences."""
+        for growing, fixed in self.caches:
+            growing.select(rows)
+            if len(sentences) < len(self.mask):
+                fixed.select(sentences)
+        if len(sentences) < len(self.mask):
+            self.memory = Tensor(self.memory.data[to_device(sentences)])
+            self.mask = self.mask[sentences]
+
+
+class _GrowingCache:
+    """Keys and values (R, H, t, K) of the words written so far: each word is projected once, when it is new."""
+
+    def __init__(self):
+        self.arrays = None
+
+    def __call__(self, attention, x):
+        new = [tensor.data for tensor in attention.keys_and_values(x)]
+        if self.arrays is not None:
+            new = [xp.concatenate(pair, axis=2) for pair in zip(self.arrays, new, strict=True)]
+        self.arrays = new
+        return [Tensor(array) for array in new]
+
+    def select(self, rows):
+        rows = to_device(rows)
+        self.arrays = [array[rows] for array in self.arrays]
+
+
+class _FixedCache:
+    """Keys and values (B, H, S, K) of the source: projected once, and shared by the beams of a sentence."""
+
+    def __init__(self):
+        self.arrays = None
+
+    def __call__(self, attention, memory):
+        if self.arrays is None:
+            self.arrays = [tensor.data for tensor in attention.keys_and_values(memory)]
+        return [Tensor(array) for array in self.arrays]
+
+    def select(self, sentences):
+        sentences = to_device(sentences)
+        self.arrays = [array[sentences] for array in self.arrays]

@@ -1,0 +1,72 @@
+"""Several cores of one machine: each thread takes some rows of the batch, and the gradients are summed.
+
+One matrix product on two cores leaves a core idle in everything that is no matrix product. Two halves of the batch,
+each on a core of its own with one-thread products, keep both busy from the first layer to the last.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from minitf import functions as F
+from minitf.backend import xp
+from minitf.nn import flatten
+
+__all__ = ["Replicas", "cores"]
+
+_WORTH_IT = 1 << 17  # numbers in the activations of one replica below which the threads cost more than they bring
+
+
+def cores():
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Replicas:
+    """The same model several times: shared weights, but a graph and gradients for each.
+
+    build: makes a model of the same shape without drawing its weights. count: at most so many replicas; how
+    many a batch really gets is a function of its shape alone, so a run can be repeated bit by bit.
+    """
+
+    def __init__(self, model, build, count):
+        self.models, self.gradients = [model], []
+        for _ in range(count - 1):
+            twin = build()
+            _, gradients = flatten(twin.parameters())
+            for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+                theirs.data = mine.data
+            self.models.append(twin)
+            self.gradients.append(gradients)
+        self.pool = ThreadPoolExecutor(count) if count > 1 else None
+
+    def parts(self, batch):
+        """Cut a batch into the parts that the replicas take."""
+        rows, width = batch.target_in.shape
+        size = rows * width * self.models[0].config.d_model
+        n = max(1, min(len(self.models), size // _WORTH_IT, rows))
+        cuts = [rows * i // n for i in range(n + 1)]
+        return [batch.rows(start, stop) for start, stop in zip(cuts, cuts[1:], strict=False)]
+
+    def backward(self, batch, n_tokens, seed, step):
+        """Leave the gradient of loss / n_tokens in the first model's parameters; returns (loss, nll)."""
+        parts = self.parts(batch)
+
+        def work(model, part):
+            with F.dropout_state(seed, step, part.first_row):
+                loss, nll = model.train().loss(part.source, part.target_in, part.target_out, n_tokens)
+            loss.backward()
+            return float(loss), float(nll)
+
+        if len(parts) == 1:
+            return work(self.models[0], parts[0])
+        with threadpool_limits(1, "blas"):
+            results = list(self.pool.map(work, self.models, parts))
+        for twin in self.models[1 : len(parts)]:  # always in this order: sums of floats depend on it
+            for mine, theirs in zip(self.models[0].parameters(), twin.parameters(), strict=True):
+                if theirs.grad is not None:
+                    mine._receive(theirs.grad)
+                theirs.grad = None
+        return tuple(float(np.sum(column)) for column in zip(*results, strict=True))

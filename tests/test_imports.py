@@ -1,0 +1,116 @@
+"""The house has floors: a file imports only from lower ones, and heavy packages only where they belong."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "minitf"
+
+FLOORS = {
+    "backend": 0,
+    "toy_grammar": 0,
+    "tensor": 1,
+    "config": 1,
+    "text": 1,
+    "toy": 1,
+    "functions": 2,
+    "check": 2,
+    "augment": 2,
+    "corpora": 2,
+    "nn": 3,
+    "loss": 3,
+    "transformer": 4,
+    "optim": 4,
+    "decode": 5,
+    "checkpoint": 5,
+    "evaluate": 6,
+    "translator": 6,
+    "parallel": 6,
+    "settings": 6,
+    "dataset": 6,
+    "runlog": 6,
+    "train": 7,
+    "__init__": 8,
+}
+SIDE = {"plot"}  # takes arrays, imports nothing of the package
+EXTRA = {("runlog", "plot")}  # a run draws its own curves
+HOMES = {
+    "cupy": {"backend"},
+    "matplotlib": {"plot"},
+    "sentencepiece": {"text"},
+    "sacrebleu": {"evaluate"},
+    "threadpoolctl": {"parallel"},
+}
+LAZY = {"cupy", "matplotlib", "sentencepiece", "sacrebleu"}  # not while `import minitf` runs
+FILES = sorted(PACKAGE.glob("*.py"))
+
+
+def _imports(tree):
+    """Give (module, name or None, whether at the top of the file) for each import."""
+    for node in ast.walk(tree):
+        top = node in tree.body
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None, top) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from ((node.module, alias.name, top) for alias in node.names)
+
+
+def _own_edges(tree):
+    for module, name, _ in _imports(tree):
+        if module == "minitf":
+            yield name if (PACKAGE / f"{name}.py").exists() else "__init__"
+        elif module.startswith("minitf."):
+            yield module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_imports_only_from_lower_floors(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for target in _own_edges(tree):
+        if (path.stem, target) in EXTRA:
+            continue
+        assert path.stem not in SIDE, f"{path.stem} imports {target}, but takes only arrays"
+        assert target in FLOORS, f"{path.stem} imports {target}, which has no floor"
+        assert FLOORS[target] < FLOORS[path.stem], f"{path.stem} imports {target}, which is not below it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_heavy_packages_have_one_home(path):
+    for module, _, top in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        package = module.split(".")[0]
+        if package in HOMES:
+            assert path.stem in HOMES[package], f"{path.stem} imports {package}"
+            assert not (top and package in LAZY), f"{path.stem} imports {package} at the top"
+
+
+def test_every_file_has_a_floor():
+    assert {path.stem for path in FILES} == set(FLOORS) | SIDE
+
+
+@pytest.mark.parametrize("folder", ["lessons", "examples"])
+def test_nothing_imports_lessons_or_examples(folder):
+    for path in FILES:
+        assert all(module.split(".")[0] != folder for module, _, _ in _imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def test_import_minitf_loads_nothing_heavy():
+    code = "import sys, minitf; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert not {"matplotlib", "sentencepiece", "sacrebleu", "cupy"} & set(loaded.split())
+
+
+@pytest.mark.parametrize(
+    "path", [p for folder in ("minitf", "lessons", "examples", "tests") for p in sorted((ROOT / folder).glob("*.py"))], ids=lambda p: p.name
+)
+def test_a_file_fits_one_sitting_and_a_function_one_screen(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            code = node.end_lineno - (node.body[1].lineno if ast.get_docstring(node) and len(node.body) > 1 else node.lineno)
+            assert code <= 50, f"{node.name} has {code} lines"

@@ -1,0 +1,206 @@
+"""The tape: what is remembered, walked, added up and freed."""
+
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from minitf import functions as F
+from minitf.backend import UserError, to_numpy, use, using, xp
+from minitf.tensor import Tensor, no_grad, record
+
+
+def test_dtypes():
+    for data in ([1, 2], [1.0, 2.0], 3, np.array([1, 2]), np.array([True]), np.ones(2, np.float16)):
+        assert Tensor(data).dtype == np.float32
+    assert Tensor(np.ones(2)).dtype == np.float64
+    assert Tensor(Tensor(np.ones(2))).dtype == np.float64
+    x = Tensor([1.0, 2.0])
+    for y in (x * 2, 2 * x, x * np.float64(2), x + np.int64(1), x / 3, x**0.5, x.mean(), 1 / x, x - 1.5):
+        assert y.dtype == np.float32
+        assert isinstance(y.data, np.ndarray)
+
+
+def test_float32_and_float64_do_not_mix():
+    with pytest.raises(TypeError, match="mixes float32 and float64"):
+        Tensor([1.0]) + Tensor(np.ones(1))
+    with pytest.raises(TypeError, match="astype"):
+        F.linear(Tensor(np.ones((2, 3), np.float32)), Tensor(np.ones((3, 4))))
+
+
+def test_diamond():
+    """b = a + a; c = b + b: each path counts, and no node is walked before its gradient is complete."""
+    a = Tensor([1.0, 2.0])
+    b = a + a
+    c = b * b + b
+    c.sum().backward()
+    assert a.grad.tolist() == [10.0, 18.0]  # d/da ((2a)^2 + 2a) = 8a + 2
+
+
+def test_a_chain_longer_than_the_stack_is_deep():
+    x = y = Tensor([1.0])
+    for _ in range(5000):
+        y = y + 1
+    y.backward()
+    assert x.grad.tolist() == [1.0]
+
+
+def test_gradients_add_up_over_calls_and_start_anew():
+    x = Tensor([3.0])
+    (x * x).backward()
+    (x * x).backward()
+    assert x.grad.tolist() == [12.0]
+
+
+def test_a_second_walk_over_the_same_graph_is_an_error():
+    x = Tensor([1.0])
+    y = x * 2
+    z = y + 1
+    z.backward()
+    with pytest.raises(RuntimeError, match="freed it: compute the result again"):
+        z.backward()
+    with pytest.raises(RuntimeError, match="freed"):
+        (y * 3).backward()
+
+
+def test_backward_needs_a_gradient_to_start_from():
+    x = Tensor([1.0, 2.0])
+    with pytest.raises(ValueError, match="needs the gradient to start from"):
+        (x * 2).backward()
+    with pytest.raises(ValueError, match="shape"):
+        (x * 2).backward(np.ones(3))
+    (x * 2).backward(np.array([1.0, 10.0]))
+    assert x.grad.tolist() == [2.0, 20.0]
+
+
+def test_no_gradient_is_an_alias_of_another():
+    x, y = Tensor(np.ones(3)), Tensor(np.ones(3))
+    start = np.array([1.0, 2.0, 3.0])
+    (x + y).backward(start)
+    x.grad += 100
+    assert y.grad.tolist() == start.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_inner_sums_do_not_change_what_others_hold():
+    """A node used three times: its gradient is added up in an array of its own."""
+    x = Tensor(np.ones(2))
+    y = x * 1
+    out = (y + y) + (y + x)
+    out.backward(np.ones(2))
+    assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_memory_falls_during_backward():
+    """When the walk reaches the first op, what the last one kept is gone."""
+    alive = []
+
+    def op(x, probe):
+        kept = np.zeros(1000)
+        alive.append(weakref.ref(kept))
+
+        def backward(gy):
+            probe()
+            return gy + kept[0]
+
+        return record(x.data * 1, (x,), backward)
+
+    seen = []
+    x = Tensor(np.ones(2))
+    y = op(x, lambda: seen.append([ref() is not None for ref in alive]))
+    y = op(y, lambda: None)
+    y = op(y, lambda: None).sum()
+    y.backward()
+    assert seen == [[True, False, False]]
+
+
+def test_no_grad():
+    x = Tensor([1.0])
+    with no_grad():
+        y = x * 2
+        with no_grad():
+            pass
+        z = x * 3
+    assert y._parents == z._parents == ()
+    (y * x).backward()
+    assert x.grad.tolist() == [2.0]
+    assert (x * 2)._parents != ()
+
+
+def test_no_grad_is_per_thread():
+    recorded = []
+    with no_grad():
+        thread = threading.Thread(target=lambda: recorded.append((Tensor([1.0]) * 2)._parents != ()))
+        thread.start()
+        thread.join()
+    assert recorded == [True]
+
+
+def test_arrays_and_numbers_are_constants():
+    x = Tensor(np.ones(3))
+    (np.array([1.0, 2.0, 3.0]) * x).backward(np.ones(3))
+    assert x.grad.tolist() == [1.0, 2.0, 3.0]
+    assert isinstance(np.ones(3) + x, Tensor)
+    assert isinstance(np.ones((2, 3)) @ x.reshape(3, 1), Tensor)
+
+
+def test_wrong_gradients_are_named():
+    x = Tensor(np.ones((2, 3)))
+
+    def wrong_shape(x):
+        return record(x.data * 1, (x,), lambda gy: gy[:1, :2])
+
+    def wrong_type(x):
+        return record(x.data * 1, (x,), lambda gy: gy.astype(np.float32))
+
+    def too_many(x):
+        return record(x.data * 1, (x,), lambda gy: (gy, gy))
+
+    for op, message in ((wrong_shape, r"shape \(1, 2\)"), (wrong_type, "float32"), (too_many, "returned 2")):
+        with pytest.raises(ValueError, match=f"{op.__name__}.*{message}"):
+            op(x).backward(np.ones((2, 3)))
+
+
+def test_vectors_are_refused_by_the_matrix_product():
+    with pytest.raises(ValueError, match="reshape a vector"):
+        Tensor(np.ones(3)) @ Tensor(np.ones((3, 2)))
+
+
+def test_repr_float_len():
+    x = Tensor([[1.5, 2.0]])
+    assert repr(x) == "Tensor([[1.5, 2. ]])"
+    assert float(x.sum()) == 3.5
+    assert len(x) == 1 and x.ndim == 2 and x.size == 2
+
+
+# The backend -------------------------------------------------------------------------------------------------
+
+
+def test_use_refuses_what_it_does_not_know(monkeypatch):
+    with pytest.raises(UserError, match="unknown backend 'torch': choose numpy or cupy"):
+        use("torch")
+    with pytest.raises(TypeError, match="name of a library or a module"):
+        use(3)
+
+
+def test_using_comes_back_after_an_error(library):
+    inside = xp.exp
+    with pytest.raises(ZeroDivisionError), using("numpy"):
+        assert xp.exp is np.exp
+        raise ZeroDivisionError
+    assert xp.exp is inside
+
+
+def test_engine_on_every_library(library):
+    x = Tensor(np.arange(6.0).reshape(2, 3))
+    y = Tensor(np.ones((3, 4)))
+    z = F.softmax(x @ y * 0.1 + np.ones(4), axis=0)
+    (z * z).mean().backward()
+    assert type(x.grad) is type(x.data)
+    with using("numpy"):
+        a, b = Tensor(np.arange(6.0).reshape(2, 3)), Tensor(np.ones((3, 4)))
+        c = F.softmax(a @ b * 0.1 + np.ones(4), axis=0)
+        (c * c).mean().backward()
+    np.testing.assert_allclose(to_numpy(z.data), c.data, rtol=1e-12)
+    np.testing.assert_allclose(to_numpy(x.grad), a.grad, rtol=1e-12)
+    np.testing.assert_allclose(to_numpy(y.grad), b.grad, rtol=1e-12)
