@@ -1,0 +1,282 @@
+"""More training pairs from those at hand: long ones, and ones that teach to copy what has no translation.
+
+Everyday sentences are short, speak of Tom, and hold no emoji; a person's text does not. Every function is
+pure: the same pairs and the same generator give the same result. `pairs` is (sources, targets), and so is
+what comes back.
+"""
+
+import itertools
+import re
+import string
+import unicodedata
+
+
+def _listed(words):
+    return [word.replace("_", " ") for word in words.split()]
+
+
+# Names that are written alike in English and German, so that a name can stand in for another on both sides.
+MEN = _listed(
+    "Adam Ahmed Alexander Andrew Anton Ben Brian Carlos Chen Daniel David Dimitri Emil Eric Felix Frank "
+    "George Hassan Henry Hugo Ivan Jack James Jan Jim Joe John José Karl Kenji Kevin Leo Liam Luca Mark "
+    "Martin Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul Peter Pierre Rafael Raj "
+    "Richard Robert Sam Simon Stefan Steve Søren Ted Tim Tom Viktor Walter Wei Yusuf"
+)
+WOMEN = _listed(
+    "Ada Aisha Alice Amelia Amy Ana Andrea Anna Anne Barbara Carla Carmen Chloé Clara Claudia Diana Elena "
+    "Ellen Emily Emma Erika Eva Fatima Gloria Hannah Helen Ida Ingrid Jane Jenny Jessica Judy Julia Karen "
+    "Kate Laura Leila Lena Linda Lisa Lucy Maria Marie Mary Mei Mia Nadia Nancy Nina Olga Olivia Petra "
+    "Priya Rita Rosa Sara Sofia Susan Tina Vera Yuki Zoe"
+)
+FAMILIES = _listed(
+    "Baker Bauer Becker Brown Carter Clark Cooper Fischer Garcia Green Hoffmann Ito Jackson Johnson "
+    "Keller Kim Klein Kowalski Krüger Lee Lehmann Miller Moore Müller Nakamura Nguyen Nowak O'Brien "
+    "Parker Peterson Rossi Scott Singh Smith Tanaka Taylor Thompson Turner Wagner Walker Weber White "
+    "Wilson Wood Yamamoto Young Öztürk"
+)
+TOWNS = _listed(
+    "Adelaide Amsterdam Atlanta Auckland Bangkok Barcelona Berlin Boston Bremen Buenos_Aires Budapest "
+    "Cambridge Chicago Denver Detroit Dortmund Dresden Dublin Frankfurt Hamburg Heidelberg Helsinki "
+    "Houston Istanbul Jakarta Kiel Kyoto Leipzig Lima Liverpool London Los_Angeles Lyon Madrid Manchester "
+    "Melbourne Miami Montreal Mumbai Nairobi New_York Osaka Oslo Oxford Portland Quito Rostock "
+    "San_Francisco Seattle Seoul Shanghai Stockholm Stuttgart Sydney Toronto Vancouver Zagreb"
+)
+_KINDS = (MEN, WOMEN, TOWNS, FAMILIES)
+_GERMAN = {"Mary": ("Mary", "Maria")}  # who is given another name in translation
+_KIND = {name: kind for kind in _KINDS for name in kind}
+_NAME = re.compile(rf"\b(?:{'|'.join(_KIND)})\b")
+_NUMBER = re.compile(r"\b[0-9]+\b")
+_BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)  # hours, days, minutes, percent, ..., years
+
+# Blocks of Unicode to draw from: what is copied is spelled in bytes, so every lead byte should be seen.
+_EMOJI = ((0x1F300, 0x1F64F), (0x1F680, 0x1F6FF), (0x1F900, 0x1F9FF), (0x2600, 0x27BF))
+_SYMBOLS = (  # no quotation marks and brackets are drawn from these: they do have a translation
+    *((0xA1, 0xBF), (0x2010, 0x205E), (0x20A0, 0x20BF)),
+    *((0x2100, 0x23FF), (0x2500, 0x25FF), (0x2900, 0x2BFF)),
+)
+_SCRIPTS = (
+    ((0x00C0, 0x017F),),  # Latin with accents
+    ((0x0391, 0x03C9),),  # Greek
+    ((0x0410, 0x044F),),  # Cyrillic
+    ((0x0531, 0x0587),),  # Armenian
+    ((0x05D0, 0x05EA),),  # Hebrew
+    ((0x0621, 0x064A),),  # Arabic
+    ((0x0905, 0x0939),),  # Devanagari
+    ((0x0E01, 0x0E2E),),  # Thai
+    ((0x10D0, 0x10F0),),  # Georgian
+    ((0x3041, 0x3096), (0x30A1, 0x30FA)),  # Hiragana, Katakana
+    ((0x4E00, 0x9FA5),),  # Han
+    ((0xAC00, 0xD7A3),),  # Hangul
+)
+_ENDINGS = ("com", "de", "org", "net", "eu", "io", "co.uk", "info")
+_ADDRESSES = (
+    "{name}@{host}",
+    "{name}.{word}@{host}",
+    "www.{host}",
+    "https://{host}/{name}",
+    "@{name}",
+    "#{name}",
+)
+_CODE = (
+    *("{word}({code})", "{word}[{number}]", "{word} = {number};", "{{{word}: {number}}}", "{word}|{code}"),
+    *("<{word}>", "</{word}>", "`{code}`", "*{word}*", "~{word}", "${word}", "%{number}", "{code}-{number}"),
+    *("{word}.py", "{word}.txt", "{word}.pdf", "/{word}/{code}", "C:\\{word}\\{code}", "v{digit}.{number}"),
+)
+_SYLLABLES = _listed(
+    "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri ros sa "
+    "sha ta ti tor u va vel wen ya yo za zi"
+)
+
+
+def join(pairs, n: int, rng):
+    """n new pairs of two, sometimes three, random pairs in a row, so that long sentences are seen.
+
+    >>> import numpy as np
+    >>> join((["Good day!"], ["Guten Tag!"]), 1, np.random.default_rng(0))
+    (['Good day! Good day!'], ['Guten Tag! Guten Tag!'])
+    """
+    sources, targets = pairs
+    if n and not len(sources):
+        raise ValueError("no pairs to join")
+    joined = []
+    for _ in range(n):
+        rows = rng.integers(len(sources), size=2 if rng.random() < 0.75 else 3)
+        joined.append([" ".join(side[row].strip() for row in rows).strip() for side in (sources, targets)])
+    return _sides(joined)
+
+
+def copy_through(pairs, n: int, rng):
+    """n new pairs that teach copying: other names, other numbers, and rows of signs that have no translation.
+
+    A name or a number is replaced only where it stands as often on one side as on the other. Rows of emoji,
+    other scripts, symbols, addresses and code stand alone or at either end of a pair.
+    """
+    sources, targets = pairs
+    named = [row for row, source in enumerate(sources) if _names(source, targets[row])]
+    numbered = [row for row, source in enumerate(sources) if _numbers(source, targets[row])]
+    made = []
+    for draw in rng.random(n):
+        if draw < 0.5 and named:
+            row = _pick(named, rng)
+            made.append(_rename(sources[row], targets[row], rng))
+        elif draw < 0.65 and numbered:
+            row = _pick(numbered, rng)
+            made.append(_renumber(sources[row], targets[row], rng))
+        else:
+            made.append(_with_signs(sources, targets, rng))
+    return _sides(made)
+
+
+def invented_name(rng) -> str:
+    """A name that nobody has: two or three syllables."""
+    return "".join(_pick(_SYLLABLES, rng) for _ in range(rng.integers(2, 4))).capitalize()
+
+
+def signs(rng) -> str:
+    """A short row of something that is copied and not translated.
+
+    >>> import numpy as np
+    >>> [signs(np.random.default_rng(seed)) for seed in (0, 7, 10)]
+    ['nhib.pdf', '68578', 'hafitor@naeu.eu']
+    """
+    return _pick((_emoji, _emoji, _emoji, _script, _script, _symbols, _address, _code, _numeral), rng)(rng)
+
+
+def _sides(rows):
+    return [source for source, _ in rows], [target for _, target in rows]
+
+
+def _pick(choices, rng):
+    return choices[rng.integers(len(choices))]
+
+
+def _forms(name):
+    """A name as it may stand in German, with the genitive's s as a group: Tom's car is Toms Auto."""
+    return rf"\b(?:{'|'.join(_GERMAN.get(name, [name]))})(s?)\b"
+
+
+def _names(source, target):
+    """The names that stand as often in the source as in the target."""
+    found = _NAME.findall(source)
+    names = dict.fromkeys(found)
+    return [name for name in names if found.count(name) == len(re.findall(_forms(name), target))]
+
+
+def _rename(source, target, rng):
+    new, german = {}, {}
+    for name in _names(source, target):
+        genitive = "s" in re.findall(_forms(name), target)
+        new[name] = _other_name(_KIND[name], rng, genitive, taken=[source, *new.values()])
+        for form in _GERMAN.get(name, [name]):
+            german.update({form: new[name], form + "s": new[name] + "s"})
+    target = re.sub(rf"\b(?:{'|'.join(german)})\b", lambda found: german[found[0]], target)
+    return _NAME.sub(lambda found: new.get(found[0], found[0]), source), target
+
+
+def _other_name(kind, rng, genitive, taken):
+    while True:
+        draw = rng.random()
+        if draw < 0.3:
+            name = invented_name(rng)
+        elif draw < 0.36:
+            name = _letters(_pick(_SCRIPTS, rng), rng).title()
+        elif draw < 0.5 and kind in (MEN, WOMEN):
+            name = f"{_pick(kind, rng)} {_pick(FAMILIES, rng)}"
+        else:
+            name = _pick(kind, rng)
+        hissing = name.endswith(("s", "x", "z", "ß", "ce"))  # Max's car, Max' Auto: no s is added
+        if not (genitive and hissing) and not any(name in text for text in taken):
+            return name
+
+
+def _numbers(source, target):
+    """Whether both sides hold the same numbers, some of them worth replacing (1 has grammar of its own)."""
+    found = sorted(_NUMBER.findall(source))
+    return found == sorted(_NUMBER.findall(target)) and any(number not in ("0", "1") for number in found)
+
+
+def _renumber(source, target, rng):
+    new = {number: _other_number(number, rng) for number in sorted(set(_NUMBER.findall(source)))}
+    return tuple(_NUMBER.sub(lambda found: new[found[0]], side) for side in (source, target))
+
+
+def _other_number(number, rng):
+    """A number of the same sort: an hour stays an hour, a day of a month one, a year a year."""
+    if number in ("0", "1"):
+        return number
+    for low, high in itertools.pairwise(_BANDS):
+        if number[0] != "0" and low <= int(number[:9]) < high and len(number) < 5:
+            return str(rng.integers(low, high))
+    first = "0" if number[0] == "0" and len(number) < 3 else str(rng.integers(1, 10))
+    return first + "".join(str(digit) for digit in rng.integers(10, size=len(number) - 1))
+
+
+def _with_signs(sources, targets, rng):
+    row, place = signs(rng), rng.random()
+    if place < 0.3 or not len(sources):
+        return row, row
+    pair = rng.integers(len(sources))
+    order = ("{1} {0}" if place < 0.45 else "{0} {1}").format
+    return tuple(order(side[pair], row).strip() for side in (sources, targets))
+
+
+def _character(blocks, rng, category):
+    """A random character of these blocks whose Unicode category begins so: no gaps, no marks."""
+    while True:
+        low, high = _pick(blocks, rng)
+        character = chr(rng.integers(low, high + 1))
+        if unicodedata.category(character).startswith(category):
+            return character
+
+
+def _letters(blocks, rng):
+    return "".join(_character(blocks, rng, "L") for _ in range(rng.integers(2, 6)))
+
+
+def _emoji(rng):
+    def one():
+        draw = rng.random()
+        if draw < 0.3:
+            return chr(rng.integers(0x1F600, 0x1F650))  # faces and hands, by far the most used
+        if draw < 0.38:
+            return _pick("\U0001f44d\U0001f44f\U0001f64f\U0001f4aa\u270c", rng) + chr(
+                rng.integers(0x1F3FB, 0x1F400)
+            )  # tones
+        if draw < 0.46:
+            return _pick("\u2764\u2600\u2714\u26a0\u263a", rng) + "\ufe0f"  # in colour
+        if draw < 0.52:
+            return "".join(chr(0x1F1E6 + letter) for letter in rng.integers(26, size=2))  # flags
+        if draw < 0.58:
+            return "\u200d".join(_pick("\U0001f468\U0001f469\U0001f467\U0001f466", rng) for _ in range(3))  # families
+        return _character(_EMOJI, rng, "So")
+
+    return _pick(("", "", " "), rng).join(one() for _ in range(rng.integers(1, 4)))
+
+
+def _script(rng):
+    blocks = _pick(_SCRIPTS, rng)
+    return " ".join(_letters(blocks, rng) for _ in range(rng.integers(1, 4)))
+
+
+def _symbols(rng):
+    row = [_character(_SYMBOLS, rng, ("S", "Po")) for _ in range(rng.integers(1, 4))]
+    return _pick(("", " "), rng).join(row)
+
+
+def _word(rng, alphabet=string.ascii_lowercase):
+    return "".join(_pick(alphabet, rng) for _ in range(rng.integers(2, 6)))
+
+
+def _address(rng):
+    name, host = invented_name(rng).lower(), f"{invented_name(rng).lower()}.{_pick(_ENDINGS, rng)}"
+    return _pick(_ADDRESSES, rng).format(name=name, host=host, word=_word(rng))
+
+
+def _code(rng):
+    word, code = _word(rng), _word(rng, string.ascii_letters + string.digits + "_-")
+    return _pick(_CODE, rng).format(word=word, code=code, number=rng.integers(1000), digit=rng.integers(10))
+
+
+def _numeral(rng):
+    digits = "".join(str(digit) for digit in rng.integers(10, size=rng.integers(2, 8)))
+    return _pick((digits, digits, f"+{digits[:3]} {digits[3:]}".strip(), f"{digits[:1]}/{digits[1:3]}"), rng)
