@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 
-def sinusoid(length, d_model, layout="interleaved", base="paper"):
+def sinusoid(length, d_model, layout="interleaved", base="paper", dtype=np.float32):
     """Give each position a vector of sines and cosines of falling frequency.
 
         PE(pos, 2i) = sin(pos / 10000^(2i/d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))
 
-    Returns a float32 NumPy array (length, D). layout "halves" puts all sines before all cosines; base "t2t" has
+    Returns a NumPy array (length, D). layout "halves" puts all sines before all cosines; base "t2t" has
     the exponent i / (d_model/2 - 1), as tensor2tensor, which reaches 10000 exactly.
     Source: section 3.5.
     """
@@ -42,7 +42,7 @@ def sinusoid(length, d_model, layout="interleaved", base="paper"):
     exponents = 2 * i / d_model if base == "paper" else i / max(1, half - 1)
     angles = np.arange(length)[:, None] / 10000**exponents  # (length, D/2)
     pair = np.stack([np.sin(angles), np.cos(angles)], axis=-1 if layout == "interleaved" else 1)
-    return pair.reshape(length, d_model).astype(np.float32)
+    return pair.reshape(length, d_model).astype(dtype)
 
 
 def padding_mask(ids, pad_id=0):
@@ -197,7 +197,8 @@ class Positions(Module):
             return self.dropout(x + self.learned(np.arange(start, end)) * c.d_model**0.5)
         if self.table is None or len(self.table) < end or self.table.dtype != x.dtype:
             length = max(64, 1 << (end - 1).bit_length())
-            self.table = to_device(sinusoid(length, c.d_model, c.sinusoid_layout, c.sinusoid_base), x.dtype)
+            table = sinusoid(length, c.d_model, c.sinusoid_layout, c.sinusoid_base, x.dtype)
+            self.table = to_device(table)
         return self.dropout(x + self.table[start:end])
 
 
