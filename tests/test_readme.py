@@ -1,0 +1,85 @@
+"""Every code block of the READMEs is run: Python is executed and its printed answers compared, commands are tried."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minitf.settings import parse
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "minitf" / "README.md"]
+
+
+def blocks(page, language):
+    """Give the code blocks of a language, without their indentation."""
+    text = page.read_text(encoding="utf-8")
+    return [block for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if kind == language]
+
+
+def answers(block):
+    """Give the lines that the block says it prints: what follows `# ` behind a statement, or on lines of its own."""
+    found = []
+    for line in block.splitlines():
+        comment = re.match(r"^(.*?)\s*# (.*)$", line)
+        if comment and ("print(" in comment[1] or "grad_check(" in comment[1] or not comment[1].strip()):
+            found.append(comment[2].strip())
+    return found
+
+
+def pattern(said):
+    """`...` stands for anything, and blanks for any blanks."""
+    parts = [r"\s+".join(re.escape(word) for word in part.split()) for part in said.split("...")]
+    return r"\s*.*?\s*".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [(page, block) for page in PAGES for block in blocks(page, "python")], ids=lambda x: getattr(x, "name", "")
+)
+def test_python_block_prints_what_it_says(page, block, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(block, str(page), "exec"), {})
+    said = answers(block)
+    printed = " ".join(out.getvalue().split())
+    assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), f"printed: {printed}\nsaid: {said}"
+
+
+def _commands():
+    for page in PAGES:
+        for block in blocks(page, "sh"):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.sub(r"\s+#\s.*$", "", line.strip())
+                if command and not command.startswith("#"):
+                    yield command
+
+
+@pytest.mark.parametrize("command", list(_commands()))
+def test_command(command, tmp_path):
+    """Commands that translate are run; trainings are read by their own parser; set-up commands are .ci/run's."""
+    words = shlex.split(command)
+    if words[:3] == ["pip", "install", "-e"]:
+        assert (ROOT / "setup.cfg").exists()
+        extras = re.search(r"\[(.*)\]", words[3])
+        declared = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{name} =", declared, re.MULTILINE) for name in (extras[1].split(",") if extras else []))
+    elif "lessons/09_train_wmt.py" in words:
+        parse(words[words.index("lessons/09_train_wmt.py") + 1 :])
+    elif words[0] == "pytest":
+        assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
+    elif "examples/translate.py" in command:
+        runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        runnable = runnable.replace("examples/", f"{ROOT}/examples/")
+        done = subprocess.run(runnable, shell=True, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=100)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+    else:
+        assert words[0] == "python" and (ROOT / words[1]).exists(), f"nothing tests {command!r}"
