@@ -386,7 +386,5 @@ def _shrink(name, array, dtype):
     with np.errstate(over="ignore"):
         small = array.astype(dtype)
     if not np.isfinite(small).all():
-        raise UserError(
-            f"array {name!r} is not finite as {dtype}: save as float32, or see if the run diverged"
-        )
+        raise UserError(f"array {name!r} is not finite as {dtype}: save as float32, or see if the run diverged")
     return small

@@ -47,9 +47,7 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
     """
     hypotheses, references = _lines(hypotheses), _lines(references)
     if len(hypotheses) != len(references):
-        raise UserError(
-            f"{len(hypotheses):,} translations but {len(references):,} references: give one for each"
-        )
+        raise UserError(f"{len(hypotheses):,} translations but {len(references):,} references: give one for each")
     if not references:
         raise UserError("nothing to score: give at least one translation and its reference")
     metric = _metric(lowercase, tokenize)

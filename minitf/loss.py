@@ -84,7 +84,8 @@ def _real_rows(target, pad_id, n_tokens):
     """Find the positions that are not padding: their numbers, their targets, and the count to divide by."""
     target = np.asarray(target).ravel()
     rows = np.flatnonzero(target != pad_id)
-    return to_device(rows), to_device(target[rows]), max(1, len(rows)) if n_tokens is None else n_tokens
+    n_tokens = max(1, len(rows)) if n_tokens is None else n_tokens
+    return to_device(rows), to_device(target[rows]), float(n_tokens)  # an int64 would make float32 wider
 
 
 def _loss_and_gradient(logits, target, smoothing):

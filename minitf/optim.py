@@ -64,7 +64,8 @@ class Adam:
         scratch *= 1 - self.beta_2
         self.v *= self.beta_2
         self.v += scratch
-        # both corrections are numbers, so they move out of the array: sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
+        # Both corrections are numbers, so they can leave the array:
+        # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
         xp.sqrt(self.v, out=scratch)
         scratch += self.eps * root
@@ -80,7 +81,9 @@ class Adam:
         return arrays
 
     def load_state(self, arrays):
-        """Take over what `state` gave. Raises UserError where a moment is missing or has another shape."""
+        """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
+        if "step" not in arrays:
+            raise UserError("the checkpoint does not say at which step of the optimizer it was made")
         for name, m, v in self._stretches():
             for key, place in ((f"m.{name}", m), (f"v.{name}", v)):
                 if key not in arrays or arrays[key].shape != place.shape:

@@ -4,6 +4,7 @@ One matrix product on two cores leaves a core idle in everything that is no matr
 each on a core of its own with one-thread products, keep both busy from the first layer to the last.
 """
 
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitf import functions as F
-from minitf.backend import xp
 from minitf.nn import flatten
 
 __all__ = ["Replicas", "cores"]
@@ -32,14 +32,11 @@ class Replicas:
     """
 
     def __init__(self, model, build, count):
-        self.models, self.gradients = [model], []
+        self.models = [model]
         for _ in range(count - 1):
-            twin = build()
-            _, gradients = flatten(twin.parameters())
-            for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
-                theirs.data = mine.data
+            twin = build().astype(model.parameters()[0].dtype)
+            flatten(twin.parameters())
             self.models.append(twin)
-            self.gradients.append(gradients)
         self.pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def parts(self, batch):
@@ -48,7 +45,7 @@ class Replicas:
         size = rows * width * self.models[0].config.d_model
         n = max(1, min(len(self.models), size // _WORTH_IT, rows))
         cuts = [rows * i // n for i in range(n + 1)]
-        return [batch.rows(start, stop) for start, stop in zip(cuts, cuts[1:], strict=False)]
+        return [batch.rows(start, stop) for start, stop in itertools.pairwise(cuts)]
 
     def backward(self, batch, n_tokens, seed, step):
         """Leave the gradient of loss / n_tokens in the first model's parameters; returns (loss, nll)."""
@@ -62,6 +59,7 @@ class Replicas:
 
         if len(parts) == 1:
             return work(self.models[0], parts[0])
+        self._share()
         with threadpool_limits(1, "blas"):
             results = list(self.pool.map(work, self.models, parts))
         for twin in self.models[1 : len(parts)]:  # always in this order: sums of floats depend on it
@@ -70,3 +68,10 @@ class Replicas:
                     mine._receive(theirs.grad)
                 theirs.grad = None
         return tuple(float(np.sum(column)) for column in zip(*results, strict=True))
+
+    def _share(self):
+        """Show the replicas the weights where they are now: an optimizer may have moved them since."""
+        weights = self.models[0].parameters()
+        for twin in self.models[1:]:
+            for mine, theirs in zip(weights, twin.parameters(), strict=True):
+                theirs.data, theirs.grad = mine.data, None

@@ -29,13 +29,7 @@ GAP = 0.16
 HEAD_TITLE = 0.3
 FONT = 12.0  # points
 SMALLEST_FONT = 4.0
-COLOURS = (
-    "#1f5fa8",
-    "#d1701c",
-    "#3f8f3f",
-    "#8a4fa3",
-    "#777777",
-)  # different in grey as well, with the dashes
+COLOURS = ("#1f5fa8", "#d1701c", "#3f8f3f", "#8a4fa3", "#777777")  # told apart in grey by the dashes
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
 
 
@@ -74,9 +68,7 @@ def attention_maps(weights, target_tokens, source_tokens, path, title: str | Non
     bar.ax.tick_params(labelsize=0.8 * FONT)
     bar.outline.set_linewidth(0.5)
     if title:
-        figure.suptitle(
-            _printable(title), y=1 + 0.1 / grid.height, va="bottom", fontsize=1.3 * FONT, **_plain()
-        )
+        figure.suptitle(_printable(title), y=1 + 0.1 / grid.height, va="bottom", fontsize=1.3 * FONT, **_plain())
     _save(figure, path)
 
 
@@ -143,9 +135,7 @@ def _name_cells(axis, labels, cell, shown):
         return
     size = min(FONT, 72 * cell * 0.7)
     every = 1 if size >= SMALLEST_FONT else int(np.ceil(SMALLEST_FONT / size))
-    axis.set_ticks(
-        range(0, len(labels), every), labels[::every], fontsize=max(size, SMALLEST_FONT), **_plain()
-    )
+    axis.set_ticks(range(0, len(labels), every), labels[::every], fontsize=max(size, SMALLEST_FONT), **_plain())
     axis.set_tick_params(length=0, pad=2, labelrotation=90 if axis.axis_name == "x" else 0)
 
 

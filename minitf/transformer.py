@@ -282,6 +282,4 @@ class Transformer(Module):
         memory, mask = self.encode(source)
         hidden = self.decode(np.asarray(target_in), memory, mask)
         smoothing = c.label_smoothing if smoothing is None else smoothing
-        return projected_cross_entropy(
-            hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens
-        )
+        return projected_cross_entropy(hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens)

@@ -46,7 +46,9 @@ def test_the_table_holds_every_operator_of_tensor():
     signs |= {"rmatmul": "array @ x", "getitem": "x[", "sum": "x.sum", "mean": "x.mean"}
     signs |= {"reshape": "x.reshape", "transpose": "x.transpose"}
     other = {"init", "repr", "float", "len", "backward", "numpy", "_receive", "array_ufunc"}
-    methods = {name.strip("_") if name.startswith("__") else name for name, f in vars(tensor.Tensor).items() if callable(f)}
+    methods = {
+        name.strip("_") if name.startswith("__") else name for name, f in vars(tensor.Tensor).items() if callable(f)
+    }
     assert methods - other == set(signs), "a new method of Tensor needs a row in gradient_table.operators"
     assert all(sign in shown for sign in signs.values())
 

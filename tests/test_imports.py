@@ -95,7 +95,9 @@ def test_every_file_has_a_floor():
 @pytest.mark.parametrize("folder", ["lessons", "examples"])
 def test_nothing_imports_lessons_or_examples(folder):
     for path in FILES:
-        assert all(module.split(".")[0] != folder for module, _, _ in _imports(ast.parse(path.read_text(encoding="utf-8"))))
+        assert all(
+            module.split(".")[0] != folder for module, _, _ in _imports(ast.parse(path.read_text(encoding="utf-8")))
+        )
 
 
 def test_import_minitf_loads_nothing_heavy():
@@ -105,12 +107,16 @@ def test_import_minitf_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "path", [p for folder in ("minitf", "lessons", "examples", "tests") for p in sorted((ROOT / folder).glob("*.py"))], ids=lambda p: p.name
+    "path",
+    [p for folder in ("minitf", "lessons", "examples", "tests") for p in sorted((ROOT / folder).glob("*.py"))],
+    ids=lambda p: p.name,
 )
 def test_a_file_fits_one_sitting_and_a_function_one_screen(path):
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 400
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            code = node.end_lineno - (node.body[1].lineno if ast.get_docstring(node) and len(node.body) > 1 else node.lineno)
+            code = node.end_lineno - (
+                node.body[1].lineno if ast.get_docstring(node) and len(node.body) > 1 else node.lineno
+            )
             assert code <= 50, f"{node.name} has {code} lines"

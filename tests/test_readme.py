@@ -20,7 +20,9 @@ PAGES = [ROOT / "README.md", ROOT / "minitf" / "README.md"]
 def blocks(page, language):
     """Give the code blocks of a language, without their indentation."""
     text = page.read_text(encoding="utf-8")
-    return [block for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if kind == language]
+    return [
+        block for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if kind == language
+    ]
 
 
 def answers(block):
@@ -40,7 +42,9 @@ def pattern(said):
 
 
 @pytest.mark.parametrize(
-    ("page", "block"), [(page, block) for page in PAGES for block in blocks(page, "python")], ids=lambda x: getattr(x, "name", "")
+    ("page", "block"),
+    [(page, block) for page in PAGES for block in blocks(page, "python")],
+    ids=lambda x: getattr(x, "name", ""),
 )
 def test_python_block_prints_what_it_says(page, block, monkeypatch):
     monkeypatch.chdir(ROOT)
@@ -69,7 +73,9 @@ def test_command(command, tmp_path):
         assert (ROOT / "setup.cfg").exists()
         extras = re.search(r"\[(.*)\]", words[3])
         declared = (ROOT / "setup.cfg").read_text(encoding="utf-8")
-        assert all(re.search(rf"^{name} =", declared, re.MULTILINE) for name in (extras[1].split(",") if extras else []))
+        assert all(
+            re.search(rf"^{name} =", declared, re.MULTILINE) for name in (extras[1].split(",") if extras else [])
+        )
     elif "lessons/09_train_wmt.py" in words:
         parse(words[words.index("lessons/09_train_wmt.py") + 1 :])
     elif words[0] == "pytest":
@@ -78,7 +84,9 @@ def test_command(command, tmp_path):
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         runnable = runnable.replace("examples/", f"{ROOT}/examples/")
-        done = subprocess.run(runnable, shell=True, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=100)
+        done = subprocess.run(
+            runnable, shell=True, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=100
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
     else:
