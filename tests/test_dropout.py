@@ -1,0 +1,184 @@
+"""Dropout: its masks are a function of (seed, step, place, row), whoever draws them, in whatever parts."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from sizes import B, D, H, S, T
+
+from minitf import functions as F
+from minitf.backend import to_numpy
+from minitf.nn import Dropout
+from minitf.tensor import Tensor
+
+RATE = 0.3
+
+
+def mask(first_row=0, shape=(9, T, 3), seed=1, step=2, place=3, rate=RATE):
+    return to_numpy(F.dropout_mask(seed, step, place, first_row, shape, rate))
+
+
+@pytest.mark.parametrize("row", [(16,), (T, 3), (T, D), (1,), (H, T, S), ()])
+def test_part_of_a_mask_is_part_of_the_whole(row):
+    """For rows of 1, 15, 16, 60 and 105 elements: the generator makes 16 decisions at a time."""
+    whole = mask(shape=(40, *row))
+    for start, stop in [(0, 40), (0, 1), (1, 2), (3, 20), (16, 33), (17, 40), (39, 40)]:
+        assert np.array_equal(mask(start, (stop - start, *row)), whole[start:stop])
+
+
+def test_cuts_of_cuts():
+    whole = mask(100, (30, 7))
+    assert np.array_equal(mask(111, (5, 7)), whole[11:16])
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
+def test_the_rate_is_kept(rate):
+    n = 400_000
+    kept = mask(shape=(n,), rate=rate).mean()
+    assert abs(kept - (1 - rate)) < 5 * (rate * (1 - rate) / n) ** 0.5
+
+
+def test_the_mean_stays():
+    y = F.dropout(np.ones((1000, 400)), RATE, seed=5).numpy()
+    assert y.mean() == pytest.approx(1, abs=0.005)
+    values = np.unique(y)
+    assert values[0] == 0
+    assert values[1:] == pytest.approx([1 / (1 - RATE)], rel=1e-4)
+
+
+def test_each_number_counts():
+    """Another seed, step, place or row gives a mask that knows nothing of the first."""
+    shape, n = (500, 400), 200_000
+    one = mask(shape=shape)
+    others = {
+        "seed": mask(shape=shape, seed=2),
+        "step": mask(shape=shape, step=3),
+        "place": mask(shape=shape, place=4),
+        "seed and step swapped": mask(shape=shape, seed=2, step=1),
+        "step and place swapped": mask(shape=shape, step=3, place=2),
+        "row": mask(first_row=500, shape=shape),
+        "a late step": mask(shape=shape, step=10**7),
+    }
+    for name, other in others.items():
+        agree = (one == other).mean()
+        expected = (1 - RATE) ** 2 + RATE**2
+        assert abs(agree - expected) < 5 * (expected * (1 - expected) / n) ** 0.5, name
+
+
+def test_neighbours_are_independent():
+    one = mask(shape=(500, 400))
+    for name, a, b in [("columns", one[:, 1:], one[:, :-1]), ("rows", one[1:], one[:-1])]:
+        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 0.012, name
+
+
+def test_the_places_of_one_pass_differ_and_a_second_pass_repeats_them():
+    x = np.ones((B, T, D))
+
+    def draw_three():
+        with F.dropout_state(seed=1, step=1):
+            return [F.dropout(x, RATE).numpy() for _ in range(3)]
+
+    one, two, three = draw_three()
+    assert not np.array_equal(one, two)
+    assert not np.array_equal(two, three)
+    assert np.array_equal([one, two, three], draw_three())
+
+
+def test_part_of_a_batch_draws_the_masks_of_the_whole():
+    x, weights = np.ones((9, T, D)), np.ones((9, H, T, S))
+
+    def draw(rows):
+        with F.dropout_state(seed=1, step=1, first_row=rows.start):
+            return F.dropout(x[rows], RATE).numpy(), F.dropout(weights[rows], RATE).numpy()
+
+    whole = draw(slice(0, 9))
+    for rows in (slice(0, 4), slice(4, 5), slice(5, 9)):
+        for part, all_of_it in zip(draw(rows), whole, strict=True):
+            assert np.array_equal(part, all_of_it[rows])
+
+
+def test_an_own_seed_takes_no_place():
+    x = np.ones((B, D))
+    with F.dropout_state(seed=1, step=1):
+        expected = F.dropout(x, RATE).numpy()
+    with F.dropout_state(seed=1, step=1):
+        own = [F.dropout(x, RATE, seed=8).numpy() for _ in range(2)]
+        assert np.array_equal(*own)
+        assert np.array_equal(F.dropout(x, RATE).numpy(), expected)
+    assert not np.array_equal(own[0], expected)
+
+
+def test_the_state_before_comes_back():
+    x = np.ones((B, D))
+    with F.dropout_state(seed=1, step=1):
+        expected = [F.dropout(x, RATE).numpy() for _ in range(2)]
+    with F.dropout_state(seed=1, step=1):
+        first = F.dropout(x, RATE).numpy()
+        with pytest.raises(ZeroDivisionError), F.dropout_state(seed=9, step=9, first_row=9):
+            F.dropout(x, RATE)
+            raise ZeroDivisionError
+        assert np.array_equal([first, F.dropout(x, RATE).numpy()], expected)
+
+
+def test_threads_do_not_see_each_other():
+    """Many threads, each in the middle of its own pass, draw what one alone would draw."""
+    x = np.ones((B, T, D))
+    together = threading.Barrier(4)
+
+    def work(seed, wait):
+        drawn = []
+        with F.dropout_state(seed, step=1):
+            for _ in range(5):
+                wait()
+                drawn.append(F.dropout(x, RATE).numpy())
+        return drawn
+
+    with F.dropout_state(seed=7, step=7), ThreadPoolExecutor(4) as pool:
+        expected = F._state.seed, F._state.step, F._state.first_row, F._state.place
+        results = list(pool.map(lambda seed: work(seed, together.wait), range(4)))
+        assert (F._state.seed, F._state.step, F._state.first_row, F._state.place) == expected
+    for seed, drawn in enumerate(results):
+        assert np.array_equal(drawn, work(seed, lambda: None))
+
+
+def test_the_gradient_passes_where_the_value_did(rng):
+    x = Tensor(rng.normal(size=(B, T, D)))
+    y = F.dropout(x, RATE, seed=3)
+    y.backward(np.ones((B, T, D)))
+    assert np.allclose(y.numpy(), x.numpy() * x.grad, rtol=1e-15)
+    assert set(np.unique(x.grad)) == {0.0, x.grad.max()}
+
+
+def test_attention_drops_weights(rng):
+    query, key = rng.normal(size=(B, H, T, 4)), rng.normal(size=(B, H, S, 4))
+    seen = F.attention(query, key, np.broadcast_to(np.eye(S), (B, H, S, S)), rate=RATE, seed=3).numpy()
+    keep = mask(0, (B, H, T, S), seed=3, step=0, place=0)
+    assert 0 < keep.mean() < 1
+    assert np.allclose(seen, F.attention_weights(query, key).numpy() * keep / (1 - RATE), rtol=1e-4)
+
+
+def test_no_dropout_is_no_work():
+    x = Tensor(np.ones((B, T, D)))
+    assert F.dropout(x, 0.0) is x
+    assert Dropout(0.9).eval()(x) is x
+    with F.dropout_state(seed=1, step=1):
+        F.dropout(x, 0.0)
+        assert F._state.place == 0, "a rate of 0 takes no place"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_types_are_kept(dtype):
+    x = Tensor(np.ones((B, D), dtype))
+    y = F.dropout(x, RATE, seed=1)
+    y.backward(np.ones((B, D), dtype))
+    assert y.dtype == x.grad.dtype == dtype
+
+
+def test_the_masks_are_the_same_everywhere(library):
+    """A stored mask: another backend, system or version of NumPy must draw it again."""
+    drawn = mask(3, (2, 20), seed=1, step=2, place=3, rate=0.5).astype(int)
+    assert ["".join(map(str, row)) for row in drawn] == STORED
+
+
+STORED = ["10000010010100101001", "11000100100010010010"]

@@ -1,0 +1,221 @@
+"""Label smoothing in tensor2tensor's form, its gradient p - q, padding, and the fused form."""
+
+import math
+
+import numpy as np
+import pytest
+from sizes import B, D, T, V
+
+from minitf import loss as loss_module
+from minitf.backend import to_device, to_numpy
+from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
+from minitf.tensor import Tensor, no_grad
+
+
+def smoothed(target, smoothing, size):
+    """The target distributions q, written out: (..., V)."""
+    q = np.full((*np.shape(target), size), smoothing / (size - 1))
+    np.put_along_axis(q, np.asarray(target)[..., None], 1 - smoothing, axis=-1)
+    return q
+
+
+def softmax(z):
+    e = np.exp(z)
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.fixture
+def case(rng):
+    """Logits, and targets of which the last two are padding in the first row and none in the second."""
+    target = rng.integers(1, V, (B, T))
+    target[0, -2:] = 0
+    return rng.normal(size=(B, T, V)), target
+
+
+def test_smoothed_targets_by_hand():
+    assert np.allclose(smoothed([2], 0.1, 5), [[0.025, 0.025, 0.9, 0.025, 0.025]])
+    assert np.allclose(smoothed([1, 3], 0.1, 5).sum(-1), 1)
+    # uniform p: every ln p is -ln 5, whatever q is; a p that is q has the entropy of q as its loss
+    q = smoothed([[2]], 0.1, 5)
+    entropy = -(0.9 * math.log(0.9) + 4 * 0.025 * math.log(0.025))
+    assert float(label_smoothed_cross_entropy(np.zeros((1, 1, 5)), [[2]], 0.1)) == pytest.approx(math.log(5))
+    assert float(label_smoothed_cross_entropy(np.log(q), [[2]], 0.1)) == pytest.approx(entropy)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_value_and_gradient_by_the_definition(case, smoothing):
+    logits, target = case
+    q, p = smoothed(target, smoothing, V), softmax(logits)
+    real = target != 0
+    x = Tensor(logits)
+    loss = label_smoothed_cross_entropy(x, target, smoothing)
+    loss.backward()
+    assert float(loss) == pytest.approx(-(q * np.log(p)).sum(-1)[real].sum() / real.sum(), rel=1e-12)
+    assert np.allclose(x.grad, (p - q) * real[..., None] / real.sum(), rtol=1e-10, atol=1e-15)
+
+
+def test_mass_of_tensor2tensor_and_of_pytorch(case):
+    """eps/V on every id, as PyTorch has it, is our form with eps' = eps (V-1) / V, and the other way round."""
+    logits, target = case
+    real = target != 0
+    log_p = np.log(softmax(logits))
+    pytorch = -(0.9 * np.take_along_axis(log_p, target[..., None], -1)[..., 0] + 0.1 * log_p.mean(-1))
+    ours = label_smoothed_cross_entropy(logits, target, smoothing=0.1 * (V - 1) / V)
+    assert float(ours) == pytest.approx(pytorch[real].mean(), rel=1e-12)
+    assert float(label_smoothed_cross_entropy(logits, target, 0.1)) != pytest.approx(pytorch[real].mean(), rel=1e-6)
+
+
+def test_padding_drops_out(case, rng):
+    logits, target = case
+    other = logits.copy()
+    other[target == 0] = rng.normal(0, 100, (2, V))
+    values = [float(label_smoothed_cross_entropy(z, target)) for z in (logits, other)]
+    assert values[0] == values[1]
+    x = Tensor(other)
+    label_smoothed_cross_entropy(x, target).backward()
+    assert not x.grad[target == 0].any()
+    assert x.grad[target != 0].all()
+
+
+def test_another_pad_id(case):
+    logits, target = case
+    moved = np.where(target == 0, V - 1, target - 1)  # every id one lower, padding last
+    values = [
+        label_smoothed_cross_entropy(logits, target),
+        label_smoothed_cross_entropy(np.roll(logits, -1, axis=-1), moved, pad_id=V - 1),
+    ]
+    assert float(values[0]) == pytest.approx(float(values[1]), rel=1e-12)
+
+
+def both_forms(hidden, weight, target, smoothing, n_tokens=None):
+    """The loss from logits, and the fused one: each as (loss, gradient of hidden, gradient of weight)."""
+    results = []
+    for fused in (False, True):
+        x, w = Tensor(hidden), Tensor(weight)
+        if fused:
+            loss, _ = projected_cross_entropy(x, w, target, smoothing, n_tokens=n_tokens)
+        else:
+            loss = label_smoothed_cross_entropy(x @ w.transpose(), target, smoothing, n_tokens=n_tokens)
+        (loss * 3.0).backward()  # so that the gradient that arrives is not 1
+        results.append((to_numpy(loss.data), to_numpy(x.grad), to_numpy(w.grad)))
+    return results
+
+
+@pytest.mark.parametrize("n_tokens", [None, 4, 1000])
+def test_the_sum_is_divided_by_n_tokens(case, rng, n_tokens):
+    logits, target = case
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    n = int((target != 0).sum())
+    mean = float(label_smoothed_cross_entropy(logits, target))
+    divided = float(label_smoothed_cross_entropy(logits, target, n_tokens=n_tokens))
+    assert divided == pytest.approx(mean * n / (n_tokens or n), rel=1e-12)
+    _, nll = projected_cross_entropy(hidden, weight, target, n_tokens=n_tokens)
+    assert float(nll) * (n_tokens or n) == pytest.approx(
+        float(label_smoothed_cross_entropy(hidden @ weight.T, target, smoothing=0.0)) * n, rel=1e-12
+    )
+
+
+def test_n_tokens_may_be_a_number_of_numpy(case):
+    """(target != 0).sum() is an int64, which must not turn float32 into float64."""
+    logits, target = case
+    x = Tensor(logits.astype(np.float32))
+    loss = label_smoothed_cross_entropy(x, target, n_tokens=(target != 0).sum())
+    loss.backward()
+    assert loss.dtype == x.grad.dtype == np.float32
+    hidden, weight = Tensor(np.ones((B, T, D), np.float32)), Tensor(np.ones((V, D), np.float32))
+    loss, nll = projected_cross_entropy(hidden, weight, target, n_tokens=(target != 0).sum())
+    loss.backward()
+    assert loss.dtype == nll.dtype == hidden.grad.dtype == np.float32
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoothing):
+    """With chunks of one row, of several with a rest, and of all."""
+    monkeypatch.setattr(loss_module, "_CHUNK", rows * V + 1)
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    for n_tokens in (None, 17):
+        plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
+        for one, other in zip(plain, fused, strict=True):
+            assert np.allclose(one, other, rtol=1e-11, atol=1e-14)
+
+
+def test_a_vocabulary_larger_than_a_chunk(case, rng, monkeypatch):
+    monkeypatch.setattr(loss_module, "_CHUNK", 1)
+    plain, fused = both_forms(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], 0.1)
+    assert all(np.allclose(*pair, rtol=1e-11, atol=1e-14) for pair in zip(plain, fused, strict=True))
+
+
+def test_no_more_logits_than_a_chunk(case, rng, monkeypatch):
+    """Also, rows of padding never reach the product with the vocabulary."""
+    monkeypatch.setattr(loss_module, "_CHUNK", 3 * V)
+    sizes, work = [], loss_module._loss_and_gradient
+
+    def watch(logits, target, smoothing):
+        sizes.append(len(logits))
+        return work(logits, target, smoothing)
+
+    monkeypatch.setattr(loss_module, "_loss_and_gradient", watch)
+    projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1])
+    assert sizes == [3, 3, 2]
+
+
+def test_second_result_is_the_plain_negative_log_likelihood(case, rng):
+    """Reported perplexity must not contain the smoothing."""
+    hidden, weight, target = rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1]
+    p = softmax(hidden @ weight.T)
+    expected = -np.log(np.take_along_axis(p, target[..., None], -1))[target != 0].mean()
+    x = Tensor(hidden)
+    loss, nll = projected_cross_entropy(x, Tensor(weight), target, smoothing=0.3)
+    assert float(nll) == pytest.approx(expected, rel=1e-12)
+    assert float(loss) != pytest.approx(expected, rel=1e-3)
+    nll.backward()
+    assert x.grad is None, "it is for reading, not for learning"
+
+
+def test_without_recording_the_values_are_the_same(case, rng):
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    expected = [float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])]
+    with no_grad():
+        assert [float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])] == expected
+
+
+def test_nothing_but_padding(rng):
+    hidden, weight = Tensor(rng.normal(size=(B, T, D))), Tensor(rng.normal(size=(V, D)))
+    loss, nll = projected_cross_entropy(hidden, weight, np.zeros((B, T), int))
+    loss.backward()
+    assert float(loss) == float(nll) == 0
+    assert not hidden.grad.any()
+    assert not weight.grad.any()
+    assert float(label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), np.zeros((B, T), int))) == 0
+
+
+def test_huge_logits_do_not_overflow():
+    logits = np.array([[[1e4, 0.0, -1e4, 3e4]]], dtype=np.float32)
+    x = Tensor(logits)
+    loss = label_smoothed_cross_entropy(x, [[1]], smoothing=0.0)
+    loss.backward()
+    assert float(loss) == 30000
+    assert np.array_equal(x.grad, [[[0, -1, 0, 1]]])
+
+
+def test_logits_and_hidden_states_are_left_alone(case, rng):
+    logits, target = case
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    copies = logits.copy(), hidden.copy(), weight.copy()
+    label_smoothed_cross_entropy(Tensor(logits), target)
+    projected_cross_entropy(Tensor(hidden), Tensor(weight), target)
+    assert all(np.array_equal(*pair) for pair in zip((logits, hidden, weight), copies, strict=True))
+
+
+def test_both_forms_on_every_backend(case, rng, library):
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    target = case[1]
+    plain, fused = both_forms(to_device(hidden), to_device(weight), target, 0.1)
+    p, q, real = softmax(hidden @ weight.T), smoothed(target, 0.1, V), target != 0
+    expected = -(q * np.log(p)).sum(-1)[real].mean()
+    g_logits = 3 * (p - q) * real[..., None] / real.sum()
+    for loss, g_hidden, g_weight in (plain, fused):
+        assert float(loss) == pytest.approx(expected, rel=1e-10)
+        assert np.allclose(g_hidden, g_logits @ weight, rtol=1e-9, atol=1e-12)
+        assert np.allclose(g_weight, np.einsum("btv,btd->vd", g_logits, hidden), rtol=1e-9, atol=1e-12)

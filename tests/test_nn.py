@@ -1,0 +1,208 @@
+"""Parameters and modules: names, order, sharing, flat storage, saving and loading, the first weights."""
+
+import numpy as np
+import pytest
+from models import SWITCHES, random_batch, small_config, small_model
+from sizes import D, F, V
+
+from minitf.backend import UserError
+from minitf.config import Config
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, flatten
+from minitf.tensor import Tensor
+from minitf.transformer import Transformer
+
+
+class Pair(Module):
+    """A module that holds modules and parameters in every way that counts, and one of them twice."""
+
+    def __init__(self, rng):
+        self.first = Linear(3, 2, rng)
+        self.numbers = [1, "two", None]
+        self.listed = [LayerNorm(2), (Dropout(0.5), Linear(2, 3, rng, bias=False))]
+        self.own = Parameter(np.zeros(4))
+        self.again = self.first
+        self.shared = self.listed[1][1].weight
+
+
+def test_names_in_the_order_of_definition(rng):
+    names = [name for name, _ in Pair(rng).named_parameters()]
+    assert names == ["first.weight", "first.bias", "listed.0.gain", "listed.0.bias", "listed.1.1.weight", "own"]
+
+
+def test_names_of_a_transformer():
+    model = Transformer(small_config(n_layers=1))
+    attention = ["query.weight", "key.weight", "value.weight", "output.weight"]
+    feed_forward = [f"feed_forward.{side}.{part}" for side in ("inner", "outer") for part in ("weight", "bias")]
+
+    def norm(name):
+        return [f"{name}.norm.gain", f"{name}.norm.bias"]
+
+    encoder = [f"self_attention.{part}" for part in attention] + norm("attention_residual")
+    encoder += feed_forward + norm("feed_forward_residual")
+    decoder = [f"self_attention.{part}" for part in attention] + norm("self_residual")
+    decoder += [f"source_attention.{part}" for part in attention] + norm("source_residual")
+    decoder += feed_forward + norm("feed_forward_residual")
+    expected = ["embedding.weight"]
+    expected += [f"encoder.layers.0.{name}" for name in encoder]
+    expected += [f"decoder.layers.0.{name}" for name in decoder]
+    assert [name for name, _ in model.named_parameters()] == expected
+    assert "encoder.layers.0.self_attention.query.weight" in expected
+
+
+def test_names_that_switches_add():
+    def names(**changes):
+        return {name for name, _ in Transformer(small_config(**changes)).named_parameters()}
+
+    paper = names()
+    ends = {f"{side}.norm.{part}" for side in ("encoder", "decoder") for part in ("gain", "bias")}
+    assert names(norm="pre") - paper == ends, "the last norm belongs to pre-norm, and only to it"
+    tables = {"source_positions.learned.weight", "target_positions.learned.weight"}
+    assert names(positions="learned") - paper == tables
+    assert names(tie=False) - paper == {"target_embedding.weight", "output_embedding.weight"}
+
+
+def test_flat_parameters_are_views_that_keep_their_values(rng):
+    model = Pair(rng)
+    before = model.state()
+    data, gradients = flatten(model.parameters())
+    assert data.shape == gradients.shape == (sum(p.size for p in model.parameters()),)
+    for name, p in model.named_parameters():
+        assert np.array_equal(p.data, before[name])
+        assert np.shares_memory(p.data, data)
+    data += 1
+    assert np.array_equal(model.first.weight.data, before["first.weight"] + 1)
+
+
+def test_gradients_land_in_the_flat_array_and_add_up(rng):
+    model = Linear(3, 2, rng)
+    _, gradients = flatten(model.parameters())
+    x = rng.normal(size=(5, 3)).astype(np.float32)
+    for times in (1, 2):
+        model(x).sum().backward()
+        assert np.shares_memory(model.weight.grad, gradients)
+        expected = np.concatenate([np.repeat(x.sum(0), 2), [5, 5]])
+        assert np.allclose(gradients, times * expected, rtol=1e-6)
+    model.zero_grad()
+    model(x).sum().backward()
+    assert np.allclose(gradients, expected, rtol=1e-6), "the gradient of the last update is forgotten"
+
+
+def test_train_and_eval_reach_every_module(rng):
+    model = Pair(rng)
+    inner = model.listed[1][0]
+    x = Tensor(np.ones((4, 4)))
+    assert model.eval() is model
+    assert not any(module.training for module in model.modules())
+    assert inner(x) is x
+    assert model.train() is model
+    assert all(module.training for module in model.modules())
+    assert (inner(x).numpy() == 0).any()
+    assert len(set(map(id, model.modules()))) == 5
+    assert Module.training, "the switch belongs to each module, not to the class"
+
+
+def test_astype_makes_a_model_checkable(rng):
+    model = Transformer(small_config())
+    batch = random_batch(rng)
+    single = model(batch.source, batch.target_in)
+    single.sum().backward()
+    before = model.state()
+    assert model.astype("float64") is model
+    assert all(p.dtype == np.float64 and p.grad is None for p in model.parameters())
+    assert all(np.array_equal(before[name], array) for name, array in model.state().items())
+    double = model(batch.source, batch.target_in)
+    assert double.dtype == np.float64
+    assert np.allclose(single.numpy(), double.numpy(), atol=1e-5)
+    assert not np.array_equal(single.numpy(), double.numpy())
+
+
+@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+def test_state_carries_the_model_over(rng, changes):
+    one, other = small_model(seed=1, **changes), small_model(seed=2, **changes)
+    batch = random_batch(rng)
+    logits = one(batch.source, batch.target_in).numpy()
+    assert not np.allclose(logits, other(batch.source, batch.target_in).numpy())
+    assert other.load_state(one.state()) is other
+    assert np.array_equal(logits, other(batch.source, batch.target_in).numpy())
+
+
+def test_state_is_a_copy():
+    model = Linear(3, 2, np.random.default_rng(0))
+    state = model.state()
+    state["weight"] += 1
+    assert not np.array_equal(state["weight"], model.weight.data)
+    model.load_state(state)
+    state["weight"] += 1
+    assert np.allclose(state["weight"] - 1, model.weight.data)
+
+
+def test_loading_keeps_type_and_flat_storage(rng):
+    model = Linear(3, 2, rng)
+    data, _ = flatten(model.parameters())
+    model.load_state({name: array.astype(np.float16) for name, array in model.state().items()})
+    assert model.weight.dtype == np.float32
+    assert np.shares_memory(model.weight.data, data)
+
+
+def test_state_that_does_not_fit_is_refused(rng):
+    model = Linear(3, 2, rng)
+    state = model.state()
+    cases = {
+        "lacks bias": {"weight": state["weight"]},
+        "has, and the model has not, gain": {**state, "gain": np.ones(2)},
+        r"weight has shape \(2, 3\) in the file and \(3, 2\) in the model": {**state, "weight": state["weight"].T},
+    }
+    for message, wrong in cases.items():
+        with pytest.raises(UserError, match=message) as error:
+            model.load_state(wrong)
+        assert "\n" not in str(error.value)
+
+
+def test_a_tied_model_does_not_load_an_untied_one():
+    with pytest.raises(UserError, match="embedding"):
+        small_model().load_state(small_model(tie=False).state())
+
+
+def test_repr_shows_the_tree(rng):
+    lines = repr(Pair(rng)).splitlines()
+    assert lines[0] == "Pair  22 parameters"
+    assert "  first: Linear  8 parameters" in lines
+    assert "    weight (3, 2)" in lines
+    assert "  listed.0: LayerNorm  4 parameters" in lines
+    assert "  own (4,)" in lines
+    model = Transformer(small_config())
+    text = repr(model)
+    count = sum(p.size for p in model.parameters())
+    assert text.startswith(f"Transformer  {count:,} parameters\n")
+    assert "    layers.1: DecoderLayer" in text
+    assert f"      feed_forward: FeedForward  {2 * D * F + F + D:,} parameters" in text
+
+
+def test_linear_starts_as_glorot_and_bengio_say(rng):
+    layer = Linear(300, 500, rng)
+    limit = (6 / 800) ** 0.5
+    assert 0.99 * limit < np.abs(layer.weight.data).max() <= limit
+    assert layer.weight.data.var() == pytest.approx(limit**2 / 3, rel=0.02)
+    assert not layer.bias.data.any()
+    assert Linear(3, 2, rng, bias=False).bias is None
+
+
+def test_embedding_rows_have_length_one_on_average(rng):
+    table = Embedding(2000, 64, rng).weight.data
+    assert table.mean() == pytest.approx(0, abs=0.002)
+    assert table.var() == pytest.approx(1 / 64, rel=0.02)
+
+
+def test_the_seed_decides_the_weights():
+    one, same, other = (Transformer(Config.preset("tiny", V), seed).state() for seed in (5, 5, 6))
+    for name, array in one.items():
+        assert np.array_equal(array, same[name])
+        if array.ndim == 2:
+            assert not np.array_equal(array, other[name])
+    layers = [one[f"encoder.layers.{i}.self_attention.query.weight"] for i in (0, 1)]
+    assert not np.array_equal(*layers)
+
+
+def test_new_weights_are_float32():
+    for changes in SWITCHES.values():
+        assert {p.dtype for p in Transformer(small_config(**changes)).parameters()} == {np.dtype("float32")}

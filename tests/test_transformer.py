@@ -1,0 +1,289 @@
+"""Figure 1 as a whole: equal to a plain program of the paper's equations, no leak, no effect of padding."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from models import SWITCHES, random_batch, small_config, small_model
+from plain import Plain, position
+from sizes import B, D, H, S, T, V
+
+from minitf import functions as F
+from minitf.backend import UserError
+from minitf.tensor import Tensor
+from minitf.transformer import (
+    FeedForward,
+    MultiHeadAttention,
+    Residual,
+    Transformer,
+    causal_mask,
+    padding_mask,
+    sinusoid,
+)
+
+switches = pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+
+
+@switches
+def test_the_model_is_the_paper(rng, changes):
+    model = small_model(**changes)
+    plain = Plain(model.config, model.state())
+    batch = random_batch(rng, rows=4)
+    logits = model(batch.source, batch.target_in).numpy()
+    for row, source, target in zip(logits, batch.source, batch.target_in, strict=True):
+        source, target = source[source != 0], target[target != 0]
+        assert np.allclose(row[: len(target)], plain(source, target), rtol=1e-9, atol=1e-9)
+
+
+# Positions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("base", ["paper", "t2t"])
+def test_sinusoids_by_the_formula(layout, base):
+    config = small_config(sinusoid_layout=layout, sinusoid_base=base)
+    table = sinusoid(50, D, layout, base)
+    assert table.dtype == np.float32
+    assert np.allclose(table, [position(pos, config) for pos in range(50)], atol=1e-6)
+
+
+def test_the_layouts_hold_the_same_numbers_and_the_bases_do_not():
+    paper, halves, t2t = sinusoid(99, D), sinusoid(99, D, "halves"), sinusoid(99, D, base="t2t")
+    assert np.array_equal(paper[:, 0::2], halves[:, : D // 2])
+    assert np.array_equal(paper[:, 1::2], halves[:, D // 2 :])
+    assert np.array_equal(paper[:, :2], t2t[:, :2])
+    assert np.abs(paper[:, 2:] - t2t[:, 2:]).max() > 0.1
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_a_shift_is_one_linear_map_of_the_sinusoids(layout):
+    """PE(pos + k) = PE(pos) M with one matrix M, a rotation of each pair, for all positions: section 3.5."""
+    table = sinusoid(300, D, layout)
+    for k in (1, 5, 60):
+        shift = np.zeros((D, D))
+        for i in range(D // 2):
+            even, odd = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, D // 2 + i)
+            angle = k / 10000 ** (2 * i / D)
+            shift[even, even] = shift[odd, odd] = math.cos(angle)
+            shift[odd, even], shift[even, odd] = math.sin(angle), -math.sin(angle)
+        assert np.allclose(table[:-k] @ shift, table[k:], atol=1e-6)
+
+
+def test_sinusoids_go_as_far_as_the_text():
+    """A model that has read short texts only can read a long one, and short ones afterwards."""
+    long = np.full((1, 300), 5)
+    texts = [long[:, :9], long, long[:, :9]]
+    model = small_model()
+    memories = [model.encode(text)[0].numpy() for text in texts]
+    for text, memory in zip(texts, memories, strict=True):
+        assert np.allclose(memory, small_model().encode(text)[0].numpy(), rtol=0, atol=1e-12)
+    assert model.source_positions.table.shape[0] >= 300
+
+
+def test_learned_positions_end():
+    model = small_model(positions="learned", max_length=9)
+    model.encode(np.full((1, 9), 5))
+    with pytest.raises(UserError, match=r"10 subwords .* max_length 9"):
+        model.encode(np.full((1, 10), 5))
+
+
+# Masks ----------------------------------------------------------------------------------------------------
+
+
+def test_masks():
+    assert causal_mask(3)[0, 0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert padding_mask([[5, 6, 0], [7, 0, 0]])[:, 0, 0].tolist() == [[True, True, False], [True, False, False]]
+    assert padding_mask([[5, 0]], pad_id=5).ravel().tolist() == [False, True]
+    assert causal_mask(T).shape == (1, 1, T, T)
+    assert padding_mask(np.ones((B, S))).shape == (B, 1, 1, S)
+
+
+@switches
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_no_word_sees_the_words_after_it(rng, changes, dtype):
+    model = small_model(dtype, **changes)
+    source, target = rng.integers(4, V, (B, S)), rng.integers(4, V, (B, T))
+    before = model(source, target).numpy()
+    for t in range(T):
+        changed = target.copy()
+        changed[:, t] = 4 + (changed[:, t] - 3) % (V - 4)
+        after = model(source, changed).numpy()
+        assert np.array_equal(after[:, :t], before[:, :t]), f"word {t} reaches back"
+        assert (after[:, t:] != before[:, t:]).any(axis=-1).all(), f"word {t} is not seen from {t} on"
+
+
+@switches
+def test_every_word_sees_the_whole_source(rng, changes):
+    model = small_model(**changes)
+    source, target = rng.integers(4, V, (B, S)), rng.integers(4, V, (B, T))
+    before = model(source, target).numpy()
+    for s in range(S):
+        changed = source.copy()
+        changed[:, s] = 4 + (changed[:, s] - 3) % (V - 4)
+        assert (model(changed, target).numpy() != before).any(axis=-1).all()
+
+
+@switches
+def test_padding_and_batching_change_nothing(rng, changes):
+    model = small_model(**changes)
+    batch = random_batch(rng, rows=5)
+    together = model(batch.source, batch.target_in).numpy()
+    loss, nll = model.loss(batch.source, batch.target_in, batch.target_out)
+    loss.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    model.zero_grad()
+    losses = []
+    for i in range(5):
+        source, target_in, target_out = (
+            ids[i][ids[i] != 0][None] for ids in (batch.source, batch.target_in, batch.target_out)
+        )
+        alone = model(source, target_in).numpy()
+        assert np.allclose(together[i, : target_in.size], alone[0], rtol=0, atol=1e-12)
+        losses.append(model.loss(source, target_in, target_out, batch.n_tokens))
+        losses[-1][0].backward()
+    assert float(loss) == pytest.approx(sum(float(part) for part, _ in losses), rel=1e-12)
+    assert float(nll) == pytest.approx(sum(float(part) for _, part in losses), rel=1e-12)
+    for name, p in model.named_parameters():
+        assert np.allclose(gradients[name], p.grad, rtol=1e-9, atol=1e-12), name
+
+
+@switches
+def test_a_source_of_nothing_but_padding(rng, changes):
+    """There is nothing to attend to: zeros, not NaN, and the other rows do not notice."""
+    model = small_model(**changes)
+    batch = random_batch(rng)
+    with_empty = np.concatenate([batch.source, np.zeros((1, S), int)])
+    targets = [np.concatenate([ids, ids[:1]]) for ids in (batch.target_in, batch.target_out)]
+    memory, mask = model.encode(with_empty)
+    attention = model.decoder.layers[0].source_attention
+    heads = attention(memory, memory, mask)
+    assert not heads.numpy()[-1].any()
+    assert heads.numpy()[:-1].all()
+    logits = model(with_empty, targets[0]).numpy()
+    assert np.isfinite(logits).all()
+    assert np.allclose(logits[:-1], model(batch.source, batch.target_in).numpy(), rtol=0, atol=1e-12)
+    loss, _ = model.loss(with_empty, *targets)
+    loss.backward()
+    for name, p in model.named_parameters():
+        assert np.isfinite(p.grad).all(), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_masked_row_passes_no_gradient(rng, dtype):
+    """A query that may attend to nothing moves neither itself nor keys nor values."""
+    draw = [Tensor(rng.normal(size=(B, H, n, 4)).astype(dtype)) for n in (T, S, S)]
+    mask = rng.random((B, 1, T, S)) < 0.5
+    mask[:, :, 2] = False
+    y = F.attention(*draw, mask)
+    assert not y.numpy()[:, :, 2].any()
+    assert np.isfinite(y.numpy()).all()
+    only_row_2 = np.zeros(y.shape, dtype)
+    only_row_2[:, :, 2] = 1
+    y.backward(only_row_2)
+    for x in draw:
+        assert not x.grad.any()
+
+
+# Layers ---------------------------------------------------------------------------------------------------
+
+
+def test_residual_around_a_sublayer_that_gives_zero(rng):
+    x = Tensor(rng.normal(3, 2, (B, T, D)))
+    pre, post = Residual(small_config(norm="pre")), Residual(small_config(norm="post"))
+    for layer in (pre, post):
+        layer.astype("float64")
+    assert np.array_equal(pre(x, lambda x: x * 0.0).numpy(), x.numpy()), "pre: the un-normed x goes by"
+    y = post(x, lambda x: x * 0.0).numpy()
+    assert np.allclose(y, F.layer_norm(x, np.ones(D), np.zeros(D)).numpy())
+
+
+def test_what_the_sublayer_sees(rng):
+    x = Tensor(rng.normal(3, 2, (B, T, D)).astype(np.float32))
+    seen = {}
+
+    def sublayer(norm, x):
+        seen[norm] = x.numpy()
+        return x
+
+    for norm in ("pre", "post"):
+        Residual(small_config(norm=norm))(x, functools.partial(sublayer, norm))
+    assert np.array_equal(seen["post"], x.numpy())
+    assert np.allclose(seen["pre"].mean(-1), 0, atol=1e-5)
+    assert np.allclose(seen["pre"].var(-1), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_every_output_is_normed_once_at_the_end(rng, norm):
+    model = Transformer(small_config(norm=norm))
+    batch = random_batch(rng)
+    memory, mask = model.encode(batch.source)
+    hidden = model.decode(batch.target_in, memory, mask)
+    for x in (memory.numpy(), hidden.numpy()):
+        assert np.allclose(x.mean(-1), 0, atol=1e-5)
+        assert np.allclose(x.var(-1), 1, atol=1e-4)
+    assert (model.encoder.norm is None) == (norm == "post")
+    assert (model.decoder.norm is None) == (norm == "post")
+
+
+def test_eps_reaches_every_norm():
+    model = Transformer(small_config(norm="pre", eps=0.123))
+    norms = [m for m in model.modules() if type(m).__name__ == "LayerNorm"]
+    assert len(norms) == 2 * 2 + 2 * 3 + 2
+    assert {m.eps for m in norms} == {0.123}
+
+
+def test_kept_weights_are_those_of_the_attention(rng):
+    attention = MultiHeadAttention(small_config(), rng).astype("float64")
+    attention.keep_weights = True
+    x, memory = rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D))
+    mask = padding_mask(random_batch(rng).source)
+    y = attention(Tensor(x), Tensor(memory), mask).numpy()
+    weights = attention.weights
+    assert weights.shape == (B, H, T, S)
+    assert np.allclose(weights.sum(-1), 1)
+    assert not weights[~np.broadcast_to(mask, weights.shape)].any()
+    values = (memory @ attention.value.weight.data).reshape(B, S, H, 8).transpose(0, 2, 1, 3)
+    heads = (weights @ values).transpose(0, 2, 1, 3).reshape(B, T, H * 8)
+    assert np.allclose(y, heads @ attention.output.weight.data)
+
+
+def places(rng, monkeypatch, **rates):
+    """List the shapes and rates of the masks that one training pass draws, and say if it changed the output."""
+    model = small_model("float32", **rates)
+    batch = random_batch(rng)
+    drawn, draw = [], F.dropout_mask
+
+    def watch(seed, step, place, first_row, shape, rate):
+        drawn.append((shape, rate))
+        return draw(seed, step, place, first_row, shape, rate)
+
+    monkeypatch.setattr(F, "dropout_mask", watch)
+    still, moved = (model.train(on)(batch.source, batch.target_in).numpy() for on in (False, True))
+    monkeypatch.undo()
+    return sorted(drawn), not np.array_equal(still, moved)
+
+
+def test_dropout_where_the_paper_has_it_and_nowhere_else(rng, monkeypatch):
+    """2 sums of embeddings and positions, 2 sub-layers of each of 2 encoder layers, 3 of each decoder layer."""
+    assert places(rng, monkeypatch) == ([], False)
+    drawn, moved = places(rng, monkeypatch, dropout=0.1)
+    assert moved
+    assert drawn == sorted([((B, S, D), 0.1)] * (1 + 2 * 2) + [((B, T, D), 0.1)] * (1 + 2 * 3))
+    drawn, moved = places(rng, monkeypatch, attention_dropout=0.2)
+    assert moved
+    weights = [(B, H, S, S), (B, H, T, T), (B, H, T, S)]
+    assert drawn == sorted([(shape, 0.2) for shape in weights] * 2)
+    drawn, moved = places(rng, monkeypatch, feed_forward_dropout=0.3)
+    assert moved
+    assert drawn == sorted([((B, S, 16), 0.3), ((B, T, 16), 0.3)] * 2)
+
+
+def test_feed_forward_by_hand():
+    layer = FeedForward(small_config(d_model=2, n_heads=1, d_ff=3), np.random.default_rng(0))
+    layer.inner.weight.data[...] = [[1, 0, -1], [0, 1, -1]]
+    layer.inner.bias.data[...] = [0, 1, 2]
+    layer.outer.weight.data[...] = [[1, 2], [3, 4], [5, 6]]
+    layer.outer.bias.data[...] = [10, 20]
+    # x = (1, -3): inner (1, -2, 4), after the ReLU (1, 0, 4)
+    assert layer(Tensor([[1.0, -3.0]])).numpy().tolist() == [[1 + 20 + 10, 2 + 24 + 20]]
