@@ -11,7 +11,7 @@ from minitf.tensor import Tensor, record
 
 def mutant_softmax_zero(x):
     y = F.softmax(x).data
-    return record(y, (x,), lambda gy: np.zeros_like(gy))
+    return record(y, (x,), np.zeros_like)
 
 
 def mutant_softmax_no_sum(x):
@@ -31,7 +31,7 @@ def mutant_norm_without_mean_term(x):
 
 
 def mutant_norm_zero(x):
-    return record(_normal(x.data)[0], (x,), lambda gy: np.zeros_like(gy))
+    return record(_normal(x.data)[0], (x,), np.zeros_like)
 
 
 def mutant_norm_without_variance_term(x):

@@ -85,7 +85,14 @@ def test_command(command, tmp_path):
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         runnable = runnable.replace("examples/", f"{ROOT}/examples/")
         done = subprocess.run(
-            runnable, shell=True, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=100
+            runnable,
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=100,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
