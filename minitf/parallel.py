@@ -9,12 +9,13 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import functions as F
+from minitf.backend import xp
 from minitf.nn import flatten
 
-__all__ = ["Replicas", "cores"]
+__all__ = ["Replicas", "cores", "machine"]
 
 _WORTH_IT = 1 << 17  # numbers in the activations of one replica below which the threads cost more than they bring
 
@@ -22,6 +23,17 @@ _WORTH_IT = 1 << 17  # numbers in the activations of one replica below which the
 def cores():
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine(replicas):
+    """Say what the last bits of a sum depend on: where any of it differs, a resumed run is not bit-exact."""
+    blas = [
+        f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} x{pool['num_threads']}"
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    ]
+    library = f"{xp.__name__} {getattr(xp, '__version__', '')}".strip()
+    return {"arrays": library, "matrix products": ", ".join(sorted(set(blas))), "replicas": replicas}
 
 
 class Replicas:

@@ -33,8 +33,10 @@ FLOORS = {
     "settings": 6,
     "dataset": 6,
     "runlog": 6,
-    "train": 7,
-    "__init__": 8,
+    "runfolder": 6,
+    "trainer": 7,
+    "train": 8,
+    "__init__": 9,
 }
 SIDE = {"plot"}  # takes arrays, imports nothing of the package
 EXTRA = {("runlog", "plot")}  # a run draws its own curves

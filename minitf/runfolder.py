@@ -1,0 +1,103 @@
+"""The files of a training run in its folder: a model, a checkpoint to resume from, the last weights to average.
+
+Killed at any moment, the folder holds a whole model and a whole checkpoint, and the weights that the checkpoint
+counts on: new files come first, the checkpoint that names them after, and what is no longer needed goes last.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+from minitf.backend import UserError
+from minitf.checkpoint import average, load_arrays, save_arrays, save_model
+from minitf.text import load_subwords
+
+__all__ = ["RunFolder"]
+
+CHECKPOINT = "checkpoint.npz"
+CARD = "config.json"
+WEIGHTS = re.compile(r"weights-\d{8,}\.npz")
+
+
+class RunFolder:
+    """A folder for one run. say: takes a line to print."""
+
+    def __init__(self, path, say=print):
+        self.path, self.say = Path(path), say
+
+    def must_be_free(self):
+        """Raise UserError if the folder holds a run or a model already, or is a file."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file: choose another --out")
+        for name, what in ((CHECKPOINT, "a run"), (CARD, "a model")):
+            if (self.path / name).exists():
+                raise UserError(f"{self.path} holds {what} already: go on with --resume, or choose another --out")
+
+    def has_checkpoint(self):
+        """Whether there is something to resume from."""
+        return (self.path / CHECKPOINT).exists()
+
+    def has_model(self):
+        """Whether there is something to translate with."""
+        return (self.path / CARD).exists()
+
+    def add_weights(self, names, step, arrays, count):
+        """Write the weights of a step, and average the last `count` of names and these.
+
+        Returns the names of the files that make up the average, and the average. If one of the files is gone or
+        damaged the average begins anew, with the weights of this step: a training is not lost for that.
+        """
+        name = f"weights-{step:08d}.npz"
+        save_arrays(self.path / name, arrays, {"step": step})
+        names = [*(old for old in names if old != name), name][-count:]
+        try:
+            return names, average([self.path / each for each in names])
+        except UserError as error:
+            self.say(f"average  begins anew with step {step}: {error}")
+            return [name], arrays
+
+    def forget_weights(self, names):
+        """Delete the weights that are not among the names: those of older steps, and what a killed run left."""
+        for path in self.path.iterdir():
+            if WEIGHTS.fullmatch(path.name) and path.name not in names:
+                path.unlink(missing_ok=True)
+
+    def save_model(self, arrays, config, subwords, notes):
+        """Write what translate.py --model reads."""
+        save_model(self.path, arrays, config.to_dict(), subwords, notes=notes)
+
+    def save_subwords(self, subwords):
+        """Write what a checkpoint cannot do without, for a run that has no model yet."""
+        try:
+            subwords.save(self.path / subwords.file_name)
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error.strerror}): make room") from None
+
+    def save_checkpoint(self, model, optimizer, meta, subwords):
+        """Write the state of the run: arrays by name, and plain values. The subwords are there already."""
+        arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
+        meta = meta | {"subwords": _sha256(self.path / subwords.file_name)}
+        save_arrays(self.path / CHECKPOINT, arrays, meta)
+
+    def read_checkpoint(self):
+        """Give back (model, optimizer, meta, subwords). Raises UserError for what is missing, damaged or changed."""
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            raise UserError(f"{self.path} holds no checkpoint to resume from: leave --resume out, or set --out")
+        arrays, meta = load_arrays(path)
+        for key in ("settings", "config", "step", "epoch", "position", "best", "bad_validations", "weights"):
+            if key not in meta:
+                raise UserError(f"{path}: not a checkpoint of a run (it lacks {key!r}): choose another --out")
+        subwords = load_subwords(self.path)
+        if meta.get("subwords") not in (None, _sha256(self.path / subwords.file_name)):
+            raise UserError(f"{self.path / subwords.file_name}: changed since the checkpoint: copy the run again")
+        found = [name for name in meta["weights"] if WEIGHTS.fullmatch(name) and (self.path / name).exists()]
+        if len(found) < len(meta["weights"]):
+            self.say(f"average  {len(meta['weights']) - len(found)} of its weights-*.npz are gone; the rest is used")
+        model = {name[6:]: array for name, array in arrays.items() if name.startswith("model.")}
+        optimizer = {name: array for name, array in arrays.items() if not name.startswith("model.")}
+        return model, optimizer, meta | {"weights": found}, subwords
+
+
+def _sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()

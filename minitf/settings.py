@@ -1,0 +1,237 @@
+"""The settings of a training run, and the command line that makes them."""
+
+import argparse
+import dataclasses
+import math
+import typing
+
+from minitf.backend import UserError
+from minitf.config import PRESETS, Config
+from minitf.corpora import NAMES
+
+__all__ = ["Settings", "check_model", "model_changes", "parse", "resumed", "resumed_model"]
+
+
+@dataclasses.dataclass
+class Settings:
+    """What a run depends on besides the corpus; stored with every checkpoint."""
+
+    corpus: str = "toy"
+    train: list[str] | None = None
+    valid: list[str] | None = None
+    out: str = "runs/latest"
+    preset: str = "tiny"
+    set: list[str] = dataclasses.field(default_factory=list)
+    vocabulary_size: int = 0
+    subwords: str = "sentencepiece"
+    join: int = 0
+    copy: int = 0
+    max_length: int = 250
+    batch_tokens: int = 4096
+    accumulate: int = 1
+    learning_rate: float = 1.0
+    warmup_steps: int = 4000
+    clip: float = 0.0
+    steps: int = 100_000
+    minutes: float = 0.0
+    valid_every: int = 1000
+    log_every: int = 50
+    patience: int = 10
+    average: int = 5
+    beam: int = 4
+    alpha: float = 0.6
+    max_extra: int = 50
+    seed: int = 0
+    replicas: int = 0
+    start_from: str | None = None
+    resume: bool = False
+    backend: str | None = None
+
+
+# A tiny model that learns the toy corpus in under three minutes on two cores.
+QUICK = {
+    "corpus": "toy",
+    "preset": "tiny",
+    "vocabulary_size": 500,
+    "batch_tokens": 2048,
+    "warmup_steps": 400,
+    "learning_rate": 1.0,
+    "steps": 3000,
+    "minutes": 2.4,
+    "valid_every": 500,
+    "log_every": 100,
+    "set": ["dropout=0.0"],
+}
+
+# Where nothing of it changes, a resumed run does what it would have done without the stop.
+_COURSE = ("max_length", "join", "copy", "batch_tokens", "accumulate", "learning_rate", "warmup_steps", "clip", "seed")
+_FIXED = ("preset", "vocabulary_size", "subwords", "start_from")  # cannot change within a run
+_RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing")  # of the model, these can
+_NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")  # not by --set: they follow from the text
+
+_HELP = {
+    "corpus": f"one of {', '.join(NAMES)}",
+    "train": "your own text: one sentence per line, line i of TARGET translates line i of SOURCE",
+    "valid": "sentences of yours that are kept out of the training, to measure progress",
+    "out": "folder for the model, its checkpoints, log.jsonl and curves.png; translate.py --model reads it",
+    "preset": f"the size of the model: {', '.join(PRESETS)}",
+    "set": "change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be repeated",
+    "vocabulary_size": "subwords of both languages together (default 8000; with --subwords none, all words)",
+    "subwords": "sentencepiece, or none for text that is already cut (words, or BPE with @@)",
+    "join": "add so many pairs made of two or three pairs, for a corpus of short sentences",
+    "copy": "add so many pairs that teach to copy names, numbers and signs",
+    "max_length": "leave out pairs with a side of more subwords than this",
+    "batch_tokens": "padded tokens a batch may hold on each side",
+    "accumulate": "batches whose gradients are added up for one update",
+    "learning_rate": "a factor on the paper's warm-up schedule",
+    "warmup_steps": "updates until the rate is greatest",
+    "clip": "shorten longer gradients to this length; 0 leaves them alone, as the paper does",
+    "steps": "updates in all",
+    "minutes": "stop after so many minutes, as if the steps were done; 0 for no limit",
+    "valid_every": "updates between validations; each writes a checkpoint",
+    "log_every": "updates between log lines",
+    "patience": "stop when so many validations in a row brought neither BLEU nor perplexity forward; 0 never stops",
+    "average": "how many of the last checkpoints are averaged for the model",
+    "beam": "beam width for the test",
+    "alpha": "length penalty for the test",
+    "max_extra": "a translation has at most so many subwords more than its source",
+    "seed": "of weights, data order and dropout",
+    "replicas": "threads that share a batch; 0 takes one for each core",
+    "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
+    "resume": "go on from the last checkpoint in --out; settings that are given again change, others stay",
+    "backend": "numpy or cupy (default: what MINITF_BACKEND says, else numpy)",
+}
+
+_KINDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UserError(f"{message} (--help lists what there is)")
+
+
+def parse(arguments, program="09_train_wmt.py"):
+    """Make (Settings, the names of those that were given) from a command line. Raises UserError."""
+    parser = _Parser(
+        prog=program,
+        description="Train a Transformer to translate.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    hints = typing.get_type_hints(Settings)
+    for field in dataclasses.fields(Settings):
+        flag = "--" + field.name.replace("_", "-")
+        default = f" (default {field.default})" if field.default not in (None, False, 0, dataclasses.MISSING) else ""
+        text = _HELP[field.name].replace("%", "%%") + default
+        if field.name in ("train", "valid"):
+            parser.add_argument(flag, nargs=2, metavar=("SOURCE", "TARGET"), help=text)
+        elif field.name == "set":
+            parser.add_argument(flag, action="append", metavar="KEY=VALUE", help=text)
+        elif hints[field.name] is bool:
+            parser.add_argument(flag, action="store_true", help=text)
+        else:
+            kind = hints[field.name] if hints[field.name] in (int, float) else str
+            parser.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=text)
+    parser.add_argument(
+        "--quick", action="store_true", help="train a tiny model on the built-in toy corpus, in three minutes"
+    )
+    given = vars(parser.parse_args(arguments))
+    quick = QUICK if given.pop("quick", False) else {}
+    settings = Settings(**{**quick, **given})
+    _check(settings)
+    _check_together(settings, given)
+    return settings, set(given)
+
+
+def _check(settings):
+    """Refuse numbers and names that cannot be, before any time is spent on them."""
+    least = {"vocabulary_size": 0, "batch_tokens": 2, "max_length": 1, "clip": 0, "minutes": 0, "learning_rate": 0}
+    least |= dict.fromkeys(("accumulate", "warmup_steps", "steps", "valid_every", "log_every", "average", "beam"), 1)
+    least |= dict.fromkeys(("patience", "join", "copy", "max_extra", "seed", "replicas", "alpha"), 0)
+    for name, smallest in least.items():
+        value = getattr(settings, name)
+        if not (value >= smallest and math.isfinite(value)):
+            raise UserError(f"--{name.replace('_', '-')} must be at least {smallest}, not {value}")
+    if not settings.learning_rate:
+        raise UserError("--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule")
+    if settings.replicas > 256:
+        raise UserError(f"--replicas {settings.replicas} is more than any machine has cores: take 0")
+    if settings.subwords not in ("sentencepiece", "none"):
+        raise UserError(f"--subwords must be sentencepiece or none, not {settings.subwords!r}")
+    if not settings.out:
+        raise UserError("--out must name a folder")
+    Config.preset(settings.preset, **model_changes(settings.set))
+
+
+def _check_together(settings, given):
+    """Refuse what contradicts itself. given: what stood on the command line, not what --quick implies."""
+    if settings.valid and not settings.train and not settings.resume:
+        raise UserError("--valid belongs to --train: a named corpus brings its own validation sentences")
+    if {"corpus", "train"} <= given.keys():
+        raise UserError("--corpus names a corpus, --train gives your own text: give one of them")
+    if settings.start_from and not settings.resume:
+        for name in sorted(given.keys() & {"preset", "vocabulary_size", "subwords"}):
+            flag = name.replace("_", "-")
+            raise UserError(f"--start-from brings the model's own size and subwords: leave --{flag} out")
+
+
+def check_model(settings, config, n_subwords):
+    """Refuse a model that the text of these settings does not fit."""
+    if n_subwords != config.vocabulary_size:
+        raise UserError(f"{n_subwords:,} subwords, but the model knows {config.vocabulary_size:,}: two models' files?")
+    if config.positions == "learned" and settings.max_length >= config.max_length:
+        raise UserError(
+            f"--max-length {settings.max_length} and the end mark are more than the {config.max_length} positions that "
+            f"the model learns: take --max-length {config.max_length - 1} or --set max_length={settings.max_length + 1}"
+        )
+
+
+def resumed(settings, given, stored):
+    """Give the settings to go on with: those of the checkpoint, changed by those that were given.
+
+    stored: the dictionary in the checkpoint; what this version does not know of it is left out. Returns the
+    settings, and {name: (before, now)} for what makes the run another one than it would have been.
+    """
+    known = {field.name for field in dataclasses.fields(Settings)}
+    stored = {name: value for name, value in stored.items() if name in known}
+    before = Settings(**stored)
+    for name in _FIXED:
+        if name in given and getattr(settings, name) != getattr(before, name):
+            flag = name.replace("_", "-")
+            raise UserError(
+                f"--resume cannot change --{flag} {getattr(settings, name)} (it was {getattr(before, name)}): "
+                "leave it out, or begin a new run in another --out"
+            )
+    own = {name: getattr(settings, name) for name in given} | {"out": settings.out, "resume": True}
+    if "corpus" in given:
+        own |= {"train": None, "valid": None}
+    merged = Settings(**{**stored, **own})
+    pairs = {name: (getattr(before, name), getattr(merged, name)) for name in _COURSE}
+    return merged, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def resumed_model(config, assignments):
+    """Apply --set to the model of a run that goes on, which can change its rates and nothing else.
+
+    Returns the Config and {name: (before, now)}. Raises UserError.
+    """
+    changes = {name: value for name, value in model_changes(assignments).items() if getattr(config, name) != value}
+    if fixed := sorted(changes.keys() - set(_RATES)):
+        raise UserError(f"--resume cannot change {', '.join(fixed)} of the model: begin a new run in another --out")
+    return config.replace(**changes), {name: (getattr(config, name), value) for name, value in changes.items()}
+
+
+def model_changes(assignments):
+    """Turn ["d_model=128", "norm=pre"] into fields of Config. Raises UserError for a name or value that is none."""
+    hints = {name: hint for name, hint in typing.get_type_hints(Config).items() if name not in _NOT_SET}
+    changes = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or name not in hints:
+            raise UserError(f"--set {assignment}: write KEY=VALUE with a key among {', '.join(hints)}")
+        kind = next(kind for kind in (bool, int, float, str) if kind in (hints[name], *typing.get_args(hints[name])))
+        try:
+            changes[name] = {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
+        except (ValueError, KeyError):
+            raise UserError(f"--set {assignment}: {value!r} is no {_KINDS[kind]}") from None
+    return changes

@@ -1,0 +1,149 @@
+"""The command line of lessons/09_train_wmt.py: begin or resume a training, and score the model it makes."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shlex
+import sys
+
+from minitf import backend
+from minitf.checkpoint import read_model, read_notes, save_text
+from minitf.config import Config
+from minitf.dataset import prepare, read_corpus
+from minitf.runfolder import RunFolder
+from minitf.runlog import RunLog, versions
+from minitf.settings import check_model, model_changes, parse, resumed, resumed_model
+from minitf.trainer import Trainer
+from minitf.translator import Translator
+
+__all__ = ["build", "finish", "main"]
+
+RESULTS = "results.json"
+
+
+def build(settings, given=()):
+    """Make the Trainer for the settings: new, from another model's weights, or where the last checkpoint was.
+
+    given: the names of the settings that were asked for, which --resume changes. Raises UserError.
+    """
+    trainer = _resume(settings, given) if settings.resume else _begin(settings)
+    count = sum(p.size for p in trainer.model.parameters())
+    trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
+    trainer.log.say(f"machine  {', '.join(f'{value} {what}' for what, value in trainer.machine.items())}")
+    return trainer
+
+
+def _begin(settings):
+    RunFolder(settings.out).must_be_free()
+    if settings.backend:
+        backend.use(settings.backend)
+    weights = config = subwords = None
+    if settings.start_from:
+        weights, fields, subwords = read_model(settings.start_from)
+        config = Config.from_dict(fields).replace(**model_changes(settings.set))
+        check_model(settings, config, len(subwords))
+    corpus = read_corpus(settings)  # what the user named must be there before anything is written
+    log = RunLog(settings.out)
+    dataset = prepare(settings, corpus, log.say, subwords)
+    if config is None:
+        config = Config.preset(settings.preset, len(dataset.subwords), **model_changes(settings.set))
+        check_model(settings, config, len(dataset.subwords))
+    trainer = Trainer(settings, dataset, config, log)
+    if weights:
+        with _naming(settings.start_from):
+            trainer.model.load_state(weights)
+    return trainer
+
+
+def _resume(settings, given):
+    folder = RunFolder(settings.out)
+    model, optimizer, meta, subwords = folder.read_checkpoint()
+    assignments = settings.set if "set" in given else []
+    settings, changes = resumed(settings, given, meta["settings"])
+    config, more_changes = resumed_model(Config.from_dict(meta["config"]), assignments)
+    check_model(settings, config, len(subwords))
+    if settings.backend:
+        backend.use(settings.backend)
+    corpus = read_corpus(settings)
+    log = RunLog(settings.out, after=meta["step"])
+    trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log)
+    with _naming(folder.path):
+        trainer.load(model, optimizer, meta)
+    changes |= more_changes | trainer.changes(meta)
+    if changes:
+        what = "; ".join(f"{name} was {before}, is {now}" for name, (before, now) in changes.items())
+        log.say(f"notice   not bit for bit as without the stop: {what}")
+    log.say(f"resumed  after step {trainer.step:,}, epoch {trainer.epoch + 1}, batch {trainer.position}")
+    return trainer
+
+
+@contextlib.contextmanager
+def _naming(path):
+    """Say which file an error is about."""
+    try:
+        yield
+    except backend.UserError as error:
+        raise backend.UserError(f"{path}: {error}") from None
+
+
+def finish(trainer, command):
+    """Score the model that was saved on the validation and the test texts; returns and writes results.json."""
+    settings, log, folder = trainer.settings, trainer.log, trainer.folder.path
+    translator = Translator.load(folder)
+    value, score = trainer.measure(translator)
+    valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
+    line = f"average  of the last {read_notes(folder).get('averaged')}: perplexity {value:.3f}  BLEU {score.score:.2f}"
+    for entry in [entry for entry in log.history if "valid_bleu" in entry][-1:]:
+        valid["last"] = {"perplexity": entry["valid_perplexity"], "bleu": entry["valid_bleu"]}
+        line += f"; the last alone: {entry['valid_perplexity']:.3f}  {entry['valid_bleu']:.2f}"
+    log.say(line)
+    texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
+    tests = {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()}
+    results = {"tests": tests, "valid": valid}
+    results |= {"command": command, "step": trainer.step, "seconds": round(trainer.trained_seconds(), 1)}
+    results |= {"settings": dataclasses.asdict(settings), "versions": versions(), "machine": trainer.machine}
+    save_text(folder / RESULTS, json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def _test(trainer, translator, name, pairs):
+    """Translate a text with the beam, keep the translations beside the model, and score them."""
+    s = trainer.settings
+    trainer.log.say(f"{name}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
+    lines = [best[0].text for best in translator.translate(pairs.source, s.beam, s.alpha, s.max_extra)]
+    save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
+    score = trainer.score(lines, pairs.target)
+    trainer.log.say(f"{name}: {score.text}")
+    return {"bleu": score.score, "signature": score.signature, "sentences": len(lines), "text": score.text}
+
+
+def main(arguments=None, program="09_train_wmt.py"):
+    """Run the command line; returns the exit code: 0, or 2 after a one-line message (130: killed by Ctrl-C)."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to stop
+        if hasattr(stream, "reconfigure"):  # a notebook's has not
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        settings, given = parse(arguments, program)
+        trainer = build(settings, given)
+        try:
+            finished = trainer.run()
+        except backend.UserError:
+            trainer.log.draw()  # how it diverged can be seen
+            raise
+        trainer.log.draw()
+        if finished:
+            finish(trainer, shlex.join([program, *arguments]))
+            trainer.log.say(f"model    in {settings.out}: python examples/translate.py --model {settings.out}")
+        if trainer.log.closed:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+        return 0
+    except backend.UserError as error:
+        message, code = str(error), 2
+    except MemoryError:
+        message, code = "out of memory: choose a smaller model, corpus or --batch-tokens", 2
+    except KeyboardInterrupt:
+        message, code = "stopped at once; what was saved before is whole", 130
+    print(f"{program}: {' '.join(message.splitlines())}", file=sys.stderr)
+    return code

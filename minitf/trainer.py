@@ -1,0 +1,314 @@
+"""The training loop: updates, validations, checkpoints, and how it stops."""
+
+import contextlib
+import dataclasses
+import math
+import signal
+import time
+
+import numpy as np
+
+from minitf import backend
+from minitf.evaluate import bleu, perplexity
+from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
+from minitf.parallel import Replicas, cores, machine
+from minitf.runfolder import RunFolder
+from minitf.transformer import Transformer
+from minitf.translator import Translator
+
+__all__ = ["Trainer"]
+
+COUNTS = ("step", "epoch", "position", "weights")  # where a run is; and how far it has come:
+MERITS = ("validated", "best", "best_perplexity", "bad_validations", "seconds")
+
+
+class _Interrupted(Exception):
+    """A signal asked to stop in the middle of a validation."""
+
+
+class Trainer:
+    """A run in a folder: everything between a corpus and a model that translate.py reads.
+
+    The state of a run is the weights, Adam's moments, and a few numbers: updates done, epoch, batches of the
+    epoch done, and what the validations found. Data order and dropout are functions of these and the seed, so a
+    run that was stopped goes on exactly as if it had not been.
+    """
+
+    def __init__(self, settings, dataset, config, log):
+        self.settings, self.dataset, self.config, self.log = settings, dataset, config, log
+        self.folder = RunFolder(settings.out, log.say)
+        self.model = Transformer(config, settings.seed)
+        self.optimizer = Adam(self.model.named_parameters())
+        n_replicas = settings.replicas or cores()
+        self.replicas = Replicas(self.model, lambda: Transformer(config, initialise=False), n_replicas)
+        self.machine, self.fingerprint = machine(n_replicas), dataset.fingerprint()
+        self.step = self.epoch = self.position = 0
+        self.validated, self.best, self.best_perplexity, self.bad_validations = 0, -1.0, math.inf, 0
+        self.weights = []  # the files that the next average is made of
+        self.seconds, self.began = 0.0, (0, time.perf_counter())  # of earlier sessions; this one's first step, and when
+        self.stopping, self.interrupted = None, False
+        self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
+
+    # One update -------------------------------------------------------------------------------------------
+
+    def update(self):
+        """Take the next batches, sum their gradients, and change the weights once.
+
+        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Raises UserError before
+        anything is changed if the loss or the gradient is not finite.
+        """
+        s = self.settings
+        place = f"step {self.step + 1} (epoch {self.epoch + 1}, batch {self.position + 1})"
+        batches = [self._next_batch() for _ in range(s.accumulate)]
+        n_tokens = sum(batch.n_tokens for batch in batches)
+        self.optimizer.zero_grad()
+        total, plain = 0.0, 0.0
+        for i, batch in enumerate(batches):
+            loss, nll = self.replicas.backward(batch, n_tokens, s.seed, self.step * s.accumulate + i)
+            total, plain = total + loss, plain + nll
+        gradients = self.optimizer.collect()
+        norm = float(clip_gradient(gradients, s.clip) if s.clip else gradient_norm(gradients))
+        if not (math.isfinite(total) and math.isfinite(norm)):
+            raise backend.UserError(
+                f"{self._not_finite(total)} at {place}: nothing was changed; --resume goes on from the last "
+                "checkpoint, with a lower --learning-rate or --clip 1 if you give it"
+            )
+        self.step += 1
+        self.optimizer.step(self.rate())
+        return total, plain, norm, n_tokens
+
+    def rate(self):
+        """The learning rate of the current step."""
+        return warmup_rate(self.step, self.config.d_model, self.settings.warmup_steps, self.settings.learning_rate)
+
+    def _next_batch(self):
+        while self.position >= len(self.plan):  # more than one epoch further only if a resumed run has less data
+            self.epoch, self.position = self.epoch + 1, 0
+            self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
+        self.position += 1
+        return self.dataset.batch(self.plan[self.position - 1])
+
+    def _not_finite(self, loss):
+        """Name the first thing that is not finite: weights come before the loss, and it before gradients."""
+        finite = backend.xp.isfinite
+        for name, parameter in self.model.named_parameters():
+            if not bool(finite(parameter.data).all()):
+                return f"the weight {name} is not finite"
+        if not math.isfinite(loss):
+            return f"the loss is {loss}, not finite,"
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None and not bool(finite(parameter.grad).all()):
+                return f"the gradient of {name} is not finite"
+        return "the length of the gradient is not finite"
+
+    def try_largest_batches(self):
+        """Run the batches that need the most memory forward and backward, and forget the results.
+
+        Then memory runs out in the first seconds, or never.
+        """
+        for indices in self.dataset.largest(self.plan):
+            batch = self.dataset.batch(indices)
+            self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
+            self.model.zero_grad()
+
+    # The loop ---------------------------------------------------------------------------------------------
+
+    def run(self):
+        """Train until the steps, the minutes or the patience are used up, or a signal asks to stop.
+
+        Returns whether the run came to its end; if not, its state was saved as it was. Raises UserError.
+        """
+        backend.keep_memory()
+        self.began = self.step, time.perf_counter()
+        try:
+            self.try_largest_batches()
+            with _stop_on_signals(self):
+                if not self.folder.has_checkpoint():  # a disk that is full says so now
+                    self.folder.save_subwords(self.dataset.subwords)
+                    self._save_checkpoint()
+                with contextlib.suppress(_Interrupted):
+                    self._loop()
+                if self.interrupted:
+                    self._save_interrupted()
+        except MemoryError:
+            size = self.settings.batch_tokens
+            raise backend.UserError(
+                f"out of memory after step {self.step} with --batch-tokens {size}: lower it, and raise --accumulate"
+            ) from None
+        if self.interrupted:
+            self.log.say(f"stopped  {self.stopping}: --resume goes on from step {self.step:,}")
+        else:
+            self.log.say(f"stopped  {self.stopping}" + ("" if self.step > self.began[0] else ": nothing to train on"))
+        return not self.interrupted
+
+    def _loop(self):
+        seen, mark = [], time.perf_counter()
+        self._validate_if_due()  # where the last session was stopped in the middle of it
+        while not self._stops():
+            seen.append(self.update())
+            if self.step % self.settings.log_every == 0 or self.step % self.settings.valid_every == 0 or self._stops():
+                self._log_steps(seen, time.perf_counter() - mark)
+                seen, mark = [], time.perf_counter()
+            mark += self._validate_if_due()
+        if not self.interrupted and self.validated < self.step:
+            self.validate()
+
+    def _validate_if_due(self):
+        """Validate every so many steps; returns the seconds it took."""
+        started = time.perf_counter()
+        if self.step % self.settings.valid_every == 0 and self.validated < self.step:
+            self.validate()
+            self.log.draw(60)
+        return time.perf_counter() - started
+
+    def _stops(self):
+        s = self.settings
+        if self.log.closed:
+            self.stopping, self.interrupted = "the output was closed", True
+        elif self.stopping:
+            pass
+        elif self.step >= s.steps:
+            self.stopping = f"all {s.steps:,} steps are done"
+        elif s.minutes and self._elapsed() >= 60 * s.minutes:
+            self.stopping = f"{s.minutes:g} minutes are over"
+        elif s.patience and self.bad_validations >= s.patience:
+            self.stopping = f"neither BLEU nor perplexity got better in {s.patience} validations"
+        return bool(self.stopping)
+
+    def _elapsed(self):
+        return time.perf_counter() - self.began[1]
+
+    def trained_seconds(self):
+        """How long the run has taken, over all sessions."""
+        return self.seconds + self._elapsed()
+
+    def _left(self):
+        """How long it will take, judged by all that was done in this session, validations included."""
+        seconds, steps = self._elapsed(), self.step - self.began[0]
+        left = (self.settings.steps - self.step) * seconds / steps
+        if self.settings.minutes:
+            left = min(left, 60 * self.settings.minutes - seconds)
+        return max(0, left)
+
+    def _log_steps(self, seen, seconds):
+        tokens = [n for _, _, _, n in seen]
+        mean = [float(np.average([row[i] for row in seen], weights=tokens)) for i in range(3)]
+        self.log.step(
+            {
+                "step": self.step,
+                "epoch": self.epoch + self.position / len(self.plan),
+                "loss": mean[0],
+                "perplexity": math.exp(min(mean[1], 50)),
+                "tokens_per_second": sum(tokens) / seconds,  # of the target
+                "learning_rate": self.rate(),
+                "gradient_norm": mean[2],
+                "seconds_left": self._left(),
+            }
+        )
+
+    def validate(self):
+        """Measure perplexity and BLEU on the validation text, save, and see whether it got better.
+
+        The validation at the end of a session counts only where one was due: so a run that goes on afterwards
+        goes on as if it had not been stopped.
+        """
+        translator = Translator(self.model, self.dataset.subwords, self.dataset.longest)
+        value, score = self.measure(translator)
+        self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score.score})
+        due = self.step % self.settings.valid_every == 0
+        if due:
+            better = score.score > self.best or value < self.best_perplexity
+            self.bad_validations = 0 if better else self.bad_validations + 1
+            self.best, self.best_perplexity = max(score.score, self.best), min(value, self.best_perplexity)
+            self.validated = self.step
+        self.save(due)
+
+    def measure(self, translator):
+        """Perplexity and greedy BLEU on the validation text."""
+        valid = self.dataset.valid
+        value = perplexity(translator.model, self.dataset.subwords, valid)
+        found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=self._check_signal)
+        return value, self.score([best[0].text for best in found], valid.target)
+
+    def score(self, lines, references):
+        """Score translations; text that came tokenised is not tokenised again."""
+        references = self.dataset.references(references)
+        return bleu(lines, references, **({"tokenize": "none"} if self.dataset.corpus.tokenized else {}))
+
+    def _check_signal(self, done, parts):
+        if self.interrupted:
+            raise _Interrupted
+
+    # Checkpoints ------------------------------------------------------------------------------------------
+
+    def save(self, keep=True):
+        """Write the model averaged over the last weights, and after it the state for --resume.
+
+        keep: whether the weights of this step are part of later averages.
+        """
+        names, averaged = self.folder.add_weights(self.weights, self.step, self.model.state(), self.settings.average)
+        self._save_model(averaged, len(names))
+        if keep:
+            self.weights = names
+        self._save_checkpoint()
+        self.folder.forget_weights(self.weights)
+
+    def _save_model(self, arrays, count):
+        corpus = self.dataset.corpus
+        notes = {"step": self.step, "averaged": count, "longest": self.dataset.longest, "corpus": corpus.name}
+        notes |= {"source_language": corpus.source_language, "target_language": corpus.target_language}
+        self.folder.save_model(arrays, self.config, self.dataset.subwords, notes)
+
+    def _save_checkpoint(self):
+        meta = {key: getattr(self, key) for key in COUNTS + MERITS} | {"seconds": self.trained_seconds()}
+        meta |= {"settings": dataclasses.asdict(self.settings), "config": self.config.to_dict()}
+        meta |= {"machine": self.machine, "data": self.fingerprint}
+        self.folder.save_checkpoint(self.model.state(), self.optimizer.state(), meta, self.dataset.subwords)
+
+    def _save_interrupted(self):
+        """Save the state between two validations; the model only where there is none yet."""
+        if not self.folder.has_model():
+            self._save_model(self.model.state(), 1)
+        self._save_checkpoint()
+
+    def load(self, model, optimizer, meta):
+        """Take over the state that `save` wrote."""
+        for key in COUNTS:
+            setattr(self, key, meta[key])
+        for key in MERITS:
+            setattr(self, key, meta.get(key, getattr(self, key)))
+        self.validated = meta.get("validated", self.step)
+        self.model.load_state(model)
+        self.optimizer.load_state(optimizer)
+        self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
+
+    def changes(self, meta):
+        """Say what is not as it was when the checkpoint was written: {what: (before, now)}."""
+        pairs = {what: (meta.get("machine", {}).get(what, now), now) for what, now in self.machine.items()}
+        if meta.get("data", self.fingerprint) != self.fingerprint:
+            pairs["training pairs"] = "others", "these"
+        return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
+
+
+@contextlib.contextmanager
+def _stop_on_signals(trainer):
+    """Let Ctrl-C, SIGTERM and a closed terminal end the run after the current update, with a checkpoint."""
+
+    def stop(number, frame):
+        if trainer.interrupted:  # asked twice: at once
+            raise KeyboardInterrupt
+        trainer.interrupted = True
+        trainer.stopping = f"{signal.Signals(number).name} received"
+
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # Windows has no SIGHUP, the others no SIGBREAK
+        number = getattr(signal, name, None)
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as nohup wants it
+            continue
+        with contextlib.suppress(ValueError):  # only the main thread may set handlers
+            before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

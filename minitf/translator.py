@@ -1,0 +1,237 @@
+"""Lines of text in, their translations out: in order, one for one, whatever the lines hold."""
+
+import dataclasses
+import math
+import re
+from itertools import pairwise
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from minitf import text
+from minitf.backend import UserError, keep_memory
+from minitf.checkpoint import read_model, read_notes
+from minitf.config import Config
+from minitf.decode import beam_search, greedy, length_penalty
+from minitf.tensor import no_grad
+from minitf.transformer import Transformer
+
+__all__ = ["Translation", "Translator"]
+
+# Where a sentence ends: not after a title or an initial, and not before a small letter.
+_TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
+_SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*")
+# Where a sentence that is too long is cut, best places first: after a clause, after a word.
+_CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
+_LONGEST = 100  # for a model that does not say how long its sentences may be
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """One translation of a line: its text, ln P of it, and the score that ranked it.
+
+    Both figures are sums over the parts, where a line was translated in parts.
+    """
+
+    text: str
+    log_probability: float
+    score: float
+
+
+class Translator:
+    """A model and its subwords.
+
+    longest: how many subwords it reads at once. A longer sentence is cut at the end of a clause or a word.
+    usual: a line of more subwords is translated sentence by sentence, because a model that learned from single
+    sentences leaves some out where several stand in a row (a sixth of the longest, if it is not given).
+    """
+
+    def __init__(self, model, subwords, longest=_LONGEST, usual=None):
+        self.model, self.subwords = model.eval(), subwords
+        if model.config.positions == "learned":  # there are none for more, and the end mark takes one
+            longest = max(1, min(longest, model.config.max_length - 1))
+        self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
+
+    @classmethod
+    def load(cls, directory):
+        """Read a model's folder. Raises UserError with one line that says what to do."""
+        arrays, fields, subwords = read_model(directory)
+        model = _build(directory, fields, arrays)
+        if len(subwords) != model.config.vocabulary_size:
+            raise UserError(
+                f"{directory}: {len(subwords)} subwords, but the model knows {model.config.vocabulary_size}: "
+                "the files belong to different models"
+            )
+        longest = read_notes(directory).get("longest")
+        return cls(model, subwords, longest if isinstance(longest, int) and longest > 0 else _LONGEST)
+
+    def translate(self, lines, beam=4, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
+        """Translate each line; returns a list of up to n_best Translations per line, in the order of the lines.
+
+        A line without any text gives one empty translation. batch_tokens: how many source tokens, times beams,
+        are decoded side by side. progress: called with the number of parts done and of all parts.
+        Raises UserError for a beam width or an n_best that cannot be, and for a model that computes no numbers.
+        """
+        if isinstance(lines, str):
+            raise TypeError("translate() takes a list of lines, not one string")
+        if not 1 <= n_best <= beam:
+            raise UserError(f"{n_best} translations of a line cannot come from a beam of {beam}: widen the beam")
+        keep_memory()
+        lines = list(lines)
+        parts, owners = [], []
+        for i, line in enumerate(lines):
+            for part in self.parts(line):
+                parts.append(part)
+                owners.append(i)
+        found = [None] * len(parts)
+        done = 0
+        for rows in _by_length([len(part) for part in parts], max(1, batch_tokens // beam)):
+            source = text.make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
+            for i, hypotheses in zip(rows, self._search(source, beam, alpha, max_extra, n_best), strict=True):
+                texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
+                found[i] = [
+                    Translation(line, hypothesis.log_probability, hypothesis.score)
+                    for line, hypothesis in zip(texts, hypotheses, strict=True)
+                ]
+            done += len(rows)
+            if progress:
+                progress(done, len(parts))
+        results = [[] for _ in lines]
+        for owner, translations in zip(owners, found, strict=True):
+            results[owner].append(translations)
+        return [_joined(pieces) for pieces in results]
+
+    def _search(self, source, beam, alpha, max_extra, n_best):
+        # The products of one step are too small to share: two threads wait for each other, on a busy machine
+        # twenty times as long as they compute. And so the result does not depend on the number of cores.
+        with threadpool_limits(1, "blas"):
+            if beam == 1:
+                found = [[_scored(best, alpha)] for best in greedy(self.model, source, max_extra)]
+            else:
+                found = beam_search(self.model, source, beam, alpha, max_extra, n_best)
+        if not all(best and math.isfinite(best[0].log_probability) for best in found):
+            raise UserError("the model computes no finite probabilities: its weights are of no use, take another")
+        return found
+
+    def parts(self, line):
+        """Cut a line into lists of subword ids of at most `longest` each; none if there is nothing to translate."""
+        line = text.printable(text.valid(line)).strip()
+        (ids,) = self.subwords.encode([line])
+        return self._encoded([line] if len(ids) <= self.usual else _split(line, _SENTENCE), _CUTS)
+
+    def _encoded(self, pieces, cuts):
+        """Give the ids of pieces of text; those that are too long are cut at the first kind of place in `cuts`."""
+        pieces = [piece.strip() for piece in pieces]
+        parts = []
+        for piece, ids in zip(pieces, self.subwords.encode(pieces), strict=True):
+            if len(ids) <= self.longest:
+                parts += [ids] if ids else []
+            elif cuts:
+                parts += self._encoded(self._packed(_split(piece, cuts[0])), cuts[1:])
+            elif len(piece) > 1:  # one endless word: between two characters, never inside the bytes of one
+                middle = len(piece) // 2
+                parts += self._encoded([piece[:middle], piece[middle:]], ())
+            else:  # a character spelled in more bytes than the model reads
+                parts += [ids[i : i + self.longest] for i in range(0, len(ids), self.longest)]
+        return parts
+
+    def _packed(self, pieces):
+        """Join neighbours that fit together."""
+        packed, size = [], 0
+        lengths = map(len, self.subwords.encode([piece.strip() for piece in pieces]))
+        for piece, length in zip(pieces, lengths, strict=True):
+            if packed and size + length <= self.longest:
+                packed[-1] += piece
+                size += length
+            else:
+                packed.append(piece)
+                size = length
+        return packed
+
+    def attention(self, line, kind="source", layer=None, beam=4, alpha=0.6, max_extra=50):
+        """Say who attends to whom when the line is translated: (weights (H, T, S), row tokens, column tokens).
+
+        kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer: counted from 1;
+        the last one by default. A line of several parts is read as its first part.
+        """
+        model, parts = self.model, self.parts(line)
+        stacks = {
+            "source": (model.decoder, "source_attention"),
+            "encoder": (model.encoder, "self_attention"),
+            "decoder": (model.decoder, "self_attention"),
+        }
+        if kind not in stacks:
+            raise UserError(f"unknown attention {kind!r}: choose source, encoder or decoder")
+        if not parts:
+            raise UserError("there is no text whose attention could be drawn")
+        stack, name = stacks[kind]
+        layer = len(stack.layers) if layer is None else layer
+        if not 1 <= layer <= len(stack.layers):
+            raise UserError(f"no layer {layer}: the model has layers 1 to {len(stack.layers)}")
+        chosen = getattr(stack.layers[layer - 1], name)
+        source = text.make_batch(parts[:1], [[]], len(self.subwords)).source
+        best = self._search(source, beam, alpha, max_extra, 1)[0][0]
+        batch = text.make_batch(parts[:1], [best.ids], len(self.subwords))
+        chosen.keep_weights = True
+        try:
+            with no_grad():
+                model(batch.source, batch.target_in)
+        finally:
+            chosen.keep_weights = False
+        read = [*self.subwords.pieces(parts[0]), "</s>"]
+        # A row of the decoder is where the next word is decided, so it is labelled with that word.
+        written = [*self.subwords.pieces(best.ids), "</s>"]
+        seen = ["<s>", *written[:-1]]
+        rows, columns = {"source": (written, read), "encoder": (read, read), "decoder": (written, seen)}[kind]
+        return chosen.weights[0], rows, columns
+
+
+def _build(directory, fields, arrays):
+    """Make the model that a card describes and give it its weights."""
+    try:
+        config = Config.from_dict(fields)
+        if config.n_layers > len(arrays):  # a damaged number must not cost memory
+            raise UserError(f"{config.n_layers} layers do not fit the weights: copy the model again")
+        return Transformer(config, initialise=False).load_state(arrays)
+    except UserError as error:
+        raise UserError(f"{directory}: {error}") from None
+    except (TypeError, ValueError, MemoryError) as error:
+        raise UserError(f"{directory}: its config.json is damaged ({error}): copy the model again") from None
+
+
+def _split(line, place):
+    """Cut a line after each place that the pattern finds; nothing is lost."""
+    ends = [0, *(match.end() for match in place.finditer(line)), len(line)]
+    return [line[start:end] for start, end in pairwise(ends)]
+
+
+def _scored(best, alpha):
+    """Give what greedy decoding found the score that beam search would have given it."""
+    score = best.log_probability / length_penalty(len(best.ids) + 1, alpha)
+    return dataclasses.replace(best, score=score)
+
+
+def _by_length(lengths, batch_tokens):
+    """Group indices into batches of about equal length, the longest first: memory runs out at once or never."""
+    order = np.argsort([-length for length in lengths], kind="stable").tolist()
+    start = 0
+    while start < len(order):
+        stop = start + max(1, batch_tokens // (lengths[order[start]] + 1))
+        yield order[start:stop]
+        start = stop
+
+
+def _joined(pieces):
+    """Join the k-th best translations of the parts of one line."""
+    if not pieces:
+        return [Translation("", 0.0, 0.0)]
+    if len(pieces) == 1:
+        return pieces[0]
+    return [
+        Translation(
+            " ".join(t.text for t in ranked if t.text),
+            sum(t.log_probability for t in ranked),
+            sum(t.score for t in ranked),
+        )
+        for ranked in zip(*pieces, strict=False)
+    ]

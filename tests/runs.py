@@ -1,0 +1,50 @@
+"""Tiny training runs through the command line, for the tests."""
+
+import os
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from minitf import train
+from minitf.runlog import RunLog
+from minitf.trainer import Trainer
+
+WORDS = ("the cat", "a red dog", "sees", "the house", "a man", "and", "likes", "small trees", "old", "rain")
+SMALL = shlex.split("--set n_layers=1 --set d_model=16 --set d_ff=24 --set n_heads=2 --subwords none --max-extra 2")
+PACE = shlex.split("--batch-tokens 60 --steps 13 --valid-every 4 --log-every 1 --warmup-steps 8 --average 2")
+
+
+def prepare_folder(tmp_path, monkeypatch):
+    """Make an empty folder the current one, with a text of our own in it; no curves are drawn."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RunLog, "draw", lambda self, seconds=0: None)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # nobody pulls the plug here, and it takes long
+    write_text("train", 60, seed=1)
+    write_text("valid", 5, seed=2)
+    return tmp_path
+
+
+def write_text(name, n, seed):
+    rng = np.random.default_rng(seed)
+    rows = [rng.choice(WORDS, rng.integers(1, 5)) for _ in range(n)]
+    Path(f"{name}.en").write_text("".join(" ".join(row) + "\n" for row in rows))
+    Path(f"{name}.de").write_text("".join(" ".join(row)[::-1] + "\n" for row in rows))
+
+
+def run(out, *more, text=True):
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de") if text else []
+    return train.main([*texts, *SMALL, *PACE, "--out", out, *more])
+
+
+def at_step(monkeypatch, step, act):
+    """Do something right after the update with this number."""
+    update = Trainer.update
+
+    def update_and_act(self):
+        result = update(self)
+        if self.step == step:
+            act()
+        return result
+
+    monkeypatch.setattr(Trainer, "update", update_and_act)

@@ -1,0 +1,266 @@
+"""A run that was stopped, by whatever, goes on bit for bit as if it had not been, or says why not."""
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import at_step, prepare_folder, run, write_text
+
+from minitf import parallel, train, trainer
+from minitf.checkpoint import load_arrays, read_model, save_arrays
+from minitf.dataset import Dataset
+from minitf.runlog import read_history
+from minitf.trainer import Trainer
+from minitf.translator import Translator
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+def trained(out):
+    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the losses by step."""
+    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
+    numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
+    losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
+    return arrays, read_model(out)[0], numbers, losses
+
+
+def assert_same_run(one, other):
+    for mine, theirs in zip(trained(one), trained(other), strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert np.array_equal(value, theirs[name]), name
+    kept = [sorted(path.name for path in Path(out).glob("weights-*")) for out in (one, other)]
+    assert kept[0] == kept[1] and len(kept[0]) == 2
+
+
+def terminate():
+    signal.raise_signal(signal.SIGTERM)
+
+
+# Resuming ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replicas, accumulate", [(1, 1), (2, 1), (2, 2)])
+def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
+    monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # or batches this small would not be cut
+    shape = ["--replicas", str(replicas), "--accumulate", str(accumulate), "--set", "attention_dropout=0.1"]
+    order = []
+    batch = Dataset.batch
+    monkeypatch.setattr(Dataset, "batch", lambda self, rows: (order.append(rows.tolist()), batch(self, rows))[1])
+    assert run("whole", *shape) == 0
+    steps = 13 * accumulate
+    whole_order = order[-steps:]
+    seen = []
+    stops = sorted(np.random.default_rng(replicas + accumulate).choice(np.arange(1, 13), 3, replace=False).tolist())
+    for i, stop in enumerate([*stops, 13]):
+        order.clear()
+        with monkeypatch.context() as patch:
+            at_step(patch, stop, terminate)
+            assert run("parts", *shape, *(["--resume"] if i else [])) == 0
+        n = (stop - (stops[i - 1] if i else 0)) * accumulate
+        seen += order[-n:]
+        assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+        assert not Path("parts/results.json").exists()  # asked to stop, it stops: no test translation
+    assert seen == whole_order
+    assert run("parts", "--resume", text=False) == 0  # stopped at the last step: there is only the end to do
+    assert Path("parts/results.json").exists()
+    assert_same_run("whole", "parts")
+
+
+def test_a_run_that_ended_goes_on_as_if_it_had_not(folder):
+    assert run("whole") == 0
+    for steps in (3, 6, 10, 13):
+        assert run("parts", "--steps", str(steps), *([] if steps == 3 else ["--resume"])) == 0
+        assert Translator.load("parts").translate(["the cat"], beam=1)
+    assert_same_run("whole", "parts")
+
+
+def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
+    assert run("whole") == 0
+    translate = Translator.translate
+
+    def interrupted(self, lines, beam, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
+        terminate()
+        return translate(self, lines, beam, alpha, max_extra, n_best, batch_tokens, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "translate", interrupted)
+        assert run("parts") == 0
+    assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
+    assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1  # even so early there is a model
+    assert run("parts", "--resume") == 0
+    assert_same_run("whole", "parts")
+
+
+class Killed(BaseException):
+    """Nothing may catch this: the process is gone."""
+
+
+@pytest.mark.parametrize("call", ["replace", "unlink"])
+def test_killed_between_any_two_files_nothing_is_lost(folder, monkeypatch, call):
+    assert run("whole") == 0
+    count = 0
+    real = getattr(os, call)
+    for fatal in (*range(1, 22, 4), None):
+        done = 0
+
+        def count_and_die(*arguments, fatal=fatal, **keywords):
+            nonlocal done
+            done += "parts" in str(arguments[0])
+            if done == fatal:
+                raise Killed
+            return real(*arguments, **keywords)
+
+        resume = ["--resume"] if Path("parts/checkpoint.npz").exists() else []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, count_and_die)
+            try:
+                assert run("parts", *resume) == 0
+            except Killed:
+                count += 1
+        if Path("parts/checkpoint.npz").exists():
+            load_arrays("parts/checkpoint.npz")
+        if Path("parts/config.json").exists():
+            read_model("parts")
+        if Path("parts/results.json").exists():
+            break
+    assert count >= (2 if call == "replace" else 1)
+    assert_same_run("whole", "parts")
+
+
+def test_what_changes_on_resuming_is_said(folder, capsys):
+    assert run("here", "--steps", "4", "--replicas", "1") == 0
+    capsys.readouterr()
+    assert run("here", "--resume", "--steps", "5", "--replicas", "1") == 0
+    assert "not bit for bit" not in capsys.readouterr().out
+    more = shlex.split("--replicas 2 --batch-tokens 30 --set dropout=0.2 --resume --steps 6")
+    assert run("here", *more) == 0
+    said = capsys.readouterr().out
+    for what in ("replicas was 1, is 2", "batch_tokens was 60, is 30", "dropout was 0.1, is 0.2"):
+        assert what in said
+    assert load_arrays("here/checkpoint.npz")[1]["config"]["dropout"] == 0.2
+    write_text("train", 10, seed=5)  # fewer batches than the run has done of its epoch
+    assert run("here", "--resume", "--steps", "12") == 0
+    assert "training pairs was others, is these" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 12
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ("--preset small", "cannot change --preset small (it was tiny)"),
+        ("--subwords sentencepiece", "cannot change --subwords"),
+        ("--set n_layers=2", "cannot change n_layers of the model"),
+        ("--set norm=pre", "cannot change norm"),
+        ("--start-from elsewhere", "cannot change --start-from"),
+    ],
+)
+def test_what_cannot_change_within_a_run(folder, capsys, arguments, words):
+    assert run("here", "--steps", "1") == 0
+    before = Path("here/checkpoint.npz").read_bytes()
+    assert train.main(["--out", "here", "--resume", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert Path("here/checkpoint.npz").read_bytes() == before
+
+
+def test_files_that_went_missing_or_bad(folder, capsys):
+    assert run("here", "--steps", "8") == 0
+    Path("here/weights-00000004.npz").unlink()
+    assert run("here", "--resume", "--steps", "9") == 0
+    assert "1 of its weights-*.npz are gone" in capsys.readouterr().out
+    Path("here/weights-00000008.npz").write_bytes(b"no more")
+    assert run("here", "--resume", "--steps", "12") == 0
+    assert "begins anew" in capsys.readouterr().out
+    assert [path.name for path in Path("here").glob("weights-*")] == ["weights-00000012.npz"]
+    Path("here/words.txt").write_text("other\n")
+    assert run("here", "--resume", "--steps", "13") == 2
+    assert "words.txt: changed since the checkpoint" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_before_is_read(folder):
+    """Runs begun before the machine, the data and the best perplexity were stored can go on."""
+    assert run("whole", "--replicas", "1") == 0
+    assert run("old", "--steps", "8", "--replicas", "1") == 0
+    arrays, meta = load_arrays("old/checkpoint.npz")
+    for key in ("machine", "data", "subwords", "validated", "best_perplexity", "seconds"):
+        del meta[key]
+    meta["settings"] |= {"of_a_later_version": 1}
+    save_arrays("old/checkpoint.npz", arrays, meta)
+    assert run("old", "--resume") == 0
+    assert np.array_equal(trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"])
+
+
+# Stopping ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)])
+def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    at_step(monkeypatch, 2, lambda: signal.raise_signal(number))
+    assert run("here") == 0
+    assert f"stopped  {name} received: --resume goes on from step 2" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
+    at_step(monkeypatch, 6, lambda: (terminate(), terminate()))
+    assert run("here") == 130
+    assert capsys.readouterr().err.count("\n") == 1
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        at_step(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGHUP))
+        assert run("here", "--steps", "5") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 5
+
+
+def test_minutes(folder, capsys):
+    assert run("here", "--steps", "1000000", "--minutes", "0.005") == 0
+    assert "stopped  0.005 minutes are over" in capsys.readouterr().out
+    assert Path("here/results.json").exists()
+
+
+def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, capsys):
+    found = iter([(9, 1), (8, 1), (8, 2), (8, 2), (9, 1), (7, 0), (7, 0), (7, 1), (7, 2), (0, 99)])
+    measure = Trainer.measure
+
+    def fake(self, translator):
+        _, score = measure(self, translator)
+        value, bleu = next(found)
+        object.__setattr__(score, "score", bleu)
+        return value, score
+
+    monkeypatch.setattr(Trainer, "measure", fake)
+    assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
+    assert "neither BLEU nor perplexity got better in 3 validations" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # steps 7, 8 and 9 brought nothing
+
+
+def test_a_closed_output_stops_the_run(folder, monkeypatch):
+    written = []
+
+    def closed(text):
+        written.append(text)
+        if "step       2" in text:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("minitf.runlog._print", closed)
+    monkeypatch.setattr(os, "dup2", lambda source, target: None)
+    assert run("here") == 0
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+    assert "step       2" in written[-1]

@@ -1,0 +1,352 @@
+"""The trainer's command: what a run leaves, its numbers, and that it refuses in one line what cannot work."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import strict
+from runs import PACE, SMALL, prepare_folder, run, write_text
+
+from minitf import backend, parallel, train
+from minitf.backend import UserError
+from minitf.checkpoint import load_arrays, read_model
+from minitf.settings import parse
+from minitf.trainer import Trainer
+from minitf.transformer import Transformer
+from minitf.translator import Translator
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+# What a run leaves ------------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_run(folder, monkeypatch, capsys):
+    monkeypatch.undo()  # with curves
+    monkeypatch.chdir(folder)
+    assert run("here", "--learning-rate", "0.5", "--beam", "2") == 0
+    said = capsys.readouterr().out
+    names = {path.name for path in Path("here").iterdir()}
+    weights = {"weights-00000008.npz", "weights-00000012.npz"}
+    model = {"model.npz", "words.txt", "config.json"}
+    assert names == model | weights | {"checkpoint.npz", "log.jsonl", "curves.png", "results.json", "valid.out"}
+    assert Path("here/curves.png").read_bytes()[:4] == b"\x89PNG"
+
+    entries = [json.loads(line) for line in Path("here/log.jsonl").read_text().splitlines()]
+    steps = [entry for entry in entries if "loss" in entry]
+    assert [entry["step"] for entry in steps] == list(range(1, 14))
+    assert [entry["step"] for entry in entries if "valid_bleu" in entry] == [4, 8, 12, 13]
+    wanted = "step epoch loss perplexity tokens_per_second learning_rate gradient_norm seconds_left time"
+    assert steps[0].keys() == set(wanted.split())
+    assert steps[7]["learning_rate"] == pytest.approx(0.5 * 16**-0.5 * 8**-0.5)  # the peak: step = warmup_steps
+    assert steps[0]["loss"] > steps[-1]["loss"]
+    assert steps[-1]["seconds_left"] == 0 and steps[0]["seconds_left"] > 0
+    assert sum(line.startswith("step ") for line in said.splitlines()) == len(entries)
+
+    results = json.loads(Path("here/results.json").read_text())
+    assert results["command"].startswith("09_train_wmt.py --train train.en")
+    assert results["tests"]["valid"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
+    assert results["tests"]["valid"]["sentences"] == len(Path("here/valid.out").read_text().splitlines()) == 5
+    assert {"python", "numpy", "sacrebleu"} <= results["versions"].keys()
+    assert results["valid"]["averaged"]["perplexity"] != results["valid"]["last"]["perplexity"]
+    assert results["valid"]["last"]["perplexity"] == entries[-1]["valid_perplexity"]
+    assert results["seconds"] > 0 and results["step"] == 13
+
+
+def test_the_model_is_the_average_of_the_last_weights(folder):
+    assert run("here", "--steps", "12", "--average", "3") == 0
+    assert len(list(Path("here").glob("weights-*"))) == 3
+    for name, array in read_model("here")[0].items():
+        files = [load_arrays(f"here/weights-{step:08d}.npz")[0][name] for step in (4, 8, 12)]
+        assert np.array_equal(array, np.mean(files, axis=0, dtype=np.float64).astype(np.float16)), name
+    card = json.loads(Path("here/config.json").read_text())
+    assert (card["step"], card["averaged"], card["longest"]) == (12, 3, Translator.load("here").longest)
+
+
+def test_starting_from_another_model(folder, capsys):
+    assert run("first") == 0
+    arrays, config, subwords = read_model("first")
+    write_text("train", 30, seed=7)
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
+    more = ["--start-from", "first", "--out", "second", "--steps", "1", "--learning-rate", "1e-9"]
+    assert train.main([*texts, *more, "--set", "dropout=0.3"]) == 0
+    after, new_config, new_subwords = read_model("second")
+    assert new_subwords.words == subwords.words
+    assert new_config == config | {"dropout": 0.3}
+    for name, array in arrays.items():
+        assert np.allclose(array, after[name], atol=2e-3), name
+    assert train.main([*texts, "--start-from", "first", "--out", "third", "--set", "d_ff=8"]) == 2
+    assert capsys.readouterr().err.startswith("09_train_wmt.py: first: ")
+
+
+def test_words_that_came_cut_are_joined(folder):
+    for name in ("train", "valid"):
+        for language in ("en", "de"):
+            path = Path(f"{name}.{language}")
+            path.write_text(path.read_text().replace("house", "ho@@ use").replace("esuoh", "es@@ uoh"))
+    assert "@@" in Path("valid.de").read_text()
+    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL])
+    built = train.build(settings)
+    lines = Path("valid.de").read_text().splitlines()
+    assert built.score([line.replace("@@ ", "") for line in lines], lines).score == pytest.approx(100)
+    assert built.score(lines, lines).score < 100
+
+
+# Numbers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(folder):
+    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL, *PACE])
+    return train.build(settings)
+
+
+def test_accumulated_batches_weigh_every_token_alike(small):
+    """Two batches in one update: the gradient of the mean over the tokens of both together."""
+    small.settings.accumulate, small.settings.replicas = 2, 1
+    small.model.eval()
+    batches = [small.dataset.batch(rows) for rows in small.plan[:2]]
+    n_tokens = [batch.n_tokens for batch in batches]
+    assert n_tokens[0] != n_tokens[1]
+    wanted, losses = 0, []
+    small.replicas.models[0].train = lambda: small.model  # no dropout
+    for batch in batches:
+        small.optimizer.zero_grad()
+        loss, _ = small.model.loss(batch.source, batch.target_in, batch.target_out)
+        loss.backward()
+        wanted = wanted + batch.n_tokens * small.optimizer.collect().copy()
+        losses.append(float(loss) * batch.n_tokens)
+    loss, _, norm, n = small.update()
+    assert n == sum(n_tokens)
+    assert loss == pytest.approx(sum(losses) / n, rel=1e-6)
+    assert norm == pytest.approx(np.linalg.norm(wanted / n), rel=1e-5)
+    assert np.allclose(small.optimizer.gradients, wanted / n, atol=1e-6)
+
+
+def test_clipping_shortens_the_gradient(small):
+    small.settings.clip = 0.01
+    norm = small.update()[2]
+    assert norm > 0.01
+    assert np.linalg.norm(small.optimizer.gradients) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_an_update_on_gpu_like_arrays(folder):
+    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL, *PACE])
+    mine = train.build(settings)
+    expected = [mine.update() for _ in range(2)]
+    with backend.using(strict.module):
+        settings.out = "there"
+        theirs = train.build(settings)
+        found = [theirs.update() for _ in range(2)]
+        theirs.validate()
+        assert all(type(array) is np.ndarray for array in load_arrays("there/checkpoint.npz")[0].values())
+    assert np.allclose(found, expected, rtol=1e-5)
+
+
+def test_the_largest_batch_comes_first(small, monkeypatch):
+    tried = []
+    backward = parallel.Replicas.backward
+
+    def watch(self, batch, n_tokens, seed, step):
+        tried.append(batch)
+        return backward(self, batch, n_tokens, seed, step)
+
+    monkeypatch.setattr(parallel.Replicas, "backward", watch)
+    before = small.model.state()
+    small.try_largest_batches()
+    assert all(np.array_equal(array, before[name]) for name, array in small.model.state().items())
+    assert all(parameter.grad is None for parameter in small.model.parameters())
+    batches = [small.dataset.batch(rows) for rows in small.plan]
+    for need in (positions, scores):
+        assert max(map(need, batches)) in map(need, tried)
+
+
+def positions(batch):
+    return batch.source.size + batch.target_in.size
+
+
+def scores(batch):
+    (rows, source), target = batch.source.shape, batch.target_in.shape[1]
+    return rows * (source * source + target * target + source * target)  # of the three attentions
+
+
+def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
+    def backward(*arguments):
+        raise MemoryError("Unable to allocate 7.3 TiB")
+
+    monkeypatch.setattr(parallel.Replicas, "backward", backward)
+    assert run("here") == 2
+    assert "out of memory after step 0 with --batch-tokens 60: lower it" in capsys.readouterr().err
+
+
+def poison_loss(trainer):
+    backward = trainer.replicas.backward
+    trainer.replicas.backward = lambda *arguments: (np.nan, backward(*arguments)[1])
+
+
+def poison_weight(trainer):
+    trainer.model.decoder.layers[0].feed_forward.inner.weight.data[0, 0] = np.inf
+
+
+def poison_gradient(trainer):
+    backward = trainer.replicas.backward
+
+    def poisoned(*arguments):
+        result = backward(*arguments)
+        trainer.model.encoder.layers[0].feed_forward.outer.bias.grad[3] = np.inf
+        return result
+
+    trainer.replicas.backward = poisoned
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "poison, words",
+    [
+        (poison_loss, "the loss is nan, not finite, at step 7 (epoch 1, batch 7)"),
+        (poison_weight, "the weight decoder.layers.0.feed_forward.inner.weight is not finite at step 7"),
+        (poison_gradient, "the gradient of encoder.layers.0.feed_forward.outer.bias is not finite at step 7"),
+    ],
+)
+def test_nothing_is_changed_by_what_is_not_finite(folder, monkeypatch, capsys, poison, words):
+    update, weights = Trainer.update, []
+
+    def watch(self):
+        if self.step == 6:
+            poison(self)
+            weights.append(self.optimizer.data.copy())
+        try:
+            return update(self)
+        except UserError:
+            weights.append(self.optimizer.data.copy())
+            raise
+
+    monkeypatch.setattr(Trainer, "update", watch)
+    assert run("here", "--batch-tokens", "40") == 2
+    error = capsys.readouterr().err
+    assert words in error and "nothing was changed; --resume" in error and error.count("\n") == 1
+    assert np.array_equal(*weights, equal_nan=True)
+    arrays, meta = load_arrays("here/checkpoint.npz")
+    assert meta["step"] == 4 and all(np.isfinite(array).all() for array in arrays.values())
+
+
+# What cannot work -------------------------------------------------------------------------------------------
+
+BAD = {
+    "--steps soon": "argument --steps: invalid int value: 'soon'",
+    "--steps 0": "--steps must be at least 1, not 0",
+    "--step 5": "unrecognized arguments: --step 5",
+    "surplus": "unrecognized arguments: surplus",
+    "--train train.en": "argument --train: expected 2 arguments",
+    "--train train.en train.de": "--train needs --valid",
+    "--valid valid.en valid.de": "--valid belongs to --train",
+    "--corpus toy --train train.en train.de": "give one of them",
+    "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
+    "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
+    "--train train.en valid.de --valid valid.en valid.de": "train.en has 60 lines but valid.de has 5",
+    "--train empty empty --valid valid.en valid.de": "the training text is empty",
+    "--train blank blank --valid valid.en valid.de": "are empty",
+    "--train train.en train.de --valid empty empty": "no pair is left to validate on",
+    "--train train.en train.de --valid long long --max-length 20": "to validate on; left out: 3 too long",
+    "--train long long --valid valid.en valid.de --max-length 20": "no pair is left to train on; left out: 3 too long",
+    "--train train.en train.de --valid valid.en valid.de --vocabulary-size 20": "too small here",
+    "--corpus klingon": "unknown corpus 'klingon': choose from toy",
+    "--corpus tatoeba-en-de": "set MINITF_DATA",
+    "--preset huge": "unknown preset 'huge'",
+    "--set d_model": "--set d_model: write KEY=VALUE",
+    "--set d_mode=12": "with a key among n_layers",
+    "--set eos_id=7": "with a key among n_layers",
+    "--set d_model=wide": "'wide' is no whole number",
+    "--set tie=maybe": "'maybe' is no true or false",
+    "--set dropout=1.5": "dropout must be at least 0 and less than 1",
+    "--set d_model=30": "d_model 30 is not a multiple of n_heads 4",
+    "--set norm=between": "norm must be post or pre",
+    "--subwords words": "--subwords must be sentencepiece or none",
+    "--learning-rate 0": "--learning-rate must be more than 0",
+    "--learning-rate nan": "--learning-rate must be at least 0, not nan",
+    "--minutes inf": "--minutes must be at least 0, not inf",
+    "--batch-tokens 1": "--batch-tokens must be at least 2",
+    "--seed -1": "--seed must be at least 0",
+    "--replicas 9999": "more than any machine has cores",
+    "--backend torch": "unknown backend 'torch': choose numpy or cupy",
+    "--resume": "holds no checkpoint to resume from",
+    "--start-from nowhere": "nowhere: no such folder",
+    "--start-from train.en": "train.en: is a file",
+    "--start-from nowhere --preset small": "leave --preset out",
+    "--out train.en": "train.en is a file: choose another --out",
+    "--train train.en train.de --valid valid.en valid.de --out train.en/deeper": "cannot be written (Not a directory)",
+    "--out ": "--out must name a folder",
+    "--train train.en train.de --valid valid.en valid.de --set positions=learned --set max_length=9": "--max-length 8",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_what_cannot_work_is_refused_in_one_line(folder, monkeypatch, capsys, line):
+    monkeypatch.setenv("MINITF_DATA", str(folder / "no-data"))
+    monkeypatch.setattr(Trainer, "run", lambda self: pytest.fail("this was to be refused before"))
+    Path("long").write_text("word " * 90 + "\n" + "word " * 90 + "\n" + "word " * 90 + "\n")
+    Path("empty").write_text("")
+    Path("blank").write_text("\n \n\n")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    arguments = line.split(" ")
+    if "--out" not in arguments:
+        arguments += ["--out", "made"]
+    assert train.main(arguments, "train.py") == 2
+    output = capsys.readouterr()
+    assert output.err.startswith("train.py: ") and output.err.count("\n") == 1 and BAD[line] in output.err
+    assert before.items() <= {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}.items()
+    assert not Path("made/checkpoint.npz").exists() and not Path("made/config.json").exists()
+
+
+def test_a_folder_in_use_is_refused(folder, capsys):
+    assert run("here", "--steps", "1") == 0
+    assert run("here") == 2
+    assert "here holds a run already: go on with --resume, or choose another --out" in capsys.readouterr().err
+    Path("here/checkpoint.npz").unlink()
+    assert run("here") == 2
+    assert "here holds a model already" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_refused(folder, capsys):
+    assert run("here", "--steps", "1") == 0
+    content = Path("here/checkpoint.npz").read_bytes()
+    Path("here/checkpoint.npz").write_bytes(content[: len(content) // 2])
+    assert run("here", "--resume") == 2
+    error = capsys.readouterr().err
+    assert "checkpoint.npz: damaged" in error and error.count("\n") == 1
+    os.replace("here/model.npz", "here/checkpoint.npz")
+    assert run("here", "--resume") == 2
+    assert "not a checkpoint of a run" in capsys.readouterr().err
+
+
+def test_help_names_every_setting(capsys):
+    with pytest.raises(SystemExit) as stop:
+        train.main(["--help"])
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    for flag in ("--corpus", "--batch-tokens", "--resume", "--quick", "--start-from", "--copy"):
+        assert flag in said
+
+
+def test_a_vocabulary_too_large_is_lowered_with_a_notice(folder, capsys):
+    texts = shlex.split(
+        "--train train.en train.de --valid valid.en valid.de --out here --steps 1 --beam 1 --max-extra 2"
+    )
+    small = shlex.split("--set n_layers=1 --set d_model=8 --set n_heads=2 --set d_ff=8 --vocabulary-size 30000")
+    assert train.main([*texts, *small]) == 0
+    said = capsys.readouterr().out
+    assert "30000 are too many for this text" in said
+    assert len(Translator.load("here").subwords) < 1000
+
+
+def test_initial_weights_depend_on_the_seed_alone(folder, small):
+    drawn = Transformer(small.config, seed=0).state()
+    assert all(np.array_equal(array, drawn[name]) for name, array in small.model.state().items())
+    other = Transformer(small.config, seed=1).state()
+    assert not np.array_equal(other["embedding.weight"], drawn["embedding.weight"])
