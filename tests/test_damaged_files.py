@@ -309,9 +309,7 @@ def test_a_changed_card_is_refused(tmp_path, arrays, words, card, parts):
 
 def test_subwords_of_another_model_are_refused(tmp_path, words):
     save_model(tmp_path, {}, {}, words)
-    Subwords.train(["the dog sees the cat", "a cat"], 290, log=lambda text: None).save(
-        tmp_path / "subwords.model"
-    )
+    Subwords.train(["the dog sees the cat", "a cat"], 290, log=lambda text: None).save(tmp_path / "subwords.model")
     assert "belongs to another model" in message(read_model, tmp_path)
 
 

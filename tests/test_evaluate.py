@@ -31,8 +31,7 @@ def bleu_by_hand(hypotheses, references):
         found = total = 0
         for hypothesis, reference in zip(hypotheses, references, strict=True):
             left, right = (
-                Counter(zip(*(line.split()[i:] for i in range(n)), strict=False))
-                for line in (hypothesis, reference)
+                Counter(zip(*(line.split()[i:] for i in range(n)), strict=False)) for line in (hypothesis, reference)
             )
             found += (left & right).total()
             total += left.total()
@@ -129,6 +128,4 @@ def test_real_outputs_score_as_sacrebleu_says(system):
     assert (result.hypothesis_length, result.reference_length) == (expected["sys_len"], expected["ref_len"])
     assert result.signature.rpartition("|")[0] == expected["signature"].rpartition("|")[0]
     if system == "sennrich2016":
-        assert bleu(hypotheses, references, lowercase=True).score == pytest.approx(
-            expected["bleu_lc"], abs=1e-4
-        )
+        assert bleu(hypotheses, references, lowercase=True).score == pytest.approx(expected["bleu_lc"], abs=1e-4)

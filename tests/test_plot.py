@@ -178,8 +178,7 @@ def lines_of(figure):
 def test_curves_show_what_the_history_holds(figures):
     history = [record(step, gradient_norm=0.5) for step in range(100, 600, 100)]
     history += [
-        {"step": step, "valid_perplexity": 40 + abs(step - 400), "valid_bleu": step / 50}
-        for step in (200, 400, 500)
+        {"step": step, "valid_perplexity": 40 + abs(step - 400), "valid_bleu": step / 50} for step in (200, 400, 500)
     ]
     plot.curves(history, "curves.png")
     lines = lines_of(figures[0])
@@ -220,9 +219,7 @@ def test_one_record_is_enough_and_none_is_too_few(tmp_path):
 
 
 def test_schedules(figures):
-    rates = {
-        f"warm-up {warmup}": [min(s**-0.5, s * warmup**-1.5) for s in range(1, 50)] for warmup in (5, 10)
-    }
+    rates = {f"warm-up {warmup}": [min(s**-0.5, s * warmup**-1.5) for s in range(1, 50)] for warmup in (5, 10)}
     plot.schedule(rates, "a.png")
     lines = lines_of(figures[0])["learning rate"]
     assert {name: values for name, (_, values) in lines.items()} == rates

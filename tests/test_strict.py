@@ -72,9 +72,7 @@ def test_refused_by_the_stand_in(case):
         REFUSED_HERE_ONLY[case](strict.module, strict.module.asarray(HOST))
 
 
-@pytest.mark.parametrize(
-    "name", ["vecdot", "matvec", "vecmat", "errstate", "block", "insert", "no_such_name"]
-)
+@pytest.mark.parametrize("name", ["vecdot", "matvec", "vecmat", "errstate", "block", "insert", "no_such_name"])
 def test_missing_names(xp, name):
     with pytest.raises(AttributeError, match=name):
         getattr(xp, name)
@@ -120,9 +118,7 @@ SAME = {
     "comparison": lambda xp, a, ids: (a >= 0.5) & ~(a == 1) | (a < -1) ^ (a != a),
     "ufuncs": lambda xp, a, ids: xp.maximum(xp.exp(-a), xp.sqrt(a)) + xp.tanh(a),
     "silent division by zero": lambda xp, a, ids: xp.where(a > 0, 1 / a, 0.0),
-    "reductions": lambda xp, a, ids: (
-        a.sum(axis=-1, keepdims=True) + a.max(axis=0) + a.mean() + xp.var(a, axis=0)
-    ),
+    "reductions": lambda xp, a, ids: a.sum(axis=-1, keepdims=True) + a.max(axis=0) + a.mean() + xp.var(a, axis=0),
     "matmul": lambda xp, a, ids: xp.matmul(a, a.T, out=xp.empty((3, 3), dtype=a.dtype)) + a @ a.mT,
     "einsum": lambda xp, a, ids: xp.einsum("ij,kj->ik", a, a),
     "shapes": lambda xp, a, ids: a.reshape(2, 6).T.reshape((3, -1)).swapaxes(-1, -2)[None].squeeze(0),
@@ -192,9 +188,7 @@ def test_out_and_in_place_give_the_same_array(xp):
     a, out = xp.asarray(HOST), xp.empty((3, 4), dtype=xp.float32)
     same = a
     same += 1
-    assert (
-        same is a and xp.multiply(a, 2, out=out) is out and xp.matmul(a, a.T, out=out[:, :3]).shape == (3, 3)
-    )
+    assert same is a and xp.multiply(a, 2, out=out) is out and xp.matmul(a, a.T, out=out[:, :3]).shape == (3, 3)
     assert xp.asarray(a) is a and a.astype(xp.float32, copy=False) is a
     square = xp.ones((2, 2))
     other = square
@@ -269,10 +263,7 @@ def test_add_at_sums_repeated_indices(xp):
 
 def test_unwritten_memory_shows():
     xp = strict.module
-    assert (
-        np.isnan(xp.empty((2, 3), dtype=np.float32).get()).all()
-        and np.isnan(xp.empty_like(xp.ones(2)).get()).all()
-    )
+    assert np.isnan(xp.empty((2, 3), dtype=np.float32).get()).all() and np.isnan(xp.empty_like(xp.ones(2)).get()).all()
     assert (xp.empty(4, dtype=np.int64).get() == 99).all() and xp.empty(2, dtype=bool).get().all()
 
 
