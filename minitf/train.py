@@ -88,7 +88,11 @@ def _naming(path):
 
 
 def finish(trainer, command):
-    """Score the model that was saved on the validation and the test texts; returns and writes results.json."""
+    """Choose between the averaged weights and the last, and score them on the test texts; writes results.json.
+
+    Averaging helps when the last checkpoints are about equally good (section 6.1 of the paper). After a short run the
+    older ones are worse, and pull the average down: then the weights of the last step are the model.
+    """
     settings, log, folder = trainer.settings, trainer.log, trainer.folder.path
     translator = Translator.load(folder)
     value, score = trainer.measure(translator)
@@ -98,6 +102,10 @@ def finish(trainer, command):
         valid["last"] = {"perplexity": entry["valid_perplexity"], "bleu": entry["valid_bleu"]}
         line += f"; the last alone: {entry['valid_perplexity']:.3f}  {entry['valid_bleu']:.2f}"
     log.say(line)
+    if valid.get("last", {}).get("bleu", -1) > score.score:
+        log.say("average  is not the better one: the model has the weights of the last step")
+        trainer.save_model(trainer.model.state(), 1)
+        translator = Translator.load(folder)
     texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
     tests = {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()}
     results = {"tests": tests, "valid": valid}

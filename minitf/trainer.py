@@ -169,7 +169,7 @@ class Trainer:
             pass
         elif self.step >= s.steps:
             self.stopping = f"all {s.steps:,} steps are done"
-        elif s.minutes and self._elapsed() >= 60 * s.minutes:
+        elif s.minutes and self.step > self.began[0] and self._elapsed() >= 60 * s.minutes:
             self.stopping = f"{s.minutes:g} minutes are over"
         elif s.patience and self.bad_validations >= s.patience:
             self.stopping = f"neither BLEU nor perplexity got better in {s.patience} validations"
@@ -247,13 +247,14 @@ class Trainer:
         keep: whether the weights of this step are part of later averages.
         """
         names, averaged = self.folder.add_weights(self.weights, self.step, self.model.state(), self.settings.average)
-        self._save_model(averaged, len(names))
+        self.save_model(averaged, len(names))
         if keep:
             self.weights = names
         self._save_checkpoint()
         self.folder.forget_weights(self.weights)
 
-    def _save_model(self, arrays, count):
+    def save_model(self, arrays, count):
+        """Write what translate.py --model reads: weights that are the average of so many checkpoints."""
         corpus = self.dataset.corpus
         notes = {"step": self.step, "averaged": count, "longest": self.dataset.longest, "corpus": corpus.name}
         notes |= {"source_language": corpus.source_language, "target_language": corpus.target_language}
@@ -268,7 +269,7 @@ class Trainer:
     def _save_interrupted(self):
         """Save the state between two validations; the model only where there is none yet."""
         if not self.folder.has_model():
-            self._save_model(self.model.state(), 1)
+            self.save_model(self.model.state(), 1)
         self._save_checkpoint()
 
     def load(self, model, optimizer, meta):

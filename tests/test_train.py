@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,7 +60,8 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
     assert results["seconds"] > 0 and results["step"] == 13
 
 
-def test_the_model_is_the_average_of_the_last_weights(folder):
+def test_the_model_is_the_average_of_the_last_weights(folder, monkeypatch):
+    monkeypatch.setattr(train, "finish", lambda trainer, command: None)  # which may take the last alone
     assert run("here", "--steps", "12", "--average", "3") == 0
     assert len(list(Path("here").glob("weights-*"))) == 3
     for name, array in read_model("here")[0].items():
@@ -67,6 +69,22 @@ def test_the_model_is_the_average_of_the_last_weights(folder):
         assert np.array_equal(array, np.mean(files, axis=0, dtype=np.float64).astype(np.float16)), name
     card = json.loads(Path("here/config.json").read_text())
     assert (card["step"], card["averaged"], card["longest"]) == (12, 3, Translator.load("here").longest)
+
+
+@pytest.mark.parametrize("better", ["average", "last"])
+def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, monkeypatch):
+    scores = iter([1.0, 1.0, 1.0, 0.5 if better == "last" else 1.0])  # three validations, then the average's
+
+    def made_up(*_):
+        return 9.0, SimpleNamespace(score=next(scores), signature="made up")
+
+    monkeypatch.setattr(Trainer, "measure", made_up)
+    monkeypatch.setattr(train, "_test", lambda *_: {})
+    assert run("here", "--steps", "12", "--average", "3") == 0
+    last, _ = load_arrays("here/weights-00000012.npz")
+    same = [np.array_equal(array, last[name].astype(np.float16)) for name, array in read_model("here")[0].items()]
+    assert all(same) == (better == "last")
+    assert json.loads(Path("here/config.json").read_text())["averaged"] == (1 if better == "last" else 3)
 
 
 def test_starting_from_another_model(folder, capsys):
