@@ -17,7 +17,7 @@ from minitf.nn import flatten
 
 __all__ = ["Replicas", "cores", "machine"]
 
-_WORTH_IT = 1 << 17  # numbers in the activations of one replica below which the threads cost more than they bring
+_WORTH_IT = 1 << 16  # numbers in the activations of one replica below which the threads cost more than they bring
 
 
 def cores():

@@ -90,7 +90,7 @@ class Translator:
             for i, hypotheses in zip(rows, self._search(source, beam, alpha, max_extra, n_best), strict=True):
                 texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
                 found[i] = [
-                    Translation(line, hypothesis.log_probability, hypothesis.score)
+                    Translation(line.strip(), hypothesis.log_probability, hypothesis.score)
                     for line, hypothesis in zip(texts, hypotheses, strict=True)
                 ]
             done += len(rows)

@@ -45,7 +45,7 @@ HOMES = {
     "matplotlib": {"plot"},
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},
-    "threadpoolctl": {"parallel"},
+    "threadpoolctl": {"parallel", "translator"},
 }
 LAZY = {"cupy", "matplotlib", "sentencepiece", "sacrebleu"}  # not while `import minitf` runs
 FILES = sorted(PACKAGE.glob("*.py"))

@@ -1,0 +1,397 @@
+"""Translate text with a trained model: from arguments, files, pipes or a prompt."""
+
+import argparse
+import contextlib
+import errno
+import io
+import json
+import os
+import queue
+import re
+import shutil
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+
+PROGRAM = "translate.py"
+MODEL = Path(__file__).resolve().parent / "models" / "en-de"
+LINES, BYTES = 500, 1 << 20  # so much text is sorted by length and translated together
+PATIENCE = 0.05  # seconds that a line from a pipe waits for others to share a batch with
+BAR_AFTER = 2  # seconds before the progress bar appears
+
+MORE = """\
+examples:
+  translate.py "The children are playing in the garden."
+  translate.py --input letter.txt --output brief.txt
+  tail -f chat.txt | translate.py --format json
+  translate.py --attention picture.png --layer 2 "The cat I saw was black."
+
+Each input line gives exactly one output line, in order; a line ends at a line
+feed and nowhere else. An empty line stays empty. A long line is translated
+sentence by sentence, and a sentence too long for the model in parts that end
+where a clause ends. Input is UTF-8; what is not is read as U+FFFD. The output
+holds no control characters.
+
+output:
+  --format text       TRANSLATION
+    with --scores     SCORE <tab> TRANSLATION
+    with --nbest N    NUMBER ||| TRANSLATION ||| SCORE, up to N lines for each
+                      line, the best first; NUMBER is that of the input line,
+                      from 0, as Moses and Marian count
+  --format json       {"source", "translation", "score", "log_probability",
+                      "nbest": [{"translation", "score", "log_probability"}]}
+SCORE is ln P(translation) / ((5 + length) / 6)^alpha; the greater, the better.
+
+The exit code is 0, or 2 after a one-line message, or 130 after Ctrl-C. The
+environment variable MINITF_BACKEND chooses a backend as --backend does.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise SystemExit(_complain(f"{message} (see --help)"))
+
+
+def _number(kind, least, most):
+    def parse(text):
+        with contextlib.suppress(ValueError):
+            if least <= kind(text) <= most:
+                return kind(text)
+        what = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"must be {what} from {least} to {most}, not {text!r}")
+
+    return parse
+
+
+def parse(arguments=None):
+    """Read the command line; a mistake ends in one line on stderr and exit code 2."""
+    parser = _Parser(
+        prog=PROGRAM,
+        description=__doc__,
+        epilog=MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("text", nargs="*", metavar="TEXT", help="lines to translate; without any, they are read")
+    add("--input", metavar="FILE", help="read the lines from here (default: standard input)")
+    add("--output", metavar="FILE", help="write here, the whole file at the end or none (default: standard output)")
+    add("--model", metavar="DIR", default=MODEL, help="folder of a trained model (default: English to German)")
+    add("--beam", type=_number(int, 1, 1000), default=4, metavar="N", help="beam width, 1 is greedy (default 4)")
+    add("--alpha", type=_number(float, 0, 10), default=0.6, metavar="A", help="length penalty (default 0.6)")
+    extra = "a translation has at most N subwords more than its source (default 50)"
+    add("--max-extra", type=_number(int, 0, 10_000), default=50, metavar="N", help=extra)
+    add("--nbest", type=_number(int, 1, 1000), default=1, metavar="N", help="give the N best translations")
+    add("--scores", action="store_true", help="write the score before each translation")
+    add("--format", choices=("text", "json"), default="text", help="one JSON object per line, or plain text (default)")
+    add("--attention", metavar="FILE", help="draw who attends to whom in the first sentence: .png, .pdf or .svg")
+    kinds = ("source", "encoder", "decoder")
+    add("--attention-kind", choices=kinds, help="decoder to source (default), or one of the self-attentions")
+    add("--layer", type=_number(int, 1, 1000), metavar="N", help="draw this layer, 1 is the lowest (default: the last)")
+    add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or on the GPU")
+    options = parser.parse_intermixed_args(arguments)
+    if options.text and options.input is not None:
+        parser.error("TEXT and --input: give one of them")
+    if options.nbest > options.beam:
+        parser.error(f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}")
+    if not options.attention and (options.attention_kind or options.layer):
+        parser.error("--attention-kind and --layer belong to a picture: name it with --attention FILE")
+    return options
+
+
+class _Mistake(Exception):
+    """A mistake in what the user asked for; its text is one line. The library's own is UserError."""
+
+
+def main(arguments=None):
+    """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C."""
+    try:
+        return _run(parse(arguments))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever reads the output has read enough
+        return 0
+    except ModuleNotFoundError as error:
+        return _complain(f"{error.name} is not installed: run  pip install -e .  in the folder above examples")
+    except MemoryError:
+        return _complain("out of memory: take a smaller --beam")
+    finally:
+        _settle_stdout()
+
+
+def _run(options):
+    if options.backend:  # the flag wins over the variable, even over one that would be refused
+        os.environ["MINITF_BACKEND"] = "numpy"
+    from minitf.backend import UserError
+
+    try:
+        translate(options)
+    except (UserError, _Mistake) as error:
+        return _complain(error)
+    return 0
+
+
+def _complain(message):
+    _say("".join(c if c.isprintable() else " " for c in f"{PROGRAM}: {message}"))
+    return 2
+
+
+def _say(message, end="\n"):
+    if sys.stderr:  # it may be closed
+        print(message, end=end, file=sys.stderr, flush=True)
+
+
+def translate(options):
+    """Translate what the options name, a batch of lines at a time."""
+    from minitf import backend
+    from minitf.translator import Translator
+
+    if options.backend:
+        backend.use(options.backend)
+    with _input(options) as file, _output(options.output) as write:
+        translator = Translator.load(options.model)
+        search = (options.beam, options.alpha, options.max_extra)
+        bar, number, undrawn = _Bar(file), 0, options.attention
+        with _prompt(file) as prompt:
+            prompt()
+            for raw in _batches(file):
+                lines = [_decoded(line) for line in raw]
+                sentence = next(filter(translator.parts, lines), None) if undrawn else None
+                if sentence:
+                    _draw(translator, sentence, search, options)
+                    undrawn = None
+                found = translator.translate(lines, *search, options.nbest, progress=bar.over(raw))
+                bar.clear()
+                write("".join(_rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
+                number += len(lines)
+                prompt()
+        if undrawn:
+            raise _Mistake("--attention: there is no text to draw a picture of: give a sentence")
+
+
+@contextlib.contextmanager
+def _input(options):
+    """Give an unbuffered binary file: a read returns what has come, and does not wait for more."""
+    if options.text:
+        lines = (line if line.endswith("\n") else line + "\n" for line in options.text)
+        yield io.BytesIO("".join(lines).encode(errors="surrogatepass"))
+    elif options.input not in (None, "-"):
+        try:
+            file = open(options.input, "rb", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise _Mistake(f"{options.input}: cannot be read ({error.strerror}): name a text file") from None
+        with file:
+            yield file
+    elif sys.stdin is None:
+        raise _Mistake("standard input is closed: give TEXT or --input FILE")
+    else:
+        yield getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+
+
+def _size(file):
+    """How many bytes the file has, or None where nobody knows: of a pipe or a terminal."""
+    if isinstance(file, io.BytesIO):
+        return len(file.getbuffer())
+    info = os.fstat(file.fileno())
+    return info.st_size if stat.S_ISREG(info.st_mode) else None
+
+
+def _batches(file):
+    """Give lists of lines, without their line feeds, to be translated together.
+
+    A thread reads ahead. From a file the lists are full; what comes from a pipe is not kept waiting for more.
+    """
+    chunks = queue.Queue(4)
+    threading.Thread(target=_read, args=(file, chunks), daemon=True).start()
+    patience = PATIENCE if _size(file) is None else None
+    lines, size, chunk = [], 0, ()
+    while chunk is not None:
+        try:
+            chunk = chunks.get(timeout=patience if lines else None)
+        except queue.Empty:
+            yield lines
+            lines, size = [], 0
+            continue
+        if isinstance(chunk, Exception):
+            if lines:
+                yield lines
+            raise chunk
+        for line in chunk or ():
+            lines.append(line)
+            size += len(line)
+            if len(lines) == LINES or size >= BYTES:
+                yield lines
+                lines, size = [], 0
+    if lines:
+        yield lines
+
+
+def _read(file, chunks):
+    """Put lists of whole lines into the queue, and None at the end of the file."""
+    begun = []  # of a line whose end has not come yet
+    try:
+        while (data := file.read(1 << 16)) != b"":
+            if data is None:  # a pipe that does not wait, and has nothing at the moment
+                time.sleep(PATIENCE)
+                continue
+            lines, feed, rest = data.rpartition(b"\n")
+            if feed:
+                chunks.put(b"".join([*begun, lines]).split(b"\n"))
+                begun = []
+            begun.append(rest)
+        if last := b"".join(begun):
+            chunks.put([last])
+        chunks.put(None)
+    except OSError as error:
+        chunks.put(_Mistake(f"the input cannot be read ({error.strerror}): name a text file"))
+    except Exception as error:  # no memory for a line, say: whoever waits at the other end must hear of it
+        chunks.put(error)
+
+
+def _decoded(line):
+    """Bytes to text: a carriage return before the line feed and a byte order mark are not part of a line."""
+    return line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff")
+
+
+@contextlib.contextmanager
+def _output(path):
+    """Give the function that writes text: to standard output at once, into a file that appears when it is whole."""
+    if path in (None, "-"):
+        if sys.stdout is None:
+            raise _Mistake("standard output is closed: use --output FILE")
+        yield lambda text: _write(sys.stdout.buffer, "standard output", text)
+        return
+    path = os.path.realpath(path)  # a link stays a link
+    is_device = os.path.exists(path) and not os.path.isfile(path)  # or a pipe: not to be replaced by a file
+    aside = path if is_device else f"{path}.{os.getpid()}.tmp"
+    with _blame(path):
+        file = open(aside, "wb")  # noqa: SIM115
+    try:
+        yield lambda text: _write(file, path, text)
+        with _blame(path):
+            file.close()
+            if os.path.isfile(path):
+                shutil.copymode(path, aside)
+            if not is_device:
+                os.replace(aside, path)
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()
+        if not is_device:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+
+
+def _write(file, name, text):
+    rest = memoryview(text.encode())
+    with _blame(name):
+        while rest:  # without a buffer, as under python -u, a pipe may take a part only
+            rest = rest[file.write(rest) or 0 :]
+        file.flush()
+
+
+@contextlib.contextmanager
+def _blame(name):
+    try:
+        yield
+    except OSError as error:
+        # Windows says EINVAL of a pipe that nobody reads any more.
+        if error.errno == errno.EPIPE or (os.name == "nt" and error.errno == errno.EINVAL):
+            raise BrokenPipeError from None
+        raise _Mistake(f"{name}: not written ({error.strerror}): make room or choose another file") from None
+
+
+def _settle_stdout():
+    """Give up what standard output refuses to take, so that Python does not try it again when it ends."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _rendered(number, line, translations, options):
+    """Give the line, or lines, that the output has for one line of the input."""
+    best = translations[0]
+    if options.format == "json":
+        found = [
+            {"translation": t.text, "score": round(t.score, 6), "log_probability": round(t.log_probability, 6)}
+            for t in translations
+        ]
+        text = json.dumps({"source": line, **found[0], "nbest": found}, ensure_ascii=False)
+        # JSON escapes only the control characters up to U+001F itself.
+        return re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    if options.nbest > 1:
+        return "".join(f"{number} ||| {t.text} ||| {t.score:.4f}\n" for t in translations)
+    return (f"{best.score:.4f}\t" if options.scores else "") + best.text + "\n"
+
+
+def _draw(translator, sentence, search, options):
+    """Draw who attends to whom when the sentence is translated."""
+    from minitf import plot
+
+    kind, last = options.attention_kind or "source", len(translator.model.encoder.layers)
+    weights, rows, columns = translator.attention(sentence, kind, options.layer, *search)
+    what = {"source": "decoder to source", "encoder": "encoder to itself", "decoder": "decoder to itself"}[kind]
+    title = f"{what}, layer {options.layer or last} of {last}"
+    try:
+        plot.attention_maps(weights, rows, columns, options.attention, title)
+    except ValueError as error:
+        raise _Mistake(error) from None
+    if len(translator.parts(sentence)) > 1:
+        _say(f"{PROGRAM}: the line is translated in parts; {options.attention} shows the first of them")
+
+
+@contextlib.contextmanager
+def _prompt(file):
+    """Give the function that asks for the next line, if somebody types the lines."""
+    if not (file.isatty() and sys.stderr and sys.stderr.isatty()):
+        yield lambda: None
+        return
+    end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    _say(f"Type a line and press Enter to have it translated; {end} ends.")
+    try:
+        yield lambda: _say("> ", end="")
+    finally:
+        _say("")
+
+
+class _Bar:
+    """One line on the terminal that says how much of a long text is done; nothing where there is no terminal."""
+
+    def __init__(self, file):
+        self.total, self.bytes, self.lines, self.started = _size(file), 0, 0, time.monotonic()
+        self.possible = bool(sys.stderr and sys.stderr.isatty() and not file.isatty())
+        self.visible = False
+
+    def over(self, batch):
+        """Give the function that the translator calls with the parts done and all parts of this batch."""
+        start, size = self.bytes, sum(map(len, batch)) + len(batch)
+        self.bytes, self.lines = start + size, self.lines + len(batch)
+
+        def show(done, parts):
+            seconds = time.monotonic() - self.started
+            if not self.possible or seconds < BAR_AFTER:
+                return
+            text = f"{self.lines:,} lines read"
+            if self.total:
+                share = min(1, (start + size * done / parts) / self.total)
+                left = time.strftime("%H:%M:%S", time.gmtime(seconds / share - seconds))
+                text = f"[{'#' * round(30 * share):<30}] {share:4.0%}  {left} left"
+            _say("\r" + text, end="")
+            self.visible = True
+
+        return show
+
+    def clear(self):
+        """Make room for the translations."""
+        if self.visible:
+            _say("\r" + " " * 60 + "\r", end="")
+            self.visible = False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""The command translate.py: whatever bytes come in, as many lines go out; every mistake ends in one line."""
+
+import errno
+import io
+import json
+import random
+import sys
+
+import command
+import pytest
+from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, program
+from tiny_translator import LONGEST, make_subwords, save
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+
+
+@pytest.fixture
+def run(model):
+    command = Command(model)
+    yield command
+    command.stop()
+
+
+# One line in, one line out ----------------------------------------------------------------------------------
+
+ODD = {
+    "empty": b"",
+    "blank": b" \t ",
+    "carriage returns": b"a\rb\r\r",
+    "controls": bytes(range(10)) + bytes(range(11, 32)) + b"\x7f",
+    "C1 controls": "".join(map(chr, range(0x80, 0xA0))).encode(),
+    "separators": "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg".encode(),
+    "not UTF-8": b"\xff\xfe\x80 the \xc3\x28 dog \xf0\x9f",
+    "surrogates": b"\xed\xa0\x80 \xed\xbf\xbf",
+    "emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea ❤️".encode(),
+    "scripts": "Привет мир 東京 مرحبا हिन्दी ქართული ไทย".encode(),
+    "specials": b"<s> </s> <pad> <unk> <0x0A> <0x1B>",
+    "byte order mark": b"\xef\xbb\xbfthe dog",
+    "marks of subwords": "▁ ▁▁ @@ a@@".encode(),
+    "combining": b"a" + "\u0301".encode() * 50,
+    "highest": "\U0010ffff\ufffe\ufdd0".encode(),
+    "NUL": b"\0" * 30,
+    "long": b"the dog saw a bird, " * 30,
+    "endless": b"x" * 300,
+    "options": b"--help -1",
+}
+
+
+def test_any_line_gives_one_line(run):
+    content = b"\n".join(ODD.values())
+    code, out, err = run(*QUICK, stdin=content)
+    assert (code, err) == (0, "")
+    found = dict(zip(ODD, lines_of(out), strict=True))
+    assert not CONTROL.search(out)
+    assert found["empty"] == found["blank"] == found["NUL"] == ""
+    assert len(set(found.values())) > len(ODD) / 2
+    code, alone, _ = run(*QUICK, stdin=b"the dog")
+    assert found["byte order mark"] == alone.removesuffix("\n") != ""
+
+
+def random_line(rng):
+    """A line of any kind of bytes but a line feed."""
+    kind = rng.randrange(6)
+    if kind == 0:
+        line = rng.randbytes(rng.randrange(30))
+    elif kind == 1:
+        line = "".join(chr(rng.randrange(0x110000)) for _ in range(rng.randrange(12))).encode(errors="surrogatepass")
+    elif kind == 2:
+        line = b" ".join(rng.choices(list(ODD.values()), k=2))[:60]
+    elif kind == 3:
+        line = bytes(rng.choices(range(128), k=rng.randrange(40)))
+    else:
+        line = " ".join(
+            rng.choices(["the", "dog", "Vogel", "saw.", "we", "\u2028", "\x85", ""], k=rng.randrange(9))
+        ).encode()
+    return line.replace(b"\n", b"")
+
+
+@pytest.mark.parametrize("n, length", [(300, 2), pytest.param(10_000, 5, marks=pytest.mark.slow)])
+def test_lines_in_are_lines_out(run, n, length):
+    rng = random.Random(7)
+    lines = [random_line(rng) for _ in range(n)]
+    feed = rng.choice([b"\n", b""])
+    code, out, err = run("--beam", "2", "--max-extra", length, stdin=b"\n".join([*lines, b"the end"]) + feed)
+    assert (code, err) == (0, "")
+    assert len(lines_of(out)) == n + 1
+    assert not CONTROL.search(out)
+
+
+def test_lines_of_a_file_come_out_in_order(run, tmp_path):
+    """More lines than are sorted together: each translation is that of its own line."""
+    words = ["the dog", "a bird", "ein Vogel", "we sing", "old house", ""]
+    lines = [words[i * i % 6] for i in range(program.LINES + 40)]
+    (tmp_path / "in.txt").write_bytes("\r\n".join(lines).encode())
+    code, out, err = run(*QUICK, "--input", tmp_path / "in.txt")
+    assert (code, err) == (0, "")
+    alone = {word: run(*QUICK, word)[1].removesuffix("\n") for word in words}
+    assert lines_of(out) == [alone[line] for line in lines]
+    assert len(set(alone.values())) > 4
+
+
+def test_final_line_feed_makes_no_line(run):
+    counts = {b"": 0, b"\n": 1, b"a": 1, b"a\n": 1, b"a\n\n": 2, b"\n\na": 3, b"\r\n": 1, b"a\rb\x0bc\x85": 1}
+    assert {content: len(lines_of(run(*QUICK, stdin=content)[1])) for content in counts} == counts
+
+
+def test_arguments_are_lines(run):
+    code, out, err = run("--beam", "1", "the dog", "--max-extra", "3", "", "a bird\nthe dog\n", "x\u2028y", "\udcff")
+    assert (code, err) == (0, "")
+    found = lines_of(out)
+    assert len(found) == 6 and found[0] == found[3] != found[2] and found[1] == ""
+    assert run(*QUICK, "--", "-5 dogs", stdin=b"not read\n")[1].count("\n") == 1
+
+
+def test_reads_of_any_size_give_the_same_lines(monkeypatch):
+    """Lines that come in pieces, and a pipe that has nothing to give for a moment."""
+
+    class Trickle(io.BytesIO):
+        def read(self, size):
+            return super().read(rng.randrange(1, 9)) if rng.random() < 0.99 else None
+
+    rng = random.Random(3)
+    monkeypatch.setattr(program, "LINES", 7)
+    monkeypatch.setattr(program, "BYTES", 50)
+    monkeypatch.setattr(program, "PATIENCE", 0.001)
+    content = b"\n".join(rng.randbytes(rng.randrange(20)).replace(b"\n", b"") for _ in range(200))
+    batches = list(program._batches(Trickle(content)))
+    assert [line for batch in batches for line in batch] == content.split(b"\n")
+    assert all(len(batch) <= 7 and sum(map(len, batch[:-1])) < 50 for batch in batches)
+
+
+def test_ten_thousand_words_in_a_line(run):
+    line = b"the dog saw a bird, and we sing. " * 1250
+    code, out, err = run("--beam", "1", "--max-extra", "0", stdin=line + b"\nthe dog\n")
+    assert (code, err) == (0, "")
+    long, short = lines_of(out)
+    assert len(long) > 20 * len(short) > 0
+
+
+# Formats ----------------------------------------------------------------------------------------------------
+
+
+def test_json_holds_everything(run):
+    source = b"the dog \x1b\xff \xc2\x85 \xe2\x80\xa8.\r\n\n"
+    code, out, err = run("--format", "json", "--beam", "3", "--nbest", "2", "--max-extra", "3", stdin=source)
+    assert (code, err) == (0, "") and not CONTROL.search(out)
+    record, empty = map(json.loads, lines_of(out))
+    assert record["source"] == "the dog \x1b\ufffd \x85 \u2028."
+    assert set(record) == {"source", "translation", "score", "log_probability", "nbest"}
+    best, second = record["nbest"]
+    assert best == {key: record[key] for key in ("translation", "score", "log_probability")}
+    assert best["score"] >= second["score"] > best["log_probability"]
+    assert (empty["translation"], empty["score"]) == ("", 0)
+
+
+def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
+    monkeypatch.setattr(program, "LINES", 2)
+    code, out, err = run("--nbest", "3", "--max-extra", "3", "the dog", "", "a bird")
+    assert (code, err) == (0, "")
+    rows = [line.split(" ||| ") for line in lines_of(out)]
+    assert [row[0] for row in rows] == ["0"] * 3 + ["1"] + ["2"] * 3
+    assert rows[3] == ["1", "", "0.0000"]
+    scores = [float(row[-1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+    assert rows[0][1] == run("--max-extra", "3", "the dog")[1].removesuffix("\n")
+
+
+def test_scores_stand_before_the_translation(run):
+    plain = run("--max-extra", "3", "the dog", "")[1]
+    code, out, err = run("--max-extra", "3", "--scores", "the dog", "")
+    scores, texts = zip(*(line.split("\t") for line in lines_of(out)), strict=True)
+    assert lines_of(plain) == list(texts) and float(scores[0]) < 0 == float(scores[1])
+    assert (code, err) == (0, "")
+
+
+def test_search_follows_its_options(run):
+    source = "the dog saw a bird"
+    outs = {run("--max-extra", "9", *changes, source)[1] for changes in ((), ("--beam", "1"), ("--alpha", "0"))}
+    assert len(outs) > 1
+    assert len(run("--beam", "1", "--max-extra", "50", source)[1]) > len(
+        run("--beam", "1", "--max-extra", "1", source)[1]
+    )
+
+
+# Mistakes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["--nbest", "5"], "--beam 5"),
+        (["--beam", "0"], "from 1 to"),
+        (["--beam", "x"], "'x'"),
+        (["--alpha", "nan"], "from 0 to"),
+        (["--alpha", "-1"], "from 0 to"),
+        (["--max-extra", "-1"], "from 0 to"),
+        (["--max-extra", "1" * 30], "from 0 to"),
+        (["--format", "xml"], "json"),
+        (["--backend", "abacus"], "cupy"),
+        (["--layer", "1"], "--attention FILE"),
+        (["--attention-kind", "decoder"], "--attention FILE"),
+        (["--attention", "a.png", "--attention-kind", "self"], "encoder"),
+        (["--bream", "4"], "--bream"),
+        (["--input", "x", "y"], "one of them"),
+        (["--input", "no/such/file"], "no/such/file"),
+        (["--input", "."], ".: cannot be read"),
+        (["--output", "no/such/file"], "no/such/file: not written"),
+        (["--output", "."], "not written"),
+        (["--model", "no/such/folder"], "no such folder"),
+        (["--model", "\n\x1b[31m"], "no such folder"),
+        (["--model", str(SCRIPT)], "is a file"),
+        (["--model", "."], "config.json"),
+    ],
+)
+def test_mistakes_end_in_one_line(run, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    text = [] if "y" in arguments or "--input" in arguments else ["the dog"]
+    assert is_refused(run(*arguments, *text), reason)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_model_is_refused(run, model, tmp_path):
+    for name in ("model.npz", "subwords.model", "config.json"):
+        for change in ("missing", "cut", "empty"):
+            broken = tmp_path / name / change
+            broken.mkdir(parents=True)
+            for file in model.iterdir():
+                content = file.read_bytes()
+                if file.name == name:
+                    content = {"missing": None, "cut": content[: len(content) // 2], "empty": b""}[change]
+                if content is not None:
+                    (broken / file.name).write_bytes(content)
+            assert is_refused(run("--model", broken, "the dog"), name if change != "missing" else "")
+
+
+def test_closed_streams_and_missing_packages(run, monkeypatch):
+    assert is_refused(run(stdin=None), "TEXT")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "minitf.translator", None)
+        assert is_refused(run("the dog"), "pip install")
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "load", lambda folder: bytearray(1 << 62))
+        assert is_refused(run("the dog"), "--beam")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "it broke"), MemoryError("out of memory")])
+def test_input_that_breaks_off_is_not_taken_for_the_end(run, monkeypatch, error):
+    class Broken(io.BytesIO):
+        def read(self, size):
+            if data := super().read(size):
+                return data
+            raise error
+
+    monkeypatch.setattr(io, "BytesIO", Broken)
+    code, out, err = run(*QUICK, stdin=b"the dog\nthe")
+    assert (code, out.count("\n"), err.count("\n")) == (2, 1, 1)
+    assert error.args[-1] in err
+
+
+def test_help_fits_a_terminal(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("--help")
+    assert (code, err) == (0, "") and "|||" in out and "json" in out
+    assert max(map(len, out.splitlines())) <= 80

@@ -1,0 +1,164 @@
+"""The command translate.py and the world around it: files, pictures, pipes, terminals, environment."""
+
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import QUICK, ROOT, SCRIPT, Command, Stream, is_refused, lines_of, program
+from tiny_translator import LONGEST, make_subwords, save
+
+BUNDLED = ROOT / "examples" / "models" / "en-de"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+
+
+@pytest.fixture
+def run(model):
+    command = Command(model)
+    yield command
+    command.stop()
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+
+def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
+    path = tmp_path / "out.txt"
+    expected = run(*QUICK, "the dog", "a bird")[1]
+    assert run(*QUICK, "--output", path, "the dog", "a bird") == (0, "", "")
+    assert path.read_text() == expected
+    assert run("--output", path, "--model", "no/such/folder", "the dog")[0] == 2
+    monkeypatch.setattr("minitf.translator.Translator.translate", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run("--output", path, "a bird")
+    assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
+
+
+def test_output_keeps_links_permissions_and_devices(run, tmp_path):
+    path, link = tmp_path / "out.txt", tmp_path / "link.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    assert run(*QUICK, "--output", link, "the dog")[0] == 0
+    assert link.is_symlink() and path.read_text() != "old" and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert run(*QUICK, "--input", path, "--output", path)[0] == 0  # read to the end before it is replaced
+    assert run(*QUICK, "--output", os.devnull, "the dog") == (0, "", "")
+    assert not Path(os.devnull).is_file()
+    assert run(*QUICK, "--input", "-", "--output", "-", stdin=b"the dog") == run(*QUICK, "the dog")
+
+
+# Pictures ---------------------------------------------------------------------------------------------------
+
+
+def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("minitf.plot.attention_maps", lambda *arguments: drawn.append(arguments))
+    code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
+    assert (code, err) == (0, "") and len(lines_of(out)) == 3
+    ((weights, rows, columns, path, title),) = drawn
+    assert weights.shape == (2, len(rows), len(columns)) and path == str(tmp_path / "a.png")
+    assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "decoder to source, layer 2 of 2"
+    choice = ("--attention-kind", "encoder", "--layer", "1")
+    assert run(*QUICK, "--attention", "a.png", *choice, "the dog saw a bird. " * 9)[2].count("in parts") == 1
+    assert drawn[1][1] == drawn[1][2] and drawn[1][4] == "encoder to itself, layer 1 of 2"
+
+
+def test_picture_is_written(run, tmp_path):
+    assert run(*QUICK, "--attention", tmp_path / "a.png", "the dog")[::2] == (0, "")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_picture_that_cannot_be_drawn(run, tmp_path):
+    assert is_refused(run("--attention", tmp_path / "a.xyz", "the dog"), ".png")
+    assert is_refused(run("--attention", tmp_path / "no" / "a.png", "the dog"), "not written")
+    assert is_refused(run("--attention", tmp_path / "a.png", "--layer", "3", "the dog"), "1 to 2")
+    code, out, err = run("--attention", tmp_path / "a.png", "", " ")
+    assert (code, out) == (2, "\n\n") and "give a sentence" in err  # no line is lost for it
+
+
+# Pipes and terminals ----------------------------------------------------------------------------------------
+
+
+def test_pipe_is_answered_line_by_line_and_ctrl_c_is_quiet(run):
+    process = run.start(*QUICK)
+    for line in (b"the dog\n", b"\n", b"a bi", b"rd\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        if line.endswith(b"\n"):
+            assert select.select([process.stdout], [], [], 60)[0], "the answer waits for more input"
+            assert process.stdout.readline().endswith(b"\n")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert process.stdout.read() == process.stderr.read() == b""
+
+
+def test_closed_pipe_is_no_error(run, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"the dog\n" * 1100)
+    process = run.start("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
+    assert process.stdout.readline().endswith(b"\n")
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_full_disk_is_explained(run):
+    with open("/dev/full", "wb") as full:
+        process = run.start(*QUICK, "the dog", stdout=full)
+        message = process.stderr.read().decode()
+    assert process.wait(timeout=60) == 2
+    assert message.startswith("translate.py: standard output: not written") and message.count("\n") == 1
+
+
+def test_backend_variable_is_checked_and_the_flag_wins(run):
+    wrong = run.start("the dog", environment={"MINITF_BACKEND": "abacus"})
+    mended = run.start(*QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"})
+    out, err = wrong.communicate(timeout=60)
+    assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"abacus" in err and b"numpy" in err
+    out, err = mended.communicate(timeout=60)
+    assert (mended.returncode, err) == (0, b"") and out.count(b"\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_terminal_is_prompted(run):
+    master, terminal = os.openpty()
+    process = run.start(*QUICK, stdin=terminal, stderr=terminal)
+    os.close(terminal)
+    screen = b""
+    while not screen.endswith(b"> "):
+        screen += os.read(master, 1000)
+    assert b"Ctrl-D" in screen
+    os.write(master, b"the dog\n")
+    assert process.stdout.readline().endswith(b"\n")
+    os.write(master, b"\x04")
+    assert process.wait(timeout=60) == 0
+    os.close(master)
+
+
+def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "BAR_AFTER", 0)
+    (tmp_path / "in.txt").write_bytes(b"the dog saw a bird.\n" * 600)
+    arguments = ("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
+    code, out, screen = run(*arguments, stderr=Stream(terminal=True))
+    assert code == 0 and out.count("\n") == 600
+    assert "100%" in screen and "left" in screen and "\n" not in screen
+    assert screen.endswith(" \r")  # wiped away
+    monkeypatch.setattr(program, "_size", lambda file: None)  # as of a pipe
+    assert "600 lines read" in run(*arguments, stderr=Stream(terminal=True))[2]
+    assert run(*arguments) == (0, out, "")
+
+
+@pytest.mark.skipif(not (BUNDLED / "model.npz").exists(), reason="the trained model is not here")
+def test_bundled_model_translates(tmp_path):
+    command = [sys.executable, "-W", "error", str(SCRIPT), "The children are playing in the garden."]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == "Die Kinder spielen im Garten.\n"
