@@ -35,6 +35,7 @@ class Settings:
     steps: int = 100_000
     minutes: float = 0.0
     valid_every: int = 1000
+    save_every: int = 0
     log_every: int = 50
     patience: int = 10
     average: int = 5
@@ -53,14 +54,16 @@ QUICK = {
     "corpus": "toy",
     "preset": "tiny",
     "vocabulary_size": 500,
-    "batch_tokens": 2048,
-    "warmup_steps": 400,
-    "learning_rate": 1.0,
-    "steps": 3000,
+    "batch_tokens": 1024,
+    "warmup_steps": 300,
+    "learning_rate": 0.6,
+    "steps": 6000,
     "minutes": 2.4,
-    "valid_every": 500,
-    "log_every": 100,
-    "set": ["dropout=0.0"],
+    "valid_every": 2000,
+    "save_every": 100,
+    "average": 10,
+    "log_every": 200,
+    "set": ["dropout=0.0", "label_smoothing=0.05"],
 }
 
 # Where nothing of it changes, a resumed run does what it would have done without the stop.
@@ -89,6 +92,7 @@ _HELP = {
     "steps": "updates in all",
     "minutes": "stop after so many minutes, as if the steps were done; 0 for no limit",
     "valid_every": "updates between validations; each writes a checkpoint",
+    "save_every": "updates between further checkpoints, which are averaged as well; 0 for none",
     "log_every": "updates between log lines",
     "patience": "stop when so many validations in a row brought neither BLEU nor perplexity forward; 0 never stops",
     "average": "how many of the last checkpoints are averaged for the model",
@@ -147,7 +151,7 @@ def _check(settings):
     """Refuse numbers and names that cannot be, before any time is spent on them."""
     least = {"vocabulary_size": 0, "batch_tokens": 2, "max_length": 1, "clip": 0, "minutes": 0, "learning_rate": 0}
     least |= dict.fromkeys(("accumulate", "warmup_steps", "steps", "valid_every", "log_every", "average", "beam"), 1)
-    least |= dict.fromkeys(("patience", "join", "copy", "max_extra", "seed", "replicas", "alpha"), 0)
+    least |= dict.fromkeys(("patience", "save_every", "join", "copy", "max_extra", "seed", "replicas", "alpha"), 0)
     for name, smallest in least.items():
         value = getattr(settings, name)
         if not (value >= smallest and math.isfinite(value)):

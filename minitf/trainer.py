@@ -154,11 +154,13 @@ class Trainer:
             self.validate()
 
     def _validate_if_due(self):
-        """Validate every so many steps; returns the seconds it took."""
+        """Validate or save every so many steps; returns the seconds it took."""
         started = time.perf_counter()
         if self.step % self.settings.valid_every == 0 and self.validated < self.step:
             self.validate()
             self.log.draw(60)
+        elif self.settings.save_every and self.step % self.settings.save_every == 0 and self.step > self.began[0]:
+            self.save()
         return time.perf_counter() - started
 
     def _stops(self):

@@ -28,6 +28,7 @@ OTHERS = {
     "steps": 8,
     "minutes": 0.1,
     "valid_every": 3,
+    "save_every": 7,
     "log_every": 9,
     "patience": 0,
     "average": 6,

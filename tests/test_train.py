@@ -71,6 +71,13 @@ def test_the_model_is_the_average_of_the_last_weights(folder, monkeypatch):
     assert (card["step"], card["averaged"], card["longest"]) == (12, 3, Translator.load("here").longest)
 
 
+def test_checkpoints_between_validations_are_averaged_as_well(folder, monkeypatch):
+    monkeypatch.setattr(train, "finish", lambda trainer, command: None)
+    assert run("here", "--steps", "12", "--average", "4", "--valid-every", "100", "--save-every", "3") == 0
+    assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == ["03", "06", "09", "12"]
+    assert json.loads(Path("here/config.json").read_text())["averaged"] == 4
+
+
 @pytest.mark.parametrize("better", ["average", "last"])
 def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, monkeypatch):
     scores = iter([1.0, 1.0, 1.0, 0.5 if better == "last" else 1.0])  # three validations, then the average's

@@ -1,0 +1,377 @@
+"""A small English-German grammar: its words, its phrases, and the word order of its clauses.
+
+A `Clause` is who does what, to whom, when and where, and has no word order. Two functions put it into words.
+`english_clause` keeps to subject - verb - object - place - time. `german_clause` is a frame: the finite verb
+stands second (first in a yes/no question, last after "weil" and "dass"), the rest of the verb closes the clause,
+and the others stand between the two. An English word has one German word: the German is a function of the English.
+`toy.py` draws clauses at random. To add a word, add it to its table.
+"""
+
+from collections import namedtuple
+from functools import cache
+from typing import NamedTuple
+
+# fmt: off
+# ---- 1. The words: which there are, how they change, and which go together so that a sentence makes sense.
+
+# group | articles (see ARTICLES) | adjectives that fit | nouns: English(/plural), gender, German(+ending of a
+# weak noun in all cases but the nominative), German plural where it is used
+NOUN_TABLE = """
+adult | person | old young tall friendly | man/men m Mann Männer, woman/women f Frau Frauen
+child | person | little happy friendly | child/children n Kind Kinder, boy m Junge+n Jungen
+child | person | little happy friendly | girl n Mädchen Mädchen
+work | person | old young tall friendly | teacher m Lehrer Lehrer, doctor m Arzt Ärzte
+work | person | old young tall friendly | student m Student+en Studenten
+friend | mine mine a | old good | friend m Freund Freunde, neighbor m Nachbar+n Nachbarn
+parent | mine mine the | old friendly | mother f Mutter, father m Vater, aunt f Tante
+sibling | mine | little tall happy | brother m Bruder Brüder, sister f Schwester Schwestern
+animal | thing | big small old black | dog m Hund Hunde, cat f Katze Katzen, horse n Pferd Pferde, bird m Vogel Vögel
+paper | thing | new old interesting | book n Buch Bücher, newspaper f Zeitung Zeitungen
+letter | thing | long interesting | letter m Brief Briefe
+snack | wares | big small fresh | apple m Apfel Äpfel, egg n Ei Eier, cake m Kuchen Kuchen
+food | mass | fresh good | bread n Brot, cheese m Käse
+drink | mass | cold fresh | coffee m Kaffee, tea m Tee, milk f Milch, water n Wasser
+clothes | thing | new old red beautiful | coat m Mantel Mäntel, hat m Hut Hüte, jacket f Jacke Jacken
+tool | thing | new old red small | car n Auto Autos, lamp f Lampe Lampen, chair m Stuhl Stühle
+tool | thing | new old red small | bag f Tasche Taschen
+key | thing | new old small | key m Schlüssel Schlüssel
+pretty | thing | small red beautiful | flower f Blume Blumen, picture n Bild Bilder
+opening | known | big small old | door f Tür Türen, window n Fenster Fenster
+house | known | big small old new | house n Haus
+room | known | big small | kitchen f Küche, room n Zimmer, office n Büro
+outside | known | big small beautiful | garden m Garten
+park | the the a | big small beautiful | park m Park
+city | the | big | city f Stadt
+public | the | big new old | library f Bibliothek, station m Bahnhof
+"""
+PERSONS = ("adult", "child", "work", "friend", "parent", "sibling")
+GROUPS = {
+    "person": PERSONS, "grown": ("adult", "work", "friend", "parent"), "young": ("child", "sibling"),
+    "pet": ("dog", "cat"),
+}
+ARTICLES = {  # what a random article is drawn from; mine: any possessive, count: any number, bare: none
+    "person": "the the the a a this count some", "thing": "the the the a a a mine mine count some bare",
+    "wares": "the the the a a a count some bare", "mass": "the the bare bare bare", "few": "a a count",
+    "one": "the the a mine mine", "known": "the the mine", "habit": "a bare", "like": "bare",
+}
+ADJECTIVES = {
+    "old": "alt", "young": "jung", "tall": "groß", "big": "groß", "little": "klein", "small": "klein",
+    "new": "neu", "good": "gut", "friendly": "freundlich", "happy": "glücklich", "tired": "müde",
+    "ill": "krank", "black": "schwarz", "hungry": "hungrig", "interesting": "interessant", "fresh": "frisch",
+    "cold": "kalt", "red": "rot", "beautiful": "schön", "long": "lang",
+}
+STATES = ("tired", "ill", "happy", "hungry")  # what a person can be just now
+MINE = {"my": "mein", "his": "sein", "her": "ihr", "our": "unser"}
+HOURS = {"six": "sechs", "seven": "sieben", "eight": "acht", "nine": "neun", "ten": "zehn"}
+NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
+EIN_WORDS = {"a": "ein", "not a": "kein", "any": "kein", **MINE}
+UNCHANGING = {"bare": "", "some": "einige", "how many": "wie viele", **NUMBERS}
+#          masculine, feminine, neuter, plural
+STRONG = {"nominative": "er e es e", "accusative": "en e es e", "dative": "em er em en"}
+WEAK = {"nominative": "e e e en", "accusative": "en e e en", "dative": "en en en en"}
+CONTRACTIONS = {"in dem": "im", "in das": "ins", "an dem": "am", "zu dem": "zum"}
+NAMES = {"Anna": "she", "Lena": "she", "Paul": "he", "Tom": "he"}
+FIRST, SINGULAR, PLURAL = range(3)  # what the verb agrees with: I; he, she; we, they
+PRONOUNS = {  # agreement, English object, German
+    "I": (FIRST, "me", {"nominative": "ich", "accusative": "mich", "dative": "mir"}),
+    "he": (SINGULAR, "him", {"nominative": "er", "accusative": "ihn", "dative": "ihm"}),
+    "she": (SINGULAR, "her", {"nominative": "sie", "accusative": "sie", "dative": "ihr"}),
+    "we": (PLURAL, "us", {"nominative": "wir", "accusative": "uns", "dative": "uns"}),
+    "they": (PLURAL, "them", {"nominative": "sie", "accusative": "sie", "dative": "ihnen"}),
+}
+
+# English: base, he/she, -ing (- where unused), past, particle | German: (prefix-)infinitive, er/sie, participle,
+# "sein" if its perfect is built with it | subjects | objects | places | notes:
+#   habit, like       it can be a habit, one can like it        duty       one can lack the time for it
+#   hour              it can have its hour                      state      only present, and never "is having"
+#   known, one, few, wares  the articles of its object          dative     the case of its object
+#   recipient         it has one (give)                         for, with  it can have such a partner
+#   goal              its place is where to (go)                place      it needs one (stay, live)
+#   plain, fun        no modal verbs at all, not "has to"       moment     no day for it, only now or a habit
+#   clause            it goes with "that" or "whether"
+VERB_TABLE = """
+read reads reading read | lesen liest gelesen | person | paper letter | garden park kitchen home | habit like duty
+write writes writing wrote | schreiben schreibt geschrieben | person | letter | library home | habit like duty wares
+eat eats eating ate | essen isst gegessen | person | snack food | garden park kitchen home | habit like plain
+drink drinks drinking drank | trinken trinkt getrunken | person | drink | garden kitchen home | habit like plain
+buy buys buying bought | kaufen kauft gekauft | person | snack food drink flower | city | habit duty for wares
+buy buys buying bought | kaufen kauft gekauft | grown | clothes tool book picture | city | duty for wares
+look_for looks_for looking_for looked_for | suchen sucht gesucht | person | bag key paper pet | garden | one plain
+see sees - saw | sehen sieht gesehen | person | person animal | garden city park station | fun
+have has - - | haben hat - | person | pet | | state few
+have has - - | haben hat - | grown | horse car | | state few
+love loves - - | lieben liebt - | person | person pet | | state known
+know knows - - | kennen kennt - | person | person | | state known
+visit visits visiting visited | besuchen besucht besucht | person | person | | habit like duty hour
+call calls calling called | an-rufen ruft gerufen | person | person | | habit duty hour
+meet meets meeting met | treffen trifft getroffen | person | person | city park station | habit like duty hour
+pick picks picking picked up | ab-holen holt geholt | grown | person | station school | habit duty hour
+help helps helping helped | helfen hilft geholfen | person | person | kitchen garden | habit like duty dative
+give gives giving gave | geben gibt gegeben | person | paper letter snack pretty key | | recipient
+show shows showing showed | zeigen zeigt gezeigt | person | paper letter pretty car | | recipient
+open opens opening opened | auf-machen macht gemacht | person | opening | | habit known moment
+close closes closing closed | zu-machen macht gemacht | person | opening | | habit known moment
+take takes taking took along | mit-nehmen nimmt genommen | person | clothes bag book dog | |
+clean cleans cleaning cleaned up | auf-räumen räumt geräumt | person | room | | habit duty known
+repair repairs repairing repaired | reparieren repariert repariert | grown | car lamp chair | garden | duty
+draw draws drawing drew | zeichnen zeichnet gezeichnet | person | animal flower | garden | habit like fun
+sleep sleeps sleeping slept | schlafen schläft geschlafen | pet | | garden kitchen house | habit like plain
+sleep sleeps sleeping slept | schlafen schläft geschlafen | person | | garden house home | habit like
+play plays playing played | spielen spielt gespielt | pet | | garden park house | habit like with plain
+play plays playing played | spielen spielt gespielt | young | | garden park house | habit like with fun
+work works working worked | arbeiten arbeitet gearbeitet | grown | | garden office library city | habit like
+stay stays staying stayed | bleiben bleibt geblieben sein | person | | house home | habit like place
+go goes going went | gehen geht gegangen sein | person | | city park garden library | habit like duty hour goal place
+go goes going went | gehen geht gegangen sein | person | | school station home | habit hour goal place
+live lives - - | wohnen wohnt - | person | | house city | state place
+arrive arrives arriving arrived | an-kommen kommt gekommen sein | person | | station | hour plain
+come comes coming came back | zurück-kommen kommt gekommen sein | person | | | habit hour
+know knows - - | wissen weiß - | person | | | state clause
+say says - - | sagen sagt - | person | | | state clause
+think thinks - - | glauben glaubt - | person | | | state clause
+ask asks - - | fragen fragt - | person | | | state clause
+be - - - | sein ist - | person | | garden kitchen home station office | state clause
+"""
+IRREGULAR = {  # ich, er, wir
+    "sein": ("bin", "ist", "sind"), "war": ("war", "war", "waren"), "haben": ("habe", "hat", "haben"),
+    "werden": ("werde", "wird", "werden"), "können": ("kann", "kann", "können"),
+    "müssen": ("muss", "muss", "müssen"), "wollen": ("will", "will", "wollen"),
+    "wissen": ("weiß", "weiß", "wissen"),
+}
+MODALS = {"can": "können", "will": "werden", "must": "müssen", "want": "wollen"}
+PLACES = {  # where in English, in German (dative); where to in English, in German (accusative, but "zu": dative)
+    "garden": "in in into in", "kitchen": "in in into in", "house": "in in into in", "park": "in in to in",
+    "city": "in in to in", "library": "in in to in", "office": "in in to in", "station": "at an to zu",
+}
+HERE_AND_THERE = {  # places without an article: the same four
+    "home": ("at home", "zu Hause", "home", "nach Hause"),
+    "school": ("at school", "in der Schule", "to school", "zur Schule"),
+}
+TIMES = {
+    "now": {"now": "jetzt", "today": "heute"},
+    "habit": {"every day": "jeden Tag", "every morning": "jeden Morgen", "every evening": "jeden Abend"},
+    "past": {"yesterday": "gestern", "on Monday": "am Montag", "on Sunday": "am Sonntag"},
+    "future": {"tomorrow": "morgen", "today": "heute", "on Monday": "am Montag", "on Sunday": "am Sonntag"},
+    "often": {"often": "oft", "sometimes": "manchmal", "never": "nie"},
+    "hour": {f"at {number} o'clock": f"um {zahl} Uhr" for number, zahl in HOURS.items()},
+}
+# fmt: on
+
+
+# `oblique`: German singular outside the nominative; a plural that is not used is empty; `articles` and `modes` are
+# what a random article and a random mode (see `Clause`) are drawn from.
+Noun = namedtuple("Noun", "english plural gender german oblique german_plural group articles adjectives")
+Verb = namedtuple(
+    "Verb", "base third ing past particle prefix infinitive er participle auxiliary subjects objects places notes modes"
+)
+
+
+def read_nouns(table):
+    nouns = {}
+    for line in table.strip().splitlines():
+        group, articles, adjectives, entries = line.split(" | ")
+        articles, adjectives = ARTICLES.get(articles, articles).split(), adjectives.split()
+        for entry in entries.split(", "):
+            english, gender, german, german_plural = [*entry.split(), ""][:4]
+            english, _, plural = english.partition("/")
+            german, _, ending = german.partition("+")
+            plural = german_plural and (plural or english + "s")
+            forms = (english, plural, gender, german, german + ending, german_plural)
+            nouns[english] = Noun(*forms, group, articles, adjectives)
+    return nouns
+
+
+def read_verbs(table):
+    verbs = []
+    for line in table.strip().splitlines():
+        english, german, subjects, objects, places, notes = (column.split() for column in line.split("|"))
+        english = ["" if form == "-" else form.replace("_", " ") for form in [*english, ""][:5]]
+        prefix, _, infinitive = german[0].rpartition("-")
+        german = (prefix, infinitive, german[1], german[2], "sein" if german[3:] else "haben")
+        modes = ["now"] if "state" in notes else ["now", "past"] * 3
+        modes += [] if "state" in notes or "plain" in notes else ["will", "can", "want"]
+        modes += ["must"] * ("will" in modes and "fun" not in notes)
+        modes += ["habit"] * 2 * ("habit" in notes) + ["like"] * ("like" in notes)
+        verbs.append(Verb(*english, *german, nouns_of(subjects), nouns_of(objects), places, notes, modes))
+    return verbs
+
+
+def nouns_of(names):
+    """The nouns of some groups: `nouns_of(["young", "key"])` is child, boy, girl, brother, sister, key."""
+    groups = [group for name in names for group in GROUPS.get(name, (name,))]
+    return [noun for group in groups for noun in NOUNS if group in (noun, NOUNS[noun].group)]
+
+
+NOUNS = read_nouns(NOUN_TABLE)
+_verbs = read_verbs(VERB_TABLE)
+VERBS = [verb for verb in _verbs if "clause" not in verb.notes]
+VERB = {verb.prefix + verb.infinitive: verb for verb in _verbs}
+
+
+# ---- 2. Phrases, in both languages at once.
+
+
+class Phrase(NamedTuple):
+    """Words that mean the same in both languages, and what a sentence has to know about them."""
+
+    english: str = ""
+    german: str = ""
+    agreement: int = SINGULAR
+    known: bool = True  # definite: "the", "my", a name, a pronoun
+    pronoun: str = ""  # that can stand for it: "he", "she", "they"
+    noun: str = ""
+    adjective: str = ""
+
+
+NOTHING = Phrase()
+
+
+def join(*words):
+    return " ".join(filter(None, words))
+
+
+@cache
+def noun_phrase(name, article, case, plural=False, adjective=""):
+    """`noun_phrase("dog", "the", "dative", adjective="old")` is "the old dog", "dem alten Hund".
+
+    One word has to show the case. If the article does ("dem"), the adjective is weak ("alten"); if there is none,
+    or it has no ending ("ein"), the adjective takes the strong ending ("ein alter Hund", "alte Hunde").
+    """
+    noun = NOUNS[name]
+    gender = "p" if plural else noun.gender
+    strong, weak = (endings[case].split()["mfnp".index(gender)] for endings in (STRONG, WEAK))
+    shown = strong
+    if article == "the":
+        german = "d" + {"e": "ie", "es": "as"}.get(strong, strong)
+    elif article == "this":
+        german = "dies" + strong
+    elif article in EIN_WORDS:
+        shown = "" if case != "dative" and strong in ("er", "es") else strong
+        german = EIN_WORDS[article] + shown
+    else:
+        shown, german = "", UNCHANGING[article]
+    german_adjective = ADJECTIVES[adjective] + (weak if shown else strong) if adjective else ""
+    german_noun = noun.german if case == "nominative" else noun.oblique
+    if plural:
+        german_noun = noun.german_plural + "n" * (case == "dative" and noun.german_plural[-1] not in "ns")
+    english = join(adjective, noun.plural if plural else noun.english)
+    article_english = {"bare": "", "not a": "a"}.get(article, article)
+    if article_english == "a" and english[0] in "aeiou":
+        article_english = "an"
+    return Phrase(
+        join(article_english, english),
+        join(german, german_adjective, german_noun),
+        PLURAL if plural else SINGULAR,
+        article in ("the", "this", *MINE),
+        {"m": "he", "f": "she", "n": "", "p": "they"}[gender],
+        name,
+        adjective,
+    )
+
+
+def pronoun(name, case):
+    """`pronoun("he", "dative")` is "him", "ihm"."""
+    agreement, english, german = PRONOUNS[name]
+    return Phrase(name if case == "nominative" else english, german[case], agreement, True, name, name)
+
+
+def after(english, german, phrase):
+    """The phrase after a preposition: `after("to", "zu", the station)` is "to the station", "zum Bahnhof"."""
+    words = f"{german} {phrase.german}"
+    start = " ".join(words.split()[:2])
+    german = CONTRACTIONS.get(start, start) + words.removeprefix(start)
+    return phrase._replace(english=f"{english} {phrase.english}", german=german)
+
+
+# ---- 3. The clause, and its two word orders.
+
+
+class Clause(NamedTuple):
+    """Who does what: the meaning of a clause, without an order of words."""
+
+    subject: Phrase
+    verb: Verb
+    mode: str = "now"  # now, habit, past, will, can, must, want, like
+    negated: bool = False
+    recipient: Phrase = NOTHING  # gives *him* a book
+    object: Phrase = NOTHING
+    predicate: Phrase = NOTHING  # is *tired*
+    partner: Phrase = NOTHING  # plays *with the dog*, buys a book *for him*
+    place: Phrase = NOTHING
+    often: Phrase = NOTHING  # often, sometimes, never
+    time: Phrase = NOTHING
+
+    def word_pairs(self):
+        """The pairs (verb, object) and (adjective, noun) that meet here, as English dictionary forms."""
+        phrases = (self.subject, self.recipient, self.object, self.partner, self.place)
+        pairs = {(phrase.adjective, phrase.noun) for phrase in phrases if phrase.adjective}
+        return pairs | {(self.verb.base, self.object.noun), (self.predicate.adjective, self.subject.noun)}
+
+
+def english_verb(clause):
+    """The auxiliary, the verb after it, and the verb alone where English needs no auxiliary."""
+    verb, mode, agreement = clause.verb, clause.mode, clause.subject.agreement
+    if verb.base == "be":
+        return {"now": ("am", "is", "are"), "past": ("was", "was", "were")}[mode][agreement], "", ""
+    if mode == "now" and verb.ing:
+        return ("am", "is", "are")[agreement], verb.ing, ""
+    if mode in ("can", "will"):
+        return mode, verb.base, ""
+    if mode == "past":
+        return "did", verb.base, verb.past
+    third = agreement == SINGULAR
+    base, alone = verb.base, verb.third if third else verb.base
+    if mode in ("must", "want", "like"):  # "has to read" is built of "have", "wants to read" of "want"
+        plain, with_s = {"must": ("have", "has"), "want": ("want", "wants"), "like": ("like", "likes")}[mode]
+        base, alone = f"{plain} to {base}", f"{with_s if third else plain} to {base}"
+    return "does" if third else "do", base, alone
+
+
+def english_clause(clause, question=False, front=NOTHING):
+    """Subject - verb - objects - place - time; in a question, the auxiliary stands before the subject."""
+    auxiliary, verb, alone = english_verb(clause)
+    subject, often, no = clause.subject.english, clause.often.english, "not" if clause.negated else ""
+    if question:
+        start = join(auxiliary, subject, no, often, verb)
+    elif alone and not no:
+        start = join(subject, often, alone)
+    else:
+        start = join(subject, join(auxiliary, no).replace("can not", "cannot"), often, verb)
+    what = (clause.recipient.english, clause.object.english, clause.verb.particle, clause.predicate.english)
+    return join(front.english, start, *what, clause.partner.english, clause.place.english, clause.time.english)
+
+
+def german_verb(clause):
+    """The finite verb, and what closes the clause: "ruft ... an", "hat ... angerufen", "kann ... anrufen"."""
+    verb, mode = clause.verb, clause.mode
+    finite, closing = verb.infinitive, verb.prefix + clause.predicate.german
+    if mode == "past":
+        finite, closing = verb.auxiliary, verb.prefix + verb.participle
+    if verb.base == "be":
+        finite, closing = "war" if mode == "past" else "sein", clause.predicate.german
+    if mode in MODALS:
+        finite, closing = MODALS[mode], verb.prefix + verb.infinitive
+    forms = IRREGULAR.get(finite) or (finite[:-1], verb.er, finite)  # ich lese, er liest, wir lesen
+    return forms[clause.subject.agreement], closing
+
+
+def german_clause(clause, order="second", front=NOTHING):
+    """The finite verb stands first, second or last. Between: first what is known, last what is new."""
+    finite, closing = german_verb(clause)
+    new = "" if clause.object.known else clause.object.german
+    no = "nicht" if clause.negated and not new.startswith("kein") else ""
+    often, gladly = clause.often.german, "gern" if clause.mode == "like" else ""
+    inverted = order == "first" or bool(front.german)
+    short, early, late = [], [], []
+    for phrase in (clause.recipient, clause.object):
+        if inverted and phrase.noun in PRONOUNS and phrase.german != "sie" and clause.subject.noun not in PRONOUNS:
+            short.append(phrase.german)  # "heute ruft mich Anna an"; of "sie" one would think it was the subject
+        elif phrase.known:  # names and pronouns stand before the time, and so does all that "nicht" and "nie" deny
+            (early if no or often == "nie" or phrase.noun not in NOUNS else late).append(phrase.german)
+    place = (clause.partner.german, clause.place.german)
+    middle = join(*early, often, clause.time.german, *late, no, gladly, *place, new)
+    if order == "last":  # "anruft" is one word, "angerufen hat" two
+        return join(clause.subject.german, middle, closing + " " * (closing != clause.verb.prefix) + finite)
+    if inverted:
+        return join(front.german, finite, *short, clause.subject.german, middle, closing)
+    return join(clause.subject.german, finite, middle, closing)
