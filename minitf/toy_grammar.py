@@ -167,6 +167,7 @@ Verb = namedtuple(
 
 
 def read_nouns(table):
+    """Read the lines of NOUN_TABLE: one entry for each noun, by its English name."""
     nouns = {}
     for line in table.strip().splitlines():
         group, articles, adjectives, entries = line.split(" | ")
@@ -182,6 +183,7 @@ def read_nouns(table):
 
 
 def read_verbs(table):
+    """Read the lines of VERB_TABLE: one entry for each verb."""
     verbs = []
     for line in table.strip().splitlines():
         english, german, subjects, objects, places, notes = (column.split() for column in line.split("|"))
@@ -227,6 +229,7 @@ NOTHING = Phrase()
 
 
 def join(*words):
+    """Put a blank between the words that are not empty."""
     return " ".join(filter(None, words))
 
 
