@@ -172,7 +172,7 @@ def some_state(dice, positive=False):
 
 
 def statement(dice):
-    """"The man reads."; where the time comes first the verb stays second: "Heute liest der Mann.""""
+    """Say something ("The man reads."); behind a time the verb stays second ("Heute liest der Mann.")."""
     clause, front = some_state(dice) if dice.chance(0.15) else some_clause(dice), NOTHING
     unclear = clause.object.german == "sie" and not clause.subject.known  # "heute trifft sie ein Arzt": who meets whom?
     if clause.time.english and not clause.often.english and not unclear and dice.chance(0.5):
@@ -181,13 +181,13 @@ def statement(dice):
 
 
 def yes_no_question(dice):
-    """"Does the man read?": in German the verb comes first."""
+    """Ask for yes or no ("Does the man read?"): in German the verb comes first."""
     clause = some_state(dice, True) if dice.chance(0.2) else some_clause(dice, known=True, negated=False)
     return [clause], english_clause(clause, question=True), german_clause(clause, "first"), "?"
 
 
 def who_question(dice):
-    """"Who reads?": "wer" is the subject, and the verb stays second."""
+    """Ask who does it ("Who reads?"): "wer" is the subject, and the verb stays second."""
     clause = some_clause(dice, subject=Phrase("who", "wer", noun="who"), negated=False)
     return [clause], english_clause(clause), german_clause(clause), "?"
 
