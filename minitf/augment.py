@@ -82,6 +82,7 @@ _CODE = (
     *("<{word}>", "</{word}>", "`{code}`", "*{word}*", "~{word}", "${word}", "%{number}", "{code}-{number}"),
     *("{word}.py", "{word}.txt", "{word}.pdf", "/{word}/{code}", "C:\\{word}\\{code}", "v{digit}.{number}"),
 )
+ANY_LENGTH = 0.5  # of the numbers that are replaced, how many become one of up to six digits
 _SYLLABLES = _listed(
     "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri ros sa "
     "sha ta ti tor u va vel wen ya yo za zi"
@@ -116,10 +117,10 @@ def copy_through(pairs, n: int, rng):
     numbered = [row for row, source in enumerate(sources) if _numbers(source, targets[row])]
     made = []
     for draw in rng.random(n):
-        if draw < 0.5 and named:
+        if draw < 0.35 and named:
             row = _pick(named, rng)
             made.append(_rename(sources[row], targets[row], rng))
-        elif draw < 0.65 and numbered:
+        elif draw < 0.7 and numbered:
             row = _pick(numbered, rng)
             made.append(_renumber(sources[row], targets[row], rng))
         else:
@@ -201,9 +202,14 @@ def _renumber(source, target, rng):
 
 
 def _other_number(number, rng):
-    """A number of the same sort: an hour stays an hour, a day of a month one, a year a year."""
+    """A number of the same sort: an hour stays an hour, a day of a month one, a year a year; or one of any length.
+
+    Sentences about 4,711 hours are seldom true, but long numbers are too rare in a corpus to be learned from it.
+    """
     if number in ("0", "1"):
         return number
+    if number[0] != "0" and rng.random() < ANY_LENGTH:
+        return str(rng.integers(2, 10 ** int(rng.integers(2, 7))))
     for low, high in itertools.pairwise(_BANDS):
         if number[0] != "0" and low <= int(number[:9]) < high and len(number) < 5:
             return str(rng.integers(low, high))

@@ -105,7 +105,18 @@ def test_what_does_not_match_is_left_alone(source, target):
             assert source in new_source and new_source.replace(source, target) == new_target
 
 
-def test_numbers_are_replaced_by_numbers_of_the_same_sort():
+def test_numbers_are_replaced_by_numbers_of_any_length():
+    pairs = (["I have 12 books and 0 cats."], ["Ich habe 12 Bücher und 0 Katzen."])
+    lengths = set()
+    for source, target in only(pairs, 200, r"I have .*\."):
+        assert re.findall("[0-9]+", source) == re.findall("[0-9]+", target)
+        assert source.endswith("and 0 cats.")
+        lengths.add(len(re.findall("[0-9]+", source)[0]))
+    assert lengths >= {2, 3, 4, 5, 6}
+
+
+def test_numbers_are_replaced_by_numbers_of_the_same_sort(monkeypatch):
+    monkeypatch.setattr(augment, "ANY_LENGTH", 0)
     pairs = (
         ["From 9:30 on 25 May 1984 he had 1,450 of 100000."],
         ["Er hatte ab 9.30 Uhr am 25. Mai 1984 1.450 von 100000."],
