@@ -12,57 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from saved_files import assert_same, message, shapes_of
 
-from minitf.backend import UserError
 from minitf.checkpoint import average, clean_leftovers, load_arrays, read_model, save_arrays, save_model
-from minitf.text import Words
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture
-def arrays():
-    rng = np.random.default_rng(0)
-    return {
-        "encoder.weight": rng.standard_normal((5, 7)).astype(np.float32),
-        "encoder.bias": np.zeros(7, np.float16),
-        "step": np.array(12),
-        "order": np.asfortranarray(rng.integers(0, 9, (2, 3, 4), dtype=np.int32)),
-        "exact": rng.standard_normal(3),
-        "empty": np.zeros((0, 4), np.float32),
-        "bytes": np.arange(5, dtype=np.uint8),
-    }
-
-
-@pytest.fixture
-def saved(tmp_path, arrays):
-    save_arrays(tmp_path / "step.npz", arrays, {"step": 12})
-    return tmp_path / "step.npz"
-
-
-@pytest.fixture
-def words():
-    return Words.train(["the dog sees the cat"])
-
-
-def shapes_of(arrays):
-    return {name: array.shape for name, array in arrays.items()}
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        assert left[name].dtype == right[name].dtype and left[name].shape == right[name].shape, name
-        assert np.array_equal(left[name], right[name]), name
-
-
-def message(function, *arguments):
-    """The text of the UserError that the call ends in: one line, without a traceback in it."""
-    with pytest.raises(UserError) as caught:
-        function(*arguments)
-    text = str(caught.value)
-    assert "\n" not in text and len(text) < 600
-    return text
 
 
 # What is saved comes back -----------------------------------------------------------------------------------
