@@ -251,7 +251,8 @@ def _data(x):
 
 def _name(backward):
     """The operation that a backward function was written in."""
-    return backward.__qualname__.split(".<locals>.")[-2]
+    names = getattr(backward, "__qualname__", "backward").split(".<locals>.")
+    return names[-2] if len(names) > 1 else names[0]
 
 
 def _freed(gy):

@@ -204,3 +204,9 @@ def test_engine_on_every_library(library):
     np.testing.assert_allclose(to_numpy(z.data), c.data, rtol=1e-12)
     np.testing.assert_allclose(to_numpy(x.grad), a.grad, rtol=1e-12)
     np.testing.assert_allclose(to_numpy(y.grad), b.grad, rtol=1e-12)
+
+
+@pytest.mark.parametrize("backward", [lambda gy: gy, np.zeros_like], ids=["lambda", "ufunc"])
+def test_an_operation_need_not_be_nested_for_its_errors_to_be_told(backward):
+    with pytest.raises(TypeError, match="mixes float64 and float32"):
+        record(np.zeros(2, np.float32), (Tensor(np.zeros(2)),), backward)
