@@ -120,7 +120,7 @@ def copy_through(pairs, n: int, rng):
         if draw < 0.35 and named:
             row = _pick(named, rng)
             made.append(_rename(sources[row], targets[row], rng))
-        elif draw < 0.7 and numbered:
+        elif draw < 0.8 and numbered:
             row = _pick(numbered, rng)
             made.append(_renumber(sources[row], targets[row], rng))
         else:
