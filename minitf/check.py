@@ -12,7 +12,9 @@ import numpy as np
 from minitf.backend import to_device, to_numpy
 from minitf.tensor import Tensor
 
-__all__ = ["grad_check", "same", "show"]
+__all__ = ["claim", "grad_check", "proved", "same", "show"]
+
+proved = []  # what the checks below have found true, in order: a lesson counts them
 
 SMALL = 400  # inputs of up to so many elements are checked element by element
 
@@ -66,7 +68,7 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, 
             )
         worst = max(worst, abs(got - along))
     if verbose:
-        print(f"ok  {name + ' gradient':40s} max error {worst:.1e}")
+        _report(f"{name} gradient", f"max error {worst:.1e}")
     return worst
 
 
@@ -88,13 +90,32 @@ def same(name, a, b, rtol=1e-7, atol=1e-9, verbose=True):
         raise AssertionError(f"{name}: {a[at]:.9g} and {b[at]:.9g}{where} differ ({int(wrong.sum())} of {a.size})")
     worst = float(error.max(initial=0))
     if verbose:
-        print(f"ok  {name:40s} max error {worst:.1e}")
+        _report(name, f"max error {worst:.1e}")
     return worst
+
+
+def claim(text, truth, measured):
+    """Assert what is no equality of arrays, and print one line with what was measured.
+
+    >>> claim("a softmax over 3 equal scores gives thirds", abs(1 / 3 - 0.3333) < 1e-3, "0.3333")
+    ok  a softmax over 3 equal scores gives thirds                   0.3333
+
+    measured: the number that speaks for it, as text or as a number. Raises AssertionError if `truth` is false.
+    """
+    measured = f"{measured:.4g}" if isinstance(measured, float) else str(measured)
+    if not truth:
+        raise AssertionError(f"{text}: this is not so, measured {measured}")
+    _report(text, measured)
 
 
 def show(thing):
     """Print the source of a function or class of the library, as it stands."""
     print(inspect.getsource(thing))
+
+
+def _report(name, found):
+    proved.append(name)
+    print(f"ok  {name:60s} {found}")
 
 
 # Parts of grad_check ---------------------------------------------------------------------------------------

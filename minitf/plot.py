@@ -54,7 +54,7 @@ def attention_maps(weights, target_tokens, source_tokens, path, title: str | Non
     rows = [_label(token) for token in target_tokens]
     columns = [_label(token) for token in source_tokens]
     grid = _Grid(len(weights), rows, columns)
-    figure = _figure(grid.width, grid.height)
+    figure = new_figure(grid.width, grid.height)
     highest = float(np.nanmax(weights)) or 1.0
     for head, panel in enumerate(weights):
         axes = figure.add_axes(grid.place(head))
@@ -69,7 +69,7 @@ def attention_maps(weights, target_tokens, source_tokens, path, title: str | Non
     bar.outline.set_linewidth(0.5)
     if title:
         figure.suptitle(_printable(title), y=1 + 0.1 / grid.height, va="bottom", fontsize=1.3 * FONT, **_plain())
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 class _Grid:
@@ -175,13 +175,13 @@ def curves(history: list[dict], path) -> None:
         raise ValueError(f"{path}: nothing to draw: the history holds no figures yet")
     upper = -(-len(panels) // 2)
     bands = [band for band in (panels[:upper], panels[upper:]) if band]
-    figure = _figure(11, 3.1 * len(bands))
+    figure = new_figure(11, 3.1 * len(bands))
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)
     for place, band in zip(figure.subfigures(len(bands), 1, squeeze=False)[:, 0], bands, strict=True):
         for axes, panel in zip(place.subplots(1, len(band), squeeze=False)[0], band, strict=True):
             _draw_panel(axes, records, *panel)
             axes.set_xlim(0, 1.03 * max(1, records[-1]["step"]))
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _series(records, key):
@@ -245,7 +245,7 @@ def schedule(rates: dict, path) -> None:
     """
     if not any(len(values) for values in rates.values()):
         raise ValueError(f"{path}: nothing to draw: no rates were given")
-    figure = _figure(7, 4)
+    figure = new_figure(7, 4)
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     for i, (name, values) in enumerate(rates.items()):
@@ -254,19 +254,21 @@ def schedule(rates: dict, path) -> None:
     axes.legend(frameon=False, fontsize=9, prop={"family": _fonts()})
     axes.set_ylim(bottom=0)
     _finish(axes, "learning rate")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 # Figures and files ------------------------------------------------------------------------------------------
 
 
-def _figure(width, height):
+def new_figure(width, height):
+    """Give an empty figure of this size in inches, which no window shows."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=150)
 
 
-def _save(figure, path):
+def save_figure(figure, path):
+    """Write the file. Raises ValueError for a format that is none, and for a path that cannot be written."""
     path = Path(path)
     formats = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in formats:

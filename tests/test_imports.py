@@ -34,15 +34,16 @@ FLOORS = {
     "dataset": 6,
     "runlog": 6,
     "runfolder": 6,
+    "lesson": 7,
     "trainer": 7,
     "train": 8,
     "__init__": 9,
 }
-SIDE = {"plot"}  # takes arrays, imports nothing of the package
-EXTRA = {("runlog", "plot")}  # a run draws its own curves
+SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
+EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike
 HOMES = {
     "cupy": {"backend"},
-    "matplotlib": {"plot"},
+    "matplotlib": {"plot", "slides"},
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},
     "threadpoolctl": {"parallel", "translator"},

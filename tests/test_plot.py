@@ -38,7 +38,7 @@ ODD = [
 def figures(monkeypatch):
     """Collects the figures that would be saved: a look at what they hold costs less than a file."""
     kept = []
-    monkeypatch.setattr(plot, "_save", lambda figure, path: kept.append(figure))
+    monkeypatch.setattr(plot, "save_figure", lambda figure, path: kept.append(figure))
     return kept
 
 
