@@ -1,3 +1,4 @@
+import re
 import sys
 from pathlib import Path
 
@@ -7,10 +8,23 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import strict
+from lesson_files import LESSONS, introduced, tree_of
 
 from minitf import backend
 from minitf.checkpoint import save_arrays
 from minitf.text import Words
+
+# Which lesson teaches what a file tests. In the files of tables, a row belongs to the lesson of the name in it.
+TABLES = ("test_gradients", "test_docs", "test_strict", "test_parity", "test_nn")
+LESSON_OF = {
+    **dict.fromkeys(("test_tensor", "test_check"), "02"),
+    **dict.fromkeys(("test_dropout",), "04"),
+    **dict.fromkeys(("test_transformer", "test_config", "test_first_losses"), "06"),
+    **dict.fromkeys(("test_loss", "test_optim", "test_learning"), "07"),
+    **dict.fromkeys(("test_decode", "test_beam", "test_evaluate"), "08"),
+    **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
+    **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_settings", "test_runlog"), "09"),
+}
 
 
 @pytest.fixture
@@ -48,3 +62,16 @@ def saved(tmp_path, arrays):
 @pytest.fixture
 def words():
     return Words.train(["the dog sees the cat"])
+
+
+def pytest_collection_modifyitems(items):
+    """Mark each test with the lesson that it belongs to, so that a class can run  pytest -m lesson04."""
+    teachers = {name.split(".")[1]: path.stem[:2] for path in LESSONS for name in introduced(tree_of(path))}
+    for item in items:
+        variant = getattr(item, "callspec", None)
+        words = set(re.findall(r"\w+", variant.id)) if variant else set()
+        lessons = {word[:2] for word in words if re.match(r"0[1-9]_", word)}
+        lessons |= {teachers[word] for word in words & teachers.keys() if item.path.stem in TABLES}
+        lessons.add(LESSON_OF.get(item.path.stem))
+        for lesson in lessons - {None}:
+            item.add_marker(f"lesson{lesson}")

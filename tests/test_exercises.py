@@ -1,0 +1,93 @@
+"""The exercise sheets: written from the lessons, honest about what is missing, hard to pass with a wrong answer."""
+
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lesson_files import LESSONS, ROOT
+
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+SCRIPT = ROOT / "lessons" / "exercise.py"
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def answers(lesson):
+    """{name: function} of the right answers of a lesson and of the wrong ones."""
+    module = load(ROOT / "tests" / "answers" / lesson.name)
+    own = {name: thing for name, thing in vars(module).items() if inspect.isfunction(thing)}
+    own = {name: thing for name, thing in own.items() if thing.__module__ == module.__name__}
+    wrong = {name.removeprefix("wrong_"): thing for name, thing in own.items() if name.startswith("wrong_")}
+    return {name: own[name] for name in wrong}, wrong
+
+
+def answered(sheet, functions, source):
+    """The sheet with these functions in place of the empty ones, as a reader would hand it in."""
+    own = Path(source).read_text(encoding="utf-8")
+    taken = "".join(f"{name} = {thing.__name__}\n" for name, thing in functions.items())
+    return sheet.replace("\n\nif __name__", f"\n\n{own}\n{taken}\nif __name__")
+
+
+def run(path, text):
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, path.name], cwd=path.parent, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+@each_lesson
+def test_an_empty_sheet_says_in_a_line_each_what_is_to_do(lesson, tmp_path):
+    code, lines, err = run(tmp_path / "sheet.py", load(SCRIPT).sheet(lesson))
+    right, _ = answers(lesson)
+    assert (code, err) == (1, "")
+    assert 2 <= len(lines) == len(right) <= 4
+    for number, (line, name) in enumerate(zip(lines, right, strict=True), 1):
+        assert re.match(rf"to do  {number}\. {name}: .{{20,}}", line)
+
+
+@each_lesson
+def test_right_answers_pass(lesson, tmp_path):
+    right, _ = answers(lesson)
+    sheet = answered(load(SCRIPT).sheet(lesson), right, ROOT / "tests" / "answers" / lesson.name)
+    code, lines, err = run(tmp_path / "sheet.py", sheet)
+    assert (code, err) == (0, ""), lines
+    assert [line.split()[1:] for line in lines if line.startswith("right")] == [
+        [f"{number}.", name] for number, name in enumerate(right, 1)
+    ]
+
+
+@each_lesson
+def test_wrong_answers_do_not(lesson, tmp_path):
+    _, wrong = answers(lesson)
+    sheet = answered(load(SCRIPT).sheet(lesson), wrong, ROOT / "tests" / "answers" / lesson.name)
+    code, lines, err = run(tmp_path / "sheet.py", sheet)
+    assert (code, err) == (1, "")
+    said = [line for line in lines if line.startswith(("wrong", "right"))]
+    assert len(said) == len(wrong) and all(re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said), lines
+
+
+def test_the_command_writes_the_sheet_once(tmp_path):
+    command = [sys.executable, str(SCRIPT), "4"]
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    assert (tmp_path / "my_04_layers.py").read_text(encoding="utf-8").startswith('"""Exercises. Lesson 04.')
+    (tmp_path / "my_04_layers.py").write_text("my answers")
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert second.returncode == 2 and "there already" in second.stderr and second.stderr.count("\n") == 1
+    assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
+
+
+@pytest.mark.parametrize("arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"]])
+def test_anything_else_is_refused(arguments, tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and not list(tmp_path.iterdir())

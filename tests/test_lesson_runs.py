@@ -1,0 +1,114 @@
+"""The lessons are run: from an empty folder, offline; and with a broken library, which each must notice."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from lesson_files import LESSONS, ROOT, prose_of
+
+OFFLINE = "import socket\ndef refuse(*_): raise OSError('a lesson needs no network')\nsocket.socket.connect = refuse\n"
+
+
+def run(lesson, folder, *options, package=ROOT):
+    """Run a lesson in an empty folder, without network, on the package that lies in this folder."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(OFFLINE)
+    (folder / "empty").mkdir()
+    path = os.pathsep.join([str(folder / "site"), str(package)])
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(lesson), *options],
+        cwd=folder / "empty",
+        env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=590,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_lesson_proves_itself(lesson, tmp_path):
+    done = run(lesson, tmp_path)
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr
+    last = re.fullmatch(
+        rf"lesson {lesson.stem}: (\d+) claims hold, (\d+) figures, [\d.]+ s\. .+", done.stdout.splitlines()[-1]
+    )
+    assert int(last[1]) == len(re.findall(r"^ok  ", done.stdout, re.MULTILINE)) >= 8
+    figures = sorted((tmp_path / "empty" / "figures").iterdir())
+    assert len(figures) == int(last[2]) >= 1
+    assert all(figure.name.startswith(lesson.stem[:2]) and figure.suffix == ".png" for figure in figures)
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["figures"]
+    code = lesson.read_text(encoding="utf-8")
+    prose = set(prose_of(lesson))
+    code = "\n".join(line for line in code.splitlines() if line.removeprefix("#").strip() not in prose)
+    missing = [number for line in prose for number in numbers(line) if number not in done.stdout + code]
+    assert not missing, f"the text says {missing}, which nothing prints or asserts"
+
+
+def numbers(line):
+    """The figures that a line of prose states: decimals and what is ten or more; not numbers of sections."""
+    line = re.sub(r"`[^`]*`|\b(section|sections|lesson|lessons|table|eq\.|equation|et al\.|version)s? [\d.]+", "", line,
+                  flags=re.IGNORECASE)  # fmt: skip
+    found = re.findall(r"(?<![\w.^/-])\d[\d,]*(?:\.\d+)?(?![\w^])", line)
+    return [n for n in (number.rstrip(",") for number in found) if "." in n or float(n.replace(",", "")) >= 10]
+
+
+@pytest.mark.slow
+@pytest.mark.lesson01
+def test_figures_go_where_they_are_wanted(tmp_path):
+    done = run(LESSONS[0], tmp_path, "--figures", "slides/here")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "empty" / "slides" / "here").glob("*.png"))) >= 3
+
+
+# Each is a mistake that somebody has made: (lesson that must notice, file, what stands there, what is put there).
+MUTANTS = {
+    "a mask shifted by one": (*("01", "transformer", "np.tri(length, dtype=bool)", "np.tri(length, k=1, dtype=bool)"),),
+    "no division by sqrt(d_k)": ("01", "functions", "scores *= 1 / math.sqrt(query.shape[-1])\n    if", "if"),
+    "a zeroed softmax gradient": (
+        *("02", "functions", "return y * (gy - (gy * y).sum(axis=axis, keepdims=True))", "return 0 * gy"),
+    ),
+    "heads taken apart in the wrong order": (
+        *("03", "transformer", "self.n_heads, -1).transpose(0, 2, 1, 3)", "-1, self.n_heads).transpose(0, 3, 1, 2)"),
+    ),
+    "a layer norm without its mean term": ("04", "functions", "gx.mean(axis=-1, keepdims=True) + ", ""),
+    "a position table off by one": ("05", "transformer", "np.arange(length)[", "np.arange(1, length + 1)["),
+    "positions read one row too late": (
+        *("05", "transformer", "self.table[start:end]", "self.table[start + 1 : end + 1]"),
+    ),
+    "a missing sqrt(d_model)": (
+        *("06", "transformer", "self.embedding(source) * self.config.d_model**0.5", "self.embedding(source)"),
+    ),
+    "a missing sqrt(d_model) in the decoder": (
+        *("06", "transformer", "self.target_embedding(target) * self.config.d_model**0.5"),
+        "self.target_embedding(target)",
+    ),
+    "a smoothing mass that does not add up": ("07", "loss", "each = smoothing / (size - 1)", "each = smoothing / size"),
+    "Adam without bias correction": ("07", "optim", "root = (1 - self.beta_2**self.step_count) ** 0.5", "root = 1.0"),
+    "Adam without its other bias correction": ("07", "optim", "/ (1 - self.beta_1**self.step_count)", ""),
+    "a beam without the length penalty": (
+        *("08", "decode", "float(total) / length_penalty(length, self.alpha)", "float(total)"),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=getattr(pytest.mark, f"lesson{mutant[0]}")) for name, mutant in MUTANTS.items()]
+)
+def test_a_broken_library_is_noticed(name, tmp_path):
+    number, file, right, wrong = MUTANTS[name]
+    package = tmp_path / "mutant"
+    shutil.copytree(ROOT / "minitf", package / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
+    source = package / "minitf" / f"{file}.py"
+    text = source.read_text(encoding="utf-8")
+    assert text.count(right) == 1, f"{right!r} stands {text.count(right)} times in {file}.py"
+    source.write_text(text.replace(right, wrong), encoding="utf-8")
+    lesson = next(path for path in LESSONS if path.stem.startswith(number))
+    done = run(lesson, tmp_path, package=package)
+    assert done.returncode == 1, f"lesson {number} did not notice {name}"
+    assert "AssertionError" in done.stderr.splitlines()[-1], done.stderr
