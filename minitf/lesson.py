@@ -8,6 +8,8 @@ import time
 import traceback
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from minitf.backend import use
 from minitf.check import proved
 from minitf.translator import Translator
@@ -27,6 +29,7 @@ def begin(name):
     options = parser.parse_args([] if _notebook() else None)
     if options.backend:
         use(options.backend)
+    threadpool_limits(1, "blas")  # the products of a lesson are small: a second thread would only be waited for
     proved.clear()
     _run.update(name=name, started=time.perf_counter(), figures=Path(options.figures), drawn=0)
 

@@ -74,9 +74,12 @@ def matrices(
 
     panels: {title: matrix}. rows, columns: what the axes show. row_labels, column_labels: a name for each row and
     column. values: a format such as ".2f" writes the number into each cell. limits: (white, dark). bar: what the
-    colours measure; without it there is no colour bar.
+    colours measure; without it there is no colour bar. Raises ValueError where the labels do not fit the matrices.
     """
     panels = {title: np.asarray(matrix, dtype=float) for title, matrix in panels.items()}
+    for axis, labels in ((0, row_labels), (1, column_labels)):
+        if labels is not None and any(matrix.shape[axis] != len(labels) for matrix in panels.values()):
+            raise ValueError(f"{path}: {len(labels)} {('row', 'column')[axis]} labels do not fit the matrices")
     low, high = limits or (min(m.min() for m in panels.values()), max(m.max() for m in panels.values()))
     figure = new_figure(max(9.0, 4.2 * len(panels)), 5.2)
     figure.set_layout_engine("constrained", w_pad=0.1)
@@ -101,7 +104,7 @@ def matrices(
                 )  # fmt: skip
     if bar:
         scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9)
-        scale.set_label(bar, fontsize=FONT)
+        scale.set_label(bar, fontsize=FONT, labelpad=8)
         scale.ax.tick_params(labelsize=SMALL)
     save_figure(figure, path)
 

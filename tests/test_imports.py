@@ -46,7 +46,7 @@ HOMES = {
     "matplotlib": {"plot", "slides"},
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},
-    "threadpoolctl": {"parallel", "translator"},
+    "threadpoolctl": {"lesson", "parallel", "translator"},
 }
 LAZY = {"cupy", "matplotlib", "sentencepiece", "sacrebleu"}  # not while `import minitf` runs
 FILES = sorted(PACKAGE.glob("*.py"))

@@ -14,7 +14,7 @@ import pytest
 from minitf.settings import parse
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "minitf" / "README.md"]
+PAGES = [ROOT / "README.md", ROOT / "minitf" / "README.md", ROOT / "lessons" / "README.md"]
 
 
 def blocks(page, language):
@@ -78,6 +78,8 @@ def test_command(command, tmp_path):
         )
     elif "lessons/09_train_wmt.py" in words:
         parse(words[words.index("lessons/09_train_wmt.py") + 1 :])
+    elif words[0] == "jupytext":
+        assert "lessons/0[1-8]_*.py" in words  # run by test_notebooks
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
     elif "examples/translate.py" in command:
