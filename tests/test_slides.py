@@ -146,5 +146,5 @@ def test_a_tree_needs_parents_and_states_that_there_are(node):
 
 
 def test_matrices_want_a_name_for_every_row_and_column():
-    with pytest.raises(ValueError, match="a.png: 2 row labels do not fit"):
+    with pytest.raises(ValueError, match=r"a\.png: 2 row labels do not fit"):
         slides.matrices({"panel": np.eye(3)}, path="a.png", row_labels="ab")
