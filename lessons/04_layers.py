@@ -47,7 +47,7 @@ same("LayerNorm starts with gain 1 and bias 0", LayerNorm(8).astype(np.float64)(
 # Use: no position may see another here, or position 0 would see later words, which the causal mask forbids.
 changed = X + rng.standard_normal(X.shape) * (np.arange(6) > 0)[:, None]  # all positions but 0
 same("other positions do not matter", F.layer_norm(changed, ones, zeros).numpy()[:, 0], normal[:, 0])
-# A widespread form divides by s' + eps, s'^2 = sum_j (x_j - m)^2 / (D - 1). Weights for one form do not fit the other.
+# A widespread form divides by s' + eps, s'^2 = sum_j (x_j - m)^2 / (D - 1). The D - 1 tells, where D is small.
 apart = abs((X - X.mean(axis=-1, keepdims=True)) / (X.std(axis=-1, keepdims=True, ddof=1) + 1e-6) / normal - 1).max()
 claim("the widespread form gives other numbers", apart > 0.05, f"{apart:.1%} apart with 8 features")
 

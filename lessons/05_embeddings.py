@@ -59,11 +59,11 @@ for outside in (-1, 6):
     with contextlib.suppress(IndexError):
         found.append(F.embedding(E, np.array([outside])))
 claim("id 6 is an error, and -1, where NumPy reads the last row", not found, E[-1].round(2))
-# Padding (lesson 01) has an id, 0, and so a row. Does it matter? With the mask nothing that counts depends on it.
+# Padding (lesson 01) has an id, 0, and so a row. With the mask no word reads it; as an input it learns nothing.
 table, padded = Parameter(E), np.array([[4, 2, 1, 0, 0]])
 x = F.embedding(table, padded)  # (1, 5, 3)
 F.attention(x, x, x, padding_mask(padded)[:, 0])[0, :3].backward(gy[:3])
-claim("the row of the padding gets the gradient 0, exactly", not table.grad[0].any(), 0.0)
+claim("read as padding, its row gets the gradient 0, exactly", not table.grad[0].any(), 0.0)
 
 # %% [markdown]
 # ## Which weights are shared?
@@ -181,7 +181,7 @@ same("PE(a) . PE(b) = sum of cos(w (a - b))", PE @ PE.T, np.cos(distance[..., No
 # Use: near positions are alike. Rows drawn at random, where learned positions begin, know nothing of near and far.
 far, random, across = sinusoid(513, 512) @ sinusoid(1, 512)[0], rng.standard_normal((101, 512)), np.arange(-50, 51)
 claim("twice as far, less alike", (np.diff(far[2 ** np.arange(10)]) < 0).all(), far[2 ** np.arange(10)].round())
-draw(slides.lines, "05_distance.png", {"sinusoids": (across, far[abs(across)]), "random rows": (across,
+draw(slides.lines, "05_distance.png", {"sinusoids": (across, far[abs(across)]), "random rows / 2": (across,
      random @ random[50] / 2)}, x="distance of two positions", y="dot product", marks=False)  # fmt: skip
 
 # %% [markdown]
@@ -201,7 +201,7 @@ same("Positions adds PE, to any length", place(X), X.numpy() + waves(70, 64))
 same("start: position 5 alone = position 5 of all", place(X[:, 5:6], start=5), place(X)[:, 5:6])
 grad_check(lambda E: place(F.embedding(E, few[None]) * 8.0), rng.standard_normal((6, 64)), name="through Positions")
 learned = Positions(config.replace(positions="learned", max_length=70), rng).astype(np.float64)
-same('positions="learned" adds a table that learns', learned(X), X.numpy() + 8.0 * learned.learned.weight.numpy())
+same('positions="learned": sqrt(d_model) times a table', learned(X), X.numpy() + 8.0 * learned.learned.weight.numpy())
 # Use: learned positions end; order matters at last; one table fits both ends only if it is scaled at one of them.
 try:
     error = f"none, but {learned(X, start=1).shape}"

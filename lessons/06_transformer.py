@@ -127,7 +127,7 @@ for word, right, chance in zip(reads, predicts, chances, strict=True):
     print(f"    reads {word:10s} must predict {right:10s} and gives it the probability {chance:.3f}")
 draw(slides.matrices, "06_source_attention.png", {"": look.weights[0].mean(axis=0)}, row_labels=predicts,
      column_labels=asks, rows="word to predict", columns="source", bar="attention to the memory")  # fmt: skip
-# A new model knows nothing. Its logits have mean 0 and variance 1, so its loss is near ln V + 1/2 (lesson 05).
+# A new model knows nothing. Its logits have mean near 0, variance near 1, so its loss is near ln V + 1/2 (lesson 05).
 for V in (1000, 4000, 16_000):
     ids, new = rng.integers(4, V, (3, 16, 20)), Transformer(Config(V, d_model=128, d_ff=512, dropout=0.0))
     p = np.take_along_axis(F.softmax(new(ids[0], ids[1])).numpy(), ids[2][..., None], axis=-1)
@@ -169,8 +169,8 @@ for name, run in runs.items():
     seen[name] = np.any(moved, axis=(1, 3)).T.astype(int)
 both, causal, leak = seen.values()
 claim("the encoder looks both ways: each word changes all", both.all(), f"{both.sum()} of 36")
-same("target word s changes all from s on, nothing before", causal, past[0, 0])
-claim("no causal mask: output t depends on word t+1", np.diag(leak, 1).all(), f"{np.triu(leak, 1).sum()} of 15")
+same("target_in[s] changes all from s on, nothing before", causal, past[0, 0])
+claim("no causal mask: output t sees target_in[t+1]", np.diag(leak, 1).all(), f"{np.triu(leak, 1).sum()} of 15")
 draw(slides.matrices, "06_leak.png", seen, rows="position that changes", columns="word changed", **style)
 # What would it learn without that mask? To copy: position t+1 reads the word that t must predict. One head can do it,
 # as PE(t+1) is a linear map of PE(t) (lesson 05). All right in training; in translation there is no next word yet.

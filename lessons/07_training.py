@@ -47,8 +47,8 @@ claim("softmax gives the last word 0, log_softmax", F.softmax(z).numpy()[3] == 0
 # %% [markdown]
 # ## Why should a model not be too sure?
 # **State.** -ln p_y falls as long as the true word's logit grows. *Label smoothing* (section 5.4) sets a goal that can
-# be reached: q_v is 1 - eps for v = y and else eps / (V - 1), and the loss is the mean of -sum_v q_v ln p_v over the
-# n target words. Padding is no word: it adds nothing and is not counted.
+# be reached: q_v is 1 - eps for v = y, else eps / (V - 1) (so tensor2tensor; the paper has no formula). The loss is the
+# mean of -sum_v q_v ln p_v over the n target words. Padding is no word: it adds nothing and is not counted.
 # **Derive.** q sums to 1 - eps + (V - 1) eps / (V - 1) = 1. A term -q_w ln p_w has the gradient q_w (p - one-hot row of
 # w), and over all w that is p - q again. It is 0 where p = q; there the loss is the entropy of q (lesson 01), not 0.
 
@@ -215,11 +215,11 @@ claim("2 digits: sinusoids can, learned hardly", sinusoids[0] > 0.6 > learned[0]
 claim("10 digits and more: neither can", max([*sinusoids[8:], *learned[8:]]) < 0.1, learned[8:])
 curves = {"sinusoids": (lengths, sinusoids), "learned positions": (lengths, learned)}
 draw(slides.lines, "07_lengths.png", curves, x="digits (in training 3 to 8)", y="share of sentences reversed")
-# Use: the warm-up, up to step 100. Or begin at once with the rate of step 100, and keep it until then.
-(_, warm), (_, cold) = (train(300, first, 100, factor=1.0, n_layers=4) for first in (1, 100))
-claim("without warm-up four layers do not learn", min(warm[1]) < 1.5 < 2 < min(cold[1]), f"loss {min(cold[1]):.2f}")
-draw(slides.lines, "07_warmup.png", {"warm-up": warm, "peak rate at once": cold}, x="step", y="loss", marks=False)
-finish("The loss has a goal at p = q, Adam's steps have the length of the rate, and the rate must rise slowly.")
+# Use: the warm-up, or the rate of step 100 at once (then only the words' frequencies are learned), or a fifth of it.
+(_, warm), (_, cold), (_, low) = (train(300, t, 100, f, n_layers=4) for t, f in ((1, 1.0), (100, 1.0), (100, 0.2)))
+claim("a high rate needs it", max(min(warm[1]), min(low[1])) < 1.5 < 2.2 < min(cold[1]), f"{min(cold[1]):.2f} without")
+draw(slides.lines, "07_warmup.png", {"warm-up": warm, "at once": cold, "a fifth": low}, x="step", y="loss", marks=False)
+finish("The loss has a goal at p = q, Adam's first step is as long as the rate, a high rate must be reached slowly.")
 
 # %% [markdown]
 # ## Your turn
