@@ -51,8 +51,8 @@ def test_lesson_proves_itself(lesson, tmp_path):
 
 def numbers(line):
     """The figures that a line of prose states: decimals and what is ten or more; not numbers of sections."""
-    line = re.sub(r"`[^`]*`|\b(section|sections|lesson|lessons|table|eq\.|equation|et al\.,?|version)s? [\d.]+", "", line,
-                  flags=re.IGNORECASE)  # fmt: skip
+    named = r"`[^`]*`|\b(section|lesson|table|eq\.|equation|et al\.,?|version)s? [\d.]+"
+    line = re.sub(named, "", line, flags=re.IGNORECASE)
     found = re.findall(r"(?<![\w.^/-])\d[\d,]*(?:\.\d+)?(?![\w^])", line)
     return [n for n in (number.rstrip(",") for number in found) if "." in n or float(n.replace(",", "")) >= 10]
 

@@ -1,0 +1,88 @@
+"""Whether two sides compute the same thing: asked before they are timed.
+
+Gradients are compared in float64. In float32 two right implementations differ by more than rounding, because a
+number that is 0 but for rounding passes the ReLU of one and not of the other. Losses are compared in float32 too.
+"""
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+
+LOSS, GRADIENT, ATTENTION, PROBABILITY = 1e-5, 1e-8, 1e-4, 1e-4
+SENTENCES = 0.9  # of the translations have to be the same words: two may be equally probable but for rounding
+
+
+class Differs(Exception):
+    """Two sides do not compute the same thing. Its text says in what."""
+
+
+def tasks(kind, task):
+    """What to compare for a row: the same work, smaller, and without chance."""
+    if kind != "train":
+        return [task]
+    exact = task["model"] | {"dropout": 0.0}
+    small = task | {"model": exact, "pairs": min(task["pairs"], 8)}
+    return [small | {"dtype": "float64", "padded": True}, small]
+
+
+def compare(kind, task, ours, theirs, folder):
+    """Let both workers do the tasks; returns what was found. Raises Differs."""
+    found = {}
+    for small in tasks(kind, task):
+        paths = [Path(folder) / f"{side}.npz" for side in ("ours", "theirs")]
+        answers = [
+            worker.call(**{**small, "job": f"check {kind}", "out": str(path)})
+            for worker, path in zip((ours, theirs), paths, strict=True)
+        ]
+        if kind == "decode":
+            found |= _sentences(*answers)
+            continue
+        if kind == "train":
+            dtype = small.get("dtype", "float32")
+            found[f"loss, {dtype}"] = _losses(*answers)
+        if kind == "attention" or dtype == "float64":
+            tolerance = ATTENTION if kind == "attention" else GRADIENT
+            found[f"gradients, {small.get('dtype', 'float32')}"] = _arrays(*paths, tolerance)
+        for path in paths:
+            path.unlink()
+    return found
+
+
+def _losses(ours, theirs):
+    """The largest relative difference of the losses of some steps."""
+    error = _largest(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    if not error <= LOSS:
+        raise Differs(f"the losses are {ours} and {theirs}")
+    return error
+
+
+def _arrays(ours, theirs, tolerance):
+    """The largest difference of any array, in parts of its largest element."""
+    errors = {}
+    with contextlib.closing(np.load(ours)) as left, contextlib.closing(np.load(theirs)) as right:
+        if odd := sorted(set(left.files) ^ set(right.files)):
+            raise Differs(f"only one side has {odd[0]}")
+        for name in left.files:
+            a, b = left[name], right[name]
+            errors[name] = float(abs(a - b).max() / abs(b).max())
+    worst = list(errors)[int(np.argmax(list(errors.values())))]  # NaN counts as the largest
+    if not errors[worst] <= tolerance:
+        raise Differs(f"{worst} differs by {errors[worst]:.1e} of its largest element")
+    return errors[worst]
+
+
+def _sentences(ours, theirs):
+    """The share of equal translations, and the largest relative difference of their ln P."""
+    equal = [abs(a[1] - b[1]) / abs(b[1]) for a, b in zip(ours, theirs, strict=True) if a[0] == b[0]]
+    share = len(equal) / len(ours)
+    if not share >= SENTENCES:
+        raise Differs(f"only {share:.0%} of the translations are the same")
+    if not _largest(equal) <= PROBABILITY:
+        raise Differs(f"ln P of a translation differs by {_largest(equal):.1e}")
+    return {"same translations": share, "ln P": _largest(equal)}
+
+
+def _largest(errors):
+    """The largest number; NaN if one is NaN, where max() would pass over it."""
+    return float(np.max(list(errors)))

@@ -1,0 +1,173 @@
+"""minitf, used as its trainer and its translator use it."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import ThreadpoolController, threadpool_info
+
+from benchmarks import work
+from benchmarks.protocol import cores, serve
+from minitf import Config, Tensor, Transformer, __version__, corpora, dataset
+from minitf import functions as F
+from minitf.backend import keep_memory
+from minitf.optim import Adam, gradient_norm
+from minitf.parallel import Replicas
+from minitf.settings import Settings
+from minitf.text import Batch
+from minitf.translator import Translator
+
+BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"  # for its subwords
+
+
+def about(task):
+    """Versions and threads, for the head of the table."""
+    blas = next((pool for pool in threadpool_info() if pool["user_api"] == "blas"), {})
+    library = f"{blas.get('internal_api', 'no BLAS')} {blas.get('version', '')}".strip()
+    versions = {"minitf": __version__, "NumPy": np.__version__, "matrix products": library}
+    return versions | {"threads": task.get("threads") or cores()}
+
+
+def draw(task):
+    """Write the weights that all sides start from."""
+    model = Transformer(Config(**task["model"]))
+    np.savez(task["weights"], **work.weights(model.state(), "beam" in task))
+
+
+def model_of(task):
+    """A model with the weights that all sides start from."""
+    with np.load(task["weights"]) as arrays:
+        return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)  # read one by one
+
+
+# Training --------------------------------------------------------------------------------------------------
+
+
+class Training:
+    """What the trainer has: the replicas of a model, the optimizer, and batches that are taken in turn."""
+
+    def __init__(self, model, batches, threads):
+        keep_memory()
+        self.model, self.batches, self.steps = model, batches, 0
+        self.optimizer = Adam(model.named_parameters())
+        self.replicas = Replicas(model, lambda: Transformer(model.config, initialise=False), threads or cores())
+
+    @classmethod
+    def of(cls, task):
+        """With the weights and the one batch of a task."""
+        model = model_of(task).astype(task.get("dtype", "float32"))
+        return cls(model, [Batch(*work.batch(task))], task["threads"])
+
+    def gradients(self):
+        """Forward and backward; gives the loss."""
+        batch = self.batches[self.steps % len(self.batches)]
+        self.optimizer.zero_grad()
+        loss, _ = self.replicas.backward(batch, batch.n_tokens, 1, self.steps)
+        return loss
+
+    def step(self):
+        """One update, as in Trainer.update; gives the loss."""
+        loss = self.gradients()
+        float(gradient_norm(self.optimizer.collect()))
+        self.optimizer.step(work.RATE)
+        self.steps += 1
+        return loss
+
+
+def check_training(task):
+    """Losses of three steps; the gradients of the first are written to a file."""
+    training = Training.of(task)
+    training.gradients()
+    np.savez(task["out"], **{name: p.grad for name, p in training.model.named_parameters()})
+    return [training.step() for _ in range(3)]
+
+
+class Epoch:
+    """Updates on some batches of an epoch of a real corpus, evenly spread over it."""
+
+    def __init__(self, task):
+        subwords = Translator.load(BUNDLED).subwords
+        settings = Settings(corpus=task["corpus"], batch_tokens=task["batch_tokens"])
+        pairs = dataset.prepare(settings, corpora.load(task["corpus"]), lambda line: None, subwords)
+        plan = pairs.plan(0, settings.batch_tokens, 1)
+        chosen = np.linspace(0, len(plan) - 1, task["batches"], dtype=int)
+        batches = [pairs.batch(plan[i]) for i in chosen]
+        config = Config(**task["model"] | {"vocabulary_size": len(subwords)})
+        self.training = Training(Transformer(config), batches, task["threads"])
+        ids = [side for batch in batches for side in (batch.source, batch.target_out)]
+        tokens, places = sum(np.count_nonzero(side) for side in ids), sum(side.size for side in ids)
+        self.facts = {"tokens": int(tokens), "padding": float(1 - tokens / places), "batches": len(plan)}
+
+    def __call__(self):
+        for _ in self.training.batches:
+            self.training.step()
+
+
+# Decoding, attention ---------------------------------------------------------------------------------------
+
+
+def decoder(task):
+    """A function that decodes the sentences of the task and gives (ids, ln P) of each."""
+    keep_memory()
+    source = work.sentences(task)
+    # The translator's own search: it decides about threads, and so this is what a user gets.
+    search = Translator(model_of(task), None)._search
+
+    def decode():
+        found = search(source, task["beam"], task["alpha"], task["length"] - task["source"], 1)
+        return [(best[0].ids, best[0].log_probability) for best in found]
+
+    return decode
+
+
+class Attention:
+    """Attention alone, forward and backward, on heads that are views of (B, n, H, K) as in the model.
+
+    The batch is cut over the cores as Replicas cuts it.
+    """
+
+    def __init__(self, task):
+        keep_memory()
+        arrays = [array.transpose(0, 2, 1, 3) for array in work.heads(task)]
+        count = min(task["threads"] or cores(), task["pairs"])
+        cuts = [task["pairs"] * i // count for i in range(count + 1)]
+        self.parts = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(cuts)]
+        self.pool, self.controller = ThreadPoolExecutor(count), ThreadpoolController()
+
+    @staticmethod
+    def part(arrays):
+        """The result and the three gradients of some rows.
+
+        Not by Tensor.backward: it would copy the gradients to places that no attention inside a model has.
+        """
+        y = F.attention(*(Tensor(array) for array in arrays[:3]))
+        return y.data, *y._backward(arrays[3])[:3]
+
+    def __call__(self):
+        if len(self.parts) == 1:
+            return [self.part(self.parts[0])]
+        with self.controller.limit(limits=1, user_api="blas"):
+            return list(self.pool.map(self.part, self.parts))
+
+
+def check_attention(task):
+    """The result and the gradients are written to a file."""
+    results = zip(*Attention(task)(), strict=True)
+    np.savez(task["out"], **{name: np.concatenate(parts) for name, parts in zip("yqkv", results, strict=True)})
+
+
+JOBS = {
+    "about": about,
+    "draw": draw,
+    "train": lambda task: Training.of(task).step,
+    "check train": check_training,
+    "epoch": Epoch,
+    "decode": decoder,
+    "check decode": lambda task: decoder(task)(),
+    "attention": Attention,
+    "check attention": check_attention,
+}
+
+if __name__ == "__main__":
+    serve(JOBS)

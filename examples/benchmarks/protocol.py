@@ -1,0 +1,175 @@
+"""How the benchmark talks to the processes that work: lines of JSON, one question and one answer at a time.
+
+One library per process, because the thread pools of two slow each other up to ten times. The parent asks one
+process after the other, so all of them see the same machine in the same minutes.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SETTLE = 0.05  # seconds until the threads of the process before have gone to sleep
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class Missing(Exception):
+    """A side cannot take part. Its text is one line: why not."""
+
+
+# In the process that works ---------------------------------------------------------------------------------
+
+
+def cores():
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def serve(jobs):
+    """Answer the parent until it hangs up.
+
+    jobs: {name: function(task)}. "prepare" is asked for a task whose "job" is one of these names; what the function
+    returns is called at every "run". "call" runs a job once and answers with what it returns.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints must not stand between the answers
+    work = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        try:
+            if question["do"] == "prepare":
+                work = jobs[question["task"]["job"]](question["task"])
+                work()  # the first time allocates, and compiles
+                answer = {"seconds": _timed(work, 1), "facts": getattr(work, "facts", {})}
+            elif question["do"] == "run":
+                for _ in range(question["warm"]):
+                    work()
+                answer = {"seconds": _timed(work, question["times"]), "memory": peak_memory()}
+            else:
+                answer = {"result": jobs[question["task"]["job"]](question["task"])}
+        except Exception as error:
+            answer = {"missing": f"{type(error).__name__}: {str(error).strip() or 'no reason given'}".splitlines()[0]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def refuse(reason):
+    """Answer the first question with the reason why this side cannot take part, and end."""
+    print(json.dumps({"missing": reason}), flush=True)
+    raise SystemExit(0)
+
+
+def _timed(work, times):
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    return (time.perf_counter() - start) / times
+
+
+def peak_memory():
+    """The most memory that this process ever had, in bytes; None where the system does not tell.
+
+    Linux hands the peak of a parent on to its children in getrusage, so its own file is asked first.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+# In the parent ---------------------------------------------------------------------------------------------
+
+
+class Importer:
+    """Imports a library in a new process each time: the other kind of worker."""
+
+    code = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
+
+    def __init__(self, library, python=sys.executable):
+        self.command, self.library = [python, "-c", self.code.format(library)], library
+
+    def prepare(self, task):
+        return self.run()
+
+    def run(self, times=1, warm=0):
+        time.sleep(SETTLE)
+        done = subprocess.run(self.command, cwd=HERE.parent.parent, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Missing(f"{self.library} is not installed")
+        return {"seconds": float(done.stdout), "memory": None}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        pass
+
+
+class Worker:
+    """A process that works when it is asked to. `with Worker(...) as worker:` ends it."""
+
+    def __init__(self, module, python=sys.executable, threads=None, environment=()):
+        env = os.environ | dict(environment)
+        folders = str(HERE.parent), str(HERE.parent.parent), env.get("PYTHONPATH")
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+        if threads:
+            env |= dict.fromkeys(THREADS, str(threads))
+        self.complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [python, "-m", f"benchmarks.{module}"],
+            cwd=HERE.parent,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.complaints,
+            encoding="utf-8",
+        )
+
+    def ask(self, do, **more):
+        """Ask one question and wait for the answer. Raises Missing with one line if there is none."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its last words, if any, are still in the pipe
+            print(json.dumps({"do": do, **more}), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise Missing(self._last_complaint())
+        answer = json.loads(line)
+        if "missing" in answer:
+            raise Missing(answer["missing"])
+        return answer
+
+    def call(self, **task):
+        """Run a job once and give what it returned."""
+        return self.ask("call", task=task)["result"]
+
+    def prepare(self, task):
+        """Get ready for `run`: {"seconds" (roughly, of one piece of work), "facts" (what the worker says of it)}."""
+        return self.ask("prepare", task=task)
+
+    def run(self, times=1, warm=0):
+        """Work so many times, after `warm` untimed ones: {"seconds" (of one), "memory" (the peak so far)}."""
+        time.sleep(SETTLE)
+        return self.ask("run", times=times, warm=warm)
+
+    def _last_complaint(self):
+        code = self.process.wait()
+        self.complaints.seek(0)
+        lines = self.complaints.read().strip().splitlines()
+        return lines[-1] if lines else f"the process ended with exit code {code}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.process.kill()
+        self.process.communicate()
+        self.complaints.close()

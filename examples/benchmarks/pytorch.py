@@ -1,0 +1,253 @@
+"""PyTorch eager, written as a good practitioner writes it: fused projections, fused attention, fused Adam.
+
+Only the names of the weights are minitf's; nothing is imported from there.
+"""
+
+from benchmarks.protocol import refuse, serve
+
+try:
+    import torch
+except ImportError:
+    refuse("PyTorch is not installed (--python names an interpreter that has it)")
+
+import numpy as np
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks import work
+from benchmarks.pytorch_decode import beam_search, greedy
+
+
+def about(task):
+    """Versions and threads, for the head of the table."""
+    return {"PyTorch": torch.__version__, "threads": torch.get_num_threads()}
+
+
+class Attention(nn.Module):
+    """Multi-head attention; the projections that share an input are one product."""
+
+    def __init__(self, d_model, n_heads, memory):
+        super().__init__()
+        self.n_heads = n_heads
+        if memory:
+            self.query = nn.Linear(d_model, d_model, bias=False)
+            self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
+        else:
+            self.query_key_value = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.output = nn.Linear(d_model, d_model, bias=False)
+
+    def split(self, x, parts):
+        """(B, T, parts * D) -> parts times (B, H, T, K), views."""
+        x = x.view(*x.shape[:2], parts, self.n_heads, -1)
+        return x.permute(2, 0, 3, 1, 4).unbind(0)
+
+    def joined(self, heads):
+        return self.output(heads.transpose(1, 2).flatten(2))
+
+    def forward(self, x, memory=None, mask=None, causal=False):
+        if memory is None:
+            query, key, value = self.split(self.query_key_value(x), 3)
+        else:
+            (query,) = self.split(self.query(x), 1)
+            key, value = self.split(self.key_value(memory), 2)
+        return self.joined(F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal))
+
+
+class Layer(nn.Module):
+    """An encoder layer, or with `decoder` a decoder layer; norms behind the residual connections."""
+
+    def __init__(self, c, decoder):
+        super().__init__()
+        d, heads = c["d_model"], c["n_heads"]
+        self.self_attention = Attention(d, heads, memory=False)
+        self.self_norm = nn.LayerNorm(d, eps=work.NORM_EPS)
+        if decoder:
+            self.source_attention = Attention(d, heads, memory=True)
+            self.source_norm = nn.LayerNorm(d, eps=work.NORM_EPS)
+        self.inner, self.outer = nn.Linear(d, c["d_ff"]), nn.Linear(c["d_ff"], d)
+        self.feed_forward_norm = nn.LayerNorm(d, eps=work.NORM_EPS)
+        self.dropout = nn.Dropout(c["dropout"])
+
+    def feed_forward(self, x):
+        return self.feed_forward_norm(x + self.dropout(self.outer(F.relu(self.inner(x)))))
+
+    def forward(self, x, mask, memory=None):
+        decoder = memory is not None
+        change = self.self_attention(x, mask=None if decoder else mask, causal=decoder)
+        x = self.self_norm(x + self.dropout(change))
+        if decoder:
+            x = self.source_norm(x + self.dropout(self.source_attention(x, memory, mask)))
+        return self.feed_forward(x)
+
+
+class Transformer(nn.Module):
+    """The model of the paper, one matrix for both embeddings and the output."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.c, self.d_model = c, c["d_model"]
+        self.embedding = nn.Embedding(c["vocabulary_size"], c["d_model"])
+        self.encoder = nn.ModuleList(Layer(c, decoder=False) for _ in range(c["n_layers"]))
+        self.decoder = nn.ModuleList(Layer(c, decoder=True) for _ in range(c["n_layers"]))
+        self.dropout = nn.Dropout(c["dropout"])
+        self.register_buffer("positions", torch.from_numpy(work.sinusoid(4096, c["d_model"])))
+
+    def embed(self, ids, start=0):
+        x = self.embedding(ids) * self.d_model**0.5
+        return self.dropout(x + self.positions[start : start + ids.shape[1]])
+
+    def encode(self, source, mask):
+        x = self.embed(source)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        return x
+
+    def logits(self, x):
+        return F.linear(x, self.embedding.weight)
+
+    def forward(self, source, target, mask):
+        memory, x = self.encode(source, mask), self.embed(target)
+        for layer in self.decoder:
+            x = layer(x, mask, memory)
+        return self.logits(x)
+
+
+def loss_of(model, source, target_in, target_out, mask):
+    """PyTorch shares eps' among all V ids, minitf eps among the V - 1 wrong ones: equal for eps' = eps V/(V-1)."""
+    size = model.c["vocabulary_size"]
+    logits = model(source, target_in, mask).view(-1, size)
+    smoothing = work.SMOOTHING * size / (size - 1)
+    return F.cross_entropy(logits, target_out.view(-1), ignore_index=work.PAD, label_smoothing=smoothing)
+
+
+# The weights under minitf's names --------------------------------------------------------------------------
+
+
+def named(model):
+    """List (minitf's name, parameter, what of it): a slice of the rows of a fused one. Matrices are transposed."""
+    found = [("embedding.weight", model.embedding.weight, None)]
+    d = model.d_model
+    for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
+        for i, layer in enumerate(getattr(model, side)):
+            modules = {"self_attention": layer.self_attention, f"{first}.norm": layer.self_norm}
+            if side == "decoder":
+                modules |= {"source_attention": layer.source_attention, "source_residual.norm": layer.source_norm}
+            modules |= {"feed_forward.inner": layer.inner, "feed_forward.outer": layer.outer}
+            modules["feed_forward_residual.norm"] = layer.feed_forward_norm
+            for name, module in modules.items():
+                for key, p in module.named_parameters():
+                    found += [(f"{side}.layers.{i}.{name}.{end}", p, rows) for end, rows in _ends(module, key, d)]
+    return found
+
+
+def _ends(module, key, d):
+    """Give the end of minitf's name for one parameter, or for each part of a fused one."""
+    if isinstance(module, nn.LayerNorm):
+        return [({"weight": "gain"}.get(key, key), slice(None))]
+    fused = key.split(".")[0]
+    parts = fused.split("_")
+    if len(parts) == 1:
+        return [(key, slice(None))]
+    return [(f"{part}.weight", slice(i * d, (i + 1) * d)) for i, part in enumerate(parts)]
+
+
+def _view(array, rows):
+    """The part of a parameter, or of its gradient, that minitf has under one name, as (in, out)."""
+    return array if rows is None else array[rows].T if array.ndim == 2 else array[rows]
+
+
+def model_of(task):
+    """A model with the weights that all sides start from."""
+    model = Transformer(task["model"])
+    with np.load(task["weights"]) as arrays, torch.no_grad():
+        names = [name for name, _, _ in named(model)]
+        if odd := sorted(set(names) ^ set(arrays.files)):
+            raise ValueError(f"minitf and this model differ in {odd[0]} ({len(odd)} such)")
+        for name, p, rows in named(model):
+            _view(p, rows).copy_(torch.from_numpy(arrays[name]))
+    if task.get("dtype") == "float64":
+        model.double().positions = torch.from_numpy(work.sinusoid(4096, model.d_model, "float64"))
+    return model
+
+
+# The jobs --------------------------------------------------------------------------------------------------
+
+
+class Training:
+    """A model, its optimizer, and a batch."""
+
+    def __init__(self, task):
+        torch.manual_seed(0)
+        self.model = model_of(task)
+        # A product of the model and its loss is compiled as one: that is where most is to be fused.
+        self.loss = torch.compile(loss_of) if task.get("compile") else loss_of
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=work.RATE, betas=work.BETAS, eps=work.ADAM_EPS, fused=True
+        )
+        source, target_in, target_out = (torch.from_numpy(ids).long() for ids in work.batch(task))
+        # Without padding there is nothing to hide, and the fused attention is faster without a mask.
+        real = source != work.PAD
+        self.batch = source, target_in, target_out, None if real.all() else real[:, None, None, :]
+
+    def gradients(self):
+        """Forward and backward; gives the loss."""
+        self.optimizer.zero_grad()
+        loss = self.loss(self.model, *self.batch)
+        loss.backward()
+        return loss.item()
+
+    def step(self):
+        """One update; gives the loss."""
+        loss = self.gradients()
+        self.optimizer.step()
+        return loss
+
+
+def check_training(task):
+    """Losses of three steps; the gradients of the first are written to a file."""
+    training = Training(task)
+    training.gradients()
+    np.savez(task["out"], **{name: _view(p.grad, rows).numpy() for name, p, rows in named(training.model)})
+    return [training.step() for _ in range(3)]
+
+
+def decoder(task):
+    """A function that decodes the sentences of the task and gives (ids, ln P) of each."""
+    model, source = model_of(task).eval(), torch.from_numpy(work.sentences(task)).long()
+    search = greedy if task["beam"] == 1 else beam_search
+
+    def decode():
+        with torch.inference_mode():
+            return search(model, source, task)
+
+    return decode
+
+
+class Heads:
+    """Attention alone, forward and backward, on heads that are views of (B, n, H, K), as in the model."""
+
+    def __init__(self, task):
+        arrays = [torch.from_numpy(array).transpose(1, 2) for array in work.heads(task)]
+        self.inputs, self.gy = [array.requires_grad_() for array in arrays[:3]], arrays[3]
+
+    def __call__(self):
+        y = F.scaled_dot_product_attention(*self.inputs)
+        return y.detach(), *torch.autograd.grad(y, self.inputs, self.gy)
+
+
+def check_attention(task):
+    np.savez(task["out"], **{name: array.numpy() for name, array in zip("yqkv", Heads(task)(), strict=True)})
+
+
+JOBS = {
+    "about": about,
+    "train": lambda task: Training(task).step,
+    "check train": check_training,
+    "decode": decoder,
+    "check decode": lambda task: decoder(task)(),
+    "attention": Heads,
+    "check attention": check_attention,
+}
+
+if __name__ == "__main__":
+    serve(JOBS)

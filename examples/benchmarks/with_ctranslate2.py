@@ -1,0 +1,108 @@
+"""CTranslate2, the C++ inference engine, in float32, on minitf's weights: for the rows of decoding."""
+
+from benchmarks.protocol import cores, refuse, serve
+
+try:
+    import ctranslate2
+except ImportError:
+    refuse("CTranslate2 is not installed (--python names an interpreter that has it)")
+
+import time
+from pathlib import Path
+
+import numpy as np
+from ctranslate2.specs import TransformerSpec
+
+from benchmarks import work
+
+SPECIAL = ["<blank>", "<unk>", "<s>", "</s>"]  # in the order of minitf's ids
+
+
+def about(task):
+    """Versions, for the head of the table."""
+    return {"CTranslate2": ctranslate2.__version__}
+
+
+def convert(task, folder):
+    """Write the weights as a model of CTranslate2: matrices as (out, in), projections that share an input fused."""
+    c = task["model"]
+    spec = TransformerSpec.from_config(c["n_layers"], c["n_heads"], pre_norm=False)
+    with np.load(task["weights"]) as arrays:
+        w = dict(arrays)
+    encodings = work.sinusoid(1024, c["d_model"])
+    for side in (spec.encoder, spec.decoder):
+        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = w["embedding.weight"]
+        side.position_encodings.encodings = encodings
+    spec.decoder.projection.weight = w["embedding.weight"]
+    for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
+        for i, layer in enumerate(getattr(spec, side).layer):
+            part = {name.removeprefix(f"{side}.layers.{i}."): array for name, array in w.items()}
+            _attention(layer.self_attention, part, "self_attention", first, [("query", "key", "value")])
+            if side == "decoder":
+                groups = [("query",), ("key", "value")]
+                _attention(layer.attention, part, "source_attention", "source_residual", groups)
+            for linear, name in ((layer.ffn.linear_0, "inner"), (layer.ffn.linear_1, "outer")):
+                linear.weight = np.ascontiguousarray(part[f"feed_forward.{name}.weight"].T)
+                linear.bias = part[f"feed_forward.{name}.bias"]
+            _norm(layer.ffn.layer_norm, part, "feed_forward_residual")
+    words = SPECIAL + [str(i) for i in range(len(SPECIAL), c["vocabulary_size"])]
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    spec.config.layer_norm_epsilon = work.NORM_EPS
+    spec.validate()
+    spec.optimize(quantization="float32")
+    spec.save(str(folder))
+
+
+def _attention(spec, part, name, residual, groups):
+    for linear, group in zip(spec.linear, [*groups, ("output",)], strict=True):
+        linear.weight = np.concatenate([part[f"{name}.{key}.weight"].T for key in group])
+    _norm(spec.layer_norm, part, residual)
+
+
+def _norm(spec, part, residual):
+    spec.gamma, spec.beta = part[f"{residual}.norm.gain"], part[f"{residual}.norm.bias"]
+
+
+def decoder(task):
+    """A function that decodes the sentences of the task and gives (ids, ln P) of each.
+
+    Cores can share the products of the whole batch, or take a part of it each: whichever is faster here counts.
+    """
+    folder = Path(task["weights"]).with_suffix(".ctranslate2")
+    folder.mkdir(exist_ok=True)
+    if not (folder / "model.bin").exists():
+        convert(task, folder)
+    source = [[str(i) for i in row] for row in work.sentences(task).tolist()]
+    count = task["threads"] or cores()
+    options = {"beam_size": task["beam"], "max_decoding_length": task["length"], "return_scores": True}
+    # Scores are ln P then: hypotheses are of one length, and the end mark is as possible as any word from the start.
+    options |= {"length_penalty": 0, "min_decoding_length": 0}
+
+    def build(at_once, threads):
+        translator = ctranslate2.Translator(
+            str(folder), compute_type="float32", inter_threads=at_once, intra_threads=threads
+        )
+        part = -(-len(source) // at_once)
+
+        def decode():
+            results = translator.translate_batch(source, max_batch_size=part if at_once > 1 else 0, **options)
+            return [([int(word) for word in r.hypotheses[0]], r.scores[0]) for r in results]
+
+        return decode
+
+    choices = [build(1, count)] + ([build(count, 1)] if len(source) > 1 < count else [])
+    return min(choices, key=_seconds)
+
+
+def _seconds(decode):
+    if decode():  # once before it counts
+        start = time.perf_counter()
+        decode()
+    return time.perf_counter() - start
+
+
+JOBS = {"about": about, "decode": decoder, "check decode": lambda task: decoder(task)()}
+
+if __name__ == "__main__":
+    serve(JOBS)

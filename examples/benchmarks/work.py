@@ -1,0 +1,72 @@
+"""What every side works on: the sizes, and the same numbers for each, drawn here. Nothing but NumPy."""
+
+import numpy as np
+
+PAD, BOS, EOS, FIRST = 0, 2, 3, 4  # ids of minitf; words begin at FIRST
+SMOOTHING, BETAS, ADAM_EPS, NORM_EPS = 0.1, (0.9, 0.98), 1e-9, 1e-6
+RATE = 1e-5  # small, so that the model of the last step is much like that of the first
+BANNED = (PAD, BOS)  # never written by any decoder
+
+
+def batch(task):
+    """The ids of one batch: source (B, S), target_in (B, T), target_out (B, T), all of task["length"] tokens.
+
+    task["padded"]: the lengths lie between half of that and all of it, the rest is filled up with PAD.
+    """
+    rng = np.random.default_rng(1)
+    pairs, length, size = task["pairs"], task["length"], task["model"]["vocabulary_size"]
+    source, words = (rng.integers(FIRST, size, (pairs, length)).astype(np.int32) for _ in range(2))
+    target_in = np.concatenate([np.full((pairs, 1), BOS, np.int32), words[:, :-1]], axis=1)
+    shortest = max(1, length // 2) if task.get("padded") else length
+    for side in ((source,), (words, target_in)):
+        ends = rng.integers(shortest, length + 1, pairs)
+        side[0][np.arange(pairs), ends - 1] = EOS
+        for array in side:
+            array[np.arange(length) >= ends[:, None]] = PAD
+    return source, target_in, words
+
+
+def sentences(task):
+    """The source ids of a decoding task: (B, S), all words."""
+    rng = np.random.default_rng(3)
+    return rng.integers(FIRST, task["model"]["vocabulary_size"], (task["pairs"], task["source"])).astype(np.int32)
+
+
+def weights(arrays, decoding=False):
+    """Change freshly drawn weights so that a comparison sees all of them, and decoding ends where it should.
+
+    Gains and biases are drawn, because ones and zeros hide mistakes. For decoding, the rows of the special ids are
+    zeroed: their logit is 0, and the largest of some thousand others is far above, so every side writes exactly
+    as many words as it may. And a model that was not trained writes one word for ever, unless the word read last
+    counts more than the source (hence smaller sub-layers) and does not lead to itself (hence the signs).
+    """
+    rng = np.random.default_rng(4)
+    arrays = dict(arrays)
+    for name, array in arrays.items():
+        if array.ndim == 1:
+            mean = 1 if name.endswith("gain") else 0
+            arrays[name] = (mean + 0.05 * rng.standard_normal(array.shape)).astype(array.dtype)
+    if decoding:
+        last = [name for name in arrays if name.endswith("gain")][-1]
+        arrays[last] *= rng.choice([-1, 1], arrays[last].shape).astype(arrays[last].dtype)
+        for name, array in arrays.items():
+            if name.startswith("decoder.") and name.endswith(("output.weight", "outer.weight")):
+                array *= array.dtype.type(0.25)
+            if name.endswith("embedding.weight"):
+                array[[PAD, BOS, EOS]] = 0
+    return arrays
+
+
+def heads(task):
+    """Queries, keys, values and the gradient of the result for attention alone: each (B, n, H, K), float32."""
+    rng = np.random.default_rng(5)
+    shape = task["pairs"], task["length"], task["heads"], task["d_k"]
+    return [rng.standard_normal(shape, dtype=np.float32) for _ in range(4)]
+
+
+def sinusoid(length, d_model, dtype="float32"):
+    """Section 3.5 of the paper, written once more: the sides must not share the code that is compared."""
+    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    table = np.empty((length, d_model))
+    table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
+    return table.astype(dtype)
