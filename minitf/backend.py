@@ -16,7 +16,7 @@ import types
 
 import numpy as np
 
-__all__ = ["UserError", "keep_memory", "segment_sum", "to_device", "to_numpy", "use", "using", "xp"]
+__all__ = ["UserError", "blocks", "cores", "keep_memory", "segment_sum", "to_device", "to_numpy", "use", "using", "xp"]
 
 
 class UserError(Exception):
@@ -108,6 +108,23 @@ def segment_sum(ids, rows, n):
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
         out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
     return out
+
+
+def blocks(size):
+    """Cut 0 ... size-1 into slices for several operations in a row: on a CPU each fits the cache, on a GPU it is one.
+
+    >>> blocks(300_000)
+    [slice(0, 131072, None), slice(131072, 262144, None), slice(262144, 300000, None)]
+    """
+    step = 1 << 17 if xp.__dict__["_module"] is np else max(size, 1)
+    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+
+
+def cores():
+    """How many threads may share the work: one for each core of this process, and one where a GPU does it."""
+    if xp.__dict__["_module"] is not np:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_memory():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitf.backend import UserError, to_device, to_numpy, xp
+from minitf.backend import UserError, blocks, to_device, to_numpy, xp
 from minitf.nn import flatten
 
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
@@ -55,23 +55,25 @@ class Adam:
 
     def step(self, rate):
         """Change every parameter once, by the gradients that lie in the flat array."""
-        g = self.collect()
+        gradients = self.collect()
         self.step_count += 1
-        scratch = g * (1 - self.beta_1)
-        self.m *= self.beta_1
-        self.m += scratch
-        xp.multiply(g, g, out=scratch)
-        scratch *= 1 - self.beta_2
-        self.v *= self.beta_2
-        self.v += scratch
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
-        xp.sqrt(self.v, out=scratch)
-        scratch += self.eps * root
-        xp.divide(self.m, scratch, out=scratch)
-        scratch *= rate * root / (1 - self.beta_1**self.step_count)
-        self.data -= scratch
+        for block in blocks(len(gradients)):  # thirteen operations, of which only the first has to fetch the numbers
+            data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
+            scratch = g * (1 - self.beta_1)
+            m *= self.beta_1
+            m += scratch
+            xp.multiply(g, g, out=scratch)
+            scratch *= 1 - self.beta_2
+            v *= self.beta_2
+            v += scratch
+            xp.sqrt(v, out=scratch)
+            scratch += self.eps * root
+            xp.divide(m, scratch, out=scratch)
+            scratch *= rate * root / (1 - self.beta_1**self.step_count)
+            data -= scratch
 
     def state(self):
         """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""

@@ -5,7 +5,6 @@ each on a core of its own with one-thread products, keep both busy from the firs
 """
 
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,14 +14,9 @@ from minitf import functions as F
 from minitf.backend import xp
 from minitf.nn import flatten
 
-__all__ = ["Replicas", "cores", "machine"]
+__all__ = ["Replicas", "machine"]
 
 _WORTH_IT = 1 << 16  # numbers in the activations of one replica below which the threads cost more than they bring
-
-
-def cores():
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine(replicas):

@@ -11,7 +11,7 @@ import numpy as np
 from minitf import backend
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
-from minitf.parallel import Replicas, cores, machine
+from minitf.parallel import Replicas, machine
 from minitf.runfolder import RunFolder
 from minitf.transformer import Transformer
 from minitf.translator import Translator
@@ -39,7 +39,7 @@ class Trainer:
         self.folder = RunFolder(settings.out, log.say)
         self.model = Transformer(config, settings.seed)
         self.optimizer = Adam(self.model.named_parameters())
-        n_replicas = settings.replicas or cores()
+        n_replicas = settings.replicas or backend.cores()
         self.replicas = Replicas(self.model, lambda: Transformer(config, initialise=False), n_replicas)
         self.machine, self.fingerprint = machine(n_replicas), dataset.fingerprint()
         self.step = self.epoch = self.position = 0

@@ -3,13 +3,14 @@
 import dataclasses
 import math
 import re
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitf import text
-from minitf.backend import UserError, keep_memory
+from minitf.backend import UserError, cores, keep_memory
 from minitf.checkpoint import read_model, read_notes
 from minitf.config import Config
 from minitf.decode import beam_search, greedy, length_penalty
@@ -24,6 +25,7 @@ _SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-
 # Where a sentence that is too long is cut, best places first: after a clause, after a word.
 _CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 _LONGEST = 100  # for a model that does not say how long its sentences may be
+_PIECE, _MOST_PIECES = 16, 4  # a batch is cut into pieces of so many sentences or more, which share the cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,13 +104,21 @@ class Translator:
         return [_joined(pieces) for pieces in results]
 
     def _search(self, source, beam, alpha, max_extra, n_best):
-        # The products of one step are too small to share: two threads wait for each other, on a busy machine
-        # twenty times as long as they compute. And so the result does not depend on the number of cores.
-        with threadpool_limits(1, "blas"):
+        def search(rows):
             if beam == 1:
-                found = [[_scored(best, alpha)] for best in greedy(self.model, source, max_extra)]
+                return [[_scored(best, alpha)] for best in greedy(self.model, rows, max_extra)]
+            return beam_search(self.model, rows, beam, alpha, max_extra, n_best)
+
+        # The products of one step are too small to share: two threads wait for each other, on a busy machine
+        # twenty times as long as they compute. So each thread takes sentences of its own; into how many pieces a
+        # batch is cut follows from its size alone, and the result does not depend on the number of cores.
+        pieces = np.array_split(source, min(_MOST_PIECES, max(1, len(source) // _PIECE)))
+        with threadpool_limits(1, "blas"):
+            if len(pieces) == 1:
+                found = search(source)
             else:
-                found = beam_search(self.model, source, beam, alpha, max_extra, n_best)
+                with ThreadPoolExecutor(min(cores(), len(pieces))) as pool:
+                    found = list(chain.from_iterable(pool.map(search, pieces)))
         if not all(best and math.isfinite(best[0].log_probability) for best in found):
             raise UserError("the model computes no finite probabilities: its weights are of no use, take another")
         return found
