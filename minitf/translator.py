@@ -25,7 +25,7 @@ _SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-
 # Where a sentence that is too long is cut, best places first: after a clause, after a word.
 _CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 _LONGEST = 100  # for a model that does not say how long its sentences may be
-_PIECE, _MOST_PIECES = 16, 4  # a batch is cut into pieces of so many sentences or more, which share the cores
+_PIECE, _MOST_PIECES = 32, 4  # a batch is cut into pieces of so many sentences, or half as many beams, or more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Translator:
         # The products of one step are too small to share: two threads wait for each other, on a busy machine
         # twenty times as long as they compute. So each thread takes sentences of its own; into how many pieces a
         # batch is cut follows from its size alone, and the result does not depend on the number of cores.
-        pieces = np.array_split(source, min(_MOST_PIECES, max(1, len(source) // _PIECE)))
+        pieces = np.array_split(source, min(_MOST_PIECES, max(1, len(source) * min(beam, 2) // _PIECE)))
         with threadpool_limits(1, "blas"):
             if len(pieces) == 1:
                 found = search(source)

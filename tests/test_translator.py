@@ -1,6 +1,7 @@
 """Lines to translations: none is lost, none is swapped, and no cut goes through a word or a character."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -54,6 +55,19 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
         assert mine[0].score == pytest.approx(other[0].score, rel=1e-4)
     assert len({best[0].text for best in together}) > len(lines) / 2  # or a swap would not be seen
     assert together[2] == together[5] == EMPTY
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
+    """Bit by bit: into how many pieces a batch is cut does not depend on how many threads there are."""
+    lines, results, pools = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
+    Pool = ThreadPoolExecutor
+    for count in (1, 3):
+        monkeypatch.setattr("minitf.translator.cores", lambda count=count: count)
+        monkeypatch.setattr("minitf.translator.ThreadPoolExecutor", lambda n: pools.append(n) or Pool(n))
+        results.append(translator.translate(lines, beam=beam, max_extra=5))
+    assert results[0] == results[1]
+    assert min(pools) == 1 < max(pools)  # and it was cut at all
 
 
 def test_no_lines_and_lines_that_come_one_by_one(translator):
