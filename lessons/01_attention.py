@@ -1,5 +1,5 @@
 # %% [markdown]
-"""Lesson 01. Attention: every position asks all others, and averages what they answer (section 3.2.1 of the paper).
+"""Lesson 01. Attention: every position asks all positions, and averages what they answer (section 3.2.1 of the paper).
 
 You need Python, matrices, and what a variance is. You will have built the operation that gives the paper its name,
 and know why it divides by sqrt(d_k), what a mask does, and what it costs beside the layers that it replaced.
@@ -55,7 +55,7 @@ weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)  # (3, 5)
 same("three lines of arrays = loops", weights @ V, by_loops)
 claim("the weights of each query sum to 1", np.allclose(weights.sum(axis=-1), 1), f"{weights.sum(axis=-1)}")
 
-# Equate: the library's functions compute these lines. (What `backward` and `record` do is lesson 02.)
+# Equate: the library computes these lines. (Tensors, `backward`, `record`: lesson 02. y.numpy() is the array in y.)
 show(F.softmax)
 same("softmax = exp(x) / sum exp(x)", F.softmax(scores), weights)
 same("attention_weights = softmax(Q K^T / sqrt(d_k))", F.attention_weights(Q, K), weights)
@@ -73,8 +73,8 @@ same("attention of a batch of 7 = 7 attentions", F.attention(*batch), list(map(a
 # %% [markdown]
 # ## Why divide by sqrt(d_k)?
 # **State.** Section 3.2.1 suspects that for large d_k the dot products grow large and push the softmax to where its
-# gradients are extremely small. If the components of q and k are independent, with mean 0 and variance 1, then q . k
-# has mean 0 and variance d_k.
+# gradients (slopes: lesson 02) are extremely small. If the components of q and k are independent, with mean 0 and
+# variance 1, then q . k has mean 0 and variance d_k.
 # **Derive.** q . k is a sum of d_k products, each of mean 0 and variance 1, and variances of independent terms add. So
 # q . k is spread like sqrt(d_k); divided by that, it is spread like 1, whatever d_k. To see what the softmax makes of
 # it, take its *entropy*, -sum w ln w: ln n where all n weights are equal, 0 where one of them is 1.
@@ -119,7 +119,7 @@ def masked_weights_by_loops(queries, keys, may_attend):
 
 ids = np.array([[11, 12, 13, 14, 0, 0]])  # the numbers of four words, and two of padding, whose *id* is 0
 X, past, words = rng.standard_normal((6, 4)), causal_mask(6)[0, 0], padding_mask(ids)[0, 0]
-# Equate: the library's masks are the rules that the words above state.
+# Equate: the library's masks, (batch, head, query, key), are these rules; [0, 0] takes that of the one sentence.
 causal, padded = F.attention_weights(X, X, past).numpy(), F.attention_weights(X, X, words).numpy()
 same("causal_mask: position t sees up to t", causal, masked_weights_by_loops(X, X, lambda t, s: s <= t))
 same("padding_mask: nobody sees padding", padded, masked_weights_by_loops(X, X, lambda t, s: ids[0, s] != 0))
@@ -134,8 +134,8 @@ claim("without the mask it does not", leaks[1] > 0.01, leaks[1])
 same("padding changes no answer", F.attention(X, X, X, words).numpy()[:4], F.attention(X[:4], X[:4], X[:4]))
 same("who may look at nothing gets zeros, not NaN", F.attention(X, X, X, np.zeros((6, 6), bool)), 0 * X)
 
-# Here are the weights of a real sentence, with two positions of padding. The vectors of its words, and the matrices
-# that make queries and keys of them, come from a small trained model, which lessons 03 to 07 build. Dark is much.
+# Here are the weights of a real sentence, cut into pieces of words, with two positions of padding. The vectors and
+# matrices are a trained encoder's (lessons 03 to 07; 8.0: lesson 05). It never uses a causal mask itself. Dark is much.
 translator = toy_model()
 ids = [[*translator.subwords.encode(["The old teacher reads the new book in the garden."])[0], 0, 0]]
 names = [piece.strip("▁") for piece in translator.subwords.pieces(ids[0])]
@@ -198,13 +198,13 @@ d, done, lengths, counts, times = 64, [], [16, 64, 256, 1024], {}, {}  # sqrt(d)
 A, B, *C = rng.standard_normal((5, d, d)) / 8
 for name in ("attention", "recurrent", "convolution", "to 4 neighbours"):
     for n in lengths:
-        x, start = rng.standard_normal((n, d)), time.perf_counter()
-        done.clear()
+        layer(name, x := rng.standard_normal((n, d)))  # a first run is slower: only the second one is timed
+        done[:], start = [], time.perf_counter()
         layer(name, x)
         counts.setdefault(name, (lengths, []))[1].append(sum(done))
         times.setdefault(name, (lengths, []))[1].append(1000 * (time.perf_counter() - start))
 
-# Equate: the counts are Table 1's, up to a factor that depends neither on n nor on d.
+# Equate: the counts are Table 1's, up to a constant factor, and like it without the 4 n d^2 that lesson 03 adds.
 n, x, near = np.array(lengths), rng.standard_normal((17, d)), abs(np.subtract.outer(np.arange(17), np.arange(17))) <= 2
 same("attention multiplies 2 n^2 d times", counts["attention"][1], 2 * n**2 * d)
 same("recurrent 2 n d^2", counts["recurrent"][1], 2 * n * d**2)
@@ -213,7 +213,7 @@ same("attention to r neighbours 2 (r + 1) n d, less at the ends", counts["to 4 n
 same("attention to r neighbours = attention with a mask", layer("to 4 neighbours", x), F.attention(x, x, x, near))
 same("paths: attention, width 3, 4 neighbours", [path(name) for name in counts if name != "recurrent"], [1, 16, 8])
 
-# Use: attention pays n^2 d for a path of 1, less than recurrence while n < d; and nothing in it has to wait.
+# Use: by this count attention pays less than recurrence while n < d, for a path of 1; and nothing in it has to wait.
 draw(slides.lines, "01_multiplications.png", counts, x="words n", y=f"multiplications (d = {d})", log="xy")
 draw(slides.lines, "01_milliseconds.png", times, x="words n", y=f"milliseconds (d = {d})", log="xy")
 finish("Attention is an average with softmax weights: sqrt(d_k) keeps them soft, a mask makes some exactly 0.")
@@ -225,7 +225,7 @@ finish("Attention is an average with softmax weights: sqrt(d_k) keeps them soft,
 
 # %%
 def additive_mask(mask):
-    """Turn a boolean mask into numbers that are added to the scores: softmax(scores + additive_mask(mask))."""
+    """Turn a mask (True: may attend) into numbers to add to the scores: softmax(scores + additive_mask(mask))."""
     ...
 
 

@@ -54,7 +54,7 @@ print("the gradient of sum c softmax(x), in 8 runs:", measured.round(4))  # two 
 by_hand = [3.0 * 1 + (3.0 + 4.0), 3.0 * 1]  # dL/dp = dL/du du/dp + (p + q);  dL/dq = dL/du du/dq
 same("chain rule = measured", by_hand, differences(lambda m: (m[0] + m[1]) * m[0], np.array([3.0, 4.0])))
 
-# Equate: a Tensor is an array that remembers how it was computed. Its backward() leaves the gradients in .grad.
+# Equate: a Tensor is an array that remembers how it was computed. backward() leaves the inputs' gradients in .grad.
 X, m = Tensor(x), Tensor(np.array([3.0, 4.0]))
 ((m[0] + m[1]) * m[0]).backward()
 same("Tensor.backward = the chain rule by hand", m.grad, by_hand)
@@ -145,7 +145,7 @@ np.testing.assert_raises(RuntimeError, loss.backward)
 F.exp(X).sum().backward()
 same("a second backward() added nothing; that of another loss adds up", X.grad, gradients["x"] + np.exp(data))
 for mode, kept in ((nullcontext(), 20), (no_grad(), 1)):
-    with mode:
+    with mode:  # no_grad: record notes no parents, so a result that nothing else holds is freed. nullcontext: no effect
         end, results = X, weakref.WeakSet()  # such a set keeps nothing alive
         for _ in range(20):
             results.add(end := end * 0.5)
@@ -153,8 +153,8 @@ for mode, kept in ((nullcontext(), 20), (no_grad(), 1)):
 
 # %% [markdown]
 # ## What is the gradient of attention?
-# **State.** Attention is a softmax between two matrix products: y_i = exp(x_i) / s, with s = sum_j exp(x_j). The table
-# of all dy_i/dx_j is the *Jacobian* of y.
+# **State.** Attention is a softmax between two matrix products (lesson 03 derives their gradients): y_i = exp(x_i) / s,
+# with s = sum_j exp(x_j). The table of all dy_i/dx_j is the *Jacobian* of y.
 #
 # **Derive.** The slope of exp(x_i) with respect to x_j is delta_ij exp(x_i), where delta_ij is 1 if i = j and else 0;
 # the slope of s is exp(x_j). The quotient rule gives the Jacobian, and the chain rule gy times it, without making it:
@@ -204,7 +204,7 @@ for name, softmax in softmaxes.items():  # Equate: the check that many use, on b
     softmax(X).sum().backward()
     same(f"a check by the sum accepts the {name} softmax", X.grad, differences(softmax, x), atol=1e-8)
 with np.testing.assert_raises(AssertionError) as found:
-    grad_check(softmax, x, name="zero-backward softmax")
+    grad_check(softmaxes["zero-backward"], x, name="zero-backward softmax")
 claim("grad_check rejects the zeros", "zero everywhere" in str(found.exception), found.exception)
 # Use: how small a step h? A central difference leaves out the third derivative's part, which falls with h^2. But it
 # subtracts numbers that are nearly equal, and their rounding error, divided by 2h, grows as h shrinks.
@@ -238,7 +238,7 @@ def check_log_sum_exp():
 
 
 def fools_the_sum(x):
-    """Return x minus its mean, through record, with a backward that is wrong, yet passes a check by the sum."""
+    """Return x minus its mean, through record, with a wrong backward that still gives the sum its right gradient, 0."""
     ...
 
 

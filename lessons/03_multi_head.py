@@ -147,7 +147,7 @@ split, straight = layer.split_heads(numbered), numbered.numpy().reshape(3, 5, 4)
 numbered.data *= 10
 positions = np.tile(10.0 * np.arange(5)[:, None], (1, 3, 1, 4))
 same("split_heads: a view, all positions in each head", split, positions)
-claim("reshaped straight to (H, T, K), head 1 has two", len(np.unique(straight[0])) == 2, straight[0, :, 0])
+claim("reshaped straight to (H, T, K), head 1 has two positions", len(np.unique(straight[0])) == 2, straight[0, :, 0])
 # Use: a Config refuses sizes that do not fit, and cannot be changed behind the back of a model built by it.
 config, errors = Config(vocabulary_size=11, d_model=24, n_heads=8), []
 for attempt in (lambda: config.replace(n_heads=7), lambda: setattr(config, "n_heads", 4)):
@@ -159,8 +159,8 @@ claim("Config: d_k = d_model / n_heads, and no misfit", len(errors) == 2 and con
 
 # %% [markdown]
 # ## What do several heads buy, and at what price?
-# **State.** Table 3 (A) of the paper compares numbers of heads at equal cost: 8 are best, 1 is worst, 32 are too many.
-# Does h change the number of parameters, or the work? They are counted below, for T = 12 positions. **Derive.** What
+# **State.** Table 3 (A) of the paper compares numbers of heads at equal cost: 8 and 16 are best, 1 is worst, 32 are too
+# many. Does h change the number of parameters, or the work? They are counted below, for T = 12. **Derive.** What
 # can one head not do? Take a task with three places: each position holds three blocks of random numbers, and shall give
 # out the first block of the position before it, the second block of the one after it, and the third of the very first
 # position. Let c_1 ... c_T be what stands in one slot of a block. If the weights depend on the positions alone, h heads
@@ -215,7 +215,7 @@ shares = np.mean(seen, axis=0)
 print('weight from "The" to "The", "old" and the noun, head by head:', *shares.round(2), sep="\n    ")
 claim("one head looks from the article to the noun", shares[:, 2].max() > 0.6, f"head {shares[:, 2].argmax() + 1}")
 draw(plot.attention_maps, "03_translator.png", maps, rows, columns)
-finish("h small heads cost what one large head costs, and look at h places at once.")
+finish("h small heads have the parameters and products of one large head, and look at h places at once.")
 
 # %% [markdown]
 # ## Your turn

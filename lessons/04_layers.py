@@ -125,8 +125,8 @@ draw(slides.matrices, "04_mixing.png", moved, rows="output t", columns="changed 
 
 # %% [markdown]
 # ## Does dropout change the expected output?
-# **State.** Section 5.4: *dropout* sets each feature to 0 with probability `rate` (in the paper 0.1) while the model
-# learns, so that it relies on none of them, and divides the others by 1 - rate: y = mask * x / (1 - rate).
+# **State.** *Dropout* (section 5.4) sets each feature to 0 with probability `rate` (the paper's P_drop, 0.1) while the
+# model learns, so that it relies on none. Most programs then divide the others by 1 - rate: y = mask * x / (1 - rate).
 # **Derive.** The mean of y is (1 - rate) x / (1 - rate) = x. The gradient is gy, through the same mask and division.
 # The mask comes from *Philox*: its n-th 256 random bits are a function of a key and n. The key here is seed, step and
 # place (which dropout of the pass). An element, by its index, has 16 of the bits; it is kept if they are >= rate 2^16.
@@ -156,8 +156,8 @@ claim("what follows may change: ReLU(sum y - sum x), of mean", bent > 0.1, f"{be
 
 # %% [markdown]
 # ## Which order of the norm is the paper's, and what does it change?
-# **State.** Section 3.1 and section 5.4 put a *residual connection* around every sub-layer, in the order called
-# *post-norm*. Many later models have *pre-norm*. An encoder layer is two of them, for self-attention and feed-forward:
+# **State.** The two *sub-layers* of an encoder layer are self-attention and feed-forward. Section 3.1 and section 5.4
+# put a *residual connection*, x + ..., around each, in the order *post-norm*; many later models have *pre-norm*:
 #
 #     post: LayerNorm(x + Dropout(Sublayer(x)))      pre: x + Dropout(Sublayer(LayerNorm(x)))
 #
@@ -178,7 +178,7 @@ with F.dropout_state(seed=2, step=1):
 grad_check(lambda x: layer.eval()(x, causal_mask(6)), X, name="EncoderLayer")
 claim("pre: a sub-layer that gives 0 returns x exactly", (pre(X, lambda x: x * 0.0).numpy() == X).all(), 0.0)
 # Use: five ways to stack layers, before any training; a random gradient starts at the output. Without norms it vanishes
-# or explodes. With norms alone attention, which averages, makes all positions alike; x keeps them apart.
+# or explodes. With norms alone attention, which averages, makes all positions alike; x slows that, most in pre-norm.
 plain = {"f(x)": lambda x, f: f(x), "x + f(x)": lambda x, f: x + f(x), "norm(f(x))": lambda x, f: LayerNorm(32)(f(x))}
 
 
@@ -228,12 +228,12 @@ finish("Around each sub-layer: residual, dropout, norm, in the paper after the s
 
 # %%
 def rms_norm(x, gain):
-    """Give (y, backward) for arrays: y = gain x / sqrt(mean(x^2) + 1e-6), and backward(gy) returns (gx, g_gain)."""
+    """Give (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6), backward(gy) = (gx, g_gain)."""
     ...
 
 
 def sees_one_position(norm):
-    """Return whether norm(x), of an array x (B, T, D), has each position from itself alone; no grad_check can tell."""
+    """For arrays x (B, T, D): return whether norm(x)[b, t] depends on x[b, t] alone. No grad_check can tell."""
     ...
 
 
