@@ -63,6 +63,8 @@ def attention_maps(weights, target_tokens, source_tokens, path, title: str | Non
         _separate_cells(axes, *sizes, lines=grid.cell > LINES_FROM)
         _name_cells(axes.yaxis, rows, grid.cell, shown=grid.is_left(head))
         _name_cells(axes.xaxis, columns, grid.cell, shown=grid.is_lowest(head))
+        axes.set_ylabel("queries" if grid.is_left(head) else "", fontsize=FONT)
+        axes.set_xlabel("keys" if grid.is_lowest(head) else "", fontsize=FONT)
     bar = figure.colorbar(image, cax=figure.add_axes(grid.place_bar()))
     bar.set_label("attention weight", fontsize=FONT)
     bar.ax.tick_params(labelsize=0.8 * FONT)
