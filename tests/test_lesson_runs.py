@@ -78,7 +78,7 @@ MUTANTS = {
     "a layer norm without its mean term": ("04", "functions", "gx.mean(axis=-1, keepdims=True) + ", ""),
     "a position table off by one": ("05", "transformer", "np.arange(length)[", "np.arange(1, length + 1)["),
     "positions read one row too late": (
-        *("05", "transformer", "self.table[start:end]", "self.table[start + 1 : end + 1]"),
+        *("05", "transformer", "x + table[start:end]", "x + table[start + 1 : end + 1]"),
     ),
     "a missing sqrt(d_model)": (
         *("06", "transformer", "self.embedding(source) * self.config.d_model**0.5", "self.embedding(source)"),
