@@ -18,7 +18,7 @@ from minitf.tensor import Tensor, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 
-_CHUNK = 1 << 22  # how many logits exist at a time: 16 MB of float32, however long the batch
+_CHUNK = 512  # of how many rows the logits exist at a time, however long the batch; with fewer, products get slower
 
 
 def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_tokens=None):
@@ -61,9 +61,8 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     learning = is_recording()
     g_hidden, g_weight = (xp.empty_like(hidden), xp.zeros_like(w)) if learning else (None, None)
     loss = nll = xp.zeros((), dtype=x_data.dtype)
-    step = max(1, _CHUNK // len(w))
-    for start in range(0, len(hidden), step):
-        chunk = slice(start, start + step)
+    for start in range(0, len(hidden), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
         logits = hidden[chunk] @ w.T  # (n, V)
         losses, nlls = _loss_and_gradient(logits, target[chunk], smoothing)
         loss, nll = loss + losses.sum(), nll + nlls.sum()
