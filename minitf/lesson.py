@@ -10,7 +10,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from minitf.backend import use
+from minitf.backend import UserError, use
 from minitf.check import proved
 from minitf.translator import Translator
 
@@ -27,18 +27,19 @@ def begin(name):
         "--backend", choices=("numpy", "cupy"), help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
     )
     options = parser.parse_args([] if _notebook() else None)
+    _run["name"] = name
     if options.backend:
-        use(options.backend)
+        _or_stop(use, options.backend)
     threadpool_limits(1, "blas")  # the products of a lesson are small: a second thread would only be waited for
     proved.clear()
-    _run.update(name=name, started=time.perf_counter(), figures=Path(options.figures), drawn=0)
+    _run.update(started=time.perf_counter(), figures=Path(options.figures), drawn=0)
 
 
 def draw(picture, file_name, *arguments, **options):
     """Draw a figure of the lesson: picture(*arguments, path=..., **options), saved as figures/<file_name>."""
     path = _run["figures"] / file_name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture(*arguments, path=path, **options)
+    _or_stop(path.parent.mkdir, parents=True, exist_ok=True)
+    _or_stop(picture, *arguments, path=path, **options)
     _run["drawn"] += 1
     print(f"    figure {path}")
     if _notebook():
@@ -58,7 +59,7 @@ def toy_model():
     """Give the small trained model that lies beside the lessons, as a Translator. Its README says how it was made."""
     beside = [Path(sys.argv[0]).parent, Path.cwd(), Path.cwd() / "lessons", Path(__file__).parents[1] / "lessons"]
     folder = next((place / "toy-model" for place in beside if (place / "toy-model").is_dir()), beside[-1] / "toy-model")
-    return Translator.load(folder)
+    return _or_stop(Translator.load, folder)
 
 
 def check_exercises(names):
@@ -69,10 +70,10 @@ def check_exercises(names):
     checks = [name for name, thing in names.items() if name.startswith("check_") and thing is not check_exercises]
     states = []
     for number, check in enumerate(checks, 1):
-        exercise = names[check.removeprefix("check_")]
-        state, said = _state(exercise, names[check])
+        name = check.removeprefix("check_")
+        state, said = _state(names[name], names[check]) if name in names else ("wrong", ": the function is not there")
         states.append(state)
-        print(f"{state:7s}{number}. {exercise.__name__}{said}")
+        print(f"{state:7s}{number}. {name}{said}")
     if not _notebook():
         sys.exit(0 if states and set(states) == {"right"} else 1)
 
@@ -92,10 +93,25 @@ def _state(exercise, check):
 
 
 def _is_empty(function):
-    """Whether the body is still the three dots."""
-    body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(function))).body[0].body
-    body = body[1:] if ast.get_docstring(ast.parse(inspect.getsource(function)).body[0]) else body
-    return len(body) == 1 and ast.unparse(body[0]) == "..."
+    """Whether the body still ends in the three dots."""
+    (definition,) = ast.parse(inspect.getsource(function)).body
+    return ast.unparse(definition.body[-1]) == "..."
+
+
+def _or_stop(function, *arguments, **options):
+    """Call it; what the reader can mend, such as a folder that cannot be written, ends the lesson with one line."""
+    try:
+        return function(*arguments, **options)
+    except UserError as error:
+        text = str(error)
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}: choose another place with --figures"
+    except ValueError as error:
+        if not isinstance(error.__cause__, OSError):  # not a picture that could not be written: a mistake in its data
+            raise
+        text = str(error)
+    print(f"lesson {_run['name']}: {text}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _notebook():

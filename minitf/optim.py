@@ -60,7 +60,7 @@ class Adam:
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
-        for block in blocks(len(gradients)):  # thirteen operations, of which only the first has to fetch the numbers
+        for block in blocks(len(gradients)):  # twelve operations, of which only the first has to fetch the numbers
             data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
             scratch = g * (1 - self.beta_1)
             m *= self.beta_1

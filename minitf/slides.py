@@ -8,12 +8,11 @@ import numpy as np
 
 from minitf.plot import COLOURS, DASHES, new_figure, save_figure
 
-__all__ = ["bars", "lines", "matrices", "tree"]
+__all__ = ["lines", "matrices", "tree"]
 
 FONT = 16.0  # points, on a figure 9 inches wide
 SMALL = 13.0
 MARKS = ("o", "s", "^", "D", "v")
-HATCHES = ("", "//", "..", "xx", "--")
 STATES = {  # of a node in a tree: its face, its text, its frame
     "kept": ("#cfe0f3", "black", "-"),
     "dropped": ("white", "#444444", ":"),
@@ -24,7 +23,7 @@ STATES = {  # of a node in a tree: its face, its text, its frame
 def lines(curves, path, x, y, title="", log="", marks=True, limits=None):
     """Draw curves over one axis.
 
-    curves: {name: (values on the x axis, values on the y axis)}; a name that begins with "_" stays out of the legend.
+    curves: {name in the legend: (values on the x axis, values on the y axis)}.
     x, y: what the axes show. log: the axes that are logarithmic, "", "x", "y" or "xy". limits: (lowest, highest) y.
     """
     figure, axes = _axes(x, y, title)
@@ -41,28 +40,7 @@ def lines(curves, path, x, y, title="", log="", marks=True, limits=None):
     if limits:
         axes.set_ylim(*limits)
     axes.grid(color="#dddddd", linewidth=0.8)
-    if any(not name.startswith("_") for name in curves) and len(curves) > 1:
-        axes.legend(fontsize=SMALL, frameon=False)
-    save_figure(figure, path)
-
-
-def bars(groups, path, y, title="", x="", digits=2):
-    """Draw bars in groups, each with its number on top.
-
-    groups: {name of the group: {name of the bar: value}}; all groups have the same bars.
-    """
-    figure, axes = _axes(x, y, title)
-    names = list(next(iter(groups.values())))
-    width = 0.8 / len(names)
-    for i, name in enumerate(names):
-        places = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * width
-        heights = [values[name] for values in groups.values()]
-        shade = {"color": COLOURS[i % len(COLOURS)], "edgecolor": "white", "hatch": HATCHES[i % len(HATCHES)]}
-        drawn = axes.bar(places, heights, width * 0.95, label=name, **shade)
-        axes.bar_label(drawn, fmt=f"%.{digits}f", fontsize=SMALL)
-    axes.set_xticks(range(len(groups)), list(groups), fontsize=SMALL)
-    axes.margins(y=0.15)
-    if len(names) > 1:
+    if len(curves) > 1:
         axes.legend(fontsize=SMALL, frameon=False)
     save_figure(figure, path)
 
@@ -109,11 +87,11 @@ def matrices(
     save_figure(figure, path)
 
 
-def tree(nodes, path, title="", names=None, digits=2):
+def tree(nodes, path, title=""):
     """Draw a search as a tree, from left to right, one step in each column; no line crosses another.
 
     nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None for the root, and state
-    is "kept", "dropped" or "finished". names: {state: name in the legend}. The way to the best finished node is thick.
+    is "kept", "dropped" or "finished". The way to the best finished node is thick.
     Raises ValueError for an unknown state and for a parent that does not come earlier.
     """
     columns, steps = [], []  # of each step: its nodes; of each node: its step
@@ -147,11 +125,11 @@ def tree(nodes, path, title="", names=None, digits=2):
             axes.plot((steps[parent], steps[i]), (heights[parent], heights[i]), linestyle=frame, zorder=1, **line)
         box = {"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": "black", "linestyle": frame}
         axes.text(
-            steps[i], heights[i], f"{label}\n{score:.{digits}f}", ha="center", va="center",
+            steps[i], heights[i], f"{label}\n{score:.2f}", ha="center", va="center",
             fontsize=SMALL, color=ink, bbox=box, parse_math=False,
         )  # fmt: skip
     for state, (face, _, frame) in STATES.items():
-        axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=(names or {}).get(state, state))
+        axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2))
     axes.legend(fontsize=SMALL, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 0.0))
     save_figure(figure, path)

@@ -74,6 +74,15 @@ def test_wrong_answers_do_not(lesson, tmp_path):
     assert len(said) == len(wrong) and all(re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said), lines
 
 
+def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
+    sheet = load(SCRIPT).sheet(LESSONS[0]).replace("def additive_mask", "def renamed")
+    broken = "def softmax_average(scores, values):\n    return 1 / 0\n"
+    code, lines, err = run(tmp_path / "sheet.py", sheet.replace("\n\nif __name__", f"\n\n{broken}\nif __name__"))
+    assert (code, err) == (1, "")
+    assert lines[0] == "wrong  1. additive_mask: the function is not there"
+    assert re.fullmatch(r"wrong  2\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[1])
+
+
 def test_the_command_writes_the_sheet_once(tmp_path):
     command = [sys.executable, str(SCRIPT), "4"]
     first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,5 +1,6 @@
 """The lessons are run: from an empty folder, offline; and with a broken library, which each must notice."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -63,6 +64,23 @@ def test_figures_go_where_they_are_wanted(tmp_path):
     done = run(LESSONS[0], tmp_path, "--figures", "slides/here")
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "empty" / "slides" / "here").glob("*.png"))) >= 3
+
+
+@pytest.mark.lesson02
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--figures", f"{__file__}/slides"), "choose another place with --figures"),
+        (("--backend", "cupy"), "use --backend numpy"),
+        (("--backend", "torch"), "invalid choice: 'torch'"),
+    ],
+)
+def test_what_the_reader_can_mend_is_said_in_one_line(options, reason, tmp_path):
+    if options[1] == "cupy" and importlib.util.find_spec("cupy"):
+        pytest.skip("CuPy is installed")
+    done = run(LESSONS[1], tmp_path, *options)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert reason in done.stderr.splitlines()[-1]
 
 
 # Each is a mistake that somebody has made: (lesson that must notice, file, what stands there, what is put there).

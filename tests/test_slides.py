@@ -37,7 +37,6 @@ def legend(axes):
     "draw",
     [
         lambda path: slides.lines({"a": ([1, 2], [3, 4])}, path=path, x="x", y="y"),
-        lambda path: slides.bars({"group": {"bar": 1.0}}, path=path, y="y"),
         lambda path: slides.matrices({"panel": np.eye(3)}, path=path, values=".1f", bar="weight"),
         lambda path: slides.tree(NODES, path=path, title="a beam"),
     ],
@@ -47,16 +46,16 @@ def test_each_writes_its_file(draw, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-# Lines and bars ---------------------------------------------------------------------------------------------
+# Lines ------------------------------------------------------------------------------------------------------
 
 
 def test_lines_have_their_axes_and_differ_without_colour(figures):
-    curves = {"one": ([1, 2], [3, 4]), "two": ([1, 2], [5, 6]), "_three": ([1, 2], [7, 8])}
+    curves = {"one": ([1, 2], [3, 4]), "two": ([1, 2], [5, 6]), "three": ([1, 2], [7, 8])}
     slides.lines(curves, path="a.png", x="steps", y="loss", title="title", log="xy", limits=(1, 10))
     axes = figures[0].axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("steps", "loss", "title")
     assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylim()) == ("log", "log", (1, 10))
-    assert legend(axes) == ["one", "two"]
+    assert legend(axes) == ["one", "two", "three"]
     drawn = axes.get_lines()
     assert [list(line.get_ydata()) for line in drawn] == [[3, 4], [5, 6], [7, 8]]
     assert len({(line.get_linestyle(), line.get_marker()) for line in drawn}) == 3
@@ -66,22 +65,6 @@ def test_one_line_needs_no_legend(figures):
     slides.lines({"one": ([1, 2], [3, 4])}, path="a.png", x="x", y="y", marks=False)
     assert not legend(figures[0].axes[0])
     assert figures[0].axes[0].get_lines()[0].get_marker() == "None"
-
-
-def test_bars_carry_their_numbers_above_the_names_of_their_groups(figures):
-    groups = {"first": {"a": 1.0, "b": 2.5}, "second": {"a": 3.0, "b": 4.0}}
-    slides.bars(groups, path="a.png", y="height", digits=1)
-    axes = figures[0].axes[0]
-    assert names(axes, "x") == ["first", "second"] and legend(axes) == ["a", "b"]
-    assert {text.get_text() for text in axes.texts} == {"1.0", "2.5", "3.0", "4.0"}
-    heights = {(round(bar.get_x() + bar.get_width() / 2), bar.get_height()) for bar in axes.patches}
-    assert heights == {(0, 1.0), (0, 2.5), (1, 3.0), (1, 4.0)}
-    assert len({bar.get_hatch() for bar in axes.patches}) == 2
-
-
-def test_groups_must_have_the_same_bars():
-    with pytest.raises(KeyError):
-        slides.bars({"first": {"a": 1.0}, "second": {"b": 1.0}}, path="a.png", y="y")
 
 
 # Matrices ---------------------------------------------------------------------------------------------------
@@ -118,9 +101,9 @@ def test_a_tree_grows_from_left_to_right_and_children_stand_in_the_order_of_thei
 
 
 def test_the_states_can_be_told_apart_and_the_way_to_the_best_is_thick(figures):
-    slides.tree(NODES, path="a.png", names={"kept": "goes on"})
+    slides.tree(NODES, path="a.png")
     axes = figures[0].axes[0]
-    assert legend(axes) == ["goes on", "dropped", "finished"]
+    assert legend(axes) == ["kept", "dropped", "finished"]
     thick = [line.get_linewidth() > 2 for line in axes.get_lines()]
     assert thick == [i in (2, 4, 6) for i in range(1, len(NODES))]
     boxes = [text.get_bbox_patch() for text in axes.texts]
