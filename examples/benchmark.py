@@ -15,6 +15,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -80,6 +81,11 @@ def _options(arguments):
         options.rivals = list(rows.CONTENDERS)
     if options.pairs is None:
         options.pairs = 2 if options.quick else 15
+    if shutil.which(options.python) is None:
+        parser.error(f"--python {options.python}: there is no such program")
+    for flag, path in (("--json", options.json), ("--plot", options.plot)):
+        if path and not Path(path).absolute().parent.is_dir():  # said now, and not when an hour has been measured
+            parser.error(f"{flag} {path}: there is no such folder")
     if options.pairs < 2:
         parser.error("--pairs must be 2 or more")
     return options

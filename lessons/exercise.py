@@ -41,7 +41,11 @@ def main(arguments):
     if path.exists():
         print(f"exercise.py: {path} is there already: move your answers away first", file=sys.stderr)
         return 2
-    path.write_text(sheet(found[0]), encoding="utf-8")
+    try:
+        path.write_text(sheet(found[0]), encoding="utf-8")
+    except OSError as error:
+        print(f"exercise.py: {path}: {error.strerror}: go to a folder where you may write", file=sys.stderr)
+        return 2
     print(f"wrote {path}: fill in the bodies, and run  python {path}")
     return 0
 

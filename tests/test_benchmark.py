@@ -183,3 +183,18 @@ def test_quick_form_with_pytorch(tmp_path):
         assert "torch" in row["sides"]
         assert row["sides"]["torch"]["memory"] is None or row["sides"]["torch"]["memory"] > 1 << 20
     assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--rows", "nonsense"), "no row is called 'nonsense'"),
+        (("--python", "no/such/python"), "there is no such program"),
+        (("--json", "no/such/folder/x.json"), "there is no such folder"),
+        (("--plot", "no/such/folder/x.png"), "there is no such folder"),
+        (("--pairs", "1"), "--pairs must be 2 or more"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before(arguments, reason):
+    done = benchmark(*arguments)
+    assert done.returncode == 2 and reason in done.stderr.splitlines()[-1]
