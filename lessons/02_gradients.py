@@ -145,10 +145,10 @@ np.testing.assert_raises(RuntimeError, loss.backward)
 F.exp(X).sum().backward()
 same("a second backward() added nothing; that of another loss adds up", X.grad, gradients["x"] + np.exp(data))
 for mode, kept in ((nullcontext(), 20), (no_grad(), 1)):
-    with mode:  # no_grad: record notes no parents, so a result that nothing else holds is freed. nullcontext: no effect
-        end, results = X, weakref.WeakSet()  # such a set keeps nothing alive
-        for _ in range(20):
-            results.add(end := end * 0.5)
+    with mode:  # no_grad: record keeps no backward; a result that nothing else holds is freed. nullcontext: no effect
+        end, results = X, weakref.WeakValueDictionary()  # such a dictionary keeps nothing alive
+        for i in range(20):
+            results[i] = (end := F.exp(-end)).data  # the backward of exp needs its result
     claim(f"recording keeps 20 of 20 results, no_grad the last: {kept}", len(results) == kept, len(results))
 
 # %% [markdown]

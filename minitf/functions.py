@@ -5,13 +5,12 @@ axes in front. Inputs are Tensors (which get a gradient) or arrays (which are co
 on the CPU: there a wrong one is an error, while a GPU would read some other row without a word.
 """
 
-import contextlib
 import math
-import threading
 
 import numpy as np
 
-from minitf.backend import segment_sum, to_device, xp
+from minitf.backend import blocks, column_sums, row_dots, row_sums, segment_sum, to_device, xp
+from minitf.dropout import dropout_mask, dropout_state, next_mask
 from minitf.tensor import Tensor, is_recording, record
 
 __all__ = [
@@ -154,7 +153,7 @@ def linear(x, weight, bias=None):
     def backward(gy):
         gy = gy.reshape(-1, w.shape[1])  # (N, F)
         gx = (gy @ w.T).reshape(x_data.shape)
-        return gx, rows.T @ gy, None if bias is None else gy.sum(axis=0)
+        return gx, rows.T @ gy, None if bias is None else column_sums(gy)
 
     return record(y.reshape(x_data.shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
 
@@ -168,19 +167,20 @@ def layer_norm(x, gain, bias, eps=1e-6):
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
     x_data, g = _array(x), _array(gain)
-    normal = x_data - x_data.mean(axis=-1, keepdims=True)
-    deviation = xp.sqrt((normal * normal).mean(axis=-1, keepdims=True) + eps)
-    normal /= deviation
+    size = x_data.shape[-1]
+    normal = x_data - row_sums(x_data) / size
+    inverse = 1 / xp.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
+    normal *= inverse
     y = normal * g
     y += _array(bias)
 
     def backward(gy):
-        over = tuple(range(gy.ndim - 1))
-        g_gain = (gy * normal).sum(axis=over)
         gx = gy * g  # the gradient of `normal`; what changes the mean or the variance of x has no effect on y
-        gx -= gx.mean(axis=-1, keepdims=True) + normal * (gx * normal).mean(axis=-1, keepdims=True)
-        gx /= deviation
-        return gx, g_gain, gy.sum(axis=over)
+        without_effect = normal * (row_dots(gx, normal) / size)
+        without_effect += row_sums(gx) / size
+        gx -= without_effect
+        gx *= inverse
+        return gx, column_sums(gy * normal), column_sums(gy)
 
     return record(y, (x, gain, bias), backward)
 
@@ -206,50 +206,6 @@ def embedding(table, ids):
     return record(weight[ids], (table, None), backward)
 
 
-# Dropout -----------------------------------------------------------------------------------------------------
-
-
-class _DropoutState(threading.local):
-    """Where in the training a mask is drawn: each thread has its own place."""
-
-    seed, step, first_row, place = 0, 0, 0, 0
-
-
-_state = _DropoutState()
-
-
-@contextlib.contextmanager
-def dropout_state(seed, step, first_row=0):
-    """Fix the masks of every `dropout` in the block: they depend on these numbers and on nothing else.
-
-    So a stopped training resumes with the very masks it would have drawn, and a batch that is cut into parts
-    draws in each part (whose first row is first_row of the whole) the masks of the whole.
-    """
-    before = _state.seed, _state.step, _state.first_row, _state.place
-    _state.seed, _state.step, _state.first_row, _state.place = seed, step, first_row, 0
-    try:
-        yield
-    finally:
-        _state.seed, _state.step, _state.first_row, _state.place = before
-
-
-def dropout_mask(seed, step, place, first_row, shape, rate):
-    """Draw which elements to keep: True with probability 1 - rate, to 1/65536.
-
-    Element i of row r is decided by 16 bits of a counter-based generator (Philox: the n-th random number is a
-    function of n) at the position of that element, so any part of a mask can be drawn without the rest.
-    seed, step, place: what the mask is for. first_row: where this part starts. shape: of this part.
-    """
-    count = math.prod(shape)
-    start = first_row * math.prod(shape[1:])
-    skip = start % 16  # one count of the generator makes 256 bits, the decisions for 16 elements
-    key = np.array([seed, step << 16 | place], dtype=np.uint64)
-    generator = np.random.Generator(np.random.Philox(key=key, counter=start // 16))
-    words = generator.integers(0, 2**64 - 1, size=-(-(count + skip) // 4), dtype=np.uint64, endpoint=True)
-    bits = words.view(np.uint16)[skip : skip + count]
-    return to_device((bits >= round(rate * 65536)).reshape(shape))
-
-
 def dropout(x, rate, seed=None):
     """Set each element to zero with probability `rate`, and scale the others so that the mean stays.
 
@@ -262,7 +218,7 @@ def dropout(x, rate, seed=None):
     if rate == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
     x_data = _array(x)
-    mask, scale = _next_mask(x_data.shape, rate, seed)
+    mask, scale = next_mask(x_data.shape, rate, seed)
 
     def apply(array):
         y = array * mask
@@ -272,40 +228,40 @@ def dropout(x, rate, seed=None):
     return record(apply(x_data), (x,), apply)
 
 
-def _next_mask(shape, rate, seed=None):
-    """Draw the mask of the next dropout in this forward pass, and the factor that keeps the mean."""
-    scale = 65536 / (65536 - round(rate * 65536))
-    if seed is not None:
-        return dropout_mask(seed, 0, 0, 0, shape, rate), scale
-    mask = dropout_mask(_state.seed, _state.step, _state.place, _state.first_row, shape, rate)
-    _state.place += 1
-    return mask, scale
-
-
 # Attention ---------------------------------------------------------------------------------------------------
 
+_SCORES = 1 << 19  # how many are worked on at a time: two megabytes
+_LONG = 512  # of how many keys the weights are kept for backward
 
-def _masked_softmax(query, key, mask):
-    """softmax(query key^T / sqrt(d_k)) of plain arrays, with weight 0 where the mask is False."""
+
+def _barrier(mask, dtype):
+    """0 where the mask is True and -infinity elsewhere: what is added to the scores of a softmax."""
+    if mask is None:
+        return None
+    never = xp.asarray(-xp.inf, dtype=dtype)
+    return xp.where(to_device(mask), xp.zeros_like(never), never)
+
+
+def _masked_softmax(query, key, barrier):
+    """softmax(query key^T / sqrt(d_k) + barrier) of plain arrays."""
     scores = query @ key.swapaxes(-1, -2)  # (..., T, S)
     scores *= 1 / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = xp.where(mask, scores, -xp.inf)
+    if barrier is not None:
+        scores += barrier
     # A row that may attend to nothing has no largest score; with any finite one its exponentials are all 0.
     scores -= xp.maximum(scores.max(axis=-1, keepdims=True), -1e30)
     weights = xp.exp(scores, out=scores)
     # The largest exponential of any other row is 1, so only such an empty row has a sum below 1.
-    weights /= xp.maximum(weights.sum(axis=-1, keepdims=True), 1)
+    weights /= xp.maximum(row_sums(weights), 1)
     return weights
 
 
-def _masked_softmax_gradient(g_weights, weights, query, key):
-    g_scores = g_weights - (g_weights * weights).sum(axis=-1, keepdims=True)
-    g_scores *= weights
-    g_scores *= 1 / math.sqrt(query.shape[-1])
-    g_query = xp.matmul(g_scores, key, out=xp.empty_like(query))  # (..., T, K)
-    g_key = xp.matmul(g_scores.swapaxes(-1, -2), query, out=xp.empty_like(key))  # (..., S, K)
-    return g_query, g_key
+def _scores_gradient(g_weights, weights, d_k):
+    """From the gradient of the weights to that of query key^T, in place."""
+    g_weights -= row_dots(g_weights, weights)
+    g_weights *= weights
+    g_weights *= 1 / math.sqrt(d_k)
+    return g_weights
 
 
 def attention_weights(query, key, mask=None):
@@ -318,10 +274,11 @@ def attention_weights(query, key, mask=None):
     Source: section 3.2.1, eq. 1.
     """
     q, k = _array(query), _array(key)
-    weights = _masked_softmax(q, k, None if mask is None else to_device(mask))
+    weights = _masked_softmax(q, k, _barrier(mask, q.dtype))
 
     def backward(gy):
-        return *_masked_softmax_gradient(gy, weights, q, k), None
+        g_scores = _scores_gradient(gy.copy(), weights, q.shape[-1])
+        return g_scores @ k, g_scores.swapaxes(-1, -2) @ q, None
 
     return record(weights, (query, key, None), backward)
 
@@ -334,30 +291,58 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     query: (..., T, K)   key: (..., S, K)   value: (..., S, D)   mask: bool (..., T, S)   ->   (..., T, D)
     With a rate, dropout is applied to the weights (not in the paper).
     The result and the gradients are laid out in memory like their inputs: where the heads are views of one array
-    (B, T, H, K), the way back to (B, T, D) is a view as well.
-    Source: section 3.2.1, eq. 1.
+    (B, T, H, K), the way back to (B, T, D) is a view as well. The scores are worked on in parts that fit the cache.
+    Where there are more than 512 keys, their weights are computed again in backward: then memory grows with the
+    length of the text, and not with its square.
+    Source: section 3.2.1, eq. 1; Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
     q, k, v = _array(query), _array(key), _array(value)
-    weights = _masked_softmax(q, k, None if mask is None else to_device(mask))
-    dropped, factor = weights, None
-    if rate:
-        keep, scale = _next_mask(weights.shape, rate, seed)
-        factor = keep * xp.asarray(scale, dtype=weights.dtype)
-        dropped = weights * factor
-    y = _like(q, weights.shape[:-1] + v.shape[-1:])
-    xp.matmul(dropped, v, out=y)
-    if not is_recording():
-        return record(y, (), None)
+    shape, barrier = (*q.shape[:-1], k.shape[-2]), _barrier(mask, q.dtype)
+    keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)
+    y = _like(q, (*q.shape[:-1], v.shape[-1]))
+
+    def weigh(part, keys):
+        """Give the weights of some queries, before and after dropout."""
+        some = None if barrier is None else xp.broadcast_to(barrier, shape)[part]
+        weights = _masked_softmax(q[part], k[keys], some)
+        return weights, weights if keep is None else weights * keep[part] * scale
+
+    parts, kept = _parts(shape), []
+    for part, keys, _ in parts:
+        weights, dropped = weigh(part, keys)
+        xp.matmul(dropped, v[keys], out=y[part])
+        if is_recording() and shape[-1] <= _LONG:
+            kept.append((weights, dropped))
 
     def backward(gy):
-        g_weights = gy @ v.swapaxes(-1, -2)
-        if rate:
-            g_weights *= factor
-        g_query, g_key = _masked_softmax_gradient(g_weights, weights, q, k)
-        g_value = xp.matmul(dropped.swapaxes(-1, -2), gy, out=xp.empty_like(v))
+        g_query, g_key, g_value = xp.empty_like(q), xp.empty_like(k), xp.empty_like(v)
+        for i, (part, keys, first) in enumerate(parts):
+            weights, dropped = kept[i] if kept else weigh(part, keys)
+            g_weights = gy[part] @ v[keys].swapaxes(-1, -2)
+            if keep is not None:
+                g_weights *= keep[part]
+                g_weights *= scale
+            g_scores = _scores_gradient(g_weights, weights, q.shape[-1])
+            xp.matmul(g_scores, k[keys], out=g_query[part])
+            _add_product(g_scores.swapaxes(-1, -2), q[part], g_key[keys], first)
+            _add_product(dropped.swapaxes(-1, -2), gy[part], g_value[keys], first)
         return g_query, g_key, g_value, None
 
     return record(y, (query, key, value, None), backward)
+
+
+def _parts(shape):
+    """Cut scores (..., T, S) into parts: the index of its queries, that of its keys, and whether it is their first."""
+    heads = len(shape) - 2
+    parts = blocks(shape[:-1], max(1, _SCORES // max(1, shape[-1])))
+    return [(part, part[:heads], len(part) <= heads or part[heads].start == 0) for part in parts]
+
+
+def _add_product(x, y, out, first):
+    if first:
+        xp.matmul(x, y, out=out)
+    else:
+        out += x @ y
 
 
 def _like(q, shape):

@@ -11,9 +11,11 @@ into: dividing each part by its own count would weigh the words of short sentenc
 Source: section 5.4; Szegedy et al. 2016, section 7. The form, eps/(V-1), is tensor2tensor's.
 """
 
+import math
+
 import numpy as np
 
-from minitf.backend import to_device, xp
+from minitf.backend import row_sums, to_device, xp
 from minitf.tensor import Tensor, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
@@ -57,24 +59,27 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     x_data = x.data if isinstance(x, Tensor) else to_device(x)
     w = weight.data if isinstance(weight, Tensor) else to_device(weight)
     rows, target, n_tokens = _real_rows(target, pad_id, n_tokens)
-    hidden = x_data.reshape(-1, x_data.shape[-1])[rows]  # (N, D)
-    learning = is_recording()
-    g_hidden, g_weight = (xp.empty_like(hidden), xp.zeros_like(w)) if learning else (None, None)
-    loss = nll = xp.zeros((), dtype=x_data.dtype)
-    for start in range(0, len(hidden), _CHUNK):
+    shape, dtype = x_data.shape, x_data.dtype
+    hidden = x_data.reshape(-1, shape[-1])[rows]  # (N, D)
+    g_hidden, g_weight = xp.empty_like(hidden), None
+    loss = nll = xp.zeros((), dtype=dtype)
+    for start in range(0, max(1, len(hidden)), _CHUNK):  # once at least, for gradients of zero
         chunk = slice(start, start + _CHUNK)
         logits = hidden[chunk] @ w.T  # (n, V)
         losses, nlls = _loss_and_gradient(logits, target[chunk], smoothing)
         loss, nll = loss + losses.sum(), nll + nlls.sum()
-        if learning:
+        if is_recording():
             xp.matmul(logits, w, out=g_hidden[chunk])
-            g_weight += logits.T @ hidden[chunk]
+            product = logits.T @ hidden[chunk]  # (V, D)
+            g_weight = product if g_weight is None else xp.add(g_weight, product, out=g_weight)
 
     def backward(gy):
+        nonlocal g_weight
         scale = gy / n_tokens
-        gx = xp.zeros_like(x_data).reshape(-1, x_data.shape[-1])
+        gx = xp.zeros((math.prod(shape[:-1]), shape[-1]), dtype=dtype)
         gx[rows] = g_hidden * scale
-        return gx.reshape(x_data.shape), g_weight * scale
+        g_weight *= scale
+        return gx.reshape(shape), g_weight
 
     return record(loss / n_tokens, (x, weight), backward), record(nll / n_tokens, (), None)
 
@@ -93,14 +98,14 @@ def _loss_and_gradient(logits, target, smoothing):
     each = smoothing / (size - 1)  # q of a wrong word
     rows = xp.arange(n)
     logits -= logits.max(axis=-1, keepdims=True)
-    true, total = logits[rows, target], logits.sum(axis=-1)
+    true, total = logits[rows, target], row_sums(logits)[:, 0]
     p = xp.exp(logits, out=logits)
-    sums = p.sum(axis=-1)
-    log_sums = xp.log(sums)
+    sums = row_sums(p)
+    log_sums = xp.log(sums[:, 0])
     nll = log_sums - true
     # - sum_v q_v ln p_v, where ln p_v = logit_v - log_sum, and q is `each` plus the rest on the true word
     losses = (1 - smoothing - each) * nll + each * (size * log_sums - total)
-    p /= sums[:, None]
+    p /= sums
     p -= each
     p[rows, target] -= 1 - smoothing - each
     return losses, nll

@@ -53,14 +53,18 @@ class Adam:
                 parameter._place[...] = 0
         return self.gradients
 
-    def step(self, rate):
-        """Change every parameter once, by the gradients that lie in the flat array."""
+    def step(self, rate, each=map):
+        """Change every parameter once, by the gradients that lie in the flat array.
+
+        each: calls a function with every item of a list, in any order; that of `Replicas` uses all cores.
+        """
         gradients = self.collect()
         self.step_count += 1
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
-        for block in blocks(len(gradients)):  # twelve operations, of which only the first has to fetch the numbers
+
+        def update(block):  # twelve operations, of which only the first has to fetch the numbers
             data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
             scratch = g * (1 - self.beta_1)
             m *= self.beta_1
@@ -74,6 +78,8 @@ class Adam:
             xp.divide(m, scratch, out=scratch)
             scratch *= rate * root / (1 - self.beta_1**self.step_count)
             data -= scratch
+
+        list(each(update, blocks(gradients.shape)))
 
     def state(self):
         """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""

@@ -68,12 +68,31 @@ class Replicas:
         self._share()
         with threadpool_limits(1, "blas"):
             results = list(self.pool.map(work, self.models, parts))
-        for twin in self.models[1 : len(parts)]:  # always in this order: sums of floats depend on it
-            for mine, theirs in zip(self.models[0].parameters(), twin.parameters(), strict=True):
-                if theirs.grad is not None:
-                    mine._receive(theirs.grad)
-                theirs.grad = None
+        self._sum(len(parts))
         return tuple(float(np.sum(column)) for column in zip(*results, strict=True))
+
+    def each(self, function, items):
+        """Call a function with every item, on all cores: what `Adam.step` takes."""
+        n = len(self.models)
+        if n == 1:
+            return map(function, items)
+        return self.pool.map(lambda i: [function(item) for item in items[i::n]], range(n))
+
+    def _sum(self, n):
+        """Add the gradients of the first n replicas up in the first one; each core takes a stretch of every one."""
+        gradients = [
+            [p.grad.reshape(-1) for p in same]
+            for same in zip(*(model.parameters() for model in self.models[:n]), strict=True)
+            if same[0].grad is not None
+        ]
+
+        def work(i):
+            for mine, *others in gradients:
+                stretch = slice(mine.size * i // n, mine.size * (i + 1) // n)
+                for theirs in others:  # always in this order: sums of floats depend on it
+                    mine[stretch] += theirs[stretch]
+
+        list(self.pool.map(work, range(n)))
 
     def _share(self):
         """Show the replicas the weights where they are now: an optimizer may have moved them since."""

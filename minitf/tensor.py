@@ -54,10 +54,28 @@ def record(data, parents, backward):
                 f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: convert one side with astype"
             )
     out = Tensor.__new__(Tensor)
-    out.data, out.grad = xp.asarray(data), None  # a reduction to one number is a scalar in NumPy
-    keep = _recording.on and any(isinstance(parent, Tensor) for parent in parents)
-    out._parents, out._backward = (parents, backward) if keep else ((), None)
+    out.data, out.grad, out._node = xp.asarray(data), None, None  # a reduction to one number is a scalar in NumPy
+    if _recording.on and any(isinstance(parent, Tensor) for parent in parents):
+        out._node = _Node(out.data, tuple(map(_origin, parents)), backward)
     return out
+
+
+class _Node:
+    """A computed Tensor as the walk back sees it: what it was made from, and how its gradient becomes theirs.
+
+    Its numbers are not here. They are freed with the Tensor, halfway through the model, unless a `backward` needs
+    them: half of what the layers compute is of no use to any gradient.
+    """
+
+    __slots__ = ("backward", "dtype", "parents", "shape")
+
+    def __init__(self, data, parents, backward):
+        self.shape, self.dtype, self.parents, self.backward = data.shape, data.dtype, parents, backward
+
+
+def _origin(parent):
+    """Where the gradient of an input goes: to the node that made it, to the Tensor itself, or nowhere."""
+    return (parent._node or parent) if isinstance(parent, Tensor) else None
 
 
 class Tensor:
@@ -74,8 +92,7 @@ class Tensor:
             data = data.data
         keep = getattr(data, "dtype", None) in (np.float32, np.float64)
         self.data = to_device(data, None if keep else np.float32)
-        self.grad = None
-        self._parents, self._backward = (), None
+        self.grad, self._node = None, None
 
     shape = property(lambda self: self.data.shape)
     ndim = property(lambda self: self.data.ndim)
@@ -111,22 +128,22 @@ class Tensor:
         gradient = to_device(gradient, self.dtype)
         if gradient.shape != self.shape:
             raise ValueError(f"the gradient has shape {gradient.shape}, the tensor {self.shape}")
-        if self._backward is None:
+        if self._node is None:
             self._receive(gradient)
             return
-        order = _topological_order(self)
-        gradients = {id(self): gradient}  # of tensors whose turn has not come yet
+        order = _topological_order(self._node)
+        gradients = {id(self._node): gradient}  # of nodes whose turn has not come yet
         owned = set()  # ids of those gradients that nobody else holds, which may be added to in place
         while order:
             node = order.pop()
             gy = gradients.pop(id(node))
-            backward, parents = node._backward, node._parents
-            node._backward, node._parents = _freed, ()
+            backward, parents = node.backward, node.parents
+            node.backward, node.parents = _freed, ()
             for parent, gradient in zip(parents, _gradients(backward, gy, parents), strict=True):
                 if gradient is None:
                     continue
                 key = id(parent)
-                if parent._backward is None:
+                if isinstance(parent, Tensor):
                     parent._receive(gradient)
                 elif key not in gradients:
                     gradients[key] = gradient
@@ -146,8 +163,7 @@ class Tensor:
     # Operators -------------------------------------------------------------------------------------------
 
     def __add__(self, other):
-        x, y = self.data, _data(other)
-        return record(x + y, (self, other), lambda gy: (gy, gy))
+        return record(self.data + _data(other), (self, other), lambda gy: (gy, gy))
 
     __radd__ = __add__
 
@@ -155,14 +171,15 @@ class Tensor:
         return record(-self.data, (self,), lambda gy: -gy)
 
     def __sub__(self, other):
-        x, y = self.data, _data(other)
-        return record(x - y, (self, other), lambda gy: (gy, -gy))
+        return record(self.data - _data(other), (self, other), lambda gy: (gy, -gy))
 
     def __rsub__(self, other):
         return -self + other
 
     def __mul__(self, other):
         x, y = self.data, _data(other)
+        if not isinstance(other, Tensor):  # then x is not needed any more
+            return record(x * y, (self,), lambda gy: gy * y)
         return record(x * y, (self, other), lambda gy: (gy * y, gy * x))
 
     __rmul__ = __mul__
@@ -197,27 +214,27 @@ class Tensor:
 
     def __getitem__(self, index):
         """Slices, integers, or arrays of indices; a position named twice gets the sum of its gradients."""
-        x = self.data
+        shape, dtype = self.shape, self.dtype
 
         def backward(gy):
-            gx = xp.zeros_like(x)
+            gx = xp.zeros(shape, dtype=dtype)
             xp.add.at(gx, index, gy)
             return gx
 
-        return record(x[index], (self,), backward)
+        return record(self.data[index], (self,), backward)
 
     # Methods of arrays -----------------------------------------------------------------------------------
 
     def sum(self, axis=None, keepdims=False):
         """The sum over the axes (all of them by default)."""
-        x = self.data
+        shape = self.shape
 
         def backward(gy):
             if axis is not None and not keepdims:
                 gy = xp.expand_dims(gy, axis)
-            return xp.broadcast_to(gy, x.shape)
+            return xp.broadcast_to(gy, shape)
 
-        return record(x.sum(axis=axis, keepdims=keepdims), (self,), backward)
+        return record(self.data.sum(axis=axis, keepdims=keepdims), (self,), backward)
 
     def mean(self, axis=None, keepdims=False):
         """The mean over the axes (all of them by default)."""
@@ -227,8 +244,8 @@ class Tensor:
     def reshape(self, *shape):
         """The same numbers in another shape; one length may be -1."""
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        x = self.data
-        return record(x.reshape(shape), (self,), lambda gy: gy.reshape(x.shape))
+        before = self.shape
+        return record(self.data.reshape(shape), (self,), lambda gy: gy.reshape(before))
 
     def transpose(self, *axes):
         """The axes in another order; reversed by default."""
@@ -260,17 +277,17 @@ def _freed(gy):
 
 
 def _topological_order(root):
-    """List all computed tensors that lead to the root, each after those it was computed from.
+    """List all nodes that lead to the root, each after those it was made from.
 
     Iterative, because a chain of operations can be longer than Python's stack is deep.
     """
-    order, seen, stack = [], {id(root)}, [(root, iter(root._parents))]
+    order, seen, stack = [], {id(root)}, [(root, iter(root.parents))]
     while stack:
         node, parents = stack[-1]
         for parent in parents:
-            if isinstance(parent, Tensor) and parent._backward is not None and id(parent) not in seen:
+            if isinstance(parent, _Node) and id(parent) not in seen:
                 seen.add(id(parent))
-                stack.append((parent, iter(parent._parents)))
+                stack.append((parent, iter(parent.parents)))
                 break
         else:
             order.append(node)
@@ -279,7 +296,7 @@ def _topological_order(root):
 
 
 def _gradients(backward, gy, parents):
-    """Call one backward and hold it to its promise: per Tensor one gradient, of its shape and dtype."""
+    """Call one backward and hold it to its promise: one gradient per parent, of its shape and dtype."""
     gradients = backward(gy)
     if not isinstance(gradients, tuple):
         gradients = (gradients,)
@@ -287,16 +304,15 @@ def _gradients(backward, gy, parents):
         raise ValueError(f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} gradients")
     checked = []
     for parent, gradient in zip(parents, gradients, strict=True):
-        if gradient is not None:
-            if isinstance(parent, Tensor):
-                gradient = _sum_to(gradient, parent.shape)
-                if gradient.shape != parent.shape or gradient.dtype != parent.dtype:
-                    raise ValueError(
-                        f"{_name(backward)} gave a gradient of shape {gradient.shape} and type {gradient.dtype} "
-                        f"for an input of shape {parent.shape} and type {parent.dtype}"
-                    )
-            else:
-                gradient = None
+        if parent is None or gradient is None:
+            checked.append(None)
+            continue
+        gradient = _sum_to(gradient, parent.shape)
+        if gradient.shape != parent.shape or gradient.dtype != parent.dtype:
+            raise ValueError(
+                f"{_name(backward)} gave a gradient of shape {gradient.shape} and type {gradient.dtype} "
+                f"for an input of shape {parent.shape} and type {parent.dtype}"
+            )
         checked.append(gradient)
     return checked
 

@@ -74,7 +74,7 @@ class Trainer:
                 "checkpoint, with a lower --learning-rate or --clip 1 if you give it"
             )
         self.step += 1
-        self.optimizer.step(self.rate())
+        self.optimizer.step(self.rate(), self.replicas.each)
         return total, plain, norm, n_tokens
 
     def rate(self):

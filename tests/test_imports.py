@@ -15,6 +15,7 @@ FLOORS = {
     "toy_grammar": 0,
     "tensor": 1,
     "config": 1,
+    "dropout": 1,
     "text": 1,
     "toy": 1,
     "functions": 2,

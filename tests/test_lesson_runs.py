@@ -93,7 +93,7 @@ MUTANTS = {
     "heads taken apart in the wrong order": (
         *("03", "transformer", "self.n_heads, -1).transpose(0, 2, 1, 3)", "-1, self.n_heads).transpose(0, 3, 1, 2)"),
     ),
-    "a layer norm without its mean term": ("04", "functions", "gx.mean(axis=-1, keepdims=True) + ", ""),
+    "a layer norm without its mean term": ("04", "functions", "without_effect += row_sums(gx) / size", ""),
     "a position table off by one": ("05", "transformer", "np.arange(length)[", "np.arange(1, length + 1)["),
     "positions read one row too late": (
         *("05", "transformer", "x + table[start:end]", "x + table[start + 1 : end + 1]"),

@@ -8,8 +8,8 @@ import pytest
 from models import SWITCHES, random_batch, small_model
 from sizes import V
 
+from minitf import dropout, parallel
 from minitf import functions as F
-from minitf import parallel
 from minitf.optim import Adam, warmup_rate
 from minitf.parallel import Replicas
 from minitf.tensor import no_grad
@@ -166,7 +166,7 @@ def test_the_switches_of_the_calling_thread_stay(rng):
     batch = random_batch(rng, ROWS)
     with F.dropout_state(seed=8, step=8), no_grad():
         replicate(model, 2).backward(batch, batch.n_tokens, 5, 6)
-        assert (F._state.seed, F._state.place) == (8, 0)
+        assert (dropout._state.seed, dropout._state.place) == (8, 0)
     assert np.allclose(optimizer.collect(), whole(batch)[2], rtol=1e-9, atol=1e-12)
 
 

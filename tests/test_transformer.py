@@ -9,6 +9,7 @@ from models import SWITCHES, random_batch, small_config, small_model
 from plain import Plain, position
 from sizes import B, D, H, S, T, V
 
+from minitf import dropout
 from minitf import functions as F
 from minitf.backend import UserError
 from minitf.tensor import Tensor
@@ -252,13 +253,13 @@ def places(rng, monkeypatch, **rates):
     """List the shapes and rates of the masks that one training pass draws, and say if it changed the output."""
     model = small_model("float32", **rates)
     batch = random_batch(rng)
-    drawn, draw = [], F.dropout_mask
+    drawn, draw = [], dropout.dropout_mask
 
     def watch(seed, step, place, first_row, shape, rate):
         drawn.append((shape, rate))
         return draw(seed, step, place, first_row, shape, rate)
 
-    monkeypatch.setattr(F, "dropout_mask", watch)
+    monkeypatch.setattr(dropout, "dropout_mask", watch)
     still, moved = (model.train(on)(batch.source, batch.target_in).numpy() for on in (False, True))
     monkeypatch.undo()
     return sorted(drawn), not np.array_equal(still, moved)

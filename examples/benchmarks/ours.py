@@ -70,7 +70,7 @@ class Training:
         """One update, as in Trainer.update; gives the loss."""
         loss = self.gradients()
         float(gradient_norm(self.optimizer.collect()))
-        self.optimizer.step(work.RATE)
+        self.optimizer.step(work.RATE, self.replicas.each)
         self.steps += 1
         return loss
 
@@ -142,7 +142,7 @@ class Attention:
         Not by Tensor.backward: it would copy the gradients to places that no attention inside a model has.
         """
         y = F.attention(*(Tensor(array) for array in arrays[:3]))
-        return y.data, *y._backward(arrays[3])[:3]
+        return y.data, *y._node.backward(arrays[3])[:3]
 
     def __call__(self):
         if len(self.parts) == 1:
