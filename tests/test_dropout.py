@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sizes import B, D, H, S, T
 
+from minitf import dropout
 from minitf import functions as F
 from minitf.backend import to_numpy
 from minitf.nn import Dropout
@@ -135,9 +136,9 @@ def test_threads_do_not_see_each_other():
         return drawn
 
     with F.dropout_state(seed=7, step=7), ThreadPoolExecutor(4) as pool:
-        expected = F._state.seed, F._state.step, F._state.first_row, F._state.place
+        expected = dropout._state.seed, dropout._state.step, dropout._state.first_row, dropout._state.place
         results = list(pool.map(lambda seed: work(seed, together.wait), range(4)))
-        assert (F._state.seed, F._state.step, F._state.first_row, F._state.place) == expected
+        assert (dropout._state.seed, dropout._state.step, dropout._state.first_row, dropout._state.place) == expected
     for seed, drawn in enumerate(results):
         assert np.array_equal(drawn, work(seed, lambda: None))
 
@@ -164,7 +165,7 @@ def test_no_dropout_is_no_work():
     assert Dropout(0.9).eval()(x) is x
     with F.dropout_state(seed=1, step=1):
         F.dropout(x, 0.0)
-        assert F._state.place == 0, "a rate of 0 takes no place"
+        assert dropout._state.place == 0, "a rate of 0 takes no place"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
