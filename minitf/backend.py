@@ -10,6 +10,7 @@ Beyond its name, what CuPy does differently has one named form at the end of thi
 import contextlib
 import ctypes
 import importlib
+import itertools
 import math
 import os
 import sys
@@ -162,12 +163,14 @@ def blocks(shape, size=1 << 17):
     if xp.__dict__["_module"] is not np:
         size <<= 9
     axis, rest = 0, math.prod(shape[1:])
+    if shape[0] * rest <= size:
+        return [(slice(0, shape[0]),)]
     while rest > size and axis < len(shape) - 1:
         axis += 1
         rest //= shape[axis]
     step = max(1, size // max(1, rest))
     cuts = [slice(start, min(start + step, shape[axis])) for start in range(0, shape[axis], step)]
-    return [(*first, cut) for first in np.ndindex(*shape[:axis]) for cut in cuts]
+    return [(*first, cut) for first in itertools.product(*map(range, shape[:axis])) for cut in cuts]
 
 
 def cores():

@@ -14,6 +14,7 @@ from minitf.tensor import Tensor, no_grad
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 
+_ROOM = 8  # for how many words the cache grows at a time
 _BLOCKS = (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)  # how many scores may form a block
 
 
@@ -153,16 +154,17 @@ def _continuations(scores, totals, count):
 
     scores: ln P of each next word, (R, V). totals: ln P of the beginnings, (B, W). origins: which of the W.
     """
-    size = scores.shape[-1]
-    sums = scores.reshape(*totals.shape, size) + to_device(totals, scores.dtype)[:, :, None]
-    sums = sums.reshape(len(totals), -1)  # (B, W*V)
-    count = min(count, sums.shape[1])
+    (n, beams), size = totals.shape, scores.shape[-1]
+    count = min(count, beams * size)
     # The best stand in the blocks with the greatest maxima: so nearly all of them need not be compared one by one.
-    width = next(n for n in _BLOCKS if sums.shape[1] % n == 0 and sums.shape[1] // n >= count)
-    blocks = sums.reshape(len(totals), -1, width)
-    chosen = xp.argpartition(-blocks.max(axis=-1), count - 1, axis=-1)[:, :count, None]
-    values = to_numpy(xp.take_along_axis(blocks, chosen, axis=1)).reshape(len(totals), -1)
-    best = (to_numpy(chosen) * width + np.arange(width)).reshape(len(totals), -1)
+    width = next(width for width in _BLOCKS if size % width == 0 and beams * size // width >= count)
+    blocks = scores.reshape(n, beams, -1, width)
+    greatest = blocks.max(axis=-1) + to_device(totals, scores.dtype)[:, :, None]
+    chosen = to_numpy(xp.argpartition(-greatest.reshape(n, -1), count - 1, axis=-1)[:, :count])  # (B, count)
+    sentence, beam, block = np.arange(n)[:, None], chosen // (size // width), chosen % (size // width)
+    values = to_numpy(blocks[tuple(map(to_device, (sentence, beam, block)))])  # (B, count, width)
+    values = (values + totals.astype(values.dtype)[sentence, beam, None]).reshape(n, -1)
+    best = (chosen[:, :, None] * width + np.arange(width)).reshape(n, -1)
     order = np.lexsort((best, -values))[:, :count]  # by value; among equals the lower id, as argmax takes it
     best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
     return best % size, best // size, values.astype(np.float64)
@@ -184,20 +186,19 @@ class _Decoder:
         self.model, self.width = model, width
         with no_grad():
             self.memory, self.mask = model.eval().encode(source)
-        self.table = model.output_table() if len(source) * width > 1 else None  # a copy pays for itself in a few steps
         layers = model.config.n_layers if cached else 0
         self.caches = [(_GrowingCache(), _FixedCache()) for _ in range(layers)]
 
     def __call__(self, prefixes):
         with no_grad():
             if self.caches:
-                last = prefixes.shape[1] - 1
-                hidden = self.model.decode(prefixes[:, -1:], self.memory, self.mask, last, self.caches)
+                last, mask = prefixes.shape[1] - 1, None if self.mask.all() else self.mask
+                hidden = self.model.decode(prefixes[:, -1:], self.memory, mask, last, self.caches)
             else:
                 rows = np.repeat(np.arange(len(self.mask)), self.width)
                 memory = Tensor(self.memory.data[to_device(rows)])
                 hidden = self.model.decode(prefixes, memory, self.mask[rows])
-            scores = F.log_softmax(self.model.logits(hidden[:, -1], self.table)).data
+            scores = F.log_softmax(self.model.logits(hidden[:, -1])).data
         for never in (self.model.config.pad_id, self.model.config.bos_id):
             scores[:, never] = -xp.inf
         return scores
@@ -217,14 +218,18 @@ class _GrowingCache:
     """Keys and values (R, H, t, K) of the words written so far: each word is projected once, when it is new."""
 
     def __init__(self):
-        self.arrays = None
+        self.arrays, self.length = None, 0  # the arrays have room for more words than are written
 
     def __call__(self, attention, x):
         new = [tensor.data for tensor in attention.keys_and_values(x)]
-        if self.arrays is not None:
-            new = [xp.concatenate(pair, axis=2) for pair in zip(self.arrays, new, strict=True)]
-        self.arrays = new
-        return [Tensor(array) for array in new]
+        if self.length % _ROOM == 0:
+            more = [xp.empty((*array.shape[:2], _ROOM, array.shape[3]), dtype=array.dtype) for array in new]
+            pairs = zip(self.arrays, more, strict=True) if self.length else ()
+            self.arrays = [xp.concatenate(pair, axis=2) for pair in pairs] or more
+        for array, newest in zip(self.arrays, new, strict=True):
+            array[:, :, self.length : self.length + 1] = newest
+        self.length += 1
+        return [Tensor(array[:, :, : self.length]) for array in self.arrays]
 
     def select(self, rows):
         rows = to_device(rows)

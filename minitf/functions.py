@@ -300,6 +300,8 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     shape, barrier = (*q.shape[:-1], k.shape[-2]), _barrier(mask, q.dtype)
     keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
+    if not is_recording() and not rate and math.prod(shape) <= _SCORES:  # a step of decoding
+        return record(xp.matmul(_masked_softmax(q, k, barrier), v, out=y), (), None)
 
     def weigh(part, keys):
         """Give the weights of some queries, before and after dropout."""

@@ -7,7 +7,7 @@ integers (B, T); masks are boolean, True = may attend.
 import numpy as np
 
 from minitf import functions as F
-from minitf.backend import UserError, to_device, xp
+from minitf.backend import UserError, to_device
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 
@@ -264,13 +264,9 @@ class Transformer(Module):
         mask = causal_mask(target.shape[1]) if caches is None else None
         return self.decoder(self.target_positions(x, start), memory, mask, source_mask, caches)
 
-    def logits(self, hidden, table=None):
-        """Score every word of the vocabulary: (..., D) -> (..., V). table: what `output_table` gave."""
-        return F.linear(hidden, self.output_embedding.weight.transpose() if table is None else table)
-
-    def output_table(self):
-        """Copy E^T row by row: the product of a few rows of `hidden` with it takes half the time."""
-        return xp.ascontiguousarray(self.output_embedding.weight.data.T)
+    def logits(self, hidden):
+        """Score every word of the vocabulary: (..., D) -> (..., V)."""
+        return F.linear(hidden, self.output_embedding.weight.transpose())
 
     def __call__(self, source, target):
         """Source ids (B, S) and target ids (B, T), which begin with the start mark -> logits (B, T, V)."""

@@ -14,6 +14,7 @@ from minitf.backend import UserError, cores, keep_memory
 from minitf.checkpoint import read_model, read_notes
 from minitf.config import Config
 from minitf.decode import beam_search, greedy, length_penalty
+from minitf.strips import for_decoding
 from minitf.tensor import no_grad
 from minitf.transformer import Transformer
 
@@ -25,7 +26,7 @@ _SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-
 # Where a sentence that is too long is cut, best places first: after a clause, after a word.
 _CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 _LONGEST = 100  # for a model that does not say how long its sentences may be
-_PIECE, _MOST_PIECES = 32, 4  # a batch is cut into pieces of so many sentences, or half as many beams, or more
+_PIECES = {32: 2, 256: 4}  # into how many pieces batches of so many rows, sentences times beams, are cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Translation:
 
 
 class Translator:
-    """A model and its subwords.
+    """A model and its subwords. The weights are read when it is made: where they change, make another one.
 
     longest: how many subwords it reads at once. A longer sentence is cut at the end of a clause or a word.
     usual: a line of more subwords is translated sentence by sentence, because a model that learned from single
@@ -49,7 +50,7 @@ class Translator:
     """
 
     def __init__(self, model, subwords, longest=_LONGEST, usual=None):
-        self.model, self.subwords = model.eval(), subwords
+        self.model, self.fast, self.subwords = model.eval(), for_decoding(model), subwords
         if model.config.positions == "learned":  # there are none for more, and the end mark takes one
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
@@ -106,13 +107,14 @@ class Translator:
     def _search(self, source, beam, alpha, max_extra, n_best):
         def search(rows):
             if beam == 1:
-                return [[_scored(best, alpha)] for best in greedy(self.model, rows, max_extra)]
-            return beam_search(self.model, rows, beam, alpha, max_extra, n_best)
+                return [[_scored(best, alpha)] for best in greedy(self.fast, rows, max_extra)]
+            return beam_search(self.fast, rows, beam, alpha, max_extra, n_best)
 
         # The products of one step are too small to share: two threads wait for each other, on a busy machine
         # twenty times as long as they compute. So each thread takes sentences of its own; into how many pieces a
         # batch is cut follows from its size alone, and the result does not depend on the number of cores.
-        pieces = np.array_split(source, min(_MOST_PIECES, max(1, len(source) * min(beam, 2) // _PIECE)))
+        n_pieces = max((n for rows, n in _PIECES.items() if len(source) * beam >= rows), default=1)
+        pieces = np.array_split(source, min(n_pieces, len(source)))
         with threadpool_limits(1, "blas"):
             if len(pieces) == 1:
                 found = search(source)

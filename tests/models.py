@@ -68,10 +68,7 @@ class Table:
         rows = zip(memory.numpy()[:, 0, 0], prefixes[:, 1:], strict=True)
         return Tensor(np.array([[self.scores(int(number), tuple(map(int, ids)))] for number, ids in rows]))
 
-    def output_table(self):
-        return None
-
-    def logits(self, hidden, table=None):
+    def logits(self, hidden):
         return hidden
 
 

@@ -27,6 +27,7 @@ FLOORS = {
     "transformer": 4,
     "optim": 4,
     "decode": 5,
+    "strips": 5,
     "checkpoint": 5,
     "evaluate": 6,
     "translator": 6,
