@@ -3,8 +3,9 @@
     mpirun -n 2 python lessons/09_train_wmt.py ...
 
 starts the program twice. The processes, rank 0 and rank 1, hold the same weights; each computes the gradient of its
-part of an update, and all change their weights by the sum, which is the gradient that one process would have found.
-Rank 0 leads: it alone reads, decides, validates and writes. The others do what it tells them.
+part of an update (parallel.py cuts that part again, for the cores of its machine), and all change their weights by the
+sum, which is the gradient that one process would have found. Rank 0 leads: it alone reads, decides, validates and
+writes. The others do what it tells them.
 """
 
 import atexit
@@ -63,7 +64,7 @@ class Ranks:
             from mpi4py import MPI
             from mpi4py.util import pkl5
         except (ImportError, RuntimeError) as error:  # RuntimeError: without an MPI library
-            reason = " ".join(str(error).split())[:200]
+            reason = str(error).split("\n")[0]
             raise UserError(f"several ranks need mpi4py and an MPI: pip install 'minitf[mpi]' ({reason})") from None
         if MPI.COMM_WORLD.size != self.size:
             raise UserError(
