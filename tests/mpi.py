@@ -38,7 +38,7 @@ def start(ranks, program, *arguments):
     return subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, text=True, **streams)
 
 
-def finish(process, timeout=120):
+def finish(process, timeout=300):
     """Wait for its end: (exit code, output, messages). A process that hangs is killed, and fails the test."""
     try:
         out, err = process.communicate(timeout=timeout)
