@@ -24,6 +24,7 @@ __all__ = [
     "column_sums",
     "cores",
     "keep_memory",
+    "nccl",
     "row_dots",
     "row_sums",
     "segment_sum",
@@ -178,6 +179,14 @@ def cores():
     if xp.__dict__["_module"] is not np:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def nccl():
+    """Give CuPy's door to NCCL, which sums arrays over several GPUs. Raises UserError where it is not installed."""
+    library = importlib.import_module("cupy.cuda.nccl")
+    if not library.available:
+        raise UserError("several GPUs need NCCL: pip install nvidia-nccl-cu13 (or nvidia-nccl-cu12, as your CuPy)")
+    return library
 
 
 def keep_memory():

@@ -47,10 +47,11 @@ class Adam:
             parameter.grad = None
 
     def collect(self):
-        """Give the flat gradient of this update; a parameter that got none has zeros there."""
+        """Give the flat gradient of this update; a parameter that got none has one of zeros from now on."""
         for _, parameter in self.named_parameters:
             if parameter.grad is None:
                 parameter._place[...] = 0
+                parameter.grad = parameter._place
         return self.gradients
 
     def step(self, rate, each=map):
@@ -112,11 +113,11 @@ def gradient_norm(gradients):
     return xp.sqrt(xp.dot(gradients, gradients))
 
 
-def clip_gradient(gradients, largest):
+def clip_gradient(gradients, largest, norm=None):
     """Shorten a flat gradient in place to the length `largest` if it is longer; returns its length before.
 
-    Not in the paper, so off unless asked for.
+    norm: that length, where it is known. Not in the paper, so off unless asked for.
     """
-    norm = gradient_norm(gradients)
+    norm = gradient_norm(gradients) if norm is None else norm
     gradients *= xp.minimum(largest / (norm + 1e-12), 1)
     return norm

@@ -6,15 +6,17 @@ import json
 import os
 import shlex
 import sys
+import types
 
 from minitf import backend
 from minitf.checkpoint import read_model, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
+from minitf.ranks import Ranks, launched
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
 from minitf.settings import check_model, model_changes, parse, resumed, resumed_model
-from minitf.trainer import Trainer
+from minitf.trainer import COUNTS, Trainer
 from minitf.translator import Translator
 
 __all__ = ["build", "finish", "main"]
@@ -22,19 +24,44 @@ __all__ = ["build", "finish", "main"]
 RESULTS = "results.json"
 
 
-def build(settings, given=()):
+def build(settings, given=(), ranks=None):
     """Make the Trainer for the settings: new, from another model's weights, or where the last checkpoint was.
 
-    given: the names of the settings that were asked for, which --resume changes. Raises UserError.
+    given: the names of the settings that were asked for, which --resume changes. ranks: who shares the run; this is
+    the first of them. Raises UserError.
     """
-    trainer = _resume(settings, given) if settings.resume else _begin(settings)
+    trainer = _resume(settings, given, ranks) if settings.resume else _begin(settings, ranks)
+    if trainer.ranks.size > 1:
+        _hand_out(trainer)
     count = sum(p.size for p in trainer.model.parameters())
     trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
     trainer.log.say(f"machine  {', '.join(f'{value} {what}' for what, value in trainer.machine.items())}")
     return trainer
 
 
-def _begin(settings):
+def _hand_out(trainer):
+    """Give the other ranks the data and the state, so that nothing is read or drawn twice."""
+    counts = {key: getattr(trainer, key) for key in COUNTS}
+    state = trainer.model.state(), trainer.optimizer.state(), counts
+    trainer.ranks.tell((trainer.settings, trainer.dataset, trainer.config, state))
+    trainer.ranks.connect()
+    trainer.log.say(f"ranks    {trainer.ranks.place}")
+
+
+def _follow(ranks):
+    """Be one of the other ranks: take what `_hand_out` gives, and do what the first rank does until it ends."""
+    if (given := ranks.tell()) is None:
+        return
+    settings, dataset, config, state = given
+    if settings.backend:
+        backend.use(settings.backend)
+    ranks.connect()
+    trainer = Trainer(settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks)
+    trainer.load(*state)
+    trainer.run()
+
+
+def _begin(settings, ranks):
     RunFolder(settings.out).must_be_free()
     if settings.backend:
         backend.use(settings.backend)
@@ -49,14 +76,14 @@ def _begin(settings):
     if config is None:
         config = Config.preset(settings.preset, len(dataset.subwords), **model_changes(settings.set))
         check_model(settings, config, len(dataset.subwords))
-    trainer = Trainer(settings, dataset, config, log)
+    trainer = Trainer(settings, dataset, config, log, ranks)
     if weights:
         with _naming(settings.start_from):
             trainer.model.load_state(weights)
     return trainer
 
 
-def _resume(settings, given):
+def _resume(settings, given, ranks):
     folder = RunFolder(settings.out)
     model, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
@@ -67,7 +94,7 @@ def _resume(settings, given):
         backend.use(settings.backend)
     corpus = read_corpus(settings)
     log = RunLog(settings.out, after=meta["step"])
-    trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log)
+    trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)
     with _naming(folder.path):
         trainer.load(model, optimizer, meta)
     changes |= more_changes | trainer.changes(meta)
@@ -132,9 +159,14 @@ def main(arguments=None, program="09_train_wmt.py"):
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to stop
         if hasattr(stream, "reconfigure"):  # a notebook's has not
             stream.reconfigure(errors="backslashreplace")
+    ranks = Ranks(*launched())
     try:
+        ranks.join()
+        if ranks.rank:
+            _follow(ranks)
+            return 0
         settings, given = parse(arguments, program)
-        trainer = build(settings, given)
+        trainer = build(settings, given, ranks)
         try:
             finished = trainer.run()
         except backend.UserError:
@@ -153,5 +185,5 @@ def main(arguments=None, program="09_train_wmt.py"):
         message, code = "out of memory: choose a smaller model, corpus or --batch-tokens", 2
     except KeyboardInterrupt:
         message, code = "stopped at once; what was saved before is whole", 130
-    print(f"{program}: {' '.join(message.splitlines())}", file=sys.stderr)
+    ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
     return code

@@ -12,6 +12,7 @@ from minitf import backend
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.parallel import Replicas, machine
+from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
 from minitf.transformer import Transformer
 from minitf.translator import Translator
@@ -34,14 +35,16 @@ class Trainer:
     run that was stopped goes on exactly as if it had not been.
     """
 
-    def __init__(self, settings, dataset, config, log):
+    def __init__(self, settings, dataset, config, log, ranks=None):
         self.settings, self.dataset, self.config, self.log = settings, dataset, config, log
         self.folder = RunFolder(settings.out, log.say)
         self.model = Transformer(config, settings.seed)
         self.optimizer = Adam(self.model.named_parameters())
-        n_replicas = settings.replicas or backend.cores()
+        self.ranks = ranks or Ranks()
+        n_replicas = settings.replicas or self.ranks.cores()
         self.replicas = Replicas(self.model, lambda: Transformer(config, initialise=False), n_replicas)
-        self.machine, self.fingerprint = machine(n_replicas), dataset.fingerprint()
+        self.machine = machine(n_replicas) | {"ranks": self.ranks.size}
+        self.fingerprint = dataset.fingerprint()
         self.step = self.epoch = self.position = 0
         self.validated, self.best, self.best_perplexity, self.bad_validations = 0, -1.0, math.inf, 0
         self.weights = []  # the files that the next average is made of
@@ -57,17 +60,26 @@ class Trainer:
         Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Raises UserError before
         anything is changed if the loss or the gradient is not finite.
         """
+        self.ranks.order("update")
         s = self.settings
         place = f"step {self.step + 1} (epoch {self.epoch + 1}, batch {self.position + 1})"
-        batches = [self._next_batch() for _ in range(s.accumulate)]
-        n_tokens = sum(batch.n_tokens for batch in batches)
+        rows = [self._next_rows() for _ in range(s.accumulate)]
+        mine = self.ranks.share([len(each) for each in rows])
+        parts = [(i, self.dataset.batch(rows[i]).rows(start, stop)) for i, start, stop in mine]
+        (n_tokens,) = self.ranks.total(sum(part.n_tokens for _, part in parts))
         self.optimizer.zero_grad()
         total, plain = 0.0, 0.0
-        for i, batch in enumerate(batches):
-            loss, nll = self.replicas.backward(batch, n_tokens, s.seed, self.step * s.accumulate + i)
+        for i, part in parts:
+            loss, nll = self.replicas.backward(part, n_tokens, s.seed, self.step * s.accumulate + i)
             total, plain = total + loss, plain + nll
         gradients = self.optimizer.collect()
-        norm = float(clip_gradient(gradients, s.clip) if s.clip else gradient_norm(gradients))
+        self.ranks.sum(gradients)
+        total, plain, asked = self.ranks.total(total, plain, self.interrupted)
+        if asked and not self.interrupted:
+            self.stopping, self.interrupted = "another rank received a signal", True
+        norm = self.ranks.tell(float(gradient_norm(gradients)))  # whose last bits depend on the machine
+        if s.clip:
+            clip_gradient(gradients, s.clip, backend.to_device(norm, gradients.dtype))
         if not (math.isfinite(total) and math.isfinite(norm)):
             raise backend.UserError(
                 f"{self._not_finite(total)} at {place}: nothing was changed; --resume goes on from the last "
@@ -81,12 +93,12 @@ class Trainer:
         """The learning rate of the current step."""
         return warmup_rate(self.step, self.config.d_model, self.settings.warmup_steps, self.settings.learning_rate)
 
-    def _next_batch(self):
+    def _next_rows(self):
         while self.position >= len(self.plan):  # more than one epoch further only if a resumed run has less data
             self.epoch, self.position = self.epoch + 1, 0
             self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
         self.position += 1
-        return self.dataset.batch(self.plan[self.position - 1])
+        return self.plan[self.position - 1]
 
     def _not_finite(self, loss):
         """Name the first thing that is not finite: weights come before the loss, and it before gradients."""
@@ -106,10 +118,17 @@ class Trainer:
 
         Then memory runs out in the first seconds, or never.
         """
+        self.ranks.order("try_largest_batches")
         for indices in self.dataset.largest(self.plan):
-            batch = self.dataset.batch(indices)
+            parts = self.ranks.share([len(indices)] * self.settings.accumulate)
+            batch = self.dataset.batch(indices).rows(0, max((stop - start for _, start, stop in parts), default=1))
             self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
             self.model.zero_grad()
+
+    def check_ranks(self):
+        """Raise UserError unless all ranks have the same weights, which they should have at any step."""
+        self.ranks.order("check_ranks")
+        self.ranks.check_same(self.optimizer.data, f"the weights after step {self.step:,}")
 
     # The loop ---------------------------------------------------------------------------------------------
 
@@ -121,6 +140,9 @@ class Trainer:
         backend.keep_memory()
         self.began = self.step, time.perf_counter()
         try:
+            if self.ranks.rank:
+                return self._follow()
+            self.check_ranks()
             self.try_largest_batches()
             with _stop_on_signals(self):
                 if not self.folder.has_checkpoint():  # a disk that is full says so now
@@ -140,6 +162,12 @@ class Trainer:
         else:
             self.log.say(f"stopped  {self.stopping}" + ("" if self.step > self.began[0] else ": nothing to train on"))
         return not self.interrupted
+
+    def _follow(self):
+        """On any rank but the first: do what the first one does, until it ends."""
+        with _stop_on_signals(self):
+            while (method := self.ranks.tell()) is not None:
+                getattr(self, method)()
 
     def _loop(self):
         seen, mark = [], time.perf_counter()
@@ -263,6 +291,7 @@ class Trainer:
         self.folder.save_model(arrays, self.config, self.dataset.subwords, notes)
 
     def _save_checkpoint(self):
+        self.check_ranks()
         meta = {key: getattr(self, key) for key in COUNTS + MERITS} | {"seconds": self.trained_seconds()}
         meta |= {"settings": dataclasses.asdict(self.settings), "config": self.config.to_dict()}
         meta |= {"machine": self.machine, "data": self.fingerprint}
@@ -287,7 +316,8 @@ class Trainer:
 
     def changes(self, meta):
         """Say what is not as it was when the checkpoint was written: {what: (before, now)}."""
-        pairs = {what: (meta.get("machine", {}).get(what, now), now) for what, now in self.machine.items()}
+        before = {"ranks": 1} | meta.get("machine", {})
+        pairs = {what: (before.get(what, now), now) for what, now in self.machine.items()}
         if meta.get("data", self.fingerprint) != self.fingerprint:
             pairs["training pairs"] = "others", "these"
         return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
@@ -304,7 +334,9 @@ def _stop_on_signals(trainer):
         trainer.stopping = f"{signal.Signals(number).name} received"
 
     before = {}
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # Windows has no SIGHUP, the others no SIGBREAK
+    # Windows has neither SIGHUP nor SIGUSR1, the others no SIGBREAK. mpirun passes SIGUSR1 on and lets us finish;
+    # on SIGTERM it kills its ranks a moment later.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGBREAK"):
         number = getattr(signal, name, None)
         if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as nohup wants it
             continue

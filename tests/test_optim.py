@@ -146,6 +146,17 @@ def test_gradients_of_micro_batches_add_up_in_place(rng):
     assert optimizer.collect() is optimizer.gradients
 
 
+def test_what_is_added_to_the_flat_gradient_counts(rng):
+    """Other machines may have a gradient for a parameter that has none here."""
+    model = Three(rng)
+    start = model.state()
+    optimizer = Adam(model.named_parameters())
+    give(model.a, np.ones((2, 3)))
+    optimizer.collect()[:] += 2.0
+    optimizer.step(0.01)
+    assert model.b.data[0] == pytest.approx(scalar_adam(start["b"][0], [2.0], [0.01]), rel=1e-12)
+
+
 def test_values_are_kept_when_adam_takes_over_the_memory(rng):
     model = Three(rng)
     start = model.state()

@@ -200,7 +200,7 @@ def test_a_checkpoint_of_before_is_read(folder):
 # Stopping ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)])
+@pytest.mark.parametrize("name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)])
 def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
     number = getattr(signal, name)
     outside = signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup, which ignores SIGHUP
