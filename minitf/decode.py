@@ -7,8 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from minitf import functions as F
-from minitf.backend import to_device, to_numpy, xp
+from minitf.backend import row_sums, to_device, to_numpy, xp
 from minitf.tensor import Tensor, no_grad
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
@@ -54,9 +53,9 @@ def greedy(model, source, max_extra=50, cached=True):
     alive = np.arange(len(limits))
     prefixes = np.full((len(limits), 1), c.bos_id)
     while len(alive):
-        scores = decoder(prefixes)
-        words = to_numpy(scores.argmax(axis=-1))
-        totals[alive] += to_numpy(scores.max(axis=-1))
+        logits, normalisers = decoder(prefixes)
+        words = to_numpy(logits.argmax(axis=-1))
+        totals[alive] += to_numpy(logits.max(axis=-1)) - normalisers
         for row, word in zip(alive, words, strict=True):
             if word != c.eos_id:
                 ids[row].append(int(word))
@@ -91,7 +90,8 @@ def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached
     totals = np.full((len(going), beam), -np.inf)  # ln P of each beginning; at first they are all the same one
     totals[:, 0] = 0
     while going:
-        words, origins, totals = _continuations(decoder(prefixes), totals, 2 * beam)
+        logits, normalisers = decoder(prefixes)
+        words, origins, totals = _continuations(logits, totals - normalisers.reshape(totals.shape), 2 * beam)
         rows, next_words, next_totals = [], [], []
         for i, search in enumerate(going):
             kept = search.advance(words[i], origins[i], totals[i], prefixes[i * beam : (i + 1) * beam])
@@ -152,7 +152,7 @@ class _Search:
 def _continuations(scores, totals, count):
     """Give the best `count` continuations of each sentence, best first: (words, origins, totals), each (B, count).
 
-    scores: ln P of each next word, (R, V). totals: ln P of the beginnings, (B, W). origins: which of the W.
+    scores: of each next word, (R, V). totals: what to add to those of each beginning, (B, W). origins: which of the W.
     """
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
@@ -162,12 +162,12 @@ def _continuations(scores, totals, count):
     greatest = blocks.max(axis=-1) + to_device(totals, scores.dtype)[:, :, None]
     chosen = to_numpy(xp.argpartition(-greatest.reshape(n, -1), count - 1, axis=-1)[:, :count])  # (B, count)
     sentence, beam, block = np.arange(n)[:, None], chosen // (size // width), chosen % (size // width)
-    values = to_numpy(blocks[tuple(map(to_device, (sentence, beam, block)))])  # (B, count, width)
-    values = (values + totals.astype(values.dtype)[sentence, beam, None]).reshape(n, -1)
+    values = to_numpy(blocks[tuple(map(to_device, (sentence, beam, block)))]).astype(np.float64)  # (B, count, width)
+    values = (values + totals[sentence, beam, None]).reshape(n, -1)
     best = (chosen[:, :, None] * width + np.arange(width)).reshape(n, -1)
     order = np.lexsort((best, -values))[:, :count]  # by value; among equals the lower id, as argmax takes it
     best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
-    return best % size, best // size, values.astype(np.float64)
+    return best % size, best // size, values
 
 
 def _limits(model, source, max_extra):
@@ -180,7 +180,11 @@ def _limits(model, source, max_extra):
 
 
 class _Decoder:
-    """Gives ln P of every next word after the prefixes (R, t) that are being written, R = B * width."""
+    """Scores every next word after the prefixes (R, t) that are being written, R = B * width.
+
+    Gives logits (R, V), on the device, and normalisers (R,): ln P = logit - normaliser. So only the few words that
+    can win are normalised.
+    """
 
     def __init__(self, model, source, width, cached):
         self.model, self.width = model, width
@@ -198,10 +202,12 @@ class _Decoder:
                 rows = np.repeat(np.arange(len(self.mask)), self.width)
                 memory = Tensor(self.memory.data[to_device(rows)])
                 hidden = self.model.decode(prefixes, memory, self.mask[rows])
-            scores = F.log_softmax(self.model.logits(hidden[:, -1])).data
+            logits = self.model.logits(hidden[:, -1]).data
+        greatest = logits.max(axis=-1, keepdims=True)
+        normalisers = xp.log(row_sums(xp.exp(logits - greatest))) + greatest
         for never in (self.model.config.pad_id, self.model.config.bos_id):
-            scores[:, never] = -xp.inf
-        return scores
+            logits[:, never] = -xp.inf
+        return logits, to_numpy(normalisers)[:, 0].astype(np.float64)
 
     def select(self, rows, sentences):
         """Go on with these of the rows, which belong to these of the sentences."""

@@ -46,9 +46,12 @@ class Strips:
         y = xp.empty((n, len(self.strips) * _WIDTH), dtype=x.dtype)
         out = y.reshape(n, -1, _WIDTH).swapaxes(0, 1)  # (F/64, N, 64)
         most = max(4, _FEW // (d * _WIDTH) & ~3)
-        few = -(-n // -(-n // most)) + 3 & ~3  # equal shares of rows, in fours
-        for start in range(0, n, few):
-            xp.matmul(x[start : start + few], self.strips, out=out[:, start : start + few])
+        if n <= most:
+            xp.matmul(x, self.strips, out=out)
+        else:
+            few = -(-n // -(-n // most)) + 3 & ~3  # equal shares of rows, in fours
+            for start in range(0, n, few):
+                xp.matmul(x[start : start + few], self.strips, out=out[:, start : start + few])
         return y[:, :f]
 
 
