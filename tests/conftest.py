@@ -1,3 +1,4 @@
+import os
 import re
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ from minitf import backend
 from minitf.checkpoint import save_arrays
 from minitf.text import Words
 
+for scheme in ("http", "https"):  # no test reaches the internet, nor does a process that it starts
+    os.environ[f"{scheme}_proxy"] = "http://127.0.0.1:9"
+os.environ["no_proxy"] = "127.0.0.1"
+
 # Which lesson teaches what a file tests. In the files of tables, a row belongs to the lesson of the name in it.
 TABLES = ("test_gradients", "test_docs", "test_strict", "test_parity", "test_nn")
 LESSON_OF = {
@@ -25,6 +30,7 @@ LESSON_OF = {
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
     **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_ranks", "test_mpirun"), "09"),
     **dict.fromkeys(("test_settings", "test_runlog"), "09"),
+    **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
 }
 
 

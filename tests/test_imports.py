@@ -13,19 +13,23 @@ PACKAGE = ROOT / "minitf"
 FLOORS = {
     "backend": 0,
     "toy_grammar": 0,
+    "progress": 0,
     "tensor": 1,
     "config": 1,
     "dropout": 1,
     "text": 1,
     "toy": 1,
+    "download": 1,
     "functions": 2,
     "check": 2,
     "augment": 2,
-    "corpora": 2,
+    "recipes": 2,
+    "corpora": 3,
     "nn": 3,
     "loss": 3,
     "transformer": 4,
     "optim": 4,
+    "encoded": 4,
     "decode": 5,
     "strips": 5,
     "checkpoint": 5,
@@ -50,9 +54,10 @@ HOMES = {
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},
     "mpi4py": {"ranks"},
+    "sacremoses": {"recipes"},
     "threadpoolctl": {"lesson", "parallel", "ranks", "translator"},
 }
-LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu"}  # not while `import minitf` runs
+LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}  # not while `import minitf` runs
 FILES = sorted(PACKAGE.glob("*.py"))
 
 
