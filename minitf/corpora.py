@@ -1,23 +1,61 @@
-"""Named corpora of sentence pairs: where they lie, how they are read, which pairs are left out."""
+"""Named corpora of sentence pairs: where they lie, how they are read, which pairs are left out.
 
+`python -m minitf.corpora wmt14-en-de` fetches one, so that a training finds it.
+"""
+
+import functools
+import hashlib
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from minitf import recipes
 from minitf.backend import UserError
+from minitf.progress import Progress
 
 MAX_RATIO = 3.0  # a pair whose one side is this many times longer than the other is seldom a translation
 RATIO_FLOOR = 10  # up to this length anything goes: one piece may well mean six in another language
+HELD = 1 << 28  # bytes: a text of two larger files is not held in memory, but read line by line, each time anew
+
+
+class Lines:
+    """The lines of text files, one file after the other, read from the disk each time that they are asked for.
+
+    A line ends at a line feed and nowhere else, as other tools count. A carriage return before the line feed is
+    dropped, bytes that are no UTF-8 become U+FFFD, a byte-order mark is no text.
+    """
+
+    def __init__(self, *paths):
+        self.paths = paths
+
+    def __iter__(self):
+        for path in self.paths:
+            with _opened(path) as file:
+                for i, line in enumerate(file):
+                    line = line.removeprefix(b"\xef\xbb\xbf") if i == 0 else line
+                    if line:
+                        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors="replace")
+
+    def __len__(self):
+        return sum(count for count, _ in map(_scan, self.paths))
+
+    def __add__(self, other):
+        return Lines(*self.paths, *other.paths)
+
+    def sha256(self):
+        """A hash of the content of each file, together in one string."""
+        return " ".join(sha256 for _, sha256 in map(_scan, self.paths))
 
 
 class Pairs(NamedTuple):
-    """Sentence i of `source` means sentence i of `target`."""
+    """Sentence i of `source` means sentence i of `target`: lists, or Lines where there are too many to hold."""
 
-    source: list[str]
-    target: list[str]
+    source: list[str] | Lines
+    target: list[str] | Lines
 
 
 @dataclass
@@ -40,30 +78,49 @@ class Corpus:
 
 
 class _Place(NamedTuple):
-    folder: str
+    """The texts of a corpus, each as the path of its two files in the data folder, without the languages' endings."""
+
     source_language: str
     target_language: str
+    train: str
     valid: str
-    tests: tuple[str, ...]
+    tests: dict[str, str]
     cut: bool = False
     tokenized: bool = False
 
+    def stems(self):
+        return [self.train, self.valid, *self.tests.values()]
+
+
+def _in_one_folder(folder, target_language, valid, test, **kind):
+    tests = {test: f"{folder}/{test}"}
+    return _Place("en", target_language, f"{folder}/train", f"{folder}/{valid}", tests, **kind)
+
+
+def _wmt14(pair):
+    return _Place(
+        *pair.split("-"), f"wmt14-{pair}/train", "newstest2013/test", {"newstest2014": f"newstest2014/{pair}/test"}
+    )
+
 
 _PLACES = {
-    "multi30k": _Place("multi30k", "en", "de", "val", ("test_2016_flickr",)),
-    "multi30k-tok": _Place("multi30k/tok", "en", "de", "val", ("test_2016_flickr",), tokenized=True),
-    "multi30k-bpe10k": _Place("multi30k/bpe10k", "en", "de", "val", ("test_2016_flickr",), True, True),
-    "tatoeba-en-de": _Place("tatoeba-en-de", "en", "de", "val", ("test",)),
-    "tatoeba-en-fr": _Place("tatoeba-en-fr", "en", "fr", "val", ("test",)),
-    "wmt14-standin": _Place("wmt14-standin", "en", "de", "dev", ("test",), tokenized=True),
+    "multi30k": _in_one_folder("multi30k", "de", "val", "test_2016_flickr"),
+    "multi30k-tok": _in_one_folder("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
+    "multi30k-bpe10k": _in_one_folder("multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True),
+    "tatoeba-en-de": _in_one_folder("tatoeba-en-de", "de", "val", "test"),
+    "tatoeba-en-fr": _in_one_folder("tatoeba-en-fr", "fr", "val", "test"),
+    "wmt14-en-de": _wmt14("en-de"),
+    "wmt14-en-fr": _wmt14("en-fr"),
+    "wmt14-standin": _in_one_folder("wmt14-standin", "de", "dev", "test", tokenized=True),
 }
 NAMES = ("toy", *_PLACES)
 
 
-def load(name: str) -> Corpus:
+def load(name: str, say=print) -> Corpus:
     """Read a named corpus: `toy` is made here, the others lie in `MINITF_DATA` or else in the cache folder.
 
-    Raises UserError for an unknown name, and for files that are not there.
+    What is not there is fetched, if it is known where. The training text of WMT is too long to be held: it comes as
+    Lines. Raises UserError for an unknown name, and for files that are not there and cannot be fetched.
     """
     if name == "toy":
         from minitf import toy  # here, because only this corpus needs its grammar
@@ -74,52 +131,108 @@ def load(name: str) -> Corpus:
     if name not in _PLACES:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
     place = _PLACES[name]
-    folder = data_folder() / place.folder
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not there: set MINITF_DATA to the folder that holds {place.folder}")
+    data, languages = data_folder(), (place.source_language, place.target_language)
+    _complete(place, data, languages, say)
 
-    def read(split):
-        return read_pairs(*(folder / f"{split}.{language}" for language in languages))
+    def paths(stem):
+        return (data / f"{stem}.{language}" for language in languages)
 
-    languages = place.source_language, place.target_language
-    tests = {split: read(split) for split in place.tests}
-    return Corpus(name, *languages, read("train"), read(place.valid), tests, place.cut, place.tokenized)
+    tests = {split: read_pairs(*paths(stem)) for split, stem in place.tests.items()}
+    train, valid = open_pairs(*paths(place.train)), read_pairs(*paths(place.valid))
+    return Corpus(name, *languages, train, valid, tests, place.cut, place.tokenized)
+
+
+def _complete(place, data, languages, say):
+    """Have the folders made that are not there, or that lack a file which is the same for everybody."""
+    missing = []
+    for stem in place.stems():
+        folder = stem.rpartition("/")[0]
+        recipe = recipes.RECIPES.get(folder)
+        there = (data / folder).is_dir()
+        if not there and not recipe:
+            raise UserError(f"{data / folder} is not there: set MINITF_DATA to the folder that holds {folder}")
+        if not there or (recipe and recipe.fixed and not all((data / f"{stem}.{each}").exists() for each in languages)):
+            missing.append(folder)
+    if missing:
+        recipes.make(missing, data, say)
 
 
 def data_folder() -> Path:
     """Where corpora are kept: `MINITF_DATA`, else `minitf` in the user's cache folder."""
     if os.environ.get("MINITF_DATA"):
         return Path(os.environ["MINITF_DATA"]).expanduser()
+    return _cache_folder()
+
+
+def _cache_folder():
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "minitf"
 
 
-def read_lines(path) -> list[str]:
-    """The lines of a UTF-8 file: a line ends at a line feed and nowhere else, as other tools count.
+def encoded_folder() -> Path:
+    """Where text that was cut into subwords is kept: in the data folder, or in the cache where that is read-only."""
+    for folder in (data_folder() / "encoded", _cache_folder() / "encoded"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    raise UserError(f"{data_folder()} cannot be written, nor can {_cache_folder()}: set MINITF_DATA to another folder")
 
-    A carriage return before the line feed is dropped, bytes that are no UTF-8 become U+FFFD, a byte-order
-    mark is no text. Raises UserError if the file cannot be read.
-    """
-    if Path(path).is_dir():
-        raise UserError(f"{path} is a folder: name a text file")
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): name an existing text file") from None
-    lines = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace").split("\n")
-    if lines[-1] == "":
-        lines.pop()  # what follows the last line feed is a line only if there is something
-    return [line.removesuffix("\r") for line in lines]
+
+def read_lines(path) -> list[str]:
+    """The lines of a file, as the class Lines has them. Raises UserError if it cannot be read."""
+    return list(iter(Lines(path)))  # without iter, list would ask for the length, which is one more reading
 
 
 def read_pairs(source_path, target_path) -> Pairs:
     """Two files, line i of one for line i of the other. Raises UserError for unequal line counts."""
-    pairs = Pairs(read_lines(source_path), read_lines(target_path))
+    return _equally_long(Pairs(read_lines(source_path), read_lines(target_path)), source_path, target_path)
+
+
+def open_pairs(source_path, target_path) -> Pairs:
+    """The same for a text to train on: if it is too long to be held in memory, it comes as Lines."""
+    paths = Path(source_path), Path(target_path)
+    if all(path.is_file() for path in paths) and sum(path.stat().st_size for path in paths) > HELD:
+        return _equally_long(Pairs(*map(Lines, paths)), source_path, target_path)
+    return read_pairs(source_path, target_path)  # what cannot be read twice, as a pipe, has to be held
+
+
+def _equally_long(pairs, source_path, target_path):
     if len(pairs.source) != len(pairs.target):
         raise UserError(
             f"{source_path} has {len(pairs.source)} lines but {target_path} has {len(pairs.target)}: "
             "line i of one must translate line i of the other"
         )
     return pairs
+
+
+def _opened(path):
+    if Path(path).is_dir():
+        raise UserError(f"{path} is a folder: name a text file")
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): name an existing text file") from None
+
+
+def _scan(path):
+    """How many lines a file has, and the sha256 of its content."""
+    with _opened(path) as file:
+        status = os.fstat(file.fileno())
+        return _scan_once(path, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _scan_once(path, size, changed):
+    count, digest, chunk = 0, hashlib.sha256(), b""
+    with _opened(path) as file, Progress(f"bytes of {path} read", size) as progress:
+        while more := file.read(1 << 20):
+            chunk = more
+            digest.update(chunk)
+            count += chunk.count(b"\n")
+            progress.to(file.tell())
+    return count + (chunk[-1:] not in (b"", b"\n")), digest.hexdigest()
 
 
 def clean(sources, targets, max_length: int, max_ratio=MAX_RATIO) -> tuple[np.ndarray, dict[str, int]]:
@@ -135,11 +248,36 @@ def clean(sources, targets, max_length: int, max_ratio=MAX_RATIO) -> tuple[np.nd
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources but {len(targets)} targets")
-    lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)], np.int64)
-    shorter, longer = lengths.min(axis=0), lengths.max(axis=0)
+    lengths = (np.array([len(ids) for ids in side], np.int64) for side in (sources, targets))
+    return clean_lengths(*lengths, max_length, max_ratio)
+
+
+def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX_RATIO):
+    """The same where only the lengths are known, as arrays: for a part of a text that is read in parts."""
+    shorter, longer = np.minimum(source_lengths, target_lengths), np.maximum(source_lengths, target_lengths)
     empty = shorter == 0
     too_long = (longer > max_length) & ~empty
     ratio = (longer > np.maximum(max_ratio * shorter, RATIO_FLOOR)) & ~empty & ~too_long
     kept = np.flatnonzero(~(empty | too_long | ratio))
     rules = {"empty": empty, "too long": too_long, "ratio": ratio}
     return kept, {name: int(fell.sum()) for name, fell in rules.items()} | {"kept": len(kept)}
+
+
+def main(names) -> int:
+    """Fetch the named corpora and say what they hold; returns the exit code."""
+    try:
+        if not names:
+            raise UserError(f"name a corpus: {', '.join(NAMES)}")
+        for name in names:
+            corpus = load(name)
+            texts = {"train": corpus.train, "valid": corpus.valid, **corpus.tests}
+            counts = ", ".join(f"{text} {len(pairs.source):,} pairs" for text, pairs in texts.items())
+            print(f"{name}: {counts}; in {data_folder()}" if name != "toy" else f"{name}: {counts}; built in")
+        return 0
+    except UserError as error:
+        print(f"minitf.corpora: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

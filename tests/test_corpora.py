@@ -2,7 +2,12 @@
 
 import os
 import re
+import shutil
+import subprocess
+import sys
+import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +37,39 @@ def test_lines_end_at_line_feeds_only(tmp_path, content, lines):
     path = tmp_path / "text"
     path.write_bytes(content)
     assert corpora.read_lines(path) == lines
+    again = corpora.Lines(path)
+    assert list(again) == list(again) == lines and len(again) == len(lines)
+
+
+def test_lines_of_several_files_and_their_hash(tmp_path):
+    for name, content in (("a", b"\xef\xbb\xbfone\ntwo"), ("b", b"\xef\xbb\xbfthree\n")):
+        (tmp_path / name).write_bytes(content)
+    a, b = corpora.Lines(tmp_path / "a"), corpora.Lines(tmp_path / "b")
+    assert list(a + b) == ["one", "two", "three"] and len(a + b) == 3 and len(b + a + b) == 4
+    before = (a + b).sha256()
+    assert before == f"{a.sha256()} {b.sha256()}" and (b + a).sha256() != before
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\ntwo\nmore")
+    assert (a + b).sha256() != before and len(a + b) == 4
+    with pytest.raises(UserError, match="cannot be read"):
+        len(corpora.Lines(tmp_path / "nowhere"))
+
+
+def test_a_long_text_is_read_as_lines(tmp_path, monkeypatch):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_text("one\ntwo\n")
+    held = corpora.open_pairs(*paths)
+    assert held == corpora.read_pairs(*paths) == (["one", "two"], ["one", "two"])
+    monkeypatch.setattr(corpora, "HELD", 15)
+    pairs = corpora.open_pairs(*paths)
+    assert [type(side) for side in pairs] == [corpora.Lines] * 2 and [list(side) for side in pairs] == list(held)
+    paths[1].write_text("one\ntwo\nthree\n")
+    with pytest.raises(UserError, match=r"a has 2 lines but .*b has 3"):
+        corpora.open_pairs(*paths)
+    with pytest.raises(UserError, match="nowhere cannot be read"):
+        corpora.open_pairs(paths[0], tmp_path / "nowhere")
+    with pytest.raises(UserError, match="is a folder"):
+        corpora.open_pairs(tmp_path, paths[0])
 
 
 def test_unreadable_files(tmp_path):
@@ -57,6 +95,20 @@ def data(tmp_path, monkeypatch):
             path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"{split} {language} {i}\n" for i in range(n)))
     return tmp_path
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_can_be_read_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "HELD", 0)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        os.mkfifo(path)
+    writers = [threading.Thread(target=path.write_text, args=("one\ntwo\n",), daemon=True) for path in paths]
+    for writer in writers:
+        writer.start()
+    assert corpora.open_pairs(*paths) == (["one", "two"], ["one", "two"])
+    for writer in writers:
+        writer.join()
 
 
 def test_a_corpus_is_found_by_name(data):
@@ -110,6 +162,15 @@ def test_clean_counts_add_up():
             assert (i in kept) == (low > 0 and high <= 30 and (high <= 10 or high <= 2 * low))
 
 
+def test_a_text_cleaned_in_parts_is_the_text_cleaned(rng):
+    lengths = rng.integers(0, 40, (2, 300)).astype(np.uint16)
+    whole, counts = corpora.clean_lengths(*lengths, 30)
+    parts = [corpora.clean_lengths(*lengths[:, start : start + 70], 30) for start in range(0, 300, 70)]
+    assert [70 * i + row for i, (kept, _) in enumerate(parts) for row in kept] == whole.tolist()
+    assert {rule: sum(found[rule] for _, found in parts) for rule in counts} == counts
+    assert min(counts.values()) > 0 and sum(counts.values()) == 300
+
+
 def test_short_pairs_of_any_ratio_are_kept():
     kept, counts = corpora.clean([[5], [5] * 10, [5] * 4], [[5] * 4, [5], [5] * 13], max_length=99, max_ratio=3)
     assert kept.tolist() == [0, 1] and counts == {"empty": 0, "too long": 0, "ratio": 1, "kept": 2}
@@ -137,6 +198,36 @@ def test_real_corpora(name, train, valid, test):
     assert corpus.cut == (name == "multi30k-bpe10k") == any("@@ " in line for line in corpus.train.target)
     glued = sum(bool(re.search(r"\w{4}\.$", line)) for line in corpus.train.source)
     assert glued < train / 100 if corpus.tokenized else glued > train / 10
+
+
+@REAL
+@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
+def test_wmt_finds_the_real_test_sets(pair, tmp_path, monkeypatch):
+    real = Path(os.environ["MINITF_DATA"])
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    target = pair[3:]
+    for name in (f"newstest2014/{pair}/test.en", f"newstest2014/{pair}/test.{target}"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(real / name, tmp_path / name)
+    for name in (f"wmt14-{pair}/train", "newstest2013/test"):
+        (tmp_path / name).parent.mkdir()
+        for language in ("en", target):
+            shutil.copy(real / "newstest2013" / "test.de", tmp_path / f"{name}.{language}")
+    corpus = corpora.load(f"wmt14-{pair}")
+    assert (corpus.source_language, corpus.target_language, corpus.tokenized) == ("en", target, False)
+    assert [len(side) for side in (*corpus.valid, *corpus.tests["newstest2014"])] == [3000, 3000, 3003, 3003]
+
+
+def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
+    assert corpora.main(["tatoeba-en-de"]) == 0
+    assert capsys.readouterr().out == f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pairs; in {data}\n"
+    for names, words in (([], "name a corpus: toy, multi30k,"), (["nothing"], "unknown corpus 'nothing'")):
+        assert corpora.main(names) == 2
+        assert capsys.readouterr().err.startswith(f"minitf.corpora: {words}")
+    command = [sys.executable, "-m", "minitf.corpora", "wmt14-en-de"]
+    again = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False)
+    assert again.returncode == 2 and again.stderr.count("\n") == 1
+    assert re.search(r"wmt14-en-de is not there: set MINITF_DATA .* or put http:\S+ .* into \S+ and try", again.stderr)
 
 
 @REAL
