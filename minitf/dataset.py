@@ -1,13 +1,15 @@
 """From a corpus to what the trainer reads: subwords, pairs of ids, and batches that are a function of the epoch."""
 
 import dataclasses
+import functools
 import hashlib
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
 from minitf import augment, corpora
 from minitf.backend import UserError
+from minitf.encoded import Encoded, encode_pairs
 from minitf.text import UNK, Subwords, Words, join_cuts, make_batch, plan_batches
 
 __all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
@@ -16,6 +18,9 @@ VALID_SENTENCES = 1000  # enough to see progress; translating more of them only 
 MOST_UNKNOWN = 0.5
 DEFAULT_VOCABULARY = 8000
 _BLOCK = 50_000  # lines that are cut into subwords at a time
+_READ = 64  # pairs after which the pages of a file are given back: with each comes up to 2 MB of what lies around it
+_IN_FILE = ("sources", "targets")
+_SAMPLE = 500_000  # pairs of a text that is not held, from which more are made by --join and --copy
 
 
 class Rows:
@@ -42,6 +47,13 @@ class Rows:
             parts.append(np.fromiter(chain.from_iterable(rows), dtype))
         return cls(parts, lengths)
 
+    @classmethod
+    def mapped(cls, ids, lengths, ends):
+        """Rows that lie somewhere in an array of ids, which may be a file."""
+        rows = cls([], [])
+        rows.ids, rows.lengths, rows.ends = ids, lengths, ends
+        return rows
+
     def __len__(self):
         return len(self.lengths)
 
@@ -61,7 +73,12 @@ class Rows:
 class Dataset:
     """The training pairs as ids, and the texts to validate and test on (`corpus.train` is empty: it is in the ids).
 
-    valid: the sentences of corpus.valid that are used, at most a thousand.
+    valid: the sentences of corpus.valid that are used, at most a thousand. encoded: the file that sources and targets
+    lie in, for a text too long to be held.
+
+    Measured with 36 million pairs in a file, as many as en-fr has (tests/measure_memory.py): 0.6 GB between batches,
+    1.6 GB at most while an epoch is planned, which is 44 bytes a pair. Cutting a text takes 0.3 GB for any number of
+    pairs, learning the subwords 2 GB at most, of which the process keeps 1.2 GB: together less than 3 GB.
     """
 
     corpus: corpora.Corpus
@@ -69,8 +86,18 @@ class Dataset:
     sources: Rows
     targets: Rows
     valid: corpora.Pairs
+    encoded: Encoded | None = None
 
-    @property
+    def __getstate__(self):
+        """Leave out what lies in the file, for the ranks that share a run."""
+        return {name: value for name, value in vars(self).items() if not self.encoded or name not in _IN_FILE}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        if self.encoded:
+            self.sources, self.targets = _mapped(self.encoded)
+
+    @functools.cached_property
     def longest(self):
         """How many subwords a source may have to be a usual one: of a thousand training pairs, one has more."""
         return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
@@ -82,7 +109,12 @@ class Dataset:
 
     def batch(self, indices):
         """Pad the pairs with these indices to a batch."""
-        sources, targets = ([side[i].tolist() for i in indices] for side in (self.sources, self.targets))
+        sources, targets = [], []
+        for i, row in enumerate(indices):
+            if self.encoded and i % _READ == 0:
+                self.encoded.release()
+            sources.append(self.sources[row].tolist())
+            targets.append(self.targets[row].tolist())
         return make_batch(sources, targets, len(self.subwords))
 
     def largest(self, plan):
@@ -90,14 +122,18 @@ class Dataset:
 
         One has the most positions, and one the most pairs of positions that may attend to each other.
         """
-        widths = np.array([[side.lengths[rows].max() + 1 for side in (self.sources, self.targets)] for rows in plan])
         n_rows = np.array([len(rows) for rows in plan])
+        order, starts = np.concatenate(plan), np.cumsum(n_rows) - n_rows
+        longest = [np.maximum.reduceat(side.lengths[order], starts) for side in (self.sources, self.targets)]
+        widths = np.stack(longest, axis=1).astype(np.int64) + 1
         positions = n_rows * widths.sum(axis=1)
         pairs = n_rows * (widths**2).sum(axis=1) + n_rows * widths.prod(axis=1)
         return [plan[i] for i in sorted({int(positions.argmax()), int(pairs.argmax())})]
 
     def fingerprint(self):
         """Give a hash of all training pairs: a run can only be resumed exactly on the same ones."""
+        if self.encoded:
+            return self.encoded.digest
         digest = hashlib.sha256()
         for side in (self.sources, self.targets):
             digest.update(side.ids.astype("<i4").tobytes() + side.lengths.astype("<i8").tobytes())
@@ -114,7 +150,7 @@ def read_corpus(settings):
         return corpora.load(settings.corpus)
     if not settings.valid:
         raise UserError("--train needs --valid SOURCE TARGET: sentences that are kept out of the training")
-    train, valid = corpora.read_pairs(*settings.train), corpora.read_pairs(*settings.valid)
+    train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
     cut = settings.subwords == "none"
     return corpora.Corpus("own", "source", "target", train, valid, {}, cut=cut, tokenized=cut)
 
@@ -122,24 +158,38 @@ def read_corpus(settings):
 def prepare(settings, corpus, log, subwords=None):
     """Augment, cut and clean the training text; learn the subwords if none are given.
 
+    A text that is held gives Rows that are held; one that is too long for that is cut into a file, once.
     Raises UserError if nothing is left to train or to validate on.
     """
-    if not corpus.train.source:
+    if not len(corpus.train.source):
         raise UserError("the training text is empty: give one sentence per line")
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
-    pairs = _augmented(corpus.train, settings, log)
-    sources, targets = (Rows.encode(subwords, side) for side in pairs)
     longest = min(settings.max_length, settings.batch_tokens - 1)
-    kept, counts = corpora.clean(sources, targets, longest)
-    log(f"pairs    {len(kept):,} to train on{_left_out(counts)}")
-    if not len(kept):
+    added = _added(corpus.train, settings, log)
+    encoded = None
+    if isinstance(corpus.train.source, corpora.Lines):
+        encoded = encode_pairs(corpus.name, corpus.train, added, subwords, longest, log)
+        sources, targets = _mapped(encoded)
+        counts, unknown, n_ids = encoded.counts, encoded.unknown, len(encoded.ids)
+    else:
+        sides = zip(corpus.train, added, strict=True)
+        sources, targets = (Rows.encode(subwords, [*side, *more]) for side, more in sides)
+        kept, counts = corpora.clean(sources, targets, longest)
+        sources, targets = sources.keep(kept), targets.keep(kept)
+        unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (sources, targets))
+        n_ids = len(sources.ids) + len(targets.ids)
+    log(f"pairs    {counts['kept']:,} to train on{_left_out(counts)}")
+    if not counts["kept"]:
         raise UserError(f"no pair is left to train on{_left_out(counts)}")
-    sources, targets = sources.keep(kept), targets.keep(kept)
-    _count_unknown(sources, targets, log)
+    _say_unknown(unknown / n_ids, log)
     valid = _validation(corpus.valid, subwords, longest, log)
     corpus = dataclasses.replace(corpus, train=corpora.Pairs([], []))
-    return Dataset(corpus, subwords, sources, targets, valid)
+    return Dataset(corpus, subwords, sources, targets, valid, encoded)
+
+
+def _mapped(encoded):
+    return map(Rows.mapped, (encoded.ids, encoded.ids), encoded.lengths, encoded.ends)
 
 
 def _left_out(counts):
@@ -148,38 +198,39 @@ def _left_out(counts):
 
 
 def _learn_subwords(corpus, settings, log):
-    lines = [*corpus.train.source, *corpus.train.target]
+    lines = corpus.train.source + corpus.train.target
     if corpus.cut or settings.subwords == "none":
         return Words.train(lines, settings.vocabulary_size or None, log=log)
     return Subwords.train(lines, settings.vocabulary_size or DEFAULT_VOCABULARY, log=log)
 
 
-def _augmented(pairs, settings, log):
-    """Add the pairs of --join and --copy, drawn from the seed."""
+def _added(pairs, settings, log):
+    """Make the pairs of --join and --copy, drawn from the seed."""
+    made = corpora.Pairs([], [])
+    if not (settings.join or settings.copy):
+        return made
     rng = np.random.default_rng([settings.seed, 1 << 20])
-    sources, targets = list(pairs.source), list(pairs.target)
+    stride = (len(pairs.source) - 1) // _SAMPLE + 1 if isinstance(pairs.source, corpora.Lines) else 1
     # A half-empty pair, joined to another, would be a long sentence that is half translated.
-    rows = [i for i, pair in enumerate(zip(sources, targets, strict=True)) if all(line.strip() for line in pair)]
-    pairs = corpora.Pairs([sources[i] for i in rows], [targets[i] for i in rows])
+    some = islice(zip(*pairs, strict=True), 0, None, stride)
+    full = [pair for pair in some if all(line.strip() for line in pair)]
+    pairs = corpora.Pairs(*map(list, zip(*full, strict=True))) if full else made
     for make, n, what in (
         (augment.join, settings.join, "joined"),
         (augment.copy_through, settings.copy, "copy-through"),
     ):
-        if n and rows:
-            more_sources, more_targets = make(pairs, n, rng)
-            sources += more_sources
-            targets += more_targets
+        if n and full:
+            for side, more in zip(made, make(pairs, n, rng), strict=True):
+                side.extend(more)
             log(f"added    {n:,} {what} pairs")
-    return corpora.Pairs(sources, targets)
+    return made
 
 
-def _count_unknown(sources, targets, log):
+def _say_unknown(share, log):
     """Say how much of the text the vocabulary does not have, and refuse where it is most of it."""
-    unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (sources, targets))
-    share = unknown / (len(sources.ids) + len(targets.ids))
     if share > MOST_UNKNOWN:
         raise UserError(f"{share:.0%} of the text is unknown to the vocabulary: is it cut as the model's text was?")
-    if unknown:
+    if share:
         log(f"unknown  {share:.2%} of the training text")
 
 

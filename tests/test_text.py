@@ -120,6 +120,24 @@ def test_large_texts_are_sampled_evenly(monkeypatch):
     assert sampled.model != Subwords.train(LINES, 300).model
 
 
+def test_lines_that_can_be_read_again_are_not_held(monkeypatch):
+    class Again:
+        def __iter__(self):
+            return iter(LINES)
+
+        def __len__(self):
+            return len(LINES)
+
+    for size in (330, 5000):  # the second is too large, and the text is read once more
+        assert Subwords.train(Again(), size, log=str).model == Subwords.train(LINES, size, log=str).model
+    monkeypatch.setattr("minitf.text.TRAINING_LINES", 10)
+    assert Subwords.train(Again(), 300).model == Subwords.train(LINES, 300).model
+
+
+def test_any_number_of_threads_gives_the_same_ids(subwords):
+    assert subwords.encode(LINES, threads=3) == subwords.encode(LINES, threads=1) == subwords.encode(LINES)
+
+
 def test_vocabulary_size_is_fitted_to_the_text():
     notices = []
     subwords = Subwords.train(["a few words", "a few more"], 5000, log=notices.append)
@@ -205,6 +223,32 @@ def test_batches_hold_every_pair_once_within_the_budget(lengths, budget, seed):
         assert len(rows) == 1 or len(rows) * max(source[rows].max(), target[rows].max()) <= budget
     again = plan_batches(source.tolist(), target.tolist(), budget, np.random.default_rng(seed))
     assert len(again) == len(plan) and all(np.array_equal(a, b) for a, b in zip(plan, again, strict=True))
+
+
+def plain_plan(source, target, budget, rng):
+    """The rule of plan_batches in lists: running trainings depend on each index."""
+    size = max(source) + 1
+    key = [t * size + (s if t % 2 else size - 1 - s) for s, t in zip(source, target, strict=True)]
+    batches, batch, longest = [], [], 0
+    for i in sorted(rng.permutation(len(key)).tolist(), key=key.__getitem__):
+        longest = max(longest, source[i], target[i])
+        if batch and (len(batch) + 1) * longest > budget:
+            batches.append(batch)
+            batch, longest = [], max(source[i], target[i])
+        batch.append(i)
+    batches.append(batch)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+@pytest.mark.parametrize("longest", [3, 16, 250, 300, 60_000, 70_000])
+@pytest.mark.parametrize("kind", [np.int64, np.uint16, np.int32])
+def test_a_plan_is_the_same_for_lengths_of_any_type(longest, kind):
+    if longest > np.iinfo(kind).max:
+        longest = int(np.iinfo(kind).max)
+    lengths = np.random.default_rng(0).integers(1, longest + 1, (2, 2000))
+    for budget in (2, 3 * longest, 100_000):
+        plan = plan_batches(*lengths.astype(kind), budget, np.random.default_rng(1))
+        assert [rows.tolist() for rows in plan] == plain_plan(*lengths.tolist(), budget, np.random.default_rng(1))
 
 
 def test_batches_are_full_and_shuffled():
