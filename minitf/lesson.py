@@ -3,6 +3,7 @@
 import argparse
 import ast
 import inspect
+import json
 import sys
 import time
 import traceback
@@ -14,25 +15,36 @@ from minitf.backend import UserError, use
 from minitf.check import proved
 from minitf.translator import Translator
 
-__all__ = ["begin", "check_exercises", "draw", "finish", "toy_model"]
+__all__ = ["begin", "check_exercises", "draw", "finish", "toy_model", "train"]
 
 _run = {"name": "", "started": 0.0, "figures": Path("figures"), "drawn": 0}
 
 
-def begin(name):
-    """Start a lesson: read --figures and --backend from the command line (a notebook has none)."""
-    parser = argparse.ArgumentParser(description=f"Lesson {name} of the minitf course.")
+def begin(name, trainer=None):
+    """Start a lesson: read --figures and --backend from the command line (a notebook has none).
+
+    trainer: of lesson 09, what runs in place of the lesson if any other option is given; --quick alone is the lesson
+    with a training at its end. Returns whether that was asked for.
+    """
+    arguments = [] if _notebook() else sys.argv[1:]
+    parser = argparse.ArgumentParser(description=f"Lesson {name} of the minitf course.", allow_abbrev=False)
     parser.add_argument("--figures", default="figures", metavar="DIR", help="folder for the pictures (default figures)")
     parser.add_argument(
         "--backend", choices=("numpy", "cupy"), help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
     )
-    options = parser.parse_args([] if _notebook() else None)
+    if trainer:
+        given = {argument.partition("=")[0] for argument in arguments if argument.startswith("-")}
+        if given - {"--figures", "--backend", "--quick"}:
+            sys.exit(trainer(arguments, f"{name}.py"))
+        parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
     _run["name"] = name
     if options.backend:
         _or_stop(use, options.backend)
     threadpool_limits(1, "blas")  # the products of a lesson are small: a second thread would only be waited for
     proved.clear()
     _run.update(started=time.perf_counter(), figures=Path(options.figures), drawn=0)
+    return getattr(options, "quick", False)
 
 
 def draw(picture, file_name, *arguments, **options):
@@ -46,6 +58,17 @@ def draw(picture, file_name, *arguments, **options):
         from IPython.display import Image, display
 
         display(Image(filename=str(path), width=720))
+
+
+def train(trainer, options):
+    """Train in a folder of its own, at the end of lesson 09; gives what results.json says of the model.
+
+    trainer: as in `begin`. A training that does not come to its end ends the lesson, with the trainer's exit code.
+    """
+    folder = Path("runs", time.strftime("quick-%Y%m%d-%H%M%S"))
+    if code := trainer([*options.split(), "--out", str(folder)]):
+        sys.exit(code)
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def finish(summary):

@@ -118,7 +118,7 @@ def parse(arguments, program="09_train_wmt.py"):
     """Make (Settings, the names of those that were given) from a command line. Raises UserError."""
     parser = _Parser(
         prog=program,
-        description="Train a Transformer to translate.",
+        description="Train a Transformer to translate. Without any of these options lesson 09 runs, which tells how.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -139,7 +139,10 @@ def parse(arguments, program="09_train_wmt.py"):
     parser.add_argument(
         "--quick", action="store_true", help="train a tiny model on the built-in toy corpus, in three minutes"
     )
+    parser.add_argument("--score", nargs=2, metavar=("HYP", "REF"), help="train nothing: score HYP, plain text")
     given = vars(parser.parse_args(arguments))
+    if "score" in given:
+        raise UserError("--score HYP REF trains nothing: leave the other options out")
     quick = QUICK if given.pop("quick", False) else {}
     settings = Settings(**{**quick, **given})
     _check(settings)

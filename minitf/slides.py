@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf.plot import COLOURS, DASHES, new_figure, save_figure
 
-__all__ = ["lines", "matrices", "tree"]
+__all__ = ["bars", "lines", "matrices", "tree"]
 
 FONT = 16.0  # points, on a figure 9 inches wide
 SMALL = 13.0
@@ -42,6 +42,16 @@ def lines(curves, path, x, y, title="", log="", marks=True, limits=None):
     axes.grid(color="#dddddd", linewidth=0.8)
     if len(curves) > 1:
         axes.legend(fontsize=SMALL, frameon=False)
+    save_figure(figure, path)
+
+
+def bars(values, path, y, title="", digits=1):
+    """Draw a bar for each name, with its number on top. values: {name: number}."""
+    figure, axes = _axes("", y, title)
+    drawn = axes.bar(range(len(values)), list(values.values()), 0.7, color=COLOURS[0], edgecolor="black")
+    axes.bar_label(drawn, fmt=f"%.{digits}f", fontsize=FONT)
+    axes.set_xticks(range(len(values)), list(values), fontsize=SMALL)
+    axes.margins(y=0.12)
     save_figure(figure, path)
 
 

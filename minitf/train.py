@@ -12,6 +12,7 @@ from minitf import backend
 from minitf.checkpoint import read_model, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
+from minitf.evaluate import paper_bleu, score_files
 from minitf.ranks import Ranks, launched
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
@@ -150,7 +151,15 @@ def _test(trainer, translator, name, pairs):
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = trainer.score(lines, pairs.target)
     trainer.log.say(f"{name}: {score.text}")
-    return {"bleu": score.score, "signature": score.signature, "sentences": len(lines), "text": score.text}
+    found = {"bleu": score.score, "signature": score.signature, "sentences": len(lines), "text": score.text}
+    if trainer.dataset.corpus.name in ("wmt14-en-de", "wmt14-en-fr"):  # what the paper reports
+        try:
+            paper = paper_bleu(lines, pairs.target, trainer.dataset.corpus.target_language)
+            found["paper_style"] = {"bleu": paper.score, "signature": paper.signature, "text": paper.text}
+            trainer.log.say(f"{name}: {paper.text}")
+        except backend.UserError as error:
+            trainer.log.say(f"{name}: paper-style BLEU: not counted: {error}")
+    return found
 
 
 def main(arguments=None, program="09_train_wmt.py"):
@@ -161,6 +170,9 @@ def main(arguments=None, program="09_train_wmt.py"):
             stream.reconfigure(errors="backslashreplace")
     ranks = Ranks(*launched())
     try:
+        if len(arguments) == 3 and arguments[0] == "--score":
+            print(score_files(*arguments[1:]))
+            return 0
         ranks.join()
         if ranks.rank:
             _follow(ranks)

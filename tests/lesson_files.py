@@ -8,9 +8,10 @@ from pathlib import Path
 import minitf
 
 ROOT = Path(__file__).parents[1]
-LESSONS = sorted((ROOT / "lessons").glob("0[1-8]_*.py"))
+LESSONS = sorted((ROOT / "lessons").glob("0[1-9]_*.py"))
 ENGINE = ("tensor", "functions", "loss", "nn", "transformer", "optim", "decode", "config")
 PUBLIC = {f"{module}.{name}" for module in ENGINE for name in importlib.import_module(f"minitf.{module}").__all__}
+TRAINING = {"text.Subwords", "text.plan_batches", "parallel.Replicas", "checkpoint.average"}  # what lesson 09 proves
 CHECKS = ("same", "grad_check", "claim")
 
 
@@ -39,21 +40,21 @@ def _is_named(target):
     return isinstance(target, ast.Name) and target.id == "INTRODUCES"
 
 
-def engine_names(tree):
-    """{name in the lesson: "module.name" or, for a whole module, "module"} of everything imported from the engine."""
+def engine_names(tree, modules=ENGINE):
+    """{name in the lesson: "module.name" or, for a whole module, "module"} of all that is imported from the modules."""
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "minitf":
             for alias in node.names:
                 here = alias.asname or alias.name
-                if alias.name in ENGINE:
+                if alias.name in modules:
                     names[here] = alias.name
                 elif home := getattr(getattr(minitf, alias.name, None), "__module__", "").removeprefix("minitf."):
                     names[here] = f"{home}.{alias.name}"
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.removeprefix("minitf.") in ENGINE:
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.removeprefix("minitf.") in modules:
             for alias in node.names:
                 names[alias.asname or alias.name] = f"{node.module.removeprefix('minitf.')}.{alias.name}"
-    return {here: name for here, name in names.items() if name.split(".")[0] in ENGINE}
+    return {here: name for here, name in names.items() if name.split(".")[0] in modules}
 
 
 def mentioned(node, names):

@@ -1,15 +1,24 @@
-"""BLEU: equal to the formula counted by hand, and to sacreBLEU on real outputs; bad input is refused."""
+"""BLEU: the formula counted by hand; sacreBLEU and the paper's way on real outputs; bad input is refused."""
 
+import importlib.util
 import json
 import math
 import os
+import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from minitf import train
 from minitf.backend import UserError
-from minitf.evaluate import bleu
+from minitf.corpora import Pairs
+from minitf.evaluate import bleu, paper_bleu, score_files, split_compounds
+
+needs_moses = pytest.mark.skipif(
+    importlib.util.find_spec("sacremoses") is None, reason="pip install -e '.[dev]' brings sacremoses"
+)
 
 REFERENCES = [
     "The dog sees the small cat .",
@@ -100,8 +109,131 @@ def test_bad_input_is_refused():
         bleu([], [])
     with pytest.raises(UserError, match=r"'moses'.*13a"):
         bleu(HYPOTHESES, REFERENCES, tokenize="moses")
-    with pytest.raises(TypeError):
-        bleu("The dog", "The dog")
+    for score in (bleu, paper_bleu):
+        with pytest.raises(TypeError):
+            score("The dog", "The dog")
+
+
+# The paper's way --------------------------------------------------------------------------------------------
+
+OURS = ["Die E-Mail-Adresse der U-Bahn-Station steht im Netz.", "„Ja“, sagt sie, „das Drei-Liter-Auto fährt.“"]
+GOOD = ["Die E-Mail-Adresse des U-Bahn-Hofs steht im Netz.", "„Nein“, sagt sie, „das Zwei-Liter-Auto fährt nicht.“"]
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("die E-Mail-Adresse", "die E ##AT##-##AT## Mail ##AT##-##AT## Adresse"),
+        ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between blanks is a token already
+        ("-40 Grad, Haus- und", "-40 Grad, Haus- und"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # as the authors' expression does: b is in the first match already
+        ("", ""),
+    ],
+)
+def test_compounds_are_split_where_a_hyphen_stands_between_two_characters(line, split):
+    assert split_compounds(line) == split
+
+
+@needs_moses
+def test_the_papers_way_is_bleu_of_moses_tokens_with_split_compounds():
+    cut = [
+        "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse {} U ##AT##-##AT## Bahn ##AT##-##AT## {} steht im Netz .",
+        "„ {} “ , sagt sie , „ das {} ##AT##-##AT## Liter ##AT##-##AT## Auto fährt {}. “",
+    ]
+    ours = [cut[0].format("der", "Station"), cut[1].format("Ja", "Drei", "")]
+    good = [cut[0].format("des", "Hofs"), cut[1].format("Nein", "Zwei", "nicht ")]
+    result = paper_bleu(OURS, GOOD)
+    assert result.score == pytest.approx(bleu_by_hand(ours, good)[0], rel=1e-12)
+    assert result.score > bleu(OURS, GOOD).score + 5
+    assert "tok:moses-de|compounds:split|smooth:none|sacremoses:" in result.signature
+    assert result.text.startswith(f"paper-style BLEU|{result.signature} = {result.score:.2f} ")  # not under BLEU's name
+
+
+@needs_moses
+def test_the_papers_way_smooths_nothing_and_leaves_french_compounds_whole():
+    ours, good = ["Das ist ein Haus."], ["Das war ein Haus am See."]
+    assert paper_bleu(ours, good).score == 0 < bleu(ours, good).score  # which have no trigram in common
+    french = paper_bleu(["Est-ce un porte-avions ?"], ["Est-ce un porte-avions ?"], "fr")
+    assert french.hypothesis_length == 4 and "moses-fr|compounds:whole" in french.signature
+
+
+def test_the_papers_way_is_refused_where_it_cannot_be(monkeypatch):
+    with pytest.raises(UserError, match=r"German .* and French .*, not into 'en'"):
+        paper_bleu(OURS, GOOD, "en")
+    with pytest.raises(UserError, match="2 translations but 1 references"):
+        paper_bleu(OURS, GOOD[:1])
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(UserError, match="pip install sacremoses"):
+        paper_bleu(OURS, GOOD)
+
+
+def write(path, lines):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@needs_moses
+def test_two_files_are_scored_both_ways(tmp_path, capsys):
+    files = [str(write(tmp_path / name, lines)) for name, lines in (("out", OURS), ("test.de", GOOD))]
+    assert train.main(["--score", *files]) == 0
+    assert capsys.readouterr().out.splitlines() == [bleu(OURS, GOOD).text, paper_bleu(OURS, GOOD).text]
+
+
+def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monkeypatch):
+    hypotheses, references = write(tmp_path / "out", OURS), write(tmp_path / "test.txt", GOOD)
+    first, second = score_files(hypotheses, references).splitlines()
+    assert first == bleu(OURS, GOOD).text
+    assert second.startswith("paper-style BLEU: not counted: the paper translated into German (file.de) and")
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    assert "not counted: the tokens" in score_files(hypotheses, write(tmp_path / "test.de", GOOD))
+
+
+def test_tokenised_text_is_noticed(tmp_path):
+    plain = [line.replace(" .", ".") for line in REFERENCES]
+    files = write(tmp_path / "out", REFERENCES), write(tmp_path / "test.txt", plain)
+    assert score_files(*files).splitlines()[2:] == [
+        f"notice: {files[0]} looks tokenised, and neither score is meant for that: detokenise it first"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--score", "out", "short.de"], "out has 2 lines but short.de has 1"),
+        (["--score", "out", "missing.de"], "missing.de cannot be read"),
+        (["--score", "empty", "empty"], "nothing to score"),
+        (["--score", "out"], "expected 2 arguments"),
+        (["--score", "out", "test.de", "--out", "runs"], "leave the other options out"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_in_one_line(arguments, reason, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("out", OURS), ("test.de", GOOD), ("short.de", GOOD[:1]), ("empty", [])):
+        write(Path(name), lines)
+    assert train.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and reason in err
+
+
+@needs_moses
+@pytest.mark.parametrize("corpus", ["wmt14-en-de", "tatoeba-en-de"])
+def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tmp_path):
+    said = []
+    trainer = SimpleNamespace(
+        settings=SimpleNamespace(beam=4, alpha=0.6, max_extra=50),
+        dataset=SimpleNamespace(corpus=SimpleNamespace(name=corpus, target_language="de")),
+        log=SimpleNamespace(say=said.append),
+        folder=SimpleNamespace(path=tmp_path),
+        score=bleu,
+    )
+    translator = SimpleNamespace(translate=lambda source, *_: [[SimpleNamespace(text=line)] for line in OURS])
+    found = train._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
+    assert said[1] == f"newstest2014: {bleu(OURS, GOOD).text}" and found["bleu"] == bleu(OURS, GOOD).score
+    if corpus == "wmt14-en-de":
+        assert found["paper_style"]["bleu"] == paper_bleu(OURS, GOOD).score
+        assert said[2] == f"newstest2014: {paper_bleu(OURS, GOOD).text}"
+    else:
+        assert "paper_style" not in found and len(said) == 2
 
 
 def lines_of(path):
@@ -129,3 +261,22 @@ def test_real_outputs_score_as_sacrebleu_says(system):
     assert result.signature.rpartition("|")[0] == expected["signature"].rpartition("|")[0]
     if system == "sennrich2016":
         assert bleu(hypotheses, references, lowercase=True).score == pytest.approx(expected["bleu_lc"], abs=1e-4)
+
+
+@needs_moses
+@pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs")
+@pytest.mark.parametrize(
+    "system",
+    [
+        "bpe2bpe",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char")),
+    ],
+)
+def test_real_outputs_score_the_papers_way_as_published(system):
+    """The reference length, 64,496, is the one that fairseq prints for newstest2014."""
+    data = Path(os.environ["MINITF_DATA"])
+    expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system]["paper_style"]
+    hypotheses = lines_of(data / "bleu-check" / f"{system}.newstest2014.detok.de")
+    result = paper_bleu(hypotheses, lines_of(data / "newstest2014" / "en-de" / "test.de"))
+    assert result.score == pytest.approx(expected["bleu"], abs=6e-5)
+    assert (result.hypothesis_length, result.reference_length) == (expected["sys_len"], 64496)

@@ -54,7 +54,7 @@ HOMES = {
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},
     "mpi4py": {"ranks"},
-    "sacremoses": {"recipes"},
+    "sacremoses": {"evaluate", "recipes"},
     "threadpoolctl": {"lesson", "parallel", "ranks", "translator"},
 }
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}  # not while `import minitf` runs

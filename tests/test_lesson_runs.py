@@ -111,6 +111,20 @@ MUTANTS = {
     "a beam without the length penalty": (
         *("08", "decode", "float(total) / length_penalty(length, self.alpha)", "float(total)"),
     ),
+    "pieces that are no byte-pair encoding": ("09", "text", 'model_type="bpe"', 'model_type="unigram"'),
+    "batches of one pair too many": (
+        "09",
+        "text",
+        'batch_tokens, side="right")), 1)',
+        'batch_tokens, side="right")) + 1, 1)',
+    ),
+    "gradients divided by the words of their part": (
+        *("09", "parallel", "part.target_out, n_tokens)", "part.target_out)"),
+    ),
+    "an average of the first and the last checkpoint": (
+        *("09", "checkpoint", "            sums[name] += array", "            sums[name] = first[name] + array"),
+    ),
+    "hyphens that stay where they are": ("09", "evaluate", r"##AT##-##AT## \2", r"##AT##-##AT##\2"),
 }
 
 

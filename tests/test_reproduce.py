@@ -1,0 +1,81 @@
+"""lessons/REPRODUCE.md: its commands ask for the paper's settings, and what it derives on paper is computed here."""
+
+import math
+import re
+import shlex
+
+import pytest
+from lesson_files import ROOT
+
+from minitf.config import Config
+from minitf.settings import model_changes, parse
+from minitf.transformer import Transformer
+
+TEXT = (ROOT / "lessons" / "REPRODUCE.md").read_text(encoding="utf-8")
+COMMANDS = [shlex.split(line) for line in re.findall(r"^.*09_train_wmt\.py --corpus .*$", TEXT, re.MULTILINE)]
+
+
+def arguments(command):
+    return command[command.index("lessons/09_train_wmt.py") + 1 :]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command[0]}-{command[-1].rpartition('/')[2]}")
+def test_each_command_asks_for_what_the_paper_did(command):
+    settings, _ = parse(arguments(command))
+    big, french = settings.preset == "big", settings.corpus.endswith("fr")
+    config = Config.preset(settings.preset, settings.vocabulary_size, **model_changes(settings.set))
+    sizes = config.n_layers, config.d_model, config.d_ff, config.n_heads
+    assert sizes == ((6, 1024, 4096, 16) if big else (6, 512, 2048, 8))  # Table 3
+    assert config.vocabulary_size == (32000 if french else 37000)  # 5.1
+    assert config.dropout == (0.3 if big and not french else 0.1) and config.label_smoothing == 0.1  # 5.4, 6.1
+    assert settings.batch_tokens * settings.accumulate == 25_000  # 5.1
+    assert (settings.learning_rate, settings.warmup_steps, settings.clip) == (1, 4000, 0)  # 5.3
+    assert settings.steps == (300_000 if big else 100_000) and not settings.minutes and not settings.patience  # 5.2
+    seconds = (settings.save_every or settings.valid_every) * (1.0 if big else 0.4)
+    assert seconds == 600 and settings.average == (20 if big else 5)  # 6.1: ten minutes apart
+    assert settings.valid_every % (settings.save_every or settings.valid_every) == 0
+    assert (settings.beam, settings.alpha, settings.max_extra) == (4, 0.6, 50)  # 6.1
+
+
+def test_there_is_one_for_each_model_language_and_machine():
+    runs = {
+        (command[0], *(parse(arguments(command))[0].__dict__[key] for key in ("preset", "corpus")))
+        for command in COMMANDS
+    }
+    assert len(COMMANDS) == 8 and runs == {
+        (start, size, f"wmt14-en-{language}")
+        for start in ("python", "mpirun")
+        for size in ("base", "big")
+        for language in ("de", "fr")
+    }
+    one, eight = (dict.fromkeys(arguments(command)[-1] for command in COMMANDS[i : i + 4]) for i in (0, 4))
+    assert one == eight  # a run that was begun on one goes on on eight
+
+
+def test_what_is_said_on_paper():
+    counts = {
+        size: sum(p.size for p in Transformer(Config.preset(size, 37_000), initialise=False).parameters())
+        for size in ("base", "big")
+    }
+    assert f"{counts['base'] / 1e6:.1f} million parameters" in TEXT
+    for size, steps in (("base", 1e5), ("big", 3e5)):
+        update = 6 * counts[size] * 25_000
+        assert f"{update:.1e}".replace("e+", "e") in TEXT and f"{update * steps:.1e}".replace("e+", "e") in TEXT
+        assert (
+            f" {update * steps / 1e14 / 3600:.2g} for" in TEXT or f" {update * steps / 1e14 / 3600:.2g} hours" in TEXT
+        )
+    for hours, said in ((12, "3.3e18"), (3.5 * 24, "2.3e19")):
+        assert f"{hours * 3600 * 8 * 9.5e12:.1e}".replace("e+", "e") == said and said in TEXT
+    assert f"about {math.log(37_000) + 0.5:.1f} for 37,000 pieces" in TEXT
+
+
+def test_the_published_course_falls_as_copied():
+    """A slip of the pen in a table of figures that only fall would show."""
+    table = re.search(r"\| update \| smoothed loss, bits \|.*?\n\n", TEXT, re.DOTALL)[0]
+    rows = [
+        [float(cell.replace(",", "")) for cell in row]
+        for row in re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|$", table, re.MULTILINE)
+    ]
+    assert len(rows) == 8
+    for column in zip(*rows, strict=True):
+        assert list(column) == sorted(column, reverse=column[0] > column[-1])
