@@ -70,9 +70,9 @@ draw(slides.lines, "09_pieces.png", curves, x="merges", y="tokens in 2,000 sente
 
 # %% [markdown]
 # ## What is a batch of 25,000 tokens?
-# **State.** Pairs "were batched together by approximate sequence length", about 25,000 source and 25,000 target tokens
-# a batch (section 5.1): two rectangles, rows times longest row. What is no text in them is padding, done for nothing.
-# **Derive.** Add rows until a side would exceed the budget. If the pairs are sorted before, by target and then by
+# **State.** A batch has about 25,000 source and 25,000 target tokens (pieces, end marks), of pairs of about the same
+# length (section 5.1): two rectangles, rows times longest row. What in them is no text is padding, done for nothing.
+# **Derive.** Add rows until a rectangle would exceed this budget. If the pairs are sorted before, by target and then by
 # source length, up and down in turn, little of it is padding.
 
 
@@ -108,7 +108,7 @@ draw(slides.bars, "09_padding.png", shares, y="padding, %", title="batches of 25
 # each is divided by the n_tokens of the *whole*, once (lesson 07), and if a part draws the dropout of its rows: a mask
 # depends on seed, step and row (lesson 04). In a ring, N numbers in n pieces are summed in 2 (n - 1) turns: each rank
 # sends a piece to the next, which adds it, and later keeps it: 2 (n - 1) / n 4 N bytes. A token takes 6 N operations (2
-# for y, gx, gW each: lesson 03). At F of these and B bytes a second, 4/3 F/B tokens take a rank as long as the sum.
+# for y, gx, gW each: lesson 03). At F of these and B bytes a second, the sum takes as long as 4/3 F/B tokens.
 
 
 # %%
@@ -163,8 +163,8 @@ pairs, unseen = ([translator.subwords.encode(side) for side in toy.splits(4000)[
 unseen = make_batch(*(side[:100] for side in unseen), size)
 
 
-def loss_of(weights):
-    adam.data[...] = weights
+def loss_of(a, b, t=0.0):  # on the line from a to b
+    net.load_state({name: a[name] + t * (b[name] - a[name]) for name in a})
     return float(net.eval().loss(unseen.source, unseen.target_in, unseen.target_out)[0])
 
 
@@ -176,14 +176,14 @@ with tempfile.TemporaryDirectory() as folder:
         net.train().loss(batch.source, batch.target_in, batch.target_out)[0].backward()
         adam.step(warmup_rate(2000, 64, 500, 0.7))
         if step > 40 and step % 6 == 4:  # 8 times
-            each.append(adam.data.copy())
-            save_arrays(f"{folder}/{len(each)}.npz", {"all": adam.data}, {})
-    mean = average(f"{folder}/{i + 1}.npz" for i in range(8))["all"]
-same("average = the mean of the files", mean, np.mean(each, axis=0), rtol=1e-6)  # Equate
-losses, least = [loss_of(weights) for weights in each], loss_of(mean)  # Use
+            each.append(net.state())
+            save_arrays(f"{folder}/{len(each)}.npz", each[-1], {})
+    mean, table = average(f"{folder}/{i + 1}.npz" for i in range(8)), "embedding.weight"
+same("average = the mean of 8 files", mean[table], sum(one[table] for one in each) / 8, rtol=1e-6)  # Equate
+losses, least = [loss_of(one, mean) for one in each], loss_of(mean, mean)  # Use
 claim("the mean is better than each of the 8", least < min(losses), f"{least:.3f}, not {min(losses):.3f} or more")
 t = np.linspace(-0.5, 1.5, 17)
-ways = {f"to checkpoint {i + 1}": (t, [loss_of(mean + s * (each[i] - mean)) for s in t]) for i in (0, 3, 7)}
+ways = {f"to checkpoint {i + 1}": (t, [loss_of(mean, each[i], s) for s in t]) for i in (0, 3, 7)}
 draw(slides.lines, "09_average.png", ways, x="0: mean of 8, 1: checkpoint", y="loss, unseen sentences", marks=False)
 
 # %% [markdown]

@@ -31,6 +31,7 @@ LESSON_OF = {
     **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_ranks", "test_mpirun"), "09"),
     **dict.fromkeys(("test_settings", "test_runlog"), "09"),
     **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
+    **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
 }
 
 

@@ -1,6 +1,7 @@
-"""The whole chain, from nothing to translated sentences: the trainer's quick form learns the toy corpus."""
+"""The whole chain, from nothing to translated sentences: lesson 09's quick form learns the toy corpus, and says so."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,22 +14,23 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
+@pytest.mark.lesson09
 def test_quick_learns_the_toy_corpus(tmp_path):
     """lessons/09_train_wmt.py --quick, started in an empty folder, and translate.py with what it made."""
-    out = tmp_path / "toy"
     lesson, translate = ROOT / "lessons" / "09_train_wmt.py", ROOT / "examples" / "translate.py"
-    # A fixed number of steps in place of the minutes: about as many as two idle cores make in that time.
     trained = subprocess.run(
-        [sys.executable, lesson, "--quick", "--minutes", "0", "--steps", "3200", "--out", out],
+        [sys.executable, "-W", "error", lesson, "--quick"],
         cwd=tmp_path,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=900,
         check=False,
     )
-    assert trained.returncode == 0, trained.stderr
+    assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr
+    assert re.match(r"lesson 09_train_wmt: \d+ claims hold, 5 figures", trained.stdout.splitlines()[-1])
+    (out,) = (tmp_path / "runs").iterdir()
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    assert results["tests"]["test"]["bleu"] >= 95, trained.stdout
+    assert results["tests"]["test"]["bleu"] >= 90, trained.stdout
     assert (out / "curves.png").stat().st_size > 10_000
     sources, targets = toy.splits()["test"]
     done = subprocess.run(
@@ -38,4 +40,4 @@ def test_quick_learns_the_toy_corpus(tmp_path):
         check=True,
     )
     right = sum(a == b for a, b in zip(done.stdout.splitlines(), targets[:200], strict=True))
-    assert right >= 140, f"{right} of 200 sentences are exactly right"
+    assert right >= 130, f"{right} of 200 sentences are exactly right"

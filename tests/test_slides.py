@@ -37,6 +37,7 @@ def legend(axes):
     "draw",
     [
         lambda path: slides.lines({"a": ([1, 2], [3, 4])}, path=path, x="x", y="y"),
+        lambda path: slides.bars({"a": 1.0, "b": 2.0}, path=path, y="y"),
         lambda path: slides.matrices({"panel": np.eye(3)}, path=path, values=".1f", bar="weight"),
         lambda path: slides.tree(NODES, path=path, title="a beam"),
     ],
@@ -68,6 +69,15 @@ def test_one_line_needs_no_legend(figures):
 
 
 # Matrices ---------------------------------------------------------------------------------------------------
+
+
+def test_each_bar_has_its_name_and_its_number(figures):
+    slides.bars({"one": 27.52, "two\nlines": 29.0}, path="a.png", y="BLEU", title="title", digits=2)
+    axes = figures[0].axes[0]
+    assert (axes.get_ylabel(), axes.get_title(), names(axes, "x")) == ("BLEU", "title", ["one", "two\nlines"])
+    assert [bar.get_height() for bar in axes.patches] == [27.52, 29.0]
+    assert [text.get_text() for text in axes.texts] == ["27.52", "29.00"]
+    assert axes.get_ylim()[0] == 0  # half as high is half as much
 
 
 def test_matrices_share_their_colours_and_name_their_cells(figures):
