@@ -9,12 +9,14 @@ Beyond its name, what CuPy does differently has one named form at the end of thi
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import itertools
 import math
 import os
 import sys
 import types
+import warnings
 
 import numpy as np
 
@@ -23,8 +25,13 @@ __all__ = [
     "blocks",
     "column_sums",
     "cores",
+    "cuda",
+    "fused",
     "keep_memory",
     "nccl",
+    "launch",
+    "matmul",
+    "plain",
     "row_dots",
     "row_sums",
     "segment_sum",
@@ -48,7 +55,15 @@ class _Library:
         return getattr(self.__dict__["_module"], name)
 
 
+class _InsideKernels:
+    """The words that have a meaning only inside a kernel: `launch` puts the real ones in its place."""
+
+    def __getattr__(self, name):
+        raise AttributeError(f"cuda.{name} is for kernels: start them with minitf.backend.launch")
+
+
 xp = _Library()
+cuda = _InsideKernels()
 
 
 def use(library):
@@ -63,6 +78,7 @@ def use(library):
     xp.__dict__.clear()
     xp.__dict__.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     xp.__dict__["_module"] = module
+    xp.__dict__["_launch"] = _launch_on_gpu if module.__name__ == "cupy" else getattr(module, "launch", None)
 
 
 @contextlib.contextmanager
@@ -102,7 +118,57 @@ def to_numpy(array):
     return xp.asnumpy(array) if hasattr(xp, "asnumpy") else np.asarray(array)
 
 
+# Kernels ------------------------------------------------------------------------------------------------------
+
+
+def fused(*arrays):
+    """Tell whether an operation on these arrays has a fused kernel: on a GPU, in float32."""
+    return xp.__dict__["_launch"] is not None and all(array.dtype == np.float32 for array in arrays)
+
+
+@contextlib.contextmanager
+def plain():
+    """Use no fused kernels inside a `with` block: for tests and timings that compare the two."""
+    before, xp.__dict__["_launch"] = xp.__dict__["_launch"], None
+    try:
+        yield
+    finally:
+        xp.__dict__["_launch"] = before
+
+
+def launch(kernel, grid, block, *arguments):
+    """Run a kernel once for every thread: `grid` blocks of `block` threads each, both given as one to three lengths."""
+    if min(grid) > 0:
+        xp.__dict__["_launch"](kernel, grid, block, *arguments)
+
+
+def _launch_on_gpu(kernel, grid, block, *arguments):
+    _compiled(kernel)(grid, block, arguments)
+
+
+@functools.cache
+def _compiled(function, inside=False):
+    """Hand a kernel to CuPy, which turns it into CUDA when it meets the types of its arguments.
+
+    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are handed over too.
+    """
+    from cupyx import jit
+
+    names = dict(function.__globals__, cuda=jit)
+    for name in function.__code__.co_names:
+        if isinstance(names.get(name), types.FunctionType):
+            names[name] = _compiled(names[name], inside=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # cupyx.jit says of itself that it is experimental
+        return jit.rawkernel(device=inside)(types.FunctionType(function.__code__, names, function.__name__))
+
+
 # What NumPy and CuPy do differently, by name --------------------------------------------------------------
+
+
+def matmul(x, y, out=None):
+    """Multiply matrices, or batches of them, into `out` if it is given."""
+    return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
 
 
 def segment_sum(ids, rows, n):

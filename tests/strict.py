@@ -12,6 +12,7 @@ import operator
 import types
 from pathlib import Path
 
+import blocks
 import numpy as np
 
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text(encoding="utf-8"))
@@ -297,3 +298,15 @@ _fill_module(module.linalg, NAMES["linalg"], np.linalg)
 module.ndarray, module.asnumpy, module.take = StrictArray, StrictArray.get, StrictArray.take
 module.asarray = lambda a, dtype=None, order=None, copy=None: _array(a, dtype, copy, order)
 module.array, module.take_along_axis, module.broadcast_shapes = _array, _take_along_axis, np.broadcast_shapes
+
+
+def _launch(kernel, grid, block, *arguments):
+    for argument in arguments:
+        if not isinstance(argument, (StrictArray, np.number)) and type(argument) not in SCALARS:
+            raise TypeError(f"kernel {kernel.__name__} got a {type(argument).__name__}")
+    blocks.launch(kernel, grid, block, *_unwrap(arguments, []))
+
+
+with_kernels = Module("strict with kernels", "The same, where fused kernels run thread by thread.")
+vars(with_kernels).update({name: value for name, value in vars(module).items() if not name.startswith("__")})
+with_kernels.launch = _launch

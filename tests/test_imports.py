@@ -13,6 +13,9 @@ PACKAGE = ROOT / "minitf"
 FLOORS = {
     "backend": 0,
     "toy_grammar": 0,
+    "warps": 1,
+    "kernels": 1,
+    "fused": 1,
     "tensor": 1,
     "config": 1,
     "dropout": 1,
@@ -44,6 +47,7 @@ FLOORS = {
 }
 SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
 EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike
+EXTRA |= {("kernels", "warps"), ("fused", "kernels"), ("fused", "warps")}  # one floor in three files
 HOMES = {
     "cupy": {"backend"},
     "matplotlib": {"plot", "slides"},
