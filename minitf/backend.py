@@ -26,11 +26,11 @@ __all__ = [
     "column_sums",
     "cores",
     "cuda",
-    "fused",
+    "gemm",
+    "has_kernels",
     "keep_memory",
     "nccl",
     "launch",
-    "matmul",
     "plain",
     "row_dots",
     "row_sums",
@@ -78,7 +78,8 @@ def use(library):
     xp.__dict__.clear()
     xp.__dict__.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     xp.__dict__["_module"] = module
-    xp.__dict__["_launch"] = _launch_on_gpu if module.__name__ == "cupy" else getattr(module, "launch", None)
+    own = (_launch_on_gpu, _gemm_on_gpu) if module.__name__ == "cupy" else ()
+    xp.__dict__["_kernels"] = own or getattr(module, "kernels", None)
 
 
 @contextlib.contextmanager
@@ -121,29 +122,55 @@ def to_numpy(array):
 # Kernels ------------------------------------------------------------------------------------------------------
 
 
-def fused(*arrays):
-    """Tell whether an operation on these arrays has a fused kernel: on a GPU, in float32."""
-    return xp.__dict__["_launch"] is not None and all(array.dtype == np.float32 for array in arrays)
+def has_kernels(*arrays):
+    """Tell whether fused kernels are there for these arrays: on a GPU, for float32."""
+    return xp.__dict__["_kernels"] is not None and all(array.dtype == np.float32 for array in arrays)
 
 
 @contextlib.contextmanager
 def plain():
     """Use no fused kernels inside a `with` block: for tests and timings that compare the two."""
-    before, xp.__dict__["_launch"] = xp.__dict__["_launch"], None
+    before, xp.__dict__["_kernels"] = xp.__dict__["_kernels"], None
     try:
         yield
     finally:
-        xp.__dict__["_launch"] = before
+        xp.__dict__["_kernels"] = before
 
 
 def launch(kernel, grid, block, *arguments):
     """Run a kernel once for every thread: `grid` blocks of `block` threads each, both given as one to three lengths."""
     if min(grid) > 0:
-        xp.__dict__["_launch"](kernel, grid, block, *arguments)
+        xp.__dict__["_kernels"][0](kernel, grid, block, *arguments)
+
+
+def gemm(*arguments):
+    """Multiply matrices as cuBLAS does: see `_gemm_on_gpu`, and minitf/products.py, where this is called."""
+    xp.__dict__["_kernels"][1](*arguments)
 
 
 def _launch_on_gpu(kernel, grid, block, *arguments):
     _compiled(kernel)(grid, block, arguments)
+
+
+def _gemm_on_gpu(a, b, c, sizes, count, precision):
+    """c = a b for `count` matrices a (m, k) and b (k, n), which lie column by column; sizes: m, n, k.
+
+    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without gaps. The numbers are
+    float32, or for bfloat16 their 16 bits; sums and c are float32.
+    """
+    from cupy.cuda import device
+    from cupy_backends.cuda.api import runtime
+    from cupy_backends.cuda.libs import cublas
+
+    m, n, _ = sizes
+    number = runtime.CUDA_R_16BF if precision == "bfloat16" else runtime.CUDA_R_32F
+    compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    cublas.gemmStridedBatchedEx(
+        *(device.get_cublas_handle(), int(a[1]), int(b[1]), *sizes, one.ctypes.data),
+        *(a[0].data.ptr, number, *a[2:], b[0].data.ptr, number, *b[2:], zero.ctypes.data),
+        *(c.data.ptr, runtime.CUDA_R_32F, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
+    )
 
 
 @functools.cache
@@ -164,11 +191,6 @@ def _compiled(function, inside=False):
 
 
 # What NumPy and CuPy do differently, by name --------------------------------------------------------------
-
-
-def matmul(x, y, out=None):
-    """Multiply matrices, or batches of them, into `out` if it is given."""
-    return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
 
 
 def segment_sum(ids, rows, n):

@@ -1,7 +1,7 @@
 """Operations on the arrays of a GPU that are one kernel each, in place of five or ten of the library's.
 
 Each function here does what the function of the same purpose in functions.py, loss.py or optim.py does, which calls it
-where `minitf.backend.fused` says so. With plain arrays: (result, backward), where backward gives the gradients.
+where `minitf.backend.has_kernels` says so. With plain arrays: (result, backward), where backward gives the gradients.
 
 Dropout is given as five numbers (see `decisions`) and not as a mask: the kernels draw it, the backward pass again.
 """
@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from minitf import kernels
-from minitf.backend import launch, matmul, xp
+from minitf.backend import launch, xp
 from minitf.kernels import STRIPE
+from minitf.products import matmul
 from minitf.warps import WARP
 
 __all__ = [
@@ -144,15 +145,15 @@ def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
 def attention(query, key, value, mask=None, numbers=NO_DROPOUT):
     """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the three gradients."""
     factor = 1 / math.sqrt(query.shape[-1])
+    query, key, value = map(xp.ascontiguousarray, (query, key, value))  # one copy for the six products
     weights, dropped = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, factor, numbers)
-    y = xp.empty_like(query) if value.shape[-1] == query.shape[-1] else None
-    y = matmul(dropped, value, y)
+    y = matmul(dropped, value)
 
     def backward(gy):
+        gy = xp.ascontiguousarray(gy)
         g, dropped = softmax_dropout_gradient(matmul(gy, value.swapaxes(-1, -2)), weights, factor, numbers)
-        g_query = matmul(g, key, xp.empty_like(query))
-        g_key = matmul(g.swapaxes(-1, -2), query, xp.empty_like(key))
-        return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy, xp.empty_like(value))
+        g_query, g_key = matmul(g, key), matmul(g.swapaxes(-1, -2), query)
+        return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy)
 
     return y, backward
 

@@ -15,6 +15,7 @@ FLOORS = {
     "toy_grammar": 0,
     "warps": 1,
     "kernels": 1,
+    "products": 1,
     "fused": 1,
     "tensor": 1,
     "config": 1,
@@ -47,9 +48,18 @@ FLOORS = {
 }
 SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
 EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike
-EXTRA |= {("kernels", "warps"), ("fused", "kernels"), ("fused", "warps")}  # one floor in three files
+# What a GPU does is one floor in four files.
+EXTRA |= {
+    ("kernels", "warps"),
+    ("products", "kernels"),
+    ("fused", "products"),
+    ("fused", "kernels"),
+    ("fused", "warps"),
+}
 HOMES = {
     "cupy": {"backend"},
+    "cupyx": {"backend"},
+    "cupy_backends": {"backend"},
     "matplotlib": {"plot", "slides"},
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},

@@ -64,8 +64,8 @@ def launches():
         simulate(kernel, grid, block, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        simulate = strict.with_kernels.launch
-        patch.setattr(strict.with_kernels, "launch", launch)
+        simulate, gemm = strict.with_kernels.kernels
+        patch.setattr(strict.with_kernels, "kernels", (launch, gemm))
         with using(strict.with_kernels):
             for run in RUNS:
                 run()
