@@ -27,6 +27,7 @@ __all__ = [
     "cores",
     "cuda",
     "gemm",
+    "generation",
     "has_kernels",
     "keep_memory",
     "nccl",
@@ -135,6 +136,11 @@ def plain():
         yield
     finally:
         xp.__dict__["_kernels"] = before
+
+
+def generation():
+    """Which generation the GPU in use belongs to: 75 Turing, 80 Ampere, 90 Hopper."""
+    return int(xp.cuda.Device().compute_capability) if xp.__name__ == "cupy" else 90
 
 
 def launch(kernel, grid, block, *arguments):

@@ -3,15 +3,14 @@
 Each function here does what the function of the same purpose in functions.py, loss.py or optim.py does, which calls it
 where `minitf.backend.has_kernels` says so. With plain arrays: (result, backward), where backward gives the gradients.
 
-Dropout is given as five numbers (see `decisions`) and not as a mask: the kernels draw it, the backward pass again.
+Dropout is given as five numbers (dropout.decisions) and not as a mask: the kernels draw it, the backward pass again.
 """
 
 import math
 
-import numpy as np
-
 from minitf import kernels
 from minitf.backend import launch, xp
+from minitf.dropout import NO_DROPOUT
 from minitf.kernels import STRIPE
 from minitf.products import matmul
 from minitf.warps import WARP
@@ -22,7 +21,6 @@ __all__ = [
     "attention",
     "bias_relu_dropout",
     "cross_entropy",
-    "decisions",
     "dropout",
     "layer_norm",
     "segment_sum",
@@ -32,18 +30,7 @@ ROWS = 8  # of a block, each worked on by one warp
 THREADS = 256  # of a block that works on a flat array, or on one row of logits
 
 
-def decisions(seed, step, place, first_row, shape, rate):
-    """Give what a kernel needs to draw dropout_mask(seed, step, place, first_row, shape, rate).
-
-    Five numbers: the key of the generator (two), the number of the first decision, the threshold, and the factor.
-    """
-    threshold = round(rate * 65536)
-    start = first_row * math.prod(shape[1:])
-    return np.uint64(seed), np.uint64(step << 16 | place), np.uint64(start), threshold, 65536 / (65536 - threshold)
-
-
-NO_DROPOUT = np.uint64(0), np.uint64(0), np.uint64(0), 0, 1.0
-NOTHING_ADDED = np.uint64(0), np.uint64(0), np.uint64(0), 0, 0.0
+NOTHING_ADDED = (*NO_DROPOUT[:4], 0.0)
 
 
 def _launch_rows(kernel, n, *arguments):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from minitf.backend import UserError, blocks, to_device, to_numpy, xp
+from minitf import fused
+from minitf.backend import UserError, blocks, has_kernels, to_device, to_numpy, xp
 from minitf.nn import flatten
 
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
@@ -64,6 +65,10 @@ class Adam:
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
+        if has_kernels(self.data):
+            rate *= root / (1 - self.beta_1**self.step_count)
+            fused.adam(self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, rate)
+            return
 
         def update(block):  # twelve operations, of which only the first has to fetch the numbers
             data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))

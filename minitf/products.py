@@ -14,7 +14,7 @@ import itertools
 import math
 
 from minitf import kernels
-from minitf.backend import UserError, gemm, has_kernels, launch, xp
+from minitf.backend import UserError, gemm, generation, has_kernels, launch, xp
 
 __all__ = ["PRECISIONS", "matmul", "use_precision"]
 
@@ -30,6 +30,8 @@ def use_precision(precision):
         raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if precision != "float32" and not has_kernels():
         raise UserError(f"precision {precision} needs a GPU: use --precision float32, or --backend cupy")
+    if precision != "float32" and generation() < 80:
+        raise UserError(f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32")
     _chosen["precision"] = precision
 
 

@@ -73,13 +73,18 @@ def multiply_high(a, b):
 def keep_bits(seed, draw, place, threshold):
     """Decide which of 16 elements stay, each with probability 1 - threshold / 65536: bit i is 1 for element n + i.
 
-    n is `place` rounded down to a multiple of 16. The 256 bits of Philox-4x64-10 (Salmon et al. 2011) are a function
-    of a key (seed, draw) and a count, so any thread draws what it needs, the backward pass draws it once more, and
-    NumPy, which has the same generator, draws the same mask.
+    n is `place` rounded down to a multiple of 16.
     """
-    if threshold == 0:
-        return 0xFFFF
-    a = place // xp.uint64(16) + xp.uint64(1)  # the count; NumPy adds 1 before it draws
+    return 0xFFFF if threshold == 0 else drawn_bits(seed, draw, place // xp.uint64(16), threshold)
+
+
+def drawn_bits(seed, draw, count, threshold):
+    """Draw 16 decisions by Philox-4x64-10 (Salmon et al. 2011): 256 random bits, a function of (seed, draw) and count.
+
+    So any thread draws what it needs, the backward pass draws it once more, and NumPy, which has the same generator,
+    draws the same mask.
+    """
+    a = count + xp.uint64(1)  # NumPy adds 1 before it draws
     b = xp.uint64(0)
     c = xp.uint64(0)
     d = xp.uint64(0)

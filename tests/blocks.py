@@ -225,19 +225,38 @@ class _Waiting(ast.NodeTransformer):
             return ast.parse(text, mode="eval").body
         if called == "cuda.shared_memory":
             node.args.append(ast.Constant(site))
-        if inspect.isfunction(self.function.__globals__.get(called)):
+        if any(callee.__name__ == called and _uses_cuda(callee) for callee in _callees(self.function)):
             return ast.YieldFrom(node)
         return node
 
 
+def _callees(function):
+    """The functions of ours that a function calls."""
+    found = (function.__globals__.get(name) for name in function.__code__.co_names)
+    return [callee for callee in found if inspect.isfunction(callee)]
+
+
+def _uses_cuda(function):
+    """Whether a function may wait for other threads; one that only computes is called as it is."""
+    return "cuda" in function.__code__.co_names or any(map(_uses_cuda, _callees(function)))
+
+
 def _as_generator(function, cuda):
     """Give the function as a generator function in which `cuda` is the simulator's."""
+    if not _uses_cuda(function):
+        return _remembered(function)
     names = dict(function.__globals__, cuda=cuda, xp=np)
-    for name in function.__code__.co_names:
-        if inspect.isfunction(names.get(name)):
-            names[name] = _as_generator(names[name], cuda)
+    for callee in _callees(function):
+        names[callee.__name__] = _as_generator(callee, cuda)
     exec(_rewritten(function), names)
     return names[function.__name__]
+
+
+@functools.cache
+def _remembered(function):
+    """Give a function that only computes, and keep its results: 32 threads ask for the same random numbers."""
+    names = dict(function.__globals__, xp=np) | {callee.__name__: _remembered(callee) for callee in _callees(function)}
+    return functools.lru_cache(maxsize=100_000, typed=True)(types.FunctionType(function.__code__, names))
 
 
 @functools.cache

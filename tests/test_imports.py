@@ -50,6 +50,7 @@ SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
 EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike
 # What a GPU does is one floor in four files.
 EXTRA |= {
+    ("fused", "dropout"),
     ("kernels", "warps"),
     ("products", "kernels"),
     ("fused", "products"),

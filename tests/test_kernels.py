@@ -9,7 +9,7 @@ import pytest
 import strict
 from sizes import B, H, S, T, V
 
-from minitf import backend, fused, kernels, loss
+from minitf import backend, dropout, fused, kernels, loss
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.nn import Parameter
@@ -40,7 +40,7 @@ def close(got, expected, name="", rtol=2e-6):
 
 def decisions(shape, rate=RATE, first_row=0):
     """The five numbers of a dropout, and the mask that NumPy draws for it, with its factor."""
-    numbers = fused.decisions(SEED, STEP, PLACE, first_row, shape, rate)
+    numbers = dropout.decisions(SEED, STEP, PLACE, first_row, shape, rate)
     with using("numpy"):
         mask = F.dropout_mask(SEED, STEP, PLACE, first_row, shape, rate)
     return numbers, mask * float(numbers[-1])
