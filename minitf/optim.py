@@ -65,8 +65,8 @@ class Adam:
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
+        rate = rate * root / (1 - self.beta_1**self.step_count)
         if has_kernels(self.data):
-            rate *= root / (1 - self.beta_1**self.step_count)
             fused.adam(self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, rate)
             return
 
@@ -82,7 +82,7 @@ class Adam:
             xp.sqrt(v, out=scratch)
             scratch += self.eps * root
             xp.divide(m, scratch, out=scratch)
-            scratch *= rate * root / (1 - self.beta_1**self.step_count)
+            scratch *= rate
             data -= scratch
 
         list(each(update, blocks(gradients.shape)))
