@@ -1,46 +1,100 @@
-"""Run the test suite on a GPU and write what came out as JSON: one command for a machine with CuPy.
+"""Check minitf on a GPU and write what came out as JSON: one command for a machine with CuPy.
 
     python examples/gpu_check.py --out examples/results/gpu.json
+    python examples/gpu_check.py --parts training --precisions float32 bfloat16
+    python examples/gpu_check.py --parts multi30k --data FOLDER
 
-The report names the device, the versions, the commit and the date, so that a figure can be traced. Without a GPU
-it says so and ends with exit code 2.
+Needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for what is compared with it. Each part takes less
+than ten minutes:
+
+    tests     the tests that are marked gpu: every op, a training step and decoding on CuPy, compared with NumPy
+    parity    50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without: three loss curves
+    kernels   each fused kernel beside the plain operations it replaces
+    training  the training step, in each precision, beside PyTorch eager in the same precision
+    multi30k  a model trained on Multi30k, and its BLEU
+
+The report names the device, the versions, the commit and the date, so that a figure can be traced; it is written anew
+after each part. Without a GPU the program says so and ends with exit code 2.
 """
 
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import numpy as np
 
-from minitf import backend  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch")
+LIMIT = 570  # seconds for a part
+TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
+MULTI30K = (
+    "--corpus multi30k --preset small --vocabulary-size 8000 --set dropout=0.3 --batch-tokens 8192 --warmup-steps 1000 "
+    "--steps 8000 --valid-every 1000 --minutes 7 --precision {precision} --backend cupy --out {out}"
+)
+# threadpoolctl only steers the threads of a CPU; a machine that was set up for GPUs may lack it.
+NO_THREADS = """import contextlib
+def threadpool_info():
+    return []
+def threadpool_limits(*args, **kwargs):
+    return contextlib.nullcontext()
+class ThreadpoolController:
+    limit = info = staticmethod(threadpool_limits)
+"""
 
 
 def main(arguments=None):
     """Run the parts that were asked for and write the report; the exit code is 0 if all passed."""
-    parser = argparse.ArgumentParser(description="Run the tests on a GPU and write a JSON report.")
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        if not importlib.util.find_spec("threadpoolctl"):
+            (Path(folder) / "threadpoolctl.py").write_text(NO_THREADS, encoding="utf-8")
+            sys.path.append(folder)
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), folder]))
+        from minitf import backend
+
+        try:
+            backend.use("cupy")
+        except backend.UserError as error:
+            print(f"gpu_check.py: {error}", file=sys.stderr)
+            return 2
+        report = described()
+        for part in options.parts:
+            started = time.perf_counter()
+            report[part] = PARTS[part](options)
+            report[part]["seconds"] = round(time.perf_counter() - started, 1)
+            print(f"{part}: {json.dumps(report[part], indent=1)}", flush=True)
+            Path(options.out).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(report[part]["passed"] for part in options.parts) else 1
+
+
+def _options(arguments):
+    parser = argparse.ArgumentParser(description="Check minitf on a GPU and write a JSON report.")
     parser.add_argument("--out", default="gpu.json", help="the report (default gpu.json)")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="what to run")
+    parser.add_argument("--data", metavar="FOLDER", help="where the corpora are (default: what MINITF_DATA says)")
+    parser.add_argument(
+        "--model", default="base", choices=("tiny", "small", "base", "big"), help="for the training part"
+    )
+    parser.add_argument("--pairs", type=int, default=512, help="sentence pairs of a batch there (default 512)")
+    parser.add_argument("--length", type=int, default=48, help="tokens of a sentence there (default 48)")
+    parser.add_argument("--precisions", nargs="+", default=["float32", "tf32", "bfloat16"], help="of the training part")
     options = parser.parse_args(arguments)
-    try:
-        backend.use("cupy")
-    except backend.UserError as error:
-        print(f"gpu_check.py: {error}", file=sys.stderr)
-        return 2
-    report = described() | {part: PARTS[part]() for part in options.parts}
-    Path(options.out).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(report, indent=1))
-    return 0 if all(report[part]["passed"] for part in options.parts) else 1
+    if options.data:
+        os.environ["MINITF_DATA"] = options.data
+    return options
 
 
 def described():
@@ -67,21 +121,198 @@ def _version(package):
         return None
 
 
-def run_tests():
-    """The tests that are marked gpu: every op, a training step and decoding on CuPy, compared with NumPy."""
-    started = time.perf_counter()
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not slow", "-o", "addopts="]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(os.environ), check=False)
+# The parts -------------------------------------------------------------------------------------------------
+
+
+def run_tests(options):
+    """Run the tests that are marked gpu, of the files that have any: others may need what is not installed."""
+    files = [path for path in sorted((ROOT / "tests").glob("test_*.py")) if _has_gpu_tests(path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not slow", "-o", "addopts=", *map(str, files)]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT)
+    except subprocess.TimeoutExpired as error:
+        return {"passed": False, "summary": f"not done after {LIMIT} seconds", "output": str(error.stdout)[-2000:]}
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-500:]]
     return {
         "passed": done.returncode == 0,
         "summary": re.sub(r"=+", "", last[0]).strip(),
         "failures": re.findall(r"^FAILED (.*)$", done.stdout, re.MULTILINE),
-        "seconds": round(time.perf_counter() - started, 1),
+        "output": "" if done.returncode == 0 else done.stdout[-4000:],
     }
 
 
-PARTS = {"tests": run_tests}
+def _has_gpu_tests(path):
+    return re.search(r"mark\.gpu|\blibrary\b.*\):", path.read_text(encoding="utf-8")) is not None
+
+
+def parity(options, steps=50, libraries=None):
+    """Train on the CPU, on the GPU, and there without fused kernels: the losses have to stay together.
+
+    In float32 the curves part slowly, as the last bits differ and every update builds on those before.
+    """
+    from minitf import backend
+
+    libraries = libraries or {"numpy": "numpy", "cupy": "cupy", "cupy, plain": "cupy"}
+    curves, seconds = {}, {}
+    for name, library in libraries.items():
+        started = time.perf_counter()
+        with backend.using(library), tempfile.TemporaryDirectory() as folder:
+            if name.endswith("plain"):
+                with backend.plain():
+                    curves[name] = _losses(folder, steps)
+            else:
+                curves[name] = _losses(folder, steps)
+        seconds[name] = round(time.perf_counter() - started, 1)
+    first = np.array(curves["numpy"])
+    apart = {name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()}
+    early = {name: float(np.max(np.abs(np.array(curve) / first - 1)[:5])) for name, curve in curves.items()}
+    passed = max(apart.values()) < 1e-2 and max(early.values()) < 1e-4
+    return {"passed": passed, "apart": apart, "apart_first_5": early, "losses": curves, "took": seconds}
+
+
+def _losses(folder, steps):
+    from minitf import train
+
+    settings, _ = train.parse(TRAINING.format(steps=steps, out=f"{folder}/run").split())
+    trainer = train.build(settings)
+    return [trainer.update()[0] for _ in range(steps)]
+
+
+def time_kernels(options):
+    """Time each fused operation, forward and backward, beside the engine's plain operations on the same arrays."""
+    from minitf import backend
+
+    found = {}
+    for name, operation in _operations(backend.xp).items():
+        fused = _milliseconds(operation)
+        with backend.plain():
+            found[name] = {"fused_ms": fused, "plain_ms": _milliseconds(operation)}
+        found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
+    return {"passed": True, "operations": found}
+
+
+def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
+    """The fused operations, by default on arrays of the base model's sizes: 24,576 positions, 37,000 words."""
+    from minitf import functions as F
+    from minitf.loss import _loss_and_gradient
+    from minitf.nn import Dropout, LayerNorm, Linear, Parameter
+    from minitf.optim import Adam
+    from minitf.tensor import Tensor
+
+    rng = np.random.default_rng(0)
+
+    def tensor(*shape):
+        return Tensor(rng.standard_normal(shape, dtype=np.float32))
+
+    def both_ways(function):
+        def run():
+            with F.dropout_state(1, 1):
+                y = function()
+            y.backward(xp.ones_like(y.data))
+
+        return run
+
+    norm, inner, rate = LayerNorm(d), Linear(d, 4 * d, rng), Dropout(0.1)
+    x, added = tensor(pairs, length, d), tensor(pairs, length, d)
+    heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
+    mask = np.tri(length, dtype=bool)[None, None]
+    table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
+    logits, target = tensor(rows, words).data, xp.asarray(rng.integers(0, words, rows))
+    optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
+    return {
+        "layer norm": both_ways(lambda: norm(x)),
+        "residual, dropout, layer norm": both_ways(lambda: norm.of_sum(x, added, rate)),
+        "product, bias, ReLU": both_ways(lambda: inner.relu(x, Dropout(0.0))),
+        "product, bias, ReLU, dropout": both_ways(lambda: inner.relu(x, rate)),
+        "dropout": both_ways(lambda: rate(x)),
+        "attention": both_ways(lambda: F.attention(*heads, mask)),
+        "attention with dropout": both_ways(lambda: F.attention(*heads, mask, 0.1)),
+        "embedding": both_ways(lambda: F.embedding(table, ids)),
+        "cross-entropy": lambda: _loss_and_gradient(logits, target, 0.1),
+        "Adam": lambda: optimizer.step(1e-9),
+    }
+
+
+def _milliseconds(function, synchronise=None, steps=10):
+    """The median time of a call, from five stretches of some calls each, after two to warm up."""
+    if synchronise is None:
+        import cupy
+
+        synchronise = cupy.cuda.Device().synchronize
+    times = []
+    for stretch in range(6):
+        synchronise()
+        started = time.perf_counter()
+        for _ in range(steps if stretch else 2):
+            function()
+        synchronise()
+        times.append((time.perf_counter() - started) / steps * 1000)
+    return round(float(np.median(times[1:])), 4)
+
+
+def compare_training(options):
+    """Time the training step in each precision, each side in processes of its own, two in turn."""
+    rounds, failed = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for precision in options.precisions:
+            times = {"minitf": [], "torch": []}
+            for side in ("minitf", "torch") * 2:
+                task = {"model": options.model, "pairs": options.pairs, "length": options.length}
+                task |= {"side": side, "precision": precision, "weights": f"{folder}/weights.npz"}
+                found = _in_a_process(task)
+                times[side].append(found)
+                failed += [f"{side} {precision}: {found['error']}"] if "error" in found else []
+            rounds.append({"precision": precision, **_summary(times, 2 * options.pairs * options.length)})
+    agree = all(row.get("losses_apart", 0) < (1e-4 if row["precision"] == "float32" else 2e-2) for row in rounds)
+    return {"passed": agree and not failed, "failures": failed, "rows": rounds}
+
+
+def _in_a_process(task):
+    command = [sys.executable, str(ROOT / "examples" / "gpu_step.py"), json.dumps(task)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT / 4)
+        return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr[-800:]}
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        return {"error": str(error)[-800:]}
+
+
+def _summary(times, tokens):
+    good = {side: [found for found in both if "error" not in found] for side, both in times.items()}
+    row = {}
+    for side, both in good.items():
+        if both:
+            best = float(np.median([found["ms"] for found in both]))
+            row[side] = {"ms": best, "tokens_per_second": round(tokens / best * 1000), "memory": both[0]["memory"]}
+            row[side]["loss"], row[side]["all_ms"] = both[0]["loss"], [found["ms"] for found in both]
+    if len(row) == 2:
+        row["ratio"] = round(row["torch"]["ms"] / row["minitf"]["ms"], 3)
+        row["losses_apart"] = abs(row["minitf"]["loss"] / row["torch"]["loss"] - 1)
+    return row
+
+
+def train_multi30k(options):
+    """Train a small model on Multi30k and count its BLEU, as anybody would, by the command line."""
+    from minitf import train
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = MULTI30K.format(out=f"{folder}/run", precision=options.precisions[-1])
+        code = train.main(command.split(), "gpu_check.py")
+        if code:
+            return {"passed": False, "command": command, "code": code}
+        results = json.loads((Path(folder) / "run" / "results.json").read_text(encoding="utf-8"))
+        shutil.copy(Path(folder) / "run" / "log.jsonl", Path(options.out).with_suffix(".log.jsonl"))
+    scores = {name: test["text"] for name, test in results["tests"].items()}
+    passed = all(test["bleu"] > 30 for test in results["tests"].values())
+    return {"passed": passed, "command": command, "steps": results["step"], "trained": results["seconds"], **scores}
+
+
+PARTS = {
+    "tests": run_tests,
+    "parity": parity,
+    "kernels": time_kernels,
+    "training": compare_training,
+    "multi30k": train_multi30k,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

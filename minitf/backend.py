@@ -9,12 +9,14 @@ Beyond its name, what CuPy does differently has one named form at the end of thi
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import itertools
 import math
 import os
 import sys
 import types
+import warnings
 
 import numpy as np
 
@@ -23,8 +25,14 @@ __all__ = [
     "blocks",
     "column_sums",
     "cores",
+    "cuda",
+    "gemm",
+    "generation",
+    "has_kernels",
     "keep_memory",
+    "launch",
     "nccl",
+    "plain",
     "row_dots",
     "row_sums",
     "segment_sum",
@@ -48,7 +56,15 @@ class _Library:
         return getattr(self.__dict__["_module"], name)
 
 
+class _InsideKernels:
+    """The words that have a meaning only inside a kernel: `launch` puts the real ones in its place."""
+
+    def __getattr__(self, name):
+        raise AttributeError(f"cuda.{name} is for kernels: start them with minitf.backend.launch")
+
+
 xp = _Library()
+cuda = _InsideKernels()
 
 
 def use(library):
@@ -63,6 +79,8 @@ def use(library):
     xp.__dict__.clear()
     xp.__dict__.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     xp.__dict__["_module"] = module
+    own = (_launch_on_gpu, _gemm_on_gpu) if module.__name__ == "cupy" else ()
+    xp.__dict__["_kernels"] = own or getattr(module, "kernels", None)
 
 
 @contextlib.contextmanager
@@ -100,6 +118,82 @@ def to_numpy(array):
     if isinstance(array, np.ndarray):
         return array
     return xp.asnumpy(array) if hasattr(xp, "asnumpy") else np.asarray(array)
+
+
+# Kernels ------------------------------------------------------------------------------------------------------
+
+
+def has_kernels(*arrays):
+    """Tell whether fused kernels are there for these arrays: on a GPU, for float32."""
+    return xp.__dict__["_kernels"] is not None and all(array.dtype == np.float32 for array in arrays)
+
+
+@contextlib.contextmanager
+def plain():
+    """Use no fused kernels inside a `with` block: for tests and timings that compare the two."""
+    before, xp.__dict__["_kernels"] = xp.__dict__["_kernels"], None
+    try:
+        yield
+    finally:
+        xp.__dict__["_kernels"] = before
+
+
+def generation():
+    """Which generation the GPU in use belongs to: 75 Turing, 80 Ampere, 90 Hopper."""
+    return int(xp.cuda.Device().compute_capability) if xp.__name__ == "cupy" else 90
+
+
+def launch(kernel, grid, block, *arguments):
+    """Run a kernel once for every thread: `grid` blocks of `block` threads each, both given as one to three lengths."""
+    if min(grid) > 0:
+        xp.__dict__["_kernels"][0](kernel, grid, block, *arguments)
+
+
+def gemm(*arguments):
+    """Multiply matrices as cuBLAS does: see `_gemm_on_gpu`, and minitf/products.py, where this is called."""
+    xp.__dict__["_kernels"][1](*arguments)
+
+
+def _launch_on_gpu(kernel, grid, block, *arguments):
+    _compiled(kernel)(grid, block, arguments)
+
+
+def _gemm_on_gpu(a, b, c, sizes, count, precision):
+    """c = a b for `count` matrices a (m, k) and b (k, n), which lie column by column; sizes: m, n, k.
+
+    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without gaps. The numbers are
+    float32, or for bfloat16 their 16 bits; sums and c are float32.
+    """
+    from cupy.cuda import device
+    from cupy_backends.cuda.api import runtime
+    from cupy_backends.cuda.libs import cublas
+
+    m, n, _ = sizes
+    number = runtime.CUDA_R_16BF if precision == "bfloat16" else runtime.CUDA_R_32F
+    compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    cublas.gemmStridedBatchedEx(
+        *(device.get_cublas_handle(), int(a[1]), int(b[1]), *sizes, one.ctypes.data),
+        *(a[0].data.ptr, number, *a[2:], b[0].data.ptr, number, *b[2:], zero.ctypes.data),
+        *(c.data.ptr, runtime.CUDA_R_32F, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
+    )
+
+
+@functools.cache
+def _compiled(function, inside=False):
+    """Hand a kernel to CuPy, which turns it into CUDA when it meets the types of its arguments.
+
+    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are handed over too.
+    """
+    from cupyx import jit
+
+    names = dict(function.__globals__, cuda=jit)
+    for name in function.__code__.co_names:
+        if isinstance(names.get(name), types.FunctionType):
+            names[name] = _compiled(names[name], inside=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # cupyx.jit says of itself that it is experimental
+        return jit.rawkernel(device=inside)(types.FunctionType(function.__code__, names, function.__name__))
 
 
 # What NumPy and CuPy do differently, by name --------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from minitf.backend import to_device
 
-__all__ = ["dropout_mask", "dropout_state", "next_mask"]
+__all__ = ["NO_DROPOUT", "decisions", "dropout_mask", "dropout_state", "next_decisions", "next_mask"]
 
 
 class _DropoutState(threading.local):
@@ -57,9 +57,30 @@ def dropout_mask(seed, step, place, first_row, shape, rate):
 
 def next_mask(shape, rate, seed=None):
     """Draw the mask of the next dropout in this forward pass, and the factor that keeps the mean."""
-    scale = 65536 / (65536 - round(rate * 65536))
+    return dropout_mask(*_next_place(seed), shape, rate), 65536 / (65536 - round(rate * 65536))
+
+
+def next_decisions(shape, rate, seed=None):
+    """Give what a fused kernel needs to draw the next mask itself. No dropout takes no place."""
+    return decisions(*_next_place(seed), shape, rate) if rate else NO_DROPOUT
+
+
+def decisions(seed, step, place, first_row, shape, rate):
+    """Give what a fused kernel needs to draw dropout_mask(seed, step, place, first_row, shape, rate).
+
+    Five numbers: the key of the generator (two), the number of the first decision, the threshold, and the factor.
+    """
+    threshold = round(rate * 65536)
+    start = first_row * math.prod(shape[1:])
+    return np.uint64(seed), np.uint64(step << 16 | place), np.uint64(start), threshold, 65536 / (65536 - threshold)
+
+
+NO_DROPOUT = decisions(0, 0, 0, 0, (), 0.0)
+
+
+def _next_place(seed):
+    """What the next mask depends on: seed, step, place, first row. A seed of its own takes no place."""
     if seed is not None:
-        return dropout_mask(seed, 0, 0, 0, shape, rate), scale
-    mask = dropout_mask(_state.seed, _state.step, _state.place, _state.first_row, shape, rate)
+        return seed, 0, 0, 0
     _state.place += 1
-    return mask, scale
+    return _state.seed, _state.step, _state.place - 1, _state.first_row

@@ -9,8 +9,10 @@ import math
 
 import numpy as np
 
-from minitf.backend import blocks, column_sums, row_dots, row_sums, segment_sum, to_device, xp
-from minitf.dropout import dropout_mask, dropout_state, next_mask
+from minitf import fused
+from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
+from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
+from minitf.products import matmul
 from minitf.tensor import Tensor, is_recording, record
 
 __all__ = [
@@ -146,14 +148,14 @@ def linear(x, weight, bias=None):
     """
     x_data, w = _array(x), _array(weight)
     rows = x_data.reshape(-1, w.shape[0])  # (N, D)
-    y = rows @ w  # (N, F)
+    y = matmul(rows, w)  # (N, F)
     if bias is not None:
         y += _array(bias)
 
     def backward(gy):
         gy = gy.reshape(-1, w.shape[1])  # (N, F)
-        gx = (gy @ w.T).reshape(x_data.shape)
-        return gx, rows.T @ gy, None if bias is None else column_sums(gy)
+        gx = matmul(gy, w.T).reshape(x_data.shape)
+        return gx, matmul(rows.T, gy), None if bias is None else column_sums(gy)
 
     return record(y.reshape(x_data.shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
 
@@ -167,6 +169,9 @@ def layer_norm(x, gain, bias, eps=1e-6):
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
     x_data, g = _array(x), _array(gain)
+    if has_kernels(x_data):
+        y, backward = fused.layer_norm(x_data, g, _array(bias), eps)
+        return record(y, (x, gain, bias), backward)
     size = x_data.shape[-1]
     normal = x_data - row_sums(x_data) / size
     inverse = 1 / xp.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
@@ -201,7 +206,8 @@ def embedding(table, ids):
     ids = to_device(ids)
 
     def backward(gy):
-        return segment_sum(ids.ravel(), gy.reshape(-1, gy.shape[-1]), len(weight)), None
+        sum_rows = fused.segment_sum if has_kernels(gy) else segment_sum
+        return sum_rows(ids.ravel(), gy.reshape(-1, gy.shape[-1]), len(weight)), None
 
     return record(weight[ids], (table, None), backward)
 
@@ -218,6 +224,9 @@ def dropout(x, rate, seed=None):
     if rate == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
     x_data = _array(x)
+    if has_kernels(x_data):
+        y, backward = fused.dropout(x_data, next_decisions(x_data.shape, rate, seed))
+        return record(y, (x,), backward)
     mask, scale = next_mask(x_data.shape, rate, seed)
 
     def apply(array):
@@ -297,7 +306,12 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     Source: section 3.2.1, eq. 1; Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
     q, k, v = _array(query), _array(key), _array(value)
-    shape, barrier = (*q.shape[:-1], k.shape[-2]), _barrier(mask, q.dtype)
+    shape = *q.shape[:-1], k.shape[-2]
+    if has_kernels(q) and q.ndim == 4:
+        numbers = next_decisions(shape, rate, seed)
+        y, backward = fused.attention(q, k, v, None if mask is None else to_device(mask), numbers)
+        return record(y, (query, key, value), backward)
+    barrier = _barrier(mask, q.dtype)
     keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
     if not is_recording() and not rate and math.prod(shape) <= _SCORES:  # a step of decoding

@@ -15,12 +15,15 @@ import math
 
 import numpy as np
 
-from minitf.backend import row_sums, to_device, xp
+from minitf import fused
+from minitf.backend import has_kernels, row_sums, to_device, xp
+from minitf.products import matmul
 from minitf.tensor import Tensor, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 
 _CHUNK = 512  # of how many rows the logits exist at a time, however long the batch; with fewer, products get slower
+_CHUNK_ON_GPU = 4096
 
 
 def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_tokens=None):
@@ -30,10 +33,11 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_toke
 
     logits: (..., V)   target: int (...)   ->   ()
     n_tokens defaults to the number of targets that are not padding.
+    Raises IndexError for a target that is no word.
     Source: section 5.4.
     """
     z = logits.data if isinstance(logits, Tensor) else to_device(logits)
-    rows, target, n_tokens = _real_rows(target, pad_id, n_tokens)
+    rows, target, n_tokens = _real_rows(target, z.shape[-1], pad_id, n_tokens)
     gradient = z.reshape(-1, z.shape[-1])[rows]  # (N, V), a copy
     losses, _ = _loss_and_gradient(gradient, target, smoothing)
 
@@ -58,19 +62,20 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     """
     x_data = x.data if isinstance(x, Tensor) else to_device(x)
     w = weight.data if isinstance(weight, Tensor) else to_device(weight)
-    rows, target, n_tokens = _real_rows(target, pad_id, n_tokens)
+    rows, target, n_tokens = _real_rows(target, len(w), pad_id, n_tokens)
     shape, dtype = x_data.shape, x_data.dtype
     hidden = x_data.reshape(-1, shape[-1])[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
     loss = nll = xp.zeros((), dtype=dtype)
-    for start in range(0, max(1, len(hidden)), _CHUNK):  # once at least, for gradients of zero
-        chunk = slice(start, start + _CHUNK)
-        logits = hidden[chunk] @ w.T  # (n, V)
+    size = _CHUNK_ON_GPU if has_kernels(w) else _CHUNK
+    for start in range(0, max(1, len(hidden)), size):  # once at least, for gradients of zero
+        chunk = slice(start, start + size)
+        logits = matmul(hidden[chunk], w.T)  # (n, V)
         losses, nlls = _loss_and_gradient(logits, target[chunk], smoothing)
         loss, nll = loss + losses.sum(), nll + nlls.sum()
         if is_recording():
-            xp.matmul(logits, w, out=g_hidden[chunk])
-            product = logits.T @ hidden[chunk]  # (V, D)
+            matmul(logits, w, out=g_hidden[chunk])
+            product = matmul(logits.T, hidden[chunk])  # (V, D)
             g_weight = product if g_weight is None else xp.add(g_weight, product, out=g_weight)
 
     def backward(gy):
@@ -84,16 +89,21 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     return record(loss / n_tokens, (x, weight), backward), record(nll / n_tokens, (), None)
 
 
-def _real_rows(target, pad_id, n_tokens):
+def _real_rows(target, size, pad_id, n_tokens):
     """Find the positions that are not padding: their numbers, their targets, and the count to divide by."""
     target = np.asarray(target).ravel()
     rows = np.flatnonzero(target != pad_id)
+    words = target[rows]
+    if words.size and not (words.min() >= 0 and words.max() < size):
+        raise IndexError(f"targets from {words.min()} to {words.max()} do not fit {size} words")
     n_tokens = max(1, len(rows)) if n_tokens is None else n_tokens
-    return to_device(rows), to_device(target[rows]), float(n_tokens)  # an int64 would make float32 wider
+    return to_device(rows), to_device(words), float(n_tokens)  # an int64 would make float32 wider
 
 
 def _loss_and_gradient(logits, target, smoothing):
     """Turn logits (N, V) into p - q in place; give the smoothed and the plain loss of each row."""
+    if has_kernels(logits):
+        return fused.cross_entropy(logits, target, smoothing)
     n, size = logits.shape
     each = smoothing / (size - 1)  # q of a wrong word
     rows = xp.arange(n)

@@ -3,8 +3,10 @@
 import numpy as np
 
 from minitf import functions as F
-from minitf.backend import UserError, to_device, to_numpy, xp
-from minitf.tensor import Tensor
+from minitf import fused
+from minitf.backend import UserError, has_kernels, to_device, to_numpy, xp
+from minitf.dropout import next_decisions
+from minitf.tensor import Tensor, record
 
 __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter", "flatten"]
 
@@ -159,6 +161,15 @@ class Linear(Module):
     def __call__(self, x):
         return F.linear(x, self.weight, self.bias)
 
+    def relu(self, x, dropout):
+        """Dropout(max(0, x W + b)). On a GPU all that follows the product is one kernel."""
+        if self.bias is None or not has_kernels(self.weight.data):
+            return dropout(F.relu(self(x)))
+        product = F.linear(x, self.weight)
+        numbers = next_decisions(product.shape, dropout.rate_now())
+        y, backward = fused.bias_relu_dropout(product.data, self.bias.data, numbers)
+        return record(y, (product, self.bias), backward)
+
 
 class Embedding(Module):
     """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) its entries have variance 1."""
@@ -185,6 +196,14 @@ class LayerNorm(Module):
     def __call__(self, x):
         return F.layer_norm(x, self.gain, self.bias, self.eps)
 
+    def of_sum(self, x, added, dropout):
+        """LayerNorm(x + Dropout(added)). On a GPU all of it is one kernel."""
+        if not has_kernels(self.gain.data):
+            return self(x + dropout(added))
+        x, numbers = x if isinstance(x, Tensor) else Tensor(x), next_decisions(added.shape, dropout.rate_now())
+        y, backward = fused.add_norm(x.data, added.data, self.gain.data, self.bias.data, self.eps, numbers)
+        return record(y, (x, added, self.gain, self.bias), backward)
+
 
 class Dropout(Module):
     """Dropout while training, nothing otherwise."""
@@ -194,3 +213,7 @@ class Dropout(Module):
 
     def __call__(self, x):
         return F.dropout(x, self.rate) if self.training else x
+
+    def rate_now(self):
+        """The rate while training, and 0 otherwise."""
+        return self.rate if self.training else 0.0

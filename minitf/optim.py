@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from minitf.backend import UserError, blocks, to_device, to_numpy, xp
+from minitf import fused
+from minitf.backend import UserError, blocks, has_kernels, to_device, to_numpy, xp
 from minitf.nn import flatten
 
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
@@ -64,6 +65,10 @@ class Adam:
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
+        rate = rate * root / (1 - self.beta_1**self.step_count)
+        if has_kernels(self.data):
+            fused.adam(self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, rate)
+            return
 
         def update(block):  # twelve operations, of which only the first has to fetch the numbers
             data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
@@ -77,7 +82,7 @@ class Adam:
             xp.sqrt(v, out=scratch)
             scratch += self.eps * root
             xp.divide(m, scratch, out=scratch)
-            scratch *= rate * root / (1 - self.beta_1**self.step_count)
+            scratch *= rate
             data -= scratch
 
         list(each(update, blocks(gradients.shape)))

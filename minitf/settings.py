@@ -8,6 +8,7 @@ import typing
 from minitf.backend import UserError
 from minitf.config import PRESETS, Config
 from minitf.corpora import NAMES
+from minitf.products import PRECISIONS
 
 __all__ = ["Settings", "check_model", "model_changes", "parse", "resumed", "resumed_model"]
 
@@ -47,6 +48,7 @@ class Settings:
     start_from: str | None = None
     resume: bool = False
     backend: str | None = None
+    precision: str = "float32"
 
 
 # A tiny model that learns the toy corpus in under three minutes on two cores.
@@ -68,6 +70,7 @@ QUICK = {
 
 # Where nothing of it changes, a resumed run does what it would have done without the stop.
 _COURSE = ("max_length", "join", "copy", "batch_tokens", "accumulate", "learning_rate", "warmup_steps", "clip", "seed")
+_COURSE += ("precision",)
 _FIXED = ("preset", "vocabulary_size", "subwords", "start_from")  # cannot change within a run
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing")  # of the model, these can
 _NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")  # not by --set: they follow from the text
@@ -104,6 +107,7 @@ _HELP = {
     "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
     "resume": "go on from the last checkpoint in --out; settings that are given again change, others stay",
     "backend": "numpy or cupy (default: what MINITF_BACKEND says, else numpy)",
+    "precision": f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
 }
 
 _KINDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -165,6 +169,8 @@ def _check(settings):
         raise UserError(f"--replicas {settings.replicas} is more than any machine has cores: take 0")
     if settings.subwords not in ("sentencepiece", "none"):
         raise UserError(f"--subwords must be sentencepiece or none, not {settings.subwords!r}")
+    if settings.precision not in PRECISIONS:
+        raise UserError(f"--precision must be one of {', '.join(PRECISIONS)}, not {settings.precision!r}")
     if not settings.out:
         raise UserError("--out must name a folder")
     Config.preset(settings.preset, **model_changes(settings.set))

@@ -10,6 +10,7 @@ import copy
 
 import numpy as np
 
+from minitf import functions as F
 from minitf.backend import xp
 from minitf.nn import Linear, Module
 from minitf.tensor import Tensor
@@ -66,6 +67,10 @@ class StripLinear(Module):
         if self.bias is not None:
             y += self.bias.data
         return Tensor(y.reshape(*x.shape[:-1], -1))
+
+    def relu(self, x, dropout):
+        """Dropout(max(0, x W + b)), as Linear.relu."""
+        return dropout(F.relu(self(x)))
 
 
 def for_decoding(model):

@@ -13,6 +13,7 @@ from minitf.checkpoint import read_model, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
 from minitf.evaluate import paper_bleu, score_files
+from minitf.products import use_precision
 from minitf.ranks import Ranks, launched
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
@@ -54,8 +55,7 @@ def _follow(ranks):
     if (given := ranks.tell()) is None:
         return
     settings, dataset, config, state = given
-    if settings.backend:
-        backend.use(settings.backend)
+    _choose_device(settings)
     ranks.connect()
     trainer = Trainer(settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks)
     trainer.load(*state)
@@ -64,8 +64,7 @@ def _follow(ranks):
 
 def _begin(settings, ranks):
     RunFolder(settings.out).must_be_free()
-    if settings.backend:
-        backend.use(settings.backend)
+    _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
         weights, fields, subwords = read_model(settings.start_from)
@@ -84,6 +83,12 @@ def _begin(settings, ranks):
     return trainer
 
 
+def _choose_device(settings):
+    if settings.backend:
+        backend.use(settings.backend)
+    use_precision(settings.precision)
+
+
 def _resume(settings, given, ranks):
     folder = RunFolder(settings.out)
     model, optimizer, meta, subwords = folder.read_checkpoint()
@@ -91,8 +96,7 @@ def _resume(settings, given, ranks):
     settings, changes = resumed(settings, given, meta["settings"])
     config, more_changes = resumed_model(Config.from_dict(meta["config"]), assignments)
     check_model(settings, config, len(subwords))
-    if settings.backend:
-        backend.use(settings.backend)
+    _choose_device(settings)
     corpus = read_corpus(settings)
     log = RunLog(settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)

@@ -118,7 +118,7 @@ class FeedForward(Module):
         self.dropout = Dropout(config.feed_forward_dropout)
 
     def __call__(self, x):
-        return self.outer(self.dropout(F.relu(self.inner(x))))
+        return self.outer(self.inner.relu(x, self.dropout))
 
 
 class Residual(Module):
@@ -137,7 +137,7 @@ class Residual(Module):
 
     def __call__(self, x, sublayer):
         if self.post:
-            return self.norm(x + self.dropout(sublayer(x)))
+            return self.norm.of_sum(x, sublayer(x), self.dropout)
         return x + self.dropout(sublayer(self.norm(x)))
 
 

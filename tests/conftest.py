@@ -40,10 +40,19 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.fixture(params=["numpy", "strict", pytest.param("cupy", marks=pytest.mark.gpu)])
+STAND_INS = {"strict": strict.module, "kernels": strict.with_kernels}
+
+
+@pytest.fixture(
+    params=[
+        *("numpy", "strict"),
+        pytest.param("kernels", marks=pytest.mark.slow),
+        pytest.param("cupy", marks=pytest.mark.gpu),
+    ]
+)
 def library(request):
-    """Run a test on NumPy, on the strict stand-in for GPU arrays, and on a GPU where there is one."""
-    with backend.using(strict.module if request.param == "strict" else request.param):
+    """Run a test on NumPy, on the strict stand-in for GPU arrays, on that with fused kernels, and on a GPU if any."""
+    with backend.using(STAND_INS.get(request.param, request.param)):
         yield request.param
 
 

@@ -12,6 +12,7 @@ import operator
 import types
 from pathlib import Path
 
+import blocks
 import numpy as np
 
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text(encoding="utf-8"))
@@ -297,3 +298,40 @@ _fill_module(module.linalg, NAMES["linalg"], np.linalg)
 module.ndarray, module.asnumpy, module.take = StrictArray, StrictArray.get, StrictArray.take
 module.asarray = lambda a, dtype=None, order=None, copy=None: _array(a, dtype, copy, order)
 module.array, module.take_along_axis, module.broadcast_shapes = _array, _take_along_axis, np.broadcast_shapes
+
+
+def _launch(kernel, grid, block, *arguments):
+    for argument in arguments:
+        if not isinstance(argument, (StrictArray, np.number)) and type(argument) not in SCALARS:
+            raise TypeError(f"kernel {kernel.__name__} got a {type(argument).__name__}")
+    blocks.launch(kernel, grid, block, *_unwrap(arguments, []))
+
+
+def _gemm(a, b, c, sizes, count, precision):
+    """What cuBLAS does: read and write columns at given distances in memory, whatever shapes the arrays have."""
+    m, n, k = sizes
+    out = _columns(c._array, False, m, m * n, m, n, count)
+    left, right = (_columns(x._array, *how, *shape, count) for (x, *how), shape in ((a, (m, k)), (b, (k, n))))
+    if precision == "bfloat16":
+        left, right = ((x.astype(np.uint32) << 16).view(np.float32) for x in (left, right))
+    if not left.dtype == right.dtype == out.dtype == np.float32:
+        raise TypeError(f"cuBLAS was promised float32, and got {left.dtype}, {right.dtype} and {out.dtype}")
+    out[...] = left @ right
+
+
+def _columns(array, transposed, distance, step, rows, columns, count):
+    """See `count` matrices in the memory that begins where the array begins; none may reach beyond its end."""
+    one, other = (distance, 1) if transposed else (1, distance)
+    if distance < (columns if transposed else rows):
+        raise ValueError(f"columns of {columns if transposed else rows} numbers at a distance of {distance}")
+    last = (count - 1) * step + (rows - 1) * one + (columns - 1) * other
+    end = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True))
+    if last * array.itemsize > end:
+        raise IndexError(f"a product reads {last * array.itemsize - end} bytes beyond the end of an array")
+    strides = [array.itemsize * distance for distance in (step, one, other)]
+    return np.lib.stride_tricks.as_strided(array, (count, rows, columns), strides)
+
+
+with_kernels = Module("strict with kernels", "The same, where fused kernels run thread by thread.")
+vars(with_kernels).update({name: value for name, value in vars(module).items() if not name.startswith("__")})
+with_kernels.kernels = _launch, _gemm

@@ -14,6 +14,10 @@ FLOORS = {
     "backend": 0,
     "toy_grammar": 0,
     "progress": 0,
+    "warps": 1,
+    "kernels": 1,
+    "products": 1,
+    "fused": 1,
     "tensor": 1,
     "config": 1,
     "dropout": 1,
@@ -48,8 +52,19 @@ FLOORS = {
 }
 SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
 EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike
+# What a GPU does is one floor in four files.
+EXTRA |= {
+    ("fused", "dropout"),
+    ("kernels", "warps"),
+    ("products", "kernels"),
+    ("fused", "products"),
+    ("fused", "kernels"),
+    ("fused", "warps"),
+}
 HOMES = {
     "cupy": {"backend"},
+    "cupyx": {"backend"},
+    "cupy_backends": {"backend"},
     "matplotlib": {"plot", "slides"},
     "sentencepiece": {"text"},
     "sacrebleu": {"evaluate"},

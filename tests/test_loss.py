@@ -202,6 +202,17 @@ def test_logits_and_hidden_states_are_left_alone(case, rng):
     assert all(np.array_equal(*pair) for pair in zip((logits, hidden, weight), copies, strict=True))
 
 
+def test_a_target_that_is_no_word_is_refused(rng, library):
+    """On a GPU it would be read from some other place, without a word."""
+    for wrong in (V, -1):
+        target = np.full((B, T), 3)
+        target[1, 2] = wrong
+        with pytest.raises(IndexError, match="do not fit 11 words"):
+            label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), target)
+        with pytest.raises(IndexError, match="do not fit 11 words"):
+            projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), target)
+
+
 def test_both_forms_on_every_backend(case, rng, library):
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     target = case[1]

@@ -38,6 +38,7 @@ OTHERS = {
     "seed": 11,
     "replicas": 3,
     "backend": "numpy",
+    "precision": "bfloat16",
 }
 
 

@@ -161,11 +161,12 @@ def test_clipping_shortens_the_gradient(small):
     assert np.linalg.norm(small.optimizer.gradients) == pytest.approx(0.01, rel=1e-4)
 
 
-def test_an_update_on_gpu_like_arrays(folder):
+@pytest.mark.parametrize("stand_in", ["module", pytest.param("with_kernels", marks=pytest.mark.slow)])
+def test_an_update_on_gpu_like_arrays(folder, stand_in):
     settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL, *PACE])
     mine = train.build(settings)
     expected = [mine.update() for _ in range(2)]
-    with backend.using(strict.module):
+    with backend.using(getattr(strict, stand_in)):
         settings.out = "there"
         theirs = train.build(settings)
         found = [theirs.update() for _ in range(2)]
@@ -300,6 +301,8 @@ BAD = {
     "--seed -1": "--seed must be at least 0",
     "--replicas 9999": "more than any machine has cores",
     "--backend torch": "unknown backend 'torch': choose numpy or cupy",
+    "--precision float16": "--precision must be one of float32, tf32, bfloat16",
+    "--precision tf32": "precision tf32 needs a GPU",
     "--resume": "holds no checkpoint to resume from",
     "--start-from nowhere": "nowhere: no such folder",
     "--start-from train.en": "train.en: is a file",

@@ -1,0 +1,139 @@
+"""Matrix products through cuBLAS, as a stand-in for it reads memory: every way in which the factors can lie."""
+
+import numpy as np
+import pytest
+import strict
+
+from minitf import products
+from minitf.backend import UserError, to_device, to_numpy, using
+from minitf.products import matmul, use_precision
+
+B, H, T, K, N = 2, 3, 5, 4, 7
+
+
+@pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
+def gpu(request):
+    with using(strict.with_kernels if request.param == "simulated" else "cupy"):
+        yield
+        use_precision("float32")
+
+
+def normal(*shape):
+    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
+
+
+LAYOUTS = {  # a matrix (T, K), or batches of it, made from arrays in memory
+    "as it is": lambda xp: xp.asarray(normal(T, K)),
+    "transposed": lambda xp: xp.asarray(normal(K, T)).T,
+    "columns of a wider one": lambda xp: xp.asarray(normal(T, K + 3))[:, 1 : K + 1],
+    "columns of a wider one, transposed": lambda xp: xp.asarray(normal(K, T + 3))[:, 2 : T + 2].T,
+    "every second row": lambda xp: xp.asarray(normal(2 * T, K))[::2],
+    "every second column": lambda xp: xp.asarray(normal(T, 2 * K))[:, ::2],
+    "one row for all": lambda xp: xp.broadcast_to(xp.asarray(normal(K)), (T, K)),
+    "backwards": lambda xp: xp.asarray(normal(T, K))[::-1],
+    "a batch": lambda xp: xp.asarray(normal(B, T, K)),
+    "a batch of transposed": lambda xp: xp.asarray(normal(B, K, T)).swapaxes(-1, -2),
+    "two axes of batches": lambda xp: xp.asarray(normal(B, H, T, K)),
+    "two axes of batches, transposed": lambda xp: xp.asarray(normal(B, H, K, T)).swapaxes(-1, -2),
+    "heads": lambda xp: xp.asarray(normal(B, T, H, K)).transpose(0, 2, 1, 3),
+    "heads, transposed": lambda xp: xp.asarray(normal(B, K, H, T)).transpose(0, 2, 3, 1),
+    "heads of one sentence": lambda xp: xp.asarray(normal(1, T, H, K)).transpose(0, 2, 1, 3),
+    "a part of the batch": lambda xp: xp.asarray(normal(2 * B, T, K))[::2],
+    "one matrix for all": lambda xp: xp.broadcast_to(xp.asarray(normal(T, K)), (B, H, T, K)),
+}
+
+
+def fitting(x, seed=1):
+    """A second factor (..., K, N) with the same batches, as it is and transposed in memory."""
+    y = normal(*x.shape[:-2], K, N)
+    return to_device(y), to_device(np.ascontiguousarray(y.swapaxes(-1, -2))).swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(gpu, name):
+    """As the left factor and, transposed, as the right one, beside factors of both kinds."""
+    x = LAYOUTS[name](products.xp)
+    for y in fitting(x):
+        expected = to_numpy(x) @ to_numpy(y)
+        assert np.allclose(to_numpy(matmul(x, y)), expected, atol=1e-5)
+        right = matmul(y.swapaxes(-1, -2), x.swapaxes(-1, -2))
+        assert np.allclose(to_numpy(right), expected.swapaxes(-1, -2), atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 7), (5, 1, 7), (5, 4, 1), (1, 1, 7), (1, 4, 1), (5, 1, 1), (1, 1, 1)])
+def test_axes_of_length_one(gpu, sizes):
+    """Their strides say nothing: an array of one column lies as it is and transposed at once."""
+    m, k, n = sizes
+    for x in (to_device(normal(m, k)), to_device(normal(k, m)).T, to_device(normal(m, k + 2))[:, 1 : k + 1]):
+        for y in (to_device(normal(k, n)), to_device(normal(n, k)).T):
+            assert np.allclose(to_numpy(matmul(x, y)), to_numpy(x) @ to_numpy(y), atol=1e-5)
+
+
+def test_all_axes_in_front_become_rows(gpu):
+    x, y = to_device(normal(B, H, T, K)), to_device(normal(K, N))
+    assert np.allclose(to_numpy(matmul(x, y)), normal(B, H, T, K) @ normal(K, N), atol=1e-5)
+
+
+def test_the_result_goes_where_it_is_wanted(gpu):
+    x, y = to_device(normal(T, K)), to_device(normal(K, N))
+    expected = normal(T, K) @ normal(K, N)
+    whole, wide = to_device(np.zeros((3 * T, N), np.float32)), to_device(np.zeros((T, 2 * N), np.float32))
+    for out in (whole[T : 2 * T], wide[:, N:]):
+        assert matmul(x, y, out=out) is out
+        assert np.allclose(to_numpy(out), expected, atol=1e-5)
+    assert not to_numpy(whole)[:T].any() and not to_numpy(whole)[2 * T :].any() and not to_numpy(wide)[:, :N].any()
+
+
+def test_nothing_times_nothing(gpu):
+    for m, k, n in ((0, K, N), (T, 0, N), (T, K, 0)):
+        got = to_numpy(matmul(to_device(normal(m, k)), to_device(normal(k, n))))
+        assert got.shape == (m, n) and not got.any()
+
+
+def test_transposed_factors_are_not_copied(gpu):
+    """A copy of the keys for each product of attention is what this is for."""
+    key = to_device(normal(B, H, T, K))
+    matrix, transposed, *_ = products._operand(key.swapaxes(-1, -2))
+    matrix += 1
+    assert transposed and np.array_equal(to_numpy(key), normal(B, H, T, K) + 1)
+
+
+def test_other_types_take_the_way_of_the_library(gpu):
+    x, y = to_device(normal(T, K).astype(np.float64)), to_device(normal(K, N).astype(np.float64))
+    assert matmul(x, y).dtype == np.float64
+    assert matmul(to_device(normal(B, T, K)), to_device(normal(1, K, N))).shape == (B, T, N)  # batches that broadcast
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_bfloat16(gpu, name):
+    """The factors lose all but 8 bits, and nothing else: the sums are those of the rounded factors."""
+    x = LAYOUTS[name](products.xp)
+    use_precision("bfloat16")
+    for y in fitting(x):
+        expected = rounded(to_numpy(x)) @ rounded(to_numpy(y))
+        assert np.allclose(to_numpy(matmul(x, y)), expected, atol=1e-5)
+        assert not np.allclose(expected, to_numpy(x) @ to_numpy(y), atol=1e-4)
+
+
+def rounded(x):
+    """The nearest number of 8 bits: in frexp's form, a whole number of 1/256."""
+    mantissa, exponent = np.frexp(x.astype(np.float64))
+    return np.ldexp(np.round(mantissa * 256) / 256, exponent)
+
+
+def test_tf32(gpu):
+    use_precision("tf32")
+    x, y = to_device(normal(T, K)), to_device(normal(K, N))
+    assert np.allclose(to_numpy(matmul(x, y)), normal(T, K) @ normal(K, N), atol=1e-2)
+
+
+def test_precision_is_one_of_three(gpu):
+    with pytest.raises(UserError, match="choose float32, tf32, bfloat16"):
+        use_precision("float16")
+
+
+def test_precision_is_for_gpus():
+    with pytest.raises(UserError, match="needs a GPU"):
+        use_precision("tf32")
+    use_precision("float32")
+    assert np.array_equal(matmul(normal(T, K), normal(K, N)), normal(T, K) @ normal(K, N))
