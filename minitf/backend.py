@@ -23,6 +23,7 @@ __all__ = [
     "column_sums",
     "cores",
     "keep_memory",
+    "reading_waits",
     "row_dots",
     "row_sums",
     "segment_sum",
@@ -175,6 +176,11 @@ def cores():
     if xp.__dict__["_module"] is not np:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def reading_waits():
+    """Whether the host has to wait when it reads a number, as that of a GPU does, which works through a queue."""
+    return xp.__dict__["_module"] is not np
 
 
 def keep_memory():

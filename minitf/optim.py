@@ -53,30 +53,40 @@ class Adam:
                 parameter._place[...] = 0
         return self.gradients
 
-    def step(self, rate, each=map):
+    def step(self, rate, each=map, finite=None):
         """Change every parameter once, by the gradients that lie in the flat array.
 
         each: calls a function with every item of a list, in any order; that of `Replicas` uses all cores.
+        finite: on a GPU, a flag that lies there. Where it is False nothing is changed but the count of the steps:
+        m = 1 m + 0, v = 1 v + 0, x = x - 0. The GPU decides that by itself; the host does not wait to know.
         """
         gradients = self.collect()
         self.step_count += 1
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
+        keep_m, keep_v, scale = self.beta_1, self.beta_2, rate * root / (1 - self.beta_1**self.step_count)
+        if finite is not None:
+            keep_m, keep_v, scale = (
+                xp.where(finite, number, idle).astype(self.data.dtype)
+                for number, idle in ((keep_m, 1.0), (keep_v, 1.0), (scale, 0.0))
+            )
 
         def update(block):  # twelve operations, of which only the first has to fetch the numbers
             data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
+            if finite is not None:
+                g = xp.where(finite, g, 0.0)
             scratch = g * (1 - self.beta_1)
-            m *= self.beta_1
+            m *= keep_m
             m += scratch
             xp.multiply(g, g, out=scratch)
             scratch *= 1 - self.beta_2
-            v *= self.beta_2
+            v *= keep_v
             v += scratch
             xp.sqrt(v, out=scratch)
             scratch += self.eps * root
             xp.divide(m, scratch, out=scratch)
-            scratch *= rate * root / (1 - self.beta_1**self.step_count)
+            scratch *= scale
             data -= scratch
 
         list(each(update, blocks(gradients.shape)))

@@ -8,6 +8,8 @@ import hashlib
 import re
 from pathlib import Path
 
+import numpy as np
+
 from minitf.backend import UserError
 from minitf.checkpoint import average, load_arrays, save_arrays, save_model
 from minitf.text import load_subwords
@@ -74,8 +76,14 @@ class RunFolder:
             raise UserError(f"{self.path}: cannot be written ({error.strerror}): make room") from None
 
     def save_checkpoint(self, model, optimizer, meta, subwords):
-        """Write the state of the run: arrays by name, and plain values. The subwords are there already."""
+        """Write the state of the run: arrays by name, and plain values. The subwords are there already.
+
+        Raises UserError for an array that is not finite: a good checkpoint is not replaced by a bad one.
+        """
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise UserError(f"{name} is not finite after step {meta['step']}: the checkpoint before it is kept")
         meta = meta | {"subwords": _sha256(self.path / subwords.file_name)}
         save_arrays(self.path / CHECKPOINT, arrays, meta)
 

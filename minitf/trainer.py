@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 from minitf import backend
+from minitf.backend import to_numpy, xp
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.parallel import Replicas, machine
@@ -46,6 +47,8 @@ class Trainer:
         self.validated, self.best, self.best_perplexity, self.bad_validations = 0, -1.0, math.inf, 0
         self.weights = []  # the files that the next average is made of
         self.seconds, self.began = 0.0, (0, time.perf_counter())  # of earlier sessions; this one's first step, and when
+        self.unseen, self.seen = [], []  # the figures of updates not looked at yet; those looked at but not logged
+        self.finite = None  # on a GPU, a flag there: whether all was finite so far
         self.stopping, self.interrupted = None, False
         self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
 
@@ -54,11 +57,26 @@ class Trainer:
     def update(self):
         """Take the next batches, sum their gradients, and change the weights once.
 
-        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Raises UserError before
-        anything is changed if the loss or the gradient is not finite.
+        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Where these are not finite
+        nothing is changed: on the CPU that raises UserError at once. On a GPU, where looking would mean waiting,
+        a flag there turns this update and all that follow into none, until `look` raises.
         """
+        self._turn_page()
+        place = self.step, self.epoch, self.position
+        *figures, n_tokens = self._gradient()
+        self.unseen.append((place, figures, n_tokens))
+        if backend.reading_waits():
+            finite = xp.isfinite(figures[0]) & xp.isfinite(figures[2])
+            self.finite = finite if self.finite is None else self.finite & finite
+        else:
+            self.look()
+        self.step += 1
+        self.optimizer.step(self.rate(), self.replicas.each, self.finite)
+        return *figures, n_tokens
+
+    def _gradient(self):
+        """Leave the gradient of the next batches in the optimizer; returns what `update` returns."""
         s = self.settings
-        place = f"step {self.step + 1} (epoch {self.epoch + 1}, batch {self.position + 1})"
         batches = [self._next_batch() for _ in range(s.accumulate)]
         n_tokens = sum(batch.n_tokens for batch in batches)
         self.optimizer.zero_grad()
@@ -67,30 +85,52 @@ class Trainer:
             loss, nll = self.replicas.backward(batch, n_tokens, s.seed, self.step * s.accumulate + i)
             total, plain = total + loss, plain + nll
         gradients = self.optimizer.collect()
-        norm = float(clip_gradient(gradients, s.clip) if s.clip else gradient_norm(gradients))
-        if not (math.isfinite(total) and math.isfinite(norm)):
-            raise backend.UserError(
-                f"{self._not_finite(total)} at {place}: nothing was changed; --resume goes on from the last "
-                "checkpoint, with a lower --learning-rate or --clip 1 if you give it"
-            )
-        self.step += 1
-        self.optimizer.step(self.rate(), self.replicas.each)
+        norm = clip_gradient(gradients, s.clip) if s.clip else gradient_norm(gradients)
         return total, plain, norm, n_tokens
+
+    def look(self):
+        """Read the figures of the updates since the last look. Raises UserError at the first that is not finite."""
+        if not self.unseen:
+            return
+        places, figures, tokens = zip(*self.unseen, strict=True)
+        table = to_numpy(xp.stack([xp.stack(row) for row in figures]))  # waits once, however many updates it is
+        self.unseen = []
+        for place, row, n_tokens in zip(places, table.tolist(), tokens, strict=True):
+            if not all(map(math.isfinite, row)):
+                self._stop_not_finite(place, row[0])
+            self.seen.append((*row, n_tokens))
+
+    def _stop_not_finite(self, place, loss):
+        """Go back to before the update at this place, and say what was not finite there."""
+        self.step, self.epoch, self.position = step, epoch, position = place
+        if backend.reading_waits():  # the gradient is that of a later update, but can be computed again
+            self.optimizer.step_count = step
+            self.plan = self.dataset.plan(epoch, self.settings.batch_tokens, self.settings.seed)
+            self._gradient()
+        last = position + self.settings.accumulate
+        batches = f"batch {last}" if last == position + 1 else f"batches {position + 1} to {last}"
+        raise backend.UserError(
+            f"{self._not_finite(loss)} at step {step + 1} (epoch {epoch + 1}, {batches}): nothing was changed; "
+            "--resume goes on from the last checkpoint, with a lower --learning-rate or --clip 1 if you give it"
+        )
 
     def rate(self):
         """The learning rate of the current step."""
         return warmup_rate(self.step, self.config.d_model, self.settings.warmup_steps, self.settings.learning_rate)
 
-    def _next_batch(self):
+    def _turn_page(self):
         while self.position >= len(self.plan):  # more than one epoch further only if a resumed run has less data
             self.epoch, self.position = self.epoch + 1, 0
             self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
+
+    def _next_batch(self):
+        self._turn_page()
         self.position += 1
         return self.dataset.batch(self.plan[self.position - 1])
 
     def _not_finite(self, loss):
         """Name the first thing that is not finite: weights come before the loss, and it before gradients."""
-        finite = backend.xp.isfinite
+        finite = xp.isfinite
         for name, parameter in self.model.named_parameters():
             if not bool(finite(parameter.data).all()):
                 return f"the weight {name} is not finite"
@@ -142,13 +182,14 @@ class Trainer:
         return not self.interrupted
 
     def _loop(self):
-        seen, mark = [], time.perf_counter()
+        mark = time.perf_counter()
         self._validate_if_due()  # where the last session was stopped in the middle of it
         while not self._stops():
-            seen.append(self.update())
+            self.update()
             if self.step % self.settings.log_every == 0 or self.step % self.settings.valid_every == 0 or self._stops():
-                self._log_steps(seen, time.perf_counter() - mark)
-                seen, mark = [], time.perf_counter()
+                self.look()
+                self._log_steps(time.perf_counter() - mark)
+                mark = time.perf_counter()
             mark += self._validate_if_due()
         if not self.interrupted and self.validated < self.step:
             self.validate()
@@ -192,9 +233,10 @@ class Trainer:
             left = min(left, 60 * self.settings.minutes - seconds)
         return max(0, left)
 
-    def _log_steps(self, seen, seconds):
+    def _log_steps(self, seconds):
+        seen, self.seen = self.seen, []
         tokens = [n for _, _, _, n in seen]
-        mean = [float(np.average([row[i] for row in seen], weights=tokens)) for i in range(3)]
+        mean = np.average([row[:3] for row in seen], axis=0, weights=tokens).tolist()
         self.log.step(
             {
                 "step": self.step,
@@ -248,6 +290,7 @@ class Trainer:
 
         keep: whether the weights of this step are part of later averages.
         """
+        self.look()
         names, averaged = self.folder.add_weights(self.weights, self.step, self.model.state(), self.settings.average)
         self.save_model(averaged, len(names))
         if keep:
@@ -270,6 +313,7 @@ class Trainer:
 
     def _save_interrupted(self):
         """Save the state between two validations; the model only where there is none yet."""
+        self.look()
         if not self.folder.has_model():
             self.save_model(self.model.state(), 1)
         self._save_checkpoint()

@@ -12,7 +12,6 @@ import strict
 from runs import PACE, SMALL, prepare_folder, run, write_text
 
 from minitf import backend, parallel, train
-from minitf.backend import UserError
 from minitf.checkpoint import load_arrays, read_model
 from minitf.settings import parse
 from minitf.trainer import Trainer
@@ -171,7 +170,7 @@ def test_an_update_on_gpu_like_arrays(folder):
         found = [theirs.update() for _ in range(2)]
         theirs.validate()
         assert all(type(array) is np.ndarray for array in load_arrays("there/checkpoint.npz")[0].values())
-    assert np.allclose(found, expected, rtol=1e-5)
+    assert np.allclose([[float(x) for x in row] for row in found], expected, rtol=1e-5)
 
 
 def test_the_largest_batch_comes_first(small, monkeypatch):
@@ -208,57 +207,6 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
     monkeypatch.setattr(parallel.Replicas, "backward", backward)
     assert run("here") == 2
     assert "out of memory after step 0 with --batch-tokens 60: lower it" in capsys.readouterr().err
-
-
-def poison_loss(trainer):
-    backward = trainer.replicas.backward
-    trainer.replicas.backward = lambda *arguments: (np.nan, backward(*arguments)[1])
-
-
-def poison_weight(trainer):
-    trainer.model.decoder.layers[0].feed_forward.inner.weight.data[0, 0] = np.inf
-
-
-def poison_gradient(trainer):
-    backward = trainer.replicas.backward
-
-    def poisoned(*arguments):
-        result = backward(*arguments)
-        trainer.model.encoder.layers[0].feed_forward.outer.bias.grad[3] = np.inf
-        return result
-
-    trainer.replicas.backward = poisoned
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(
-    "poison, words",
-    [
-        (poison_loss, "the loss is nan, not finite, at step 7 (epoch 1, batch 7)"),
-        (poison_weight, "the weight decoder.layers.0.feed_forward.inner.weight is not finite at step 7"),
-        (poison_gradient, "the gradient of encoder.layers.0.feed_forward.outer.bias is not finite at step 7"),
-    ],
-)
-def test_nothing_is_changed_by_what_is_not_finite(folder, monkeypatch, capsys, poison, words):
-    update, weights = Trainer.update, []
-
-    def watch(self):
-        if self.step == 6:
-            poison(self)
-            weights.append(self.optimizer.data.copy())
-        try:
-            return update(self)
-        except UserError:
-            weights.append(self.optimizer.data.copy())
-            raise
-
-    monkeypatch.setattr(Trainer, "update", watch)
-    assert run("here", "--batch-tokens", "40") == 2
-    error = capsys.readouterr().err
-    assert words in error and "nothing was changed; --resume" in error and error.count("\n") == 1
-    assert np.array_equal(*weights, equal_nan=True)
-    arrays, meta = load_arrays("here/checkpoint.npz")
-    assert meta["step"] == 4 and all(np.isfinite(array).all() for array in arrays.values())
 
 
 # What cannot work -------------------------------------------------------------------------------------------
