@@ -46,6 +46,7 @@ class Settings:
     replicas: int = 0
     start_from: str | None = None
     resume: bool = False
+    plan: bool = False
     backend: str | None = None
 
 
@@ -103,6 +104,7 @@ _HELP = {
     "replicas": "threads that share a batch; 0 takes one for each core",
     "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
     "resume": "go on from the last checkpoint in --out; settings that are given again change, others stay",
+    "plan": "measure some updates, say how much memory and time the run would take, and write nothing",
     "backend": "numpy or cupy (default: what MINITF_BACKEND says, else numpy)",
 }
 

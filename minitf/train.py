@@ -11,10 +11,11 @@ from minitf import backend
 from minitf.checkpoint import read_model, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
+from minitf.planning import report
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
 from minitf.settings import check_model, model_changes, parse, resumed, resumed_model
-from minitf.trainer import Trainer
+from minitf.trainer import Interrupted, Trainer, stop_on_signals
 from minitf.translator import Translator
 
 __all__ = ["build", "finish", "main"]
@@ -35,7 +36,8 @@ def build(settings, given=()):
 
 
 def _begin(settings):
-    RunFolder(settings.out).must_be_free()
+    if not settings.plan:
+        RunFolder(settings.out).must_be_free()
     if settings.backend:
         backend.use(settings.backend)
     weights = config = subwords = None
@@ -44,7 +46,7 @@ def _begin(settings):
         config = Config.from_dict(fields).replace(**model_changes(settings.set))
         check_model(settings, config, len(subwords))
     corpus = read_corpus(settings)  # what the user named must be there before anything is written
-    log = RunLog(settings.out)
+    log = RunLog(None if settings.plan else settings.out)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
         config = Config.preset(settings.preset, len(dataset.subwords), **model_changes(settings.set))
@@ -66,7 +68,7 @@ def _resume(settings, given):
     if settings.backend:
         backend.use(settings.backend)
     corpus = read_corpus(settings)
-    log = RunLog(settings.out, after=meta["step"])
+    log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log)
     with _naming(folder.path):
         trainer.load(model, optimizer, meta)
@@ -119,11 +121,31 @@ def _test(trainer, translator, name, pairs):
     """Translate a text with the beam, keep the translations beside the model, and score them."""
     s = trainer.settings
     trainer.log.say(f"{name}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
-    lines = [best[0].text for best in translator.translate(pairs.source, s.beam, s.alpha, s.max_extra)]
+    found = translator.translate(pairs.source, s.beam, s.alpha, s.max_extra, progress=trainer.check_signal)
+    lines = [best[0].text for best in found]
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = trainer.score(lines, pairs.target)
     trainer.log.say(f"{name}: {score.text}")
     return {"bleu": score.score, "signature": score.signature, "sentences": len(lines), "text": score.text}
+
+
+def _train(trainer, command):
+    """Train, and score the model; a signal leaves either of them so that --resume goes on from there."""
+    try:
+        finished = trainer.run()
+    except backend.UserError:
+        trainer.log.draw()  # how it diverged can be seen
+        raise
+    trainer.log.draw()
+    if not finished:
+        return
+    try:
+        finish(trainer, command)
+    except Interrupted:
+        trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
+        return
+    out = trainer.settings.out
+    trainer.log.say(f"model    in {out}: python examples/translate.py --model {out}")
 
 
 def main(arguments=None, program="09_train_wmt.py"):
@@ -135,15 +157,12 @@ def main(arguments=None, program="09_train_wmt.py"):
     try:
         settings, given = parse(arguments, program)
         trainer = build(settings, given)
-        try:
-            finished = trainer.run()
-        except backend.UserError:
-            trainer.log.draw()  # how it diverged can be seen
-            raise
-        trainer.log.draw()
-        if finished:
-            finish(trainer, shlex.join([program, *arguments]))
-            trainer.log.say(f"model    in {settings.out}: python examples/translate.py --model {settings.out}")
+        if settings.plan:
+            for line in report(trainer):
+                trainer.log.say(line)
+        else:
+            with stop_on_signals(trainer):
+                _train(trainer, shlex.join([program, *arguments]))
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
         return 0

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from minitf import backend
+from minitf import backend, planning
 from minitf.backend import to_numpy, xp
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
@@ -17,14 +17,14 @@ from minitf.runfolder import RunFolder
 from minitf.transformer import Transformer
 from minitf.translator import Translator
 
-__all__ = ["Trainer"]
+__all__ = ["Interrupted", "Trainer", "stop_on_signals"]
 
 COUNTS = ("step", "epoch", "position", "weights")  # where a run is; and how far it has come:
 MERITS = ("validated", "best", "best_perplexity", "bad_validations", "seconds")
 
 
-class _Interrupted(Exception):
-    """A signal asked to stop in the middle of a validation."""
+class Interrupted(Exception):
+    """A signal asked to stop in the middle of a translation."""
 
 
 class Trainer:
@@ -162,14 +162,15 @@ class Trainer:
         self.began = self.step, time.perf_counter()
         try:
             self.try_largest_batches()
-            with _stop_on_signals(self):
-                if not self.folder.has_checkpoint():  # a disk that is full says so now
-                    self.folder.save_subwords(self.dataset.subwords)
-                    self._save_checkpoint()
-                with contextlib.suppress(_Interrupted):
-                    self._loop()
-                if self.interrupted:
-                    self._save_interrupted()
+            if line := planning.summary(self):
+                self.log.say(line)
+            if not self.folder.has_checkpoint():  # a disk that is full says so now
+                self.folder.save_subwords(self.dataset.subwords)
+                self._save_checkpoint()
+            with contextlib.suppress(Interrupted):
+                self._loop()
+            if self.interrupted:
+                self._save_interrupted()
         except MemoryError:
             size = self.settings.batch_tokens
             raise backend.UserError(
@@ -271,7 +272,7 @@ class Trainer:
         """Perplexity and greedy BLEU on the validation text."""
         valid = self.dataset.valid
         value = perplexity(translator.model, self.dataset.subwords, valid)
-        found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=self._check_signal)
+        found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=self.check_signal)
         return value, self.score([best[0].text for best in found], valid.target)
 
     def score(self, lines, references):
@@ -279,9 +280,10 @@ class Trainer:
         references = self.dataset.references(references)
         return bleu(lines, references, **({"tokenize": "none"} if self.dataset.corpus.tokenized else {}))
 
-    def _check_signal(self, done, parts):
+    def check_signal(self, done, parts):
+        """Leave a translation in the middle when a signal has come; for Translator.translate."""
         if self.interrupted:
-            raise _Interrupted
+            raise Interrupted
 
     # Checkpoints ------------------------------------------------------------------------------------------
 
@@ -338,7 +340,7 @@ class Trainer:
 
 
 @contextlib.contextmanager
-def _stop_on_signals(trainer):
+def stop_on_signals(trainer):
     """Let Ctrl-C, SIGTERM and a closed terminal end the run after the current update, with a checkpoint."""
 
     def stop(number, frame):

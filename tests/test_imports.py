@@ -35,6 +35,7 @@ FLOORS = {
     "dataset": 6,
     "runlog": 6,
     "runfolder": 6,
+    "planning": 6,
     "lesson": 7,
     "trainer": 7,
     "train": 8,
