@@ -26,6 +26,7 @@ class RunFolder:
 
     def __init__(self, path, say=print):
         self.path, self.say = Path(path), say
+        self.checkpoint = self.path / CHECKPOINT
 
     def must_be_free(self):
         """Raise UserError if the folder holds a run or a model already, or is a file."""
@@ -37,7 +38,7 @@ class RunFolder:
 
     def has_checkpoint(self):
         """Whether there is something to resume from."""
-        return (self.path / CHECKPOINT).exists()
+        return self.checkpoint.exists()
 
     def has_model(self):
         """Whether there is something to translate with."""
@@ -85,11 +86,11 @@ class RunFolder:
             if not np.isfinite(array).all():
                 raise UserError(f"{name} is not finite after step {meta['step']}: the checkpoint before it is kept")
         meta = meta | {"subwords": _sha256(self.path / subwords.file_name)}
-        save_arrays(self.path / CHECKPOINT, arrays, meta)
+        save_arrays(self.checkpoint, arrays, meta)
 
     def read_checkpoint(self):
         """Give back (model, optimizer, meta, subwords). Raises UserError for what is missing, damaged or changed."""
-        path = self.path / CHECKPOINT
+        path = self.checkpoint
         if not path.exists():
             raise UserError(f"{self.path} holds no checkpoint to resume from: leave --resume out, or set --out")
         arrays, meta = load_arrays(path)

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+import warnings
 
 from minitf import backend
 from minitf.checkpoint import read_model, read_notes, save_text
@@ -44,6 +45,8 @@ def _begin(settings):
     if settings.start_from:
         weights, fields, subwords = read_model(settings.start_from)
         config = Config.from_dict(fields).replace(**model_changes(settings.set))
+        with _naming(settings.start_from):
+            config.check_arrays(weights)
         check_model(settings, config, len(subwords))
     corpus = read_corpus(settings)  # what the user named must be there before anything is written
     log = RunLog(None if settings.plan else settings.out)
@@ -63,10 +66,12 @@ def _resume(settings, given):
     model, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
     settings, changes = resumed(settings, given, meta["settings"])
-    config, more_changes = resumed_model(Config.from_dict(meta["config"]), assignments)
-    check_model(settings, config, len(subwords))
+    with _naming(folder.checkpoint):
+        config, more_changes = resumed_model(Config.from_dict(meta["config"]), assignments)
+        config.check_arrays(model)
     if settings.backend:
         backend.use(settings.backend)
+    check_model(settings, config, len(subwords))
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log)
@@ -161,7 +166,8 @@ def main(arguments=None, program="09_train_wmt.py"):
             for line in report(trainer):
                 trainer.log.say(line)
         else:
-            with stop_on_signals(trainer):
+            with stop_on_signals(trainer), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of overflow: the trainer stops for that, in one line
                 _train(trainer, shlex.join([program, *arguments]))
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end

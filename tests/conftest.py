@@ -24,6 +24,7 @@ LESSON_OF = {
     **dict.fromkeys(("test_decode", "test_beam", "test_evaluate"), "08"),
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
     **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_settings", "test_runlog"), "09"),
+    **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
 }
 
 

@@ -65,7 +65,7 @@ def by_hand(c):
 def test_every_preset_weighs_what_it_should(name):
     for changes in ({}, {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}):
         config = Config.preset(name, **changes)
-        assert count(config) == by_hand(config)
+        assert count(config) == by_hand(config) == config.count_parameters()
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -119,6 +119,8 @@ WRONG = {
     "dropout of everything": ({"dropout": 1.0}, "dropout must be"),
     "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
     "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
+    "an eps below 0": ({"eps": -1e-6}, "eps must be"),
+    "an eps that is no number": ({"eps": float("nan")}, "eps must be"),
     "an unknown norm": ({"norm": "rms"}, "norm must be post or pre"),
     "unknown positions": ({"positions": "rotary"}, "positions must be sinusoid or learned"),
     "an unknown layout": ({"sinusoid_layout": "shuffled"}, "sinusoid_layout must be interleaved or halves"),

@@ -95,7 +95,6 @@ def state(optimizer):
     return optimizer.data, optimizer.m, optimizer.v
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("device", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu), "strict"])
 @pytest.mark.parametrize("words", PLACES)
 def test_it_stops_before_the_update_and_says_where(folder, watched, capsys, words, device):

@@ -8,7 +8,7 @@ import sys
 
 import command
 import pytest
-from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, program
+from command import CONTROL, QUICK, Command, is_refused, lines_of, program
 from tiny_translator import LONGEST, make_subwords, save
 
 
@@ -185,41 +185,7 @@ def test_search_follows_its_options(run):
     )
 
 
-# Mistakes ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments, reason",
-    [
-        (["--nbest", "5"], "--beam 5"),
-        (["--beam", "0"], "from 1 to"),
-        (["--beam", "x"], "'x'"),
-        (["--alpha", "nan"], "from 0 to"),
-        (["--alpha", "-1"], "from 0 to"),
-        (["--max-extra", "-1"], "from 0 to"),
-        (["--max-extra", "1" * 30], "from 0 to"),
-        (["--format", "xml"], "json"),
-        (["--backend", "abacus"], "cupy"),
-        (["--layer", "1"], "--attention FILE"),
-        (["--attention-kind", "decoder"], "--attention FILE"),
-        (["--attention", "a.png", "--attention-kind", "self"], "encoder"),
-        (["--bream", "4"], "--bream"),
-        (["--input", "x", "y"], "one of them"),
-        (["--input", "no/such/file"], "no/such/file"),
-        (["--input", "."], ".: cannot be read"),
-        (["--output", "no/such/file"], "no/such/file: not written"),
-        (["--output", "."], "not written"),
-        (["--model", "no/such/folder"], "no such folder"),
-        (["--model", "\n\x1b[31m"], "no such folder"),
-        (["--model", str(SCRIPT)], "is a file"),
-        (["--model", "."], "config.json"),
-    ],
-)
-def test_mistakes_end_in_one_line(run, tmp_path, monkeypatch, arguments, reason):
-    monkeypatch.chdir(tmp_path)
-    text = [] if "y" in arguments or "--input" in arguments else ["the dog"]
-    assert is_refused(run(*arguments, *text), reason)
-    assert list(tmp_path.iterdir()) == []
+# Mistakes (more of them stand in mistakes.py) --------------------------------------------------------------
 
 
 def test_damaged_model_is_refused(run, model, tmp_path):
