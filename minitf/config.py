@@ -2,10 +2,13 @@
 
 import dataclasses
 import re
+import reprlib
+import types
+import typing
 
 from minitf.backend import UserError
 
-__all__ = ["PRESETS", "Config"]
+__all__ = ["PRESETS", "Config", "check_types"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,24 @@ class Config:
         unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise UserError(f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?")
+        if "vocabulary_size" not in fields:
+            raise UserError("the model settings lack vocabulary_size: copy the file again")
+        check_types(cls, fields)
         return cls(**fields)
+
+
+def check_types(kind, fields):
+    """Raise UserError where a dictionary from a file has a value that a field of this dataclass cannot have."""
+    for name, hint in typing.get_type_hints(kind).items():
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        if name in fields and not any(_is(fields[name], option) for option in options):
+            raise UserError(f"the setting {name} cannot be {reprlib.repr(fields[name])}: copy the file again")
+
+
+def _is(value, kind):
+    if kind == list[str]:
+        return type(value) is list and all(type(item) is str for item in value)
+    return type(value) in ((int, float) if kind is float else (kind,))
 
 
 def _settings_of(shapes):

@@ -100,7 +100,7 @@ class Adam:
 
     def load_state(self, arrays):
         """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
-        if "step" not in arrays:
+        if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
             raise UserError("the checkpoint does not say at which step of the optimizer it was made")
         for name, m, v in self._stretches():
             for key, place in ((f"m.{name}", m), (f"v.{name}", v)):

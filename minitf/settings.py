@@ -5,10 +5,10 @@ import dataclasses
 import typing
 
 from minitf.backend import UserError, free_memory
-from minitf.config import PRESETS, Config
+from minitf.config import PRESETS, Config, check_types
 from minitf.corpora import NAMES
 
-__all__ = ["Settings", "check_model", "model_changes", "parse", "resumed", "resumed_model"]
+__all__ = ["Settings", "check_model", "check_stored", "model_changes", "parse", "resumed", "resumed_model"]
 
 
 @dataclasses.dataclass
@@ -198,14 +198,24 @@ def check_model(settings, config, n_subwords):
         )
 
 
+def check_stored(stored):
+    """Refuse settings of a checkpoint that no run can have had. Raises UserError."""
+    check_types(Settings, _known(stored))
+    _check(Settings(**_known(stored)))
+
+
+def _known(stored):
+    known = {field.name for field in dataclasses.fields(Settings)}
+    return {name: value for name, value in stored.items() if name in known}
+
+
 def resumed(settings, given, stored):
     """Give the settings to go on with: those of the checkpoint, changed by those that were given.
 
     stored: the dictionary in the checkpoint; what this version does not know of it is left out. Returns the
     settings, and {name: (before, now)} for what makes the run another one than it would have been.
     """
-    known = {field.name for field in dataclasses.fields(Settings)}
-    stored = {name: value for name, value in stored.items() if name in known}
+    stored = _known(stored)
     before = Settings(**stored)
     for name in _FIXED:
         if name in given and getattr(settings, name) != getattr(before, name):

@@ -15,7 +15,7 @@ from minitf.dataset import prepare, read_corpus
 from minitf.planning import report
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
-from minitf.settings import check_model, model_changes, parse, resumed, resumed_model
+from minitf.settings import check_model, check_stored, model_changes, parse, resumed, resumed_model
 from minitf.trainer import Interrupted, Trainer, stop_on_signals
 from minitf.translator import Translator
 
@@ -65,10 +65,12 @@ def _resume(settings, given):
     folder = RunFolder(settings.out)
     model, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
-    settings, changes = resumed(settings, given, meta["settings"])
     with _naming(folder.checkpoint):
-        config, more_changes = resumed_model(Config.from_dict(meta["config"]), assignments)
+        check_stored(meta["settings"])
+        config = Config.from_dict(meta["config"])
         config.check_arrays(model)
+    settings, changes = resumed(settings, given, meta["settings"])
+    config, more_changes = resumed_model(config, assignments)
     if settings.backend:
         backend.use(settings.backend)
     check_model(settings, config, len(subwords))

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import at_step, prepare_folder, run, write_text
+from runs import assert_same_run, at_step, prepare_folder, run, trained, write_text
 
-from minitf import parallel, train, trainer
+from minitf import parallel, train
 from minitf.checkpoint import load_arrays, read_model, save_arrays
 from minitf.dataset import Dataset
-from minitf.runlog import read_history
 from minitf.trainer import Trainer
 from minitf.translator import Translator
 
@@ -20,23 +19,6 @@ from minitf.translator import Translator
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
-
-
-def trained(out):
-    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the losses by step."""
-    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
-    numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
-    losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
-    return arrays, read_model(out)[0], numbers, losses
-
-
-def assert_same_run(one, other):
-    for mine, theirs in zip(trained(one), trained(other), strict=True):
-        assert mine.keys() == theirs.keys()
-        for name, value in mine.items():
-            assert np.array_equal(value, theirs[name]), name
-    kept = [sorted(path.name for path in Path(out).glob("weights-*")) for out in (one, other)]
-    assert kept[0] == kept[1] and len(kept[0]) == 2
 
 
 def terminate():
