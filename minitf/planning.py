@@ -116,7 +116,8 @@ def _predicted(trainer, indices):
         trainer.replicas.backward(part, part.n_tokens, trainer.settings.seed, 0)
         trainer.model.zero_grad()
 
-    few, more = max(1, total // 8), max(1, total // 4)
+    few = max(1, total // 8)
+    more = min(max(few + 1, total // 4), total)
     run(few)  # what only the first run makes, such as the table of positions, is no part of a batch
     small, large = memory_of(lambda: run(few)), memory_of(lambda: run(more))
     row = (large - small) / (more - few) if more > few else small / few
