@@ -164,6 +164,10 @@ def _check(settings):
         raise UserError("--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule")
     if settings.subwords not in ("sentencepiece", "none"):
         raise UserError(f"--subwords must be sentencepiece or none, not {settings.subwords!r}")
+    for name in ("train", "valid"):
+        files = getattr(settings, name)
+        if files is not None and len(files) != 2:
+            raise UserError(f"--{name} needs two files, SOURCE and TARGET")
     if not settings.out:
         raise UserError("--out must name a folder")
     Config.preset(settings.preset, **model_changes(settings.set))

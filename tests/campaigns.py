@@ -248,21 +248,21 @@ def disks(folder, rng):
 
 def models(folder, seed, count=5000, batch=250):
     """Mutated files, some hundred in a process each, so that a crash would be seen."""
-    total = {}
+    total, most = {"used": 0, "refused": 0}, 0.0
     for first in range(0, count, batch):
         with tempfile.TemporaryDirectory(dir=folder) as place:
             files = str(seed + first), str(min(batch, count - first))
             try:
-                out, _ = finish(start([str(ROOT / "tests" / "damage.py"), *files], place))
+                result = json.loads(finish(start([str(ROOT / "tests" / "damage.py"), *files], place))[0])
             except AssertionError as error:
-                raise AssertionError(f"file {Path(place, 'current').read_text()}: {error}") from None
-        for name, value in json.loads(out).items():
-            total[name] = max(total.get(name, 0), value) if name == "memory" else total.get(name, 0) + value
-    memory = total.pop("memory")
+                raise AssertionError(f"crash at file {Path(place, 'current').read_text()}: {error}") from None
+        assert not result["failed"], "; ".join(result["failed"])
+        total = {what: n + result[what] for what, n in total.items()}
+        most = max(most, result["memory"])
     assert sum(total.values()) == count
     return (
-        f"{count} mutated files: {', '.join(f'{n} {what}' for what, n in sorted(total.items()))}; no pickle, no crash, "
-        f"at the most {memory:.2f} times the memory of the whole file"
+        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded and used; no pickle, no "
+        f"crash, at the most {most:.2f} times the memory of the whole file"
     )
 
 

@@ -10,6 +10,7 @@ from runs import prepare_folder
 def test_damaged_files_are_refused_or_used(tmp_path, monkeypatch, names):
     prepare_folder(tmp_path, monkeypatch)
     result = campaign(seed=0, count=20, names=names)
+    assert not result["failed"]
     assert result["refused"] + result["used"] == 20 and result["refused"] > 5
 
 
