@@ -261,8 +261,8 @@ def models(folder, seed, count=5000, batch=250):
         most = max(most, result["memory"])
     assert sum(total.values()) == count
     return (
-        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded and used; no pickle, no "
-        f"crash, at the most {most:.2f} times the memory of the whole file"
+        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded and used; no pickle, "
+        f"no crash, at the most {most:.2f} times the memory of the whole file"
     )
 
 
