@@ -56,37 +56,43 @@ def report(trainer):
         return [*lines, *_does_not_fit(s, always, batch, free)]
     speed, n = _measured_speed(trainer)
     largest, seconds = largest_memory() or always + batch, tokens / speed
-    time_left = left * seconds
     return [
         *lines,
         f"memory   {_short(largest)}B at the most" + (f"; {_short(free)}B are free" if free else ""),
         f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s, measured over {n} updates",
-        f"time     {_duration(seconds)} an update, {_duration(time_left)} for the {left:,} updates to come"
-        + (f" (--minutes {s.minutes:g} ends it before)" if 0 < 60 * s.minutes < time_left else ""),
+        f"time     {_duration(seconds)} an update, {_duration(left * seconds)} for the {left:,} updates to come"
+        + _cut_short(s, left * seconds),
         f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's {PAPER_STEPS:,} updates of "
         f"{PAPER_TOKENS:,} target tokens; validations are not counted",
     ]
 
 
-def summary(trainer):
-    """Say in one line what a long run will take, judged by the largest batch; None where the run is not long."""
-    s = trainer.settings
+def summary(trainer, trial):
+    """Say in one line what a long run will take, judged by the largest batch; None where the run is not long.
+
+    trial: the seconds that the first pass over the largest batches took, which is more than a pass takes later on.
+    """
+    s, left = trainer.settings, trainer.settings.steps - trainer.step
+    if trial * s.accumulate * left < LONG:
+        return None
     tokens, work = _averages(trainer)
     batch = trainer.dataset.batch(trainer.dataset.largest(trainer.plan)[-1])
     started = time.perf_counter()
     float(trainer.replicas.backward(batch, batch.n_tokens, s.seed, 0)[0])
-    seconds = (time.perf_counter() - started) * tokens / batch.n_tokens * (s.steps - trainer.step)
+    seconds = (time.perf_counter() - started) * tokens / batch.n_tokens * left
     trainer.model.zero_grad()
-    if s.minutes:
-        seconds = min(seconds, 60 * s.minutes)
-    if seconds < LONG:
+    if min(seconds, 60 * s.minutes or seconds) < LONG:
         return None
     memory = largest_memory()
     return (
         f"plan     {tokens:,.0f} target tokens and {_short(work)}FLOP an update, "
         + (f"{_short(memory)}B of memory, " if memory else "")
-        + f"about {_duration(seconds)} for the {s.steps - trainer.step:,} updates to come (--plan says more)"
+        + f"about {_duration(seconds)} for the {left:,} updates to come{_cut_short(s, seconds)}; --plan says more"
     )
+
+
+def _cut_short(settings, seconds):
+    return f" (--minutes {settings.minutes:g} ends it before)" if 0 < 60 * settings.minutes < seconds else ""
 
 
 def _averages(trainer):

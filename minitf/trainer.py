@@ -144,12 +144,14 @@ class Trainer:
     def try_largest_batches(self):
         """Run the batches that need the most memory forward and backward, and forget the results.
 
-        Then memory runs out in the first seconds, or never.
+        Then memory runs out in the first seconds, or never. Returns how long it took.
         """
+        started = time.perf_counter()
         for indices in self.dataset.largest(self.plan):
             batch = self.dataset.batch(indices)
             self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
             self.model.zero_grad()
+        return time.perf_counter() - started
 
     # The loop ---------------------------------------------------------------------------------------------
 
@@ -161,8 +163,7 @@ class Trainer:
         backend.keep_memory()
         self.began = self.step, time.perf_counter()
         try:
-            self.try_largest_batches()
-            if line := planning.summary(self):
+            if line := planning.summary(self, self.try_largest_batches()):
                 self.log.say(line)
             if not self.folder.has_checkpoint():  # a disk that is full says so now
                 self.folder.save_subwords(self.dataset.subwords)

@@ -153,4 +153,6 @@ def test_a_long_run_says_what_it_will_take(folder, monkeypatch, capsys):
     assert "plan  " not in capsys.readouterr().out
     monkeypatch.setattr(planning, "LONG", 0)
     assert run("long", "--steps", "2") == 0
-    assert re.search(r"plan +\d+ target tokens and .* for the 2 updates to come", capsys.readouterr().out)
+    assert re.search(r"plan +\d+ target tokens and .* for the 2 updates to come; --plan", capsys.readouterr().out)
+    assert run("cut", "--steps", "1000000", "--minutes", "0.001") == 0
+    assert re.search(r"for the 1,000,000 updates to come \(--minutes 0.001 ends it before\)", capsys.readouterr().out)
