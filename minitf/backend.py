@@ -15,8 +15,10 @@ import itertools
 import math
 import os
 import sys
+import tracemalloc
 import types
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -26,13 +28,16 @@ __all__ = [
     "column_sums",
     "cores",
     "cuda",
+    "free_memory",
     "gemm",
     "generation",
     "has_kernels",
     "keep_memory",
+    "largest_memory",
     "launch",
     "nccl",
     "plain",
+    "reading_waits",
     "row_dots",
     "row_sums",
     "segment_sum",
@@ -283,6 +288,11 @@ def nccl():
     return library
 
 
+def reading_waits():
+    """Whether the host has to wait when it reads a number, as that of a GPU does, which works through a queue."""
+    return xp.__dict__["_module"] is not np
+
+
 def keep_memory():
     """Ask the C library to keep freed memory for the next array of that size (Linux with glibc; else nothing).
 
@@ -297,6 +307,54 @@ def keep_memory():
         mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: ... that is not given back ...
         mallopt(-2, 100 << 20)  # M_TOP_PAD: ... and grows in steps of 100 MiB.
         mallopt(-8, 1)  # M_ARENA_MAX: one heap for all threads, because those of their own are given back
+
+
+def free_memory():
+    """How many bytes new arrays may take: on the GPU in use, else on this machine (None where it does not say)."""
+    if pool := getattr(xp, "get_default_memory_pool", None):
+        return xp.cuda.Device().mem_info[0] + pool().free_bytes()
+    found = []
+    with contextlib.suppress(OSError, KeyError):
+        found.append(_kilobytes("/proc/meminfo", "MemAvailable"))
+    with contextlib.suppress(OSError, ValueError):  # in a container; "max" is no number
+        used, most = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("current", "max"))
+        found.append(most - used)
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # macOS says no more than this
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(found, default=None)
+
+
+def largest_memory():
+    """How many bytes were taken at the most so far: on the GPU in use, else by this process (None if unknown)."""
+    if pool := getattr(xp, "get_default_memory_pool", None):
+        return pool().total_bytes()
+    with contextlib.suppress(OSError, KeyError):
+        return _kilobytes("/proc/self/status", "VmHWM")
+    with contextlib.suppress(ImportError):
+        import resource  # which Windows has not
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return None
+
+
+def memory_of(action):
+    """Call a function and say how many bytes it took at the most, beyond what was there before."""
+    if pool := getattr(xp, "get_default_memory_pool", None):
+        pool().free_all_blocks()
+        before = pool().used_bytes()
+        action()
+        return pool().total_bytes() - before
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _kilobytes(path, name):
+    lines = (line.split() for line in Path(path).read_text().splitlines())
+    return 1024 * {words[0]: int(words[1]) for words in lines if words[-1:] == ["kB"]}[f"{name}:"]
 
 
 try:

@@ -329,6 +329,8 @@ def read_model(directory) -> tuple[dict[str, np.ndarray], dict, object]:
     for name, array in arrays.items():
         if array.dtype.kind == "f":
             arrays[name] = array.astype(np.float32, copy=False)
+        if not np.isfinite(arrays[name]).all():
+            raise UserError(f"{directory / WEIGHTS}: array {name!r} holds what is no number: take another model")
     return arrays, card["model"], subwords
 
 

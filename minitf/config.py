@@ -1,10 +1,14 @@
 """The sizes and switches of a Transformer, and the models of the paper's Table 3 by name."""
 
 import dataclasses
+import re
+import reprlib
+import types
+import typing
 
 from minitf.backend import UserError
 
-__all__ = ["PRESETS", "Config"]
+__all__ = ["PRESETS", "Config", "check_types"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Config:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 0 and less than 1, not {getattr(self, name)!r}")
+        if not 0 <= self.eps < 1:
+            raise UserError(f"eps must be at least 0 and less than 1, not {self.eps!r}")
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
@@ -77,6 +83,36 @@ class Config:
                 changes.setdefault(name, None)
         return dataclasses.replace(self, **changes)
 
+    def count_parameters(self):
+        """Count the numbers that training changes, without building the model.
+
+        >>> Config.preset("base").count_parameters()
+        63045632
+        """
+        norm = 2 * self.d_model
+        attention = 2 * self.d_model * self.n_heads * (self.d_k + self.d_v)
+        feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
+        layers = self.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)  # of encoder and decoder
+        tables = self.vocabulary_size * (1 if self.tie else 3)
+        tables += 2 * self.max_length if self.positions == "learned" else 0
+        return layers + tables * self.d_model + (2 * norm if self.norm == "pre" else 0)
+
+    def check_arrays(self, arrays):
+        """Raise UserError if these arrays, by name, are those of another model, and say which of its settings differ.
+
+        To be called before a model is built: a wrong number in a file must not cost memory.
+        """
+        found = _settings_of({name: array.shape for name, array in arrays.items()})
+        mine = dataclasses.asdict(self)
+        mine |= {"n_heads * d_k": self.n_heads * self.d_k, "n_heads * d_v": self.n_heads * self.d_v}
+        size = sum(array.size for array in arrays.values())
+        differing = [f"{name} is {there}, not {mine[name]}" for name, there in found.items() if there != mine[name]]
+        if not differing and size != self.count_parameters():
+            differing = [f"it has {size:,} parameters, not {self.count_parameters():,}"]
+        if differing:
+            what = "; ".join(differing)
+            raise UserError(f"weights of another configuration ({what}): use the settings that it was made with")
+
     def to_dict(self):
         """Give all fields as a dictionary, for JSON."""
         return dataclasses.asdict(self)
@@ -87,7 +123,44 @@ class Config:
         unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise UserError(f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?")
+        if "vocabulary_size" not in fields:
+            raise UserError("the model settings lack vocabulary_size: copy the file again")
+        check_types(cls, fields)
         return cls(**fields)
+
+
+def check_types(kind, fields):
+    """Raise UserError where a dictionary from a file has a value that a field of this dataclass cannot have."""
+    for name, hint in typing.get_type_hints(kind).items():
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        if name in fields and not any(_is(fields[name], option) for option in options):
+            raise UserError(f"the setting {name} cannot be {reprlib.repr(fields[name])}: copy the file again")
+
+
+def _is(value, kind):
+    if kind == list[str]:
+        return type(value) is list and all(type(item) is str for item in value)
+    return type(value) in ((int, float) if kind is float else (kind,))
+
+
+def _settings_of(shapes):
+    """Read from the names and shapes of a model's arrays what they say about its settings."""
+    layers = [int(name.split(".")[2]) for name in shapes if re.match(r"encoder\.layers\.\d+\.", name)]
+    found = {"n_layers": max(layers, default=-1) + 1, "tie": "target_embedding.weight" not in shapes}
+    found["norm"] = "pre" if "encoder.norm.gain" in shapes else "post"
+    found["positions"] = "learned" if "source_positions.learned.weight" in shapes else "sinusoid"
+    layer = "encoder.layers.0."
+    for name, axis, place in (
+        ("vocabulary_size", 0, "embedding.weight"),
+        ("d_model", 1, "embedding.weight"),
+        ("d_ff", 1, layer + "feed_forward.inner.weight"),
+        ("n_heads * d_k", 1, layer + "self_attention.query.weight"),
+        ("n_heads * d_v", 1, layer + "self_attention.value.weight"),
+        ("max_length", 0, "source_positions.learned.weight"),
+    ):
+        if len(shapes.get(place, ())) == 2:
+            found[name] = shapes[place][axis]
+    return found
 
 
 _CHOICES = {

@@ -152,10 +152,14 @@ def cross_entropy(logits, target, smoothing):
     return losses, nlls
 
 
-def adam(data, gradients, m, v, beta_1, beta_2, eps, rate):
-    """Update data, m and v in one pass; eps and rate hold the corrections of the first steps."""
+def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite=None):
+    """Update data, m and v in one pass; eps and rate hold the corrections of the first steps.
+
+    finite: a number on the device, which is 0 where nothing is to change.
+    """
+    finite = xp.ones(1, dtype=xp.int32) if finite is None else finite.reshape(1).astype(xp.int32)
     blocks = -(-data.size // THREADS)
-    launch(kernels.adam, (blocks,), (THREADS,), data, gradients, m, v, beta_1, beta_2, eps, rate)
+    launch(kernels.adam, (blocks,), (THREADS,), data, gradients, m, v, beta_1, beta_2, eps, rate, finite)
 
 
 def segment_sum(ids, rows, n):

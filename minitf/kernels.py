@@ -290,13 +290,13 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
         losses[row] = (1.0 - smoothing - each) * nll + each * (xp.float32(size) * log_total - shifted)
 
 
-def adam(data, gradients, m, v, beta_1, beta_2, eps, rate):
+def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
     """m = beta_1 m + (1 - beta_1) g;  v = beta_2 v + (1 - beta_2) g^2;  data = data - rate * m / (sqrt(v) + eps).
 
-    The two corrections of the first steps are numbers, and are inside rate and eps.
+    The two corrections of the first steps are numbers, and are inside rate and eps. Nothing changes if finite[0] is 0.
     """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    if i < data.size:
+    if i < data.size and finite[0] != 0:
         g = gradients[i]
         m_new = beta_1 * m[i] + (1.0 - beta_1) * g
         v_new = beta_2 * v[i] + (1.0 - beta_2) * g * g

@@ -55,34 +55,44 @@ class Adam:
                 parameter.grad = parameter._place
         return self.gradients
 
-    def step(self, rate, each=map):
+    def step(self, rate, each=map, finite=None):
         """Change every parameter once, by the gradients that lie in the flat array.
 
         each: calls a function with every item of a list, in any order; that of `Replicas` uses all cores.
+        finite: on a GPU, a flag that lies there. Where it is False nothing is changed but the count of the steps:
+        m = 1 m + 0, v = 1 v + 0, x = x - 0. The GPU decides that by itself; the host does not wait to know.
         """
         gradients = self.collect()
         self.step_count += 1
         # Both corrections are numbers, so they can leave the array:
         # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
         root = (1 - self.beta_2**self.step_count) ** 0.5
-        rate = rate * root / (1 - self.beta_1**self.step_count)
+        keep_m, keep_v, scale = self.beta_1, self.beta_2, rate * root / (1 - self.beta_1**self.step_count)
         if has_kernels(self.data):
-            fused.adam(self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, rate)
+            arguments = self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, scale
+            fused.adam(*arguments, finite)
             return
+        if finite is not None:
+            keep_m, keep_v, scale = (
+                xp.where(finite, number, idle).astype(self.data.dtype)
+                for number, idle in ((keep_m, 1.0), (keep_v, 1.0), (scale, 0.0))
+            )
 
         def update(block):  # twelve operations, of which only the first has to fetch the numbers
             data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
+            if finite is not None:
+                g = xp.where(finite, g, 0.0)
             scratch = g * (1 - self.beta_1)
-            m *= self.beta_1
+            m *= keep_m
             m += scratch
             xp.multiply(g, g, out=scratch)
             scratch *= 1 - self.beta_2
-            v *= self.beta_2
+            v *= keep_v
             v += scratch
             xp.sqrt(v, out=scratch)
             scratch += self.eps * root
             xp.divide(m, scratch, out=scratch)
-            scratch *= rate
+            scratch *= scale
             data -= scratch
 
         list(each(update, blocks(gradients.shape)))
@@ -96,7 +106,7 @@ class Adam:
 
     def load_state(self, arrays):
         """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
-        if "step" not in arrays:
+        if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
             raise UserError("the checkpoint does not say at which step of the optimizer it was made")
         for name, m, v in self._stretches():
             for key, place in ((f"m.{name}", m), (f"v.{name}", v)):

@@ -7,7 +7,6 @@ each on a core of its own with one-thread products, keep both busy from the firs
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import functions as F
@@ -54,14 +53,14 @@ class Replicas:
         return [batch.rows(start, stop) for start, stop in itertools.pairwise(cuts)]
 
     def backward(self, batch, n_tokens, seed, step):
-        """Leave the gradient of loss / n_tokens in the first model's parameters; returns (loss, nll)."""
+        """Leave the gradient of loss / n_tokens in the first model's parameters; returns (loss, nll), on the device."""
         parts = self.parts(batch)
 
         def work(model, part):
             with F.dropout_state(seed, step, part.first_row):
                 loss, nll = model.train().loss(part.source, part.target_in, part.target_out, n_tokens)
             loss.backward()
-            return float(loss), float(nll)
+            return loss.data, nll.data
 
         if len(parts) == 1:
             return work(self.models[0], parts[0])
@@ -69,7 +68,7 @@ class Replicas:
         with threadpool_limits(1, "blas"):
             results = list(self.pool.map(work, self.models, parts))
         self._sum(len(parts))
-        return tuple(float(np.sum(column)) for column in zip(*results, strict=True))
+        return tuple(sum(column) for column in zip(*results, strict=True))
 
     def each(self, function, items):
         """Call a function with every item, on all cores: what `Adam.step` takes."""

@@ -6,7 +6,10 @@ counts on: new files come first, the checkpoint that names them after, and what 
 
 import hashlib
 import re
+import reprlib
 from pathlib import Path
+
+import numpy as np
 
 from minitf.backend import UserError
 from minitf.checkpoint import average, load_arrays, save_arrays, save_model
@@ -16,6 +19,11 @@ __all__ = ["RunFolder"]
 
 CHECKPOINT = "checkpoint.npz"
 CARD = "config.json"
+# What a checkpoint says besides its arrays; and what those of earlier versions do not say.
+META = {"settings": dict, "config": dict, "step": int, "epoch": int, "position": int, "weights": list}
+META |= {"best": (int, float), "bad_validations": int}
+LATER = {"validated": int, "best_perplexity": (int, float), "seconds": (int, float), "machine": dict}
+LATER |= {"data": str, "subwords": str}
 WEIGHTS = re.compile(r"weights-\d{8,}\.npz")
 
 
@@ -24,6 +32,7 @@ class RunFolder:
 
     def __init__(self, path, say=print):
         self.path, self.say = Path(path), say
+        self.checkpoint = self.path / CHECKPOINT
 
     def must_be_free(self):
         """Raise UserError if the folder holds a run or a model already, or is a file."""
@@ -35,7 +44,7 @@ class RunFolder:
 
     def has_checkpoint(self):
         """Whether there is something to resume from."""
-        return (self.path / CHECKPOINT).exists()
+        return self.checkpoint.exists()
 
     def has_model(self):
         """Whether there is something to translate with."""
@@ -74,20 +83,27 @@ class RunFolder:
             raise UserError(f"{self.path}: cannot be written ({error.strerror}): make room") from None
 
     def save_checkpoint(self, model, optimizer, meta, subwords):
-        """Write the state of the run: arrays by name, and plain values. The subwords are there already."""
+        """Write the state of the run: arrays by name, and plain values. The subwords are there already.
+
+        Raises UserError for an array that is not finite: a good checkpoint is not replaced by a bad one.
+        """
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise UserError(f"{name} is not finite after step {meta['step']}: the checkpoint before it is kept")
         meta = meta | {"subwords": _sha256(self.path / subwords.file_name)}
-        save_arrays(self.path / CHECKPOINT, arrays, meta)
+        save_arrays(self.checkpoint, arrays, meta)
 
     def read_checkpoint(self):
         """Give back (model, optimizer, meta, subwords). Raises UserError for what is missing, damaged or changed."""
-        path = self.path / CHECKPOINT
+        path = self.checkpoint
         if not path.exists():
             raise UserError(f"{self.path} holds no checkpoint to resume from: leave --resume out, or set --out")
         arrays, meta = load_arrays(path)
-        for key in ("settings", "config", "step", "epoch", "position", "best", "bad_validations", "weights"):
-            if key not in meta:
-                raise UserError(f"{path}: not a checkpoint of a run (it lacks {key!r}): choose another --out")
+        _check_meta(path, meta)
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise UserError(f"{path}: array {name!r} holds what is no number: begin a new run in another --out")
         subwords = load_subwords(self.path)
         if meta.get("subwords") not in (None, _sha256(self.path / subwords.file_name)):
             raise UserError(f"{self.path / subwords.file_name}: changed since the checkpoint: copy the run again")
@@ -97,6 +113,19 @@ class RunFolder:
         model = {name[6:]: array for name, array in arrays.items() if name.startswith("model.")}
         optimizer = {name: array for name, array in arrays.items() if not name.startswith("model.")}
         return model, optimizer, meta | {"weights": found}, subwords
+
+
+def _check_meta(path, meta):
+    """Refuse what a checkpoint cannot say, before anything is made of it."""
+    for key, kind in (META | LATER).items():
+        if key in meta:
+            value = meta[key]
+            odd = kind is int and isinstance(value, int) and value < 0
+            odd |= kind is list and isinstance(value, list) and not all(isinstance(name, str) for name in value)
+            if odd or not isinstance(value, kind):
+                raise UserError(f"{path}: damaged ({key!r} is {reprlib.repr(value)}): take an older copy of the run")
+        elif key in META:
+            raise UserError(f"{path}: not a checkpoint of a run (it lacks {key!r}): choose another --out")
 
 
 def _sha256(path):

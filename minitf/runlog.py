@@ -19,14 +19,17 @@ CURVES = "curves.png"
 class RunLog:
     """Prints each entry as one line, and appends it to log.jsonl in the run's folder.
 
-    after: when a run is resumed, the step of its checkpoint; what was logged later is forgotten.
-    closed: whether nobody reads the lines any more, as in `... | head`. Raises UserError if the folder cannot
-    be written; later on, a full disk costs log entries but never the training.
+    folder: None for lines that are only said. after: when a run is resumed, the step of its checkpoint; what was
+    logged later is forgotten. closed: whether nobody reads the lines any more, as in `... | head`.
+    Raises UserError if the folder cannot be written; later on, a full disk costs log entries but never the training.
     """
 
     def __init__(self, folder, after=None, write=None):
-        self.folder, self.history, self.closed = Path(folder), [], False
+        self.history, self.closed = [], False
         self._write, self._lossy, self._drawn = write or _print, False, time.monotonic()
+        if folder is None:
+            return
+        self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if after is not None:

@@ -2,15 +2,14 @@
 
 import argparse
 import dataclasses
-import math
 import typing
 
-from minitf.backend import UserError
-from minitf.config import PRESETS, Config
+from minitf.backend import UserError, free_memory
+from minitf.config import PRESETS, Config, check_types
 from minitf.corpora import NAMES
 from minitf.products import PRECISIONS
 
-__all__ = ["Settings", "check_model", "model_changes", "parse", "resumed", "resumed_model"]
+__all__ = ["Settings", "check_model", "check_stored", "model_changes", "parse", "resumed", "resumed_model"]
 
 
 @dataclasses.dataclass
@@ -47,6 +46,7 @@ class Settings:
     replicas: int = 0
     start_from: str | None = None
     resume: bool = False
+    plan: bool = False
     backend: str | None = None
     precision: str = "float32"
 
@@ -106,6 +106,7 @@ _HELP = {
     "replicas": "threads that share a batch, on each rank; 0 takes one for each core",
     "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
     "resume": "go on from the last checkpoint in --out; settings that are given again change, others stay",
+    "plan": "measure some updates, say how much memory and time the run would take, and write nothing",
     "backend": "numpy or cupy (default: what MINITF_BACKEND says, else numpy)",
     "precision": f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
 }
@@ -159,18 +160,23 @@ def _check(settings):
     least = {"vocabulary_size": 0, "batch_tokens": 2, "max_length": 1, "clip": 0, "minutes": 0, "learning_rate": 0}
     least |= dict.fromkeys(("accumulate", "warmup_steps", "steps", "valid_every", "log_every", "average", "beam"), 1)
     least |= dict.fromkeys(("patience", "save_every", "join", "copy", "max_extra", "seed", "replicas", "alpha"), 0)
+    most = {"batch_tokens": 10**9, "max_length": 10**9, "seed": 2**63 - 1, "replicas": 256}
+    most |= {"beam": 1000, "alpha": 10, "max_extra": 10_000}  # as translate.py has it
     for name, smallest in least.items():
-        value = getattr(settings, name)
-        if not (value >= smallest and math.isfinite(value)):
-            raise UserError(f"--{name.replace('_', '-')} must be at least {smallest}, not {value}")
+        value, largest = getattr(settings, name), most.get(name, 10**12)
+        if not smallest <= value <= largest:
+            limit = f"at most {largest}" if value > largest else f"at least {smallest}"
+            raise UserError(f"--{name.replace('_', '-')} must be {limit}, not {value}")
     if not settings.learning_rate:
         raise UserError("--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule")
-    if settings.replicas > 256:
-        raise UserError(f"--replicas {settings.replicas} is more than any machine has cores: take 0")
     if settings.subwords not in ("sentencepiece", "none"):
         raise UserError(f"--subwords must be sentencepiece or none, not {settings.subwords!r}")
     if settings.precision not in PRECISIONS:
         raise UserError(f"--precision must be one of {', '.join(PRECISIONS)}, not {settings.precision!r}")
+    for name in ("train", "valid"):
+        files = getattr(settings, name)
+        if files is not None and len(files) != 2:
+            raise UserError(f"--{name} needs two files, SOURCE and TARGET")
     if not settings.out:
         raise UserError("--out must name a folder")
     Config.preset(settings.preset, **model_changes(settings.set))
@@ -192,11 +198,28 @@ def check_model(settings, config, n_subwords):
     """Refuse a model that the text of these settings does not fit."""
     if n_subwords != config.vocabulary_size:
         raise UserError(f"{n_subwords:,} subwords, but the model knows {config.vocabulary_size:,}: two models' files?")
+    count, free = config.count_parameters(), free_memory()
+    if free is not None and 16 * count > free:  # weights, gradients, and two moments
+        raise UserError(
+            f"a model of {count:,} parameters takes {16 * count / 1e9:,.1f} GB before it reads a word, and "
+            f"{free / 1e9:,.1f} GB are free: choose a smaller --preset, or other sizes with --set"
+        )
     if config.positions == "learned" and settings.max_length >= config.max_length:
         raise UserError(
             f"--max-length {settings.max_length} and the end mark are more than the {config.max_length} positions that "
             f"the model learns: take --max-length {config.max_length - 1} or --set max_length={settings.max_length + 1}"
         )
+
+
+def check_stored(stored):
+    """Refuse settings of a checkpoint that no run can have had. Raises UserError."""
+    check_types(Settings, _known(stored))
+    _check(Settings(**_known(stored)))
+
+
+def _known(stored):
+    known = {field.name for field in dataclasses.fields(Settings)}
+    return {name: value for name, value in stored.items() if name in known}
 
 
 def resumed(settings, given, stored):
@@ -205,8 +228,7 @@ def resumed(settings, given, stored):
     stored: the dictionary in the checkpoint; what this version does not know of it is left out. Returns the
     settings, and {name: (before, now)} for what makes the run another one than it would have been.
     """
-    known = {field.name for field in dataclasses.fields(Settings)}
-    stored = {name: value for name, value in stored.items() if name in known}
+    stored = _known(stored)
     before = Settings(**stored)
     for name in _FIXED:
         if name in given and getattr(settings, name) != getattr(before, name):
@@ -230,7 +252,8 @@ def resumed_model(config, assignments):
     """
     changes = {name: value for name, value in model_changes(assignments).items() if getattr(config, name) != value}
     if fixed := sorted(changes.keys() - set(_RATES)):
-        raise UserError(f"--resume cannot change {', '.join(fixed)} of the model: begin a new run in another --out")
+        what = ", ".join(f"{name} of the model from {getattr(config, name)} to {changes[name]}" for name in fixed)
+        raise UserError(f"--resume cannot change {what}: begin a new run in another --out")
     return config.replace(**changes), {name: (getattr(config, name), value) for name, value in changes.items()}
 
 

@@ -7,17 +7,20 @@ import os
 import shlex
 import sys
 import types
+import warnings
 
 from minitf import backend
 from minitf.checkpoint import read_model, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
 from minitf.evaluate import paper_bleu, score_files
+from minitf.planning import report
 from minitf.products import use_precision
 from minitf.ranks import Ranks, launched
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
-from minitf.settings import check_model, model_changes, parse, resumed, resumed_model
+from minitf.settings import check_model, check_stored, model_changes, parse, resumed, resumed_model
+from minitf.signals import Interrupted, stop_on_signals
 from minitf.trainer import COUNTS, Trainer
 from minitf.translator import Translator
 
@@ -63,15 +66,18 @@ def _follow(ranks):
 
 
 def _begin(settings, ranks):
-    RunFolder(settings.out).must_be_free()
+    if not settings.plan:
+        RunFolder(settings.out).must_be_free()
     _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
         weights, fields, subwords = read_model(settings.start_from)
         config = Config.from_dict(fields).replace(**model_changes(settings.set))
+        with _naming(settings.start_from):
+            config.check_arrays(weights)
         check_model(settings, config, len(subwords))
     corpus = read_corpus(settings)  # what the user named must be there before anything is written
-    log = RunLog(settings.out)
+    log = RunLog(None if settings.plan else settings.out)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
         config = Config.preset(settings.preset, len(dataset.subwords), **model_changes(settings.set))
@@ -93,12 +99,16 @@ def _resume(settings, given, ranks):
     folder = RunFolder(settings.out)
     model, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
+    with _naming(folder.checkpoint):
+        check_stored(meta["settings"])
+        config = Config.from_dict(meta["config"])
+        config.check_arrays(model)
     settings, changes = resumed(settings, given, meta["settings"])
-    config, more_changes = resumed_model(Config.from_dict(meta["config"]), assignments)
+    config, more_changes = resumed_model(config, assignments)
     check_model(settings, config, len(subwords))
     _choose_device(settings)
     corpus = read_corpus(settings)
-    log = RunLog(settings.out, after=meta["step"])
+    log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)
     with _naming(folder.path):
         trainer.load(model, optimizer, meta)
@@ -151,7 +161,8 @@ def _test(trainer, translator, name, pairs):
     """Translate a text with the beam, keep the translations beside the model, and score them."""
     s = trainer.settings
     trainer.log.say(f"{name}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
-    lines = [best[0].text for best in translator.translate(pairs.source, s.beam, s.alpha, s.max_extra)]
+    found = translator.translate(pairs.source, s.beam, s.alpha, s.max_extra, progress=trainer.check_signal)
+    lines = [best[0].text for best in found]
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = trainer.score(lines, pairs.target)
     trainer.log.say(f"{name}: {score.text}")
@@ -164,6 +175,25 @@ def _test(trainer, translator, name, pairs):
         except backend.UserError as error:
             trainer.log.say(f"{name}: paper-style BLEU: not counted: {error}")
     return found
+
+
+def _train(trainer, command):
+    """Train, and score the model; a signal leaves either of them so that --resume goes on from there."""
+    try:
+        finished = trainer.run()
+    except backend.UserError:
+        trainer.log.draw()  # how it diverged can be seen
+        raise
+    trainer.log.draw()
+    if not finished:
+        return
+    try:
+        finish(trainer, command)
+    except Interrupted:
+        trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
+        return
+    out = trainer.settings.out
+    trainer.log.say(f"model    in {out}: python examples/translate.py --model {out}")
 
 
 def main(arguments=None, program="09_train_wmt.py"):
@@ -183,15 +213,13 @@ def main(arguments=None, program="09_train_wmt.py"):
             return 0
         settings, given = parse(arguments, program)
         trainer = build(settings, given, ranks)
-        try:
-            finished = trainer.run()
-        except backend.UserError:
-            trainer.log.draw()  # how it diverged can be seen
-            raise
-        trainer.log.draw()
-        if finished:
-            finish(trainer, shlex.join([program, *arguments]))
-            trainer.log.say(f"model    in {settings.out}: python examples/translate.py --model {settings.out}")
+        if settings.plan:
+            for line in report(trainer):
+                trainer.log.say(line)
+        else:
+            with stop_on_signals(trainer), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of overflow: the trainer stops for that, in one line
+                _train(trainer, shlex.join([program, *arguments]))
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
         return 0

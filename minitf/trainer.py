@@ -3,17 +3,18 @@
 import contextlib
 import dataclasses
 import math
-import signal
 import time
 
 import numpy as np
 
-from minitf import backend
+from minitf import backend, planning
+from minitf.backend import to_device, to_numpy, xp
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.parallel import Replicas, machine
 from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
+from minitf.signals import Interrupted, stop_on_signals
 from minitf.transformer import Transformer
 from minitf.translator import Translator
 
@@ -21,10 +22,6 @@ __all__ = ["Trainer"]
 
 COUNTS = ("step", "epoch", "position", "weights")  # where a run is; and how far it has come:
 MERITS = ("validated", "best", "best_perplexity", "bad_validations", "seconds")
-
-
-class _Interrupted(Exception):
-    """A signal asked to stop in the middle of a validation."""
 
 
 class Trainer:
@@ -49,6 +46,8 @@ class Trainer:
         self.validated, self.best, self.best_perplexity, self.bad_validations = 0, -1.0, math.inf, 0
         self.weights = []  # the files that the next average is made of
         self.seconds, self.began = 0.0, (0, time.perf_counter())  # of earlier sessions; this one's first step, and when
+        self.unseen, self.seen = [], []  # the figures of updates not looked at yet; those looked at but not logged
+        self.finite = None  # on a GPU, a flag there: whether all was finite so far
         self.stopping, self.interrupted = None, False
         self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
 
@@ -57,12 +56,31 @@ class Trainer:
     def update(self):
         """Take the next batches, sum their gradients, and change the weights once.
 
-        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Raises UserError before
-        anything is changed if the loss or the gradient is not finite.
+        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Where these are not finite
+        nothing is changed: on the CPU that raises UserError at once. On a GPU, where looking would mean waiting,
+        a flag there turns this update and all that follow into none, until `look` raises.
         """
         self.ranks.order("update")
+        self._turn_page()
+        place = self.step, self.epoch, self.position
+        *figures, n_tokens = self._gradient()
+        self.unseen.append((place, figures, n_tokens))
+        if self._looks_later():
+            finite = xp.isfinite(figures[0]) & xp.isfinite(figures[2])
+            self.finite = finite if self.finite is None else self.finite & finite
+        else:
+            self.look()
+        self.step += 1
+        self.optimizer.step(self.rate(), self.replicas.each, self.finite)
+        return *figures, n_tokens
+
+    def _looks_later(self):
+        """Whether figures stay on the device until they are logged: several ranks tell each other each one at once."""
+        return backend.reading_waits() and self.ranks.size == 1
+
+    def _gradient(self):
+        """Leave the gradient of the next batches in the optimizer; returns what `update` returns."""
         s = self.settings
-        place = f"step {self.step + 1} (epoch {self.epoch + 1}, batch {self.position + 1})"
         rows = [self._next_rows() for _ in range(s.accumulate)]
         mine = self.ranks.share([len(each) for each in rows])
         parts = [(i, self.dataset.batch(rows[i]).rows(start, stop)) for i, start, stop in mine]
@@ -74,35 +92,60 @@ class Trainer:
             total, plain = total + loss, plain + nll
         gradients = self.optimizer.collect()
         self.ranks.sum(gradients)
-        total, plain, asked = self.ranks.total(total, plain, self.interrupted)
-        if asked and not self.interrupted:
-            self.stopping, self.interrupted = "another rank received a signal", True
-        norm = self.ranks.tell(float(gradient_norm(gradients)))  # whose last bits depend on the machine
+        norm = gradient_norm(gradients)
+        if self.ranks.size > 1:
+            total, plain, asked = self.ranks.total(float(total), float(plain), self.interrupted)
+            if asked and not self.interrupted:
+                self.stopping, self.interrupted = "another rank received a signal", True
+            norm = self.ranks.tell(float(norm))  # whose last bits depend on the machine
+            total, plain, norm = (to_device(figure, gradients.dtype) for figure in (total, plain, norm))
         if s.clip:
-            clip_gradient(gradients, s.clip, backend.to_device(norm, gradients.dtype))
-        if not (math.isfinite(total) and math.isfinite(norm)):
-            raise backend.UserError(
-                f"{self._not_finite(total)} at {place}: nothing was changed; --resume goes on from the last "
-                "checkpoint, with a lower --learning-rate or --clip 1 if you give it"
-            )
-        self.step += 1
-        self.optimizer.step(self.rate(), self.replicas.each)
+            clip_gradient(gradients, s.clip, norm)
         return total, plain, norm, n_tokens
+
+    def look(self):
+        """Read the figures of the updates since the last look. Raises UserError at the first that is not finite."""
+        if not self.unseen:
+            return
+        places, figures, tokens = zip(*self.unseen, strict=True)
+        table = to_numpy(xp.stack([xp.stack(row) for row in figures]))  # waits once, however many updates it is
+        self.unseen = []
+        for place, row, n_tokens in zip(places, table.tolist(), tokens, strict=True):
+            if not all(map(math.isfinite, row)):
+                self._stop_not_finite(place, row[0])
+            self.seen.append((*row, n_tokens))
+
+    def _stop_not_finite(self, place, loss):
+        """Go back to before the update at this place, and say what was not finite there."""
+        self.step, self.epoch, self.position = step, epoch, position = place
+        if self._looks_later():  # the gradient is that of a later update, but can be computed again
+            self.optimizer.step_count = step
+            self.plan = self.dataset.plan(epoch, self.settings.batch_tokens, self.settings.seed)
+            self._gradient()
+        last = position + self.settings.accumulate
+        batches = f"batch {last}" if last == position + 1 else f"batches {position + 1} to {last}"
+        raise backend.UserError(
+            f"{self._not_finite(loss)} at step {step + 1} (epoch {epoch + 1}, {batches}): nothing was changed; "
+            "--resume goes on from the last checkpoint, with a lower --learning-rate or --clip 1 if you give it"
+        )
 
     def rate(self):
         """The learning rate of the current step."""
         return warmup_rate(self.step, self.config.d_model, self.settings.warmup_steps, self.settings.learning_rate)
 
-    def _next_rows(self):
+    def _turn_page(self):
         while self.position >= len(self.plan):  # more than one epoch further only if a resumed run has less data
             self.epoch, self.position = self.epoch + 1, 0
             self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
+
+    def _next_rows(self):
+        self._turn_page()
         self.position += 1
         return self.plan[self.position - 1]
 
     def _not_finite(self, loss):
         """Name the first thing that is not finite: weights come before the loss, and it before gradients."""
-        finite = backend.xp.isfinite
+        finite = xp.isfinite
         for name, parameter in self.model.named_parameters():
             if not bool(finite(parameter.data).all()):
                 return f"the weight {name} is not finite"
@@ -116,14 +159,16 @@ class Trainer:
     def try_largest_batches(self):
         """Run the batches that need the most memory forward and backward, and forget the results.
 
-        Then memory runs out in the first seconds, or never.
+        Then memory runs out in the first seconds, or never. Returns how long it took.
         """
         self.ranks.order("try_largest_batches")
+        started = time.perf_counter()
         for indices in self.dataset.largest(self.plan):
             parts = self.ranks.share([len(indices)] * self.settings.accumulate)
             batch = self.dataset.batch(indices).rows(0, max((stop - start for _, start, stop in parts), default=1))
             self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
             self.model.zero_grad()
+        return time.perf_counter() - started
 
     def check_ranks(self):
         """Raise UserError unless all ranks have the same weights, which they should have at any step."""
@@ -143,15 +188,15 @@ class Trainer:
             if self.ranks.rank:
                 return self._follow()
             self.check_ranks()
-            self.try_largest_batches()
-            with _stop_on_signals(self):
-                if not self.folder.has_checkpoint():  # a disk that is full says so now
-                    self.folder.save_subwords(self.dataset.subwords)
-                    self._save_checkpoint()
-                with contextlib.suppress(_Interrupted):
-                    self._loop()
-                if self.interrupted:
-                    self._save_interrupted()
+            if line := planning.summary(self, self.try_largest_batches()):
+                self.log.say(line)
+            if not self.folder.has_checkpoint():  # a disk that is full says so now
+                self.folder.save_subwords(self.dataset.subwords)
+                self._save_checkpoint()
+            with contextlib.suppress(Interrupted):
+                self._loop()
+            if self.interrupted:
+                self._save_interrupted()
         except MemoryError:
             size = self.settings.batch_tokens
             raise backend.UserError(
@@ -165,18 +210,19 @@ class Trainer:
 
     def _follow(self):
         """On any rank but the first: do what the first one does, until it ends."""
-        with _stop_on_signals(self):
+        with stop_on_signals(self):
             while (method := self.ranks.tell()) is not None:
                 getattr(self, method)()
 
     def _loop(self):
-        seen, mark = [], time.perf_counter()
+        mark = time.perf_counter()
         self._validate_if_due()  # where the last session was stopped in the middle of it
         while not self._stops():
-            seen.append(self.update())
+            self.update()
             if self.step % self.settings.log_every == 0 or self.step % self.settings.valid_every == 0 or self._stops():
-                self._log_steps(seen, time.perf_counter() - mark)
-                seen, mark = [], time.perf_counter()
+                self.look()
+                self._log_steps(time.perf_counter() - mark)
+                mark = time.perf_counter()
             mark += self._validate_if_due()
         if not self.interrupted and self.validated < self.step:
             self.validate()
@@ -220,9 +266,10 @@ class Trainer:
             left = min(left, 60 * self.settings.minutes - seconds)
         return max(0, left)
 
-    def _log_steps(self, seen, seconds):
+    def _log_steps(self, seconds):
+        seen, self.seen = self.seen, []
         tokens = [n for _, _, _, n in seen]
-        mean = [float(np.average([row[i] for row in seen], weights=tokens)) for i in range(3)]
+        mean = np.average([row[:3] for row in seen], axis=0, weights=tokens).tolist()
         self.log.step(
             {
                 "step": self.step,
@@ -257,7 +304,7 @@ class Trainer:
         """Perplexity and greedy BLEU on the validation text."""
         valid = self.dataset.valid
         value = perplexity(translator.model, self.dataset.subwords, valid)
-        found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=self._check_signal)
+        found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=self.check_signal)
         return value, self.score([best[0].text for best in found], valid.target)
 
     def score(self, lines, references):
@@ -265,9 +312,10 @@ class Trainer:
         references = self.dataset.references(references)
         return bleu(lines, references, **({"tokenize": "none"} if self.dataset.corpus.tokenized else {}))
 
-    def _check_signal(self, done, parts):
+    def check_signal(self, done, parts):
+        """Leave a translation in the middle when a signal has come; for Translator.translate."""
         if self.interrupted:
-            raise _Interrupted
+            raise Interrupted
 
     # Checkpoints ------------------------------------------------------------------------------------------
 
@@ -276,6 +324,7 @@ class Trainer:
 
         keep: whether the weights of this step are part of later averages.
         """
+        self.look()
         names, averaged = self.folder.add_weights(self.weights, self.step, self.model.state(), self.settings.average)
         self.save_model(averaged, len(names))
         if keep:
@@ -299,6 +348,7 @@ class Trainer:
 
     def _save_interrupted(self):
         """Save the state between two validations; the model only where there is none yet."""
+        self.look()
         if not self.folder.has_model():
             self.save_model(self.model.state(), 1)
         self._save_checkpoint()
@@ -321,29 +371,3 @@ class Trainer:
         if meta.get("data", self.fingerprint) != self.fingerprint:
             pairs["training pairs"] = "others", "these"
         return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
-
-
-@contextlib.contextmanager
-def _stop_on_signals(trainer):
-    """Let Ctrl-C, SIGTERM and a closed terminal end the run after the current update, with a checkpoint."""
-
-    def stop(number, frame):
-        if trainer.interrupted:  # asked twice: at once
-            raise KeyboardInterrupt
-        trainer.interrupted = True
-        trainer.stopping = f"{signal.Signals(number).name} received"
-
-    before = {}
-    # Windows has neither SIGHUP nor SIGUSR1, the others no SIGBREAK. mpirun passes SIGUSR1 on and lets us finish;
-    # on SIGTERM it kills its ranks a moment later.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGBREAK"):
-        number = getattr(signal, name, None)
-        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as nohup wants it
-            continue
-        with contextlib.suppress(ValueError):  # only the main thread may set handlers
-            before[number] = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -202,8 +202,7 @@ def _build(directory, fields, arrays):
     """Make the model that a card describes and give it its weights."""
     try:
         config = Config.from_dict(fields)
-        if config.n_layers > len(arrays):  # a damaged number must not cost memory
-            raise UserError(f"{config.n_layers} layers do not fit the weights: copy the model again")
+        config.check_arrays(arrays)
         return Transformer(config, initialise=False).load_state(arrays)
     except UserError as error:
         raise UserError(f"{directory}: {error}") from None

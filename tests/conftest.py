@@ -32,6 +32,7 @@ LESSON_OF = {
     **dict.fromkeys(("test_settings", "test_runlog"), "09"),
     **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
+    **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
 }
 
 

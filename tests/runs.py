@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf import train
-from minitf.runlog import RunLog
+from minitf import train, trainer
+from minitf.checkpoint import load_arrays, read_model
+from minitf.runlog import RunLog, read_history
 from minitf.trainer import Trainer
 
 WORDS = ("the cat", "a red dog", "sees", "the house", "a man", "and", "likes", "small trees", "old", "rain")
@@ -48,3 +49,20 @@ def at_step(monkeypatch, step, act):
         return result
 
     monkeypatch.setattr(Trainer, "update", update_and_act)
+
+
+def trained(out):
+    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the losses by step."""
+    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
+    numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
+    losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
+    return arrays, read_model(out)[0], numbers, losses
+
+
+def assert_same_run(one, other):
+    for mine, theirs in zip(trained(one), trained(other), strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert np.array_equal(value, theirs[name]), name
+    kept = [sorted(path.name for path in Path(out).glob("weights-*")) for out in (one, other)]
+    assert kept[0] == kept[1] and len(kept[0]) == 2

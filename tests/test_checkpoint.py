@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from saved_files import assert_same, message, shapes_of
 
+from minitf import checkpoint
 from minitf.checkpoint import average, clean_leftovers, load_arrays, read_model, save_arrays, save_model
 
 ROOT = Path(__file__).parents[1]
@@ -279,5 +280,9 @@ def test_weights_that_float16_cannot_hold_are_named(tmp_path, words):
     for value in (1e6, np.nan, np.inf):
         assert "'x'" in message(save_model, tmp_path, {"x": np.array([1, value])}, {}, words)
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1]
+    checkpoint._write_npz(tmp_path / "model.npz", {"x": np.array([1, np.inf])}, {})  # by another program, say
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "_check_hashes", lambda *_: None)
+        assert "model.npz: array 'x' holds what is no number" in message(read_model, tmp_path)
     save_model(tmp_path, {"x": np.array([1, 1e6])}, {}, words, dtype="float32")
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1e6]

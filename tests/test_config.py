@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -65,7 +66,7 @@ def by_hand(c):
 def test_every_preset_weighs_what_it_should(name):
     for changes in ({}, {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}):
         config = Config.preset(name, **changes)
-        assert count(config) == by_hand(config)
+        assert count(config) == by_hand(config) == config.count_parameters()
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -119,6 +120,8 @@ WRONG = {
     "dropout of everything": ({"dropout": 1.0}, "dropout must be"),
     "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
     "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
+    "an eps below 0": ({"eps": -1e-6}, "eps must be"),
+    "an eps that is no number": ({"eps": float("nan")}, "eps must be"),
     "an unknown norm": ({"norm": "rms"}, "norm must be post or pre"),
     "unknown positions": ({"positions": "rotary"}, "positions must be sinusoid or learned"),
     "an unknown layout": ({"sinusoid_layout": "shuffled"}, "sinusoid_layout must be interleaved or halves"),
@@ -174,3 +177,43 @@ def test_replace_lets_the_size_of_the_keys_follow():
     assert Config.preset("base").replace(d_model=1024).d_k == 128
     assert Config.preset("B-dk16").replace(d_model=1024).d_k == 16, "a d_k that was chosen stays"
     assert Config.preset("base").replace(n_heads=16, d_k=10).d_k == 10
+
+
+MINE = {"d_model": 12, "n_heads": 3, "d_ff": 16, "n_layers": 2, "max_length": 16}
+OTHERS = {
+    "vocabulary_size": (12, "vocabulary_size is 12, not 11"),
+    "d_model": (6, "d_model is 6, not 12; n_heads * d_k is 6, not 12; n_heads * d_v is 6, not 12"),
+    "d_ff": (17, "d_ff is 17, not 16"),
+    "n_layers": (3, "n_layers is 3, not 2"),
+    "d_k": (5, "n_heads * d_k is 15, not 12"),
+    "d_v": (2, "n_heads * d_v is 6, not 12"),
+    "tie": (False, "tie is False, not True"),
+    "norm": ("pre", "norm is pre, not post"),
+    "positions": ("learned", "positions is learned, not sinusoid"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_weights_say_what_they_were_made_with(name):
+    value, message = OTHERS[name]
+    mine, other = Config(11, **MINE), Config(**{"vocabulary_size": 11, **MINE, name: value})
+    arrays = Transformer(other, initialise=False).state()
+    other.check_arrays(arrays)
+    with pytest.raises(UserError, match=re.escape(f"weights of another configuration ({message}): use")):
+        mine.check_arrays(arrays)
+
+
+def test_weights_that_are_incomplete_say_how_many_they_are():
+    config = Config(11, **MINE)
+    arrays = Transformer(config, initialise=False).state()
+    del arrays["decoder.layers.0.feed_forward.outer.bias"]
+    count = config.count_parameters()
+    with pytest.raises(UserError, match=f"it has {count - 12:,} parameters, not {count:,}"):
+        config.check_arrays(arrays)
+
+
+@pytest.mark.parametrize("fields", [{}, {"n_layers": "2"}, {"tie": 1}, {"dropout": None}, {"norm": ["post"]}], ids=str)
+def test_a_file_with_settings_that_are_none_is_refused(fields):
+    for name in fields or ["vocabulary_size"]:
+        with pytest.raises(UserError, match=f"{name}.*copy the file again"):
+            Config.from_dict({"vocabulary_size": 100, **fields} if fields else {})

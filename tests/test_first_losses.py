@@ -51,7 +51,7 @@ def first_losses(dtype, steps=10, **changes):
     for step in range(1, steps + 1):
         batch = batches[(step - 1) % 3]
         optimizer.zero_grad()
-        losses.append(replicas.backward(batch, batch.n_tokens, seed=5, step=step - 1)[0])
+        losses.append(float(replicas.backward(batch, batch.n_tokens, seed=5, step=step - 1)[0]))
         optimizer.step(warmup_rate(step, config.d_model, settings["warmup_steps"], settings["factor"]))
     return losses
 

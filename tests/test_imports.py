@@ -45,6 +45,8 @@ FLOORS = {
     "dataset": 6,
     "runlog": 6,
     "runfolder": 6,
+    "signals": 0,
+    "planning": 6,
     "lesson": 7,
     "trainer": 7,
     "train": 8,

@@ -1,5 +1,7 @@
 """A run that was stopped, by whatever, goes on bit for bit as if it had not been, or says why not."""
 
+import errno
+import itertools
 import os
 import shlex
 import signal
@@ -7,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import at_step, prepare_folder, run, write_text
+from runs import assert_same_run, at_step, prepare_folder, run, trained, write_text
 
-from minitf import parallel, train, trainer
+from minitf import parallel, train
 from minitf.checkpoint import load_arrays, read_model, save_arrays
 from minitf.dataset import Dataset
-from minitf.runlog import read_history
 from minitf.trainer import Trainer
 from minitf.translator import Translator
 
@@ -20,23 +21,6 @@ from minitf.translator import Translator
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
-
-
-def trained(out):
-    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the losses by step."""
-    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
-    numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
-    losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
-    return arrays, read_model(out)[0], numbers, losses
-
-
-def assert_same_run(one, other):
-    for mine, theirs in zip(trained(one), trained(other), strict=True):
-        assert mine.keys() == theirs.keys()
-        for name, value in mine.items():
-            assert np.array_equal(value, theirs[name]), name
-    kept = [sorted(path.name for path in Path(out).glob("weights-*")) for out in (one, other)]
-    assert kept[0] == kept[1] and len(kept[0]) == 2
 
 
 def terminate():
@@ -94,6 +78,38 @@ def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
         assert run("parts") == 0
     assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
     assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1  # even so early there is a model
+    assert run("parts", "--resume") == 0
+    assert_same_run("whole", "parts")
+
+
+def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, monkeypatch, capsys):
+    assert run("whole") == 0
+    finish = train.finish
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "finish", lambda *arguments: (terminate(), finish(*arguments)))
+        assert run("parts") == 0
+    assert "stopped  SIGTERM received: all steps are done, --resume scores the model" in capsys.readouterr().out
+    assert not Path("parts/results.json").exists()
+    assert run("parts", "--resume") == 0
+    assert_same_run("whole", "parts")
+    assert Path("parts/valid.out").read_text() == Path("whole/valid.out").read_text()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, capsys, error):
+    assert run("whole") == 0
+    calls = itertools.count()
+
+    def refuse(handle):
+        if next(calls) >= 22:
+            raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        assert run("parts") == 2
+    said = capsys.readouterr().err
+    assert f"not written ({os.strerror(error)}): make room or choose another folder" in said and said.count("\n") == 1
+    assert 0 < load_arrays("parts/checkpoint.npz")[1]["step"] < 12 and not list(Path("parts").glob("*.tmp"))
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
 
@@ -182,6 +198,45 @@ def test_files_that_went_missing_or_bad(folder, capsys):
     Path("here/words.txt").write_text("other\n")
     assert run("here", "--resume", "--steps", "13") == 2
     assert "words.txt: changed since the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("step", "7"),
+        ("position", -1),
+        ("weights", ["weights-00000004.npz", 5]),
+        ("settings", []),
+        ("best", None),
+        ("machine", "this one"),
+        ("settings.batch_tokens", "60"),
+        ("settings.set", [1]),
+        ("settings.train", ["train.en"]),
+        ("settings.beam", 10**9),
+        ("config.dropout", "0.1"),
+        ("config.n_layers", 2),
+    ],
+)
+def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
+    """Its checksums are right: somebody, or some program, edited it."""
+    assert run("here", "--steps", "1") == 0
+    arrays, meta = load_arrays("here/checkpoint.npz")
+    *outer, name = key.split(".")
+    (meta[outer[0]] if outer else meta)[name] = value
+    save_arrays("here/checkpoint.npz", arrays, meta)
+    assert run("here", "--resume", text=False) == 2
+    error = capsys.readouterr().err
+    assert "here/checkpoint.npz: " in error and name.replace("_", "-") in error.replace("_", "-")
+    assert error.count("\n") == 1
+
+
+def test_an_array_that_is_no_number_is_named(folder, capsys):
+    assert run("here", "--steps", "1") == 0
+    arrays, meta = load_arrays("here/checkpoint.npz")
+    arrays["v.embedding.weight"][3, 2] = np.inf
+    save_arrays("here/checkpoint.npz", arrays, meta)
+    assert run("here", "--resume") == 2
+    assert "here/checkpoint.npz: array 'v.embedding.weight' holds what is no number" in capsys.readouterr().err
 
 
 def test_a_checkpoint_of_before_is_read(folder):

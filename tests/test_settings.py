@@ -53,7 +53,7 @@ def test_every_setting_arrives():
     assert dataclasses.asdict(found) == dataclasses.asdict(Settings(**OTHERS))
     assert given == OTHERS.keys()
     rest = {field.name for field in dataclasses.fields(Settings)} - OTHERS.keys()
-    assert rest == {"train", "valid", "start_from", "resume"}
+    assert rest == {"train", "valid", "start_from", "resume", "plan"}
     found, given = parse(shlex.split("--train a b --valid c d --start-from e"))
     assert (found.train, found.valid, found.start_from) == (["a", "b"], ["c", "d"], "e")
     assert parse(["--resume"])[0].resume and not parse([])[0].resume

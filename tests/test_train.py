@@ -1,7 +1,6 @@
 """The trainer's command: what a run leaves, its numbers, and that it refuses in one line what cannot work."""
 
 import json
-import os
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import strict
 from runs import PACE, SMALL, prepare_folder, run, write_text
 
 from minitf import backend, parallel, train
-from minitf.backend import UserError
 from minitf.checkpoint import load_arrays, read_model
 from minitf.settings import parse
 from minitf.trainer import Trainer
@@ -172,7 +170,7 @@ def test_an_update_on_gpu_like_arrays(folder, stand_in):
         found = [theirs.update() for _ in range(2)]
         theirs.validate()
         assert all(type(array) is np.ndarray for array in load_arrays("there/checkpoint.npz")[0].values())
-    assert np.allclose(found, expected, rtol=1e-5)
+    assert np.allclose([[float(x) for x in row] for row in found], expected, rtol=1e-5)
 
 
 def test_the_largest_batch_comes_first(small, monkeypatch):
@@ -211,125 +209,7 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
     assert "out of memory after step 0 with --batch-tokens 60: lower it" in capsys.readouterr().err
 
 
-def poison_loss(trainer):
-    backward = trainer.replicas.backward
-    trainer.replicas.backward = lambda *arguments: (np.nan, backward(*arguments)[1])
-
-
-def poison_weight(trainer):
-    trainer.model.decoder.layers[0].feed_forward.inner.weight.data[0, 0] = np.inf
-
-
-def poison_gradient(trainer):
-    backward = trainer.replicas.backward
-
-    def poisoned(*arguments):
-        result = backward(*arguments)
-        trainer.model.encoder.layers[0].feed_forward.outer.bias.grad[3] = np.inf
-        return result
-
-    trainer.replicas.backward = poisoned
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(
-    "poison, words",
-    [
-        (poison_loss, "the loss is nan, not finite, at step 7 (epoch 1, batch 7)"),
-        (poison_weight, "the weight decoder.layers.0.feed_forward.inner.weight is not finite at step 7"),
-        (poison_gradient, "the gradient of encoder.layers.0.feed_forward.outer.bias is not finite at step 7"),
-    ],
-)
-def test_nothing_is_changed_by_what_is_not_finite(folder, monkeypatch, capsys, poison, words):
-    update, weights = Trainer.update, []
-
-    def watch(self):
-        if self.step == 6:
-            poison(self)
-            weights.append(self.optimizer.data.copy())
-        try:
-            return update(self)
-        except UserError:
-            weights.append(self.optimizer.data.copy())
-            raise
-
-    monkeypatch.setattr(Trainer, "update", watch)
-    assert run("here", "--batch-tokens", "40") == 2
-    error = capsys.readouterr().err
-    assert words in error and "nothing was changed; --resume" in error and error.count("\n") == 1
-    assert np.array_equal(*weights, equal_nan=True)
-    arrays, meta = load_arrays("here/checkpoint.npz")
-    assert meta["step"] == 4 and all(np.isfinite(array).all() for array in arrays.values())
-
-
-# What cannot work -------------------------------------------------------------------------------------------
-
-BAD = {
-    "--steps soon": "argument --steps: invalid int value: 'soon'",
-    "--steps 0": "--steps must be at least 1, not 0",
-    "--step 5": "unrecognized arguments: --step 5",
-    "surplus": "unrecognized arguments: surplus",
-    "--train train.en": "argument --train: expected 2 arguments",
-    "--train train.en train.de": "--train needs --valid",
-    "--valid valid.en valid.de": "--valid belongs to --train",
-    "--corpus toy --train train.en train.de": "give one of them",
-    "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
-    "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
-    "--train train.en valid.de --valid valid.en valid.de": "train.en has 60 lines but valid.de has 5",
-    "--train empty empty --valid valid.en valid.de": "the training text is empty",
-    "--train blank blank --valid valid.en valid.de": "are empty",
-    "--train train.en train.de --valid empty empty": "no pair is left to validate on",
-    "--train train.en train.de --valid long long --max-length 20": "to validate on; left out: 3 too long",
-    "--train long long --valid valid.en valid.de --max-length 20": "no pair is left to train on; left out: 3 too long",
-    "--train train.en train.de --valid valid.en valid.de --vocabulary-size 20": "too small here",
-    "--corpus klingon": "unknown corpus 'klingon': choose from toy",
-    "--corpus tatoeba-en-de": "set MINITF_DATA",
-    "--preset huge": "unknown preset 'huge'",
-    "--set d_model": "--set d_model: write KEY=VALUE",
-    "--set d_mode=12": "with a key among n_layers",
-    "--set eos_id=7": "with a key among n_layers",
-    "--set d_model=wide": "'wide' is no whole number",
-    "--set tie=maybe": "'maybe' is no true or false",
-    "--set dropout=1.5": "dropout must be at least 0 and less than 1",
-    "--set d_model=30": "d_model 30 is not a multiple of n_heads 4",
-    "--set norm=between": "norm must be post or pre",
-    "--subwords words": "--subwords must be sentencepiece or none",
-    "--learning-rate 0": "--learning-rate must be more than 0",
-    "--learning-rate nan": "--learning-rate must be at least 0, not nan",
-    "--minutes inf": "--minutes must be at least 0, not inf",
-    "--batch-tokens 1": "--batch-tokens must be at least 2",
-    "--seed -1": "--seed must be at least 0",
-    "--replicas 9999": "more than any machine has cores",
-    "--backend torch": "unknown backend 'torch': choose numpy or cupy",
-    "--precision float16": "--precision must be one of float32, tf32, bfloat16",
-    "--precision tf32": "precision tf32 needs a GPU",
-    "--resume": "holds no checkpoint to resume from",
-    "--start-from nowhere": "nowhere: no such folder",
-    "--start-from train.en": "train.en: is a file",
-    "--start-from nowhere --preset small": "leave --preset out",
-    "--out train.en": "train.en is a file: choose another --out",
-    "--train train.en train.de --valid valid.en valid.de --out train.en/deeper": "cannot be written (Not a directory)",
-    "--out ": "--out must name a folder",
-    "--train train.en train.de --valid valid.en valid.de --set positions=learned --set max_length=9": "--max-length 8",
-}
-
-
-@pytest.mark.parametrize("line", BAD)
-def test_what_cannot_work_is_refused_in_one_line(folder, monkeypatch, capsys, line):
-    monkeypatch.setenv("MINITF_DATA", str(folder / "no-data"))
-    monkeypatch.setattr(Trainer, "run", lambda self: pytest.fail("this was to be refused before"))
-    Path("long").write_text("word " * 90 + "\n" + "word " * 90 + "\n" + "word " * 90 + "\n")
-    Path("empty").write_text("")
-    Path("blank").write_text("\n \n\n")
-    before = {path: path.read_bytes() for path in folder.iterdir()}
-    arguments = line.split(" ")
-    if "--out" not in arguments:
-        arguments += ["--out", "made"]
-    assert train.main(arguments, "train.py") == 2
-    output = capsys.readouterr()
-    assert output.err.startswith("train.py: ") and output.err.count("\n") == 1 and BAD[line] in output.err
-    assert before.items() <= {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}.items()
-    assert not Path("made/checkpoint.npz").exists() and not Path("made/config.json").exists()
+# Refused (what else is, stands in mistakes.py) ---------------------------------------------------------------
 
 
 def test_a_folder_in_use_is_refused(folder, capsys):
@@ -339,18 +219,6 @@ def test_a_folder_in_use_is_refused(folder, capsys):
     Path("here/checkpoint.npz").unlink()
     assert run("here") == 2
     assert "here holds a model already" in capsys.readouterr().err
-
-
-def test_a_damaged_checkpoint_is_refused(folder, capsys):
-    assert run("here", "--steps", "1") == 0
-    content = Path("here/checkpoint.npz").read_bytes()
-    Path("here/checkpoint.npz").write_bytes(content[: len(content) // 2])
-    assert run("here", "--resume") == 2
-    error = capsys.readouterr().err
-    assert "checkpoint.npz: damaged" in error and error.count("\n") == 1
-    os.replace("here/model.npz", "here/checkpoint.npz")
-    assert run("here", "--resume") == 2
-    assert "not a checkpoint of a run" in capsys.readouterr().err
 
 
 def test_help_names_every_setting(capsys):

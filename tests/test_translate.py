@@ -8,7 +8,8 @@ import sys
 
 import command
 import pytest
-from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, program
+from command import CONTROL, QUICK, Command, is_refused, lines_of, program
+from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
 
@@ -26,28 +27,6 @@ def run(model):
 
 # One line in, one line out ----------------------------------------------------------------------------------
 
-ODD = {
-    "empty": b"",
-    "blank": b" \t ",
-    "carriage returns": b"a\rb\r\r",
-    "controls": bytes(range(10)) + bytes(range(11, 32)) + b"\x7f",
-    "C1 controls": "".join(map(chr, range(0x80, 0xA0))).encode(),
-    "separators": "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg".encode(),
-    "not UTF-8": b"\xff\xfe\x80 the \xc3\x28 dog \xf0\x9f",
-    "surrogates": b"\xed\xa0\x80 \xed\xbf\xbf",
-    "emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea ❤️".encode(),
-    "scripts": "Привет мир 東京 مرحبا हिन्दी ქართული ไทย".encode(),
-    "specials": b"<s> </s> <pad> <unk> <0x0A> <0x1B>",
-    "byte order mark": b"\xef\xbb\xbfthe dog",
-    "marks of subwords": "▁ ▁▁ @@ a@@".encode(),
-    "combining": b"a" + "\u0301".encode() * 50,
-    "highest": "\U0010ffff\ufffe\ufdd0".encode(),
-    "NUL": b"\0" * 30,
-    "long": b"the dog saw a bird, " * 30,
-    "endless": b"x" * 300,
-    "options": b"--help -1",
-}
-
 
 def test_any_line_gives_one_line(run):
     content = b"\n".join(ODD.values())
@@ -59,24 +38,6 @@ def test_any_line_gives_one_line(run):
     assert len(set(found.values())) > len(ODD) / 2
     code, alone, _ = run(*QUICK, stdin=b"the dog")
     assert found["byte order mark"] == alone.removesuffix("\n") != ""
-
-
-def random_line(rng):
-    """A line of any kind of bytes but a line feed."""
-    kind = rng.randrange(6)
-    if kind == 0:
-        line = rng.randbytes(rng.randrange(30))
-    elif kind == 1:
-        line = "".join(chr(rng.randrange(0x110000)) for _ in range(rng.randrange(12))).encode(errors="surrogatepass")
-    elif kind == 2:
-        line = b" ".join(rng.choices(list(ODD.values()), k=2))[:60]
-    elif kind == 3:
-        line = bytes(rng.choices(range(128), k=rng.randrange(40)))
-    else:
-        line = " ".join(
-            rng.choices(["the", "dog", "Vogel", "saw.", "we", "\u2028", "\x85", ""], k=rng.randrange(9))
-        ).encode()
-    return line.replace(b"\n", b"")
 
 
 @pytest.mark.parametrize("n, length", [(300, 2), pytest.param(10_000, 5, marks=pytest.mark.slow)])
@@ -185,41 +146,7 @@ def test_search_follows_its_options(run):
     )
 
 
-# Mistakes ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments, reason",
-    [
-        (["--nbest", "5"], "--beam 5"),
-        (["--beam", "0"], "from 1 to"),
-        (["--beam", "x"], "'x'"),
-        (["--alpha", "nan"], "from 0 to"),
-        (["--alpha", "-1"], "from 0 to"),
-        (["--max-extra", "-1"], "from 0 to"),
-        (["--max-extra", "1" * 30], "from 0 to"),
-        (["--format", "xml"], "json"),
-        (["--backend", "abacus"], "cupy"),
-        (["--layer", "1"], "--attention FILE"),
-        (["--attention-kind", "decoder"], "--attention FILE"),
-        (["--attention", "a.png", "--attention-kind", "self"], "encoder"),
-        (["--bream", "4"], "--bream"),
-        (["--input", "x", "y"], "one of them"),
-        (["--input", "no/such/file"], "no/such/file"),
-        (["--input", "."], ".: cannot be read"),
-        (["--output", "no/such/file"], "no/such/file: not written"),
-        (["--output", "."], "not written"),
-        (["--model", "no/such/folder"], "no such folder"),
-        (["--model", "\n\x1b[31m"], "no such folder"),
-        (["--model", str(SCRIPT)], "is a file"),
-        (["--model", "."], "config.json"),
-    ],
-)
-def test_mistakes_end_in_one_line(run, tmp_path, monkeypatch, arguments, reason):
-    monkeypatch.chdir(tmp_path)
-    text = [] if "y" in arguments or "--input" in arguments else ["the dog"]
-    assert is_refused(run(*arguments, *text), reason)
-    assert list(tmp_path.iterdir()) == []
+# Mistakes (more of them stand in mistakes.py) --------------------------------------------------------------
 
 
 def test_damaged_model_is_refused(run, model, tmp_path):

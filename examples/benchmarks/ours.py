@@ -64,7 +64,7 @@ class Training:
         batch = self.batches[self.steps % len(self.batches)]
         self.optimizer.zero_grad()
         loss, _ = self.replicas.backward(batch, batch.n_tokens, 1, self.steps)
-        return loss
+        return float(loss)
 
     def step(self):
         """One update, as in Trainer.update; gives the loss."""
