@@ -1,14 +1,18 @@
 """lessons/REPRODUCE.md: its commands ask for the paper's settings, and what it derives on paper is computed here."""
 
 import math
+import os
 import re
 import shlex
 
+import numpy as np
 import pytest
 from lesson_files import ROOT
 
+from minitf import corpora
 from minitf.config import Config
 from minitf.settings import model_changes, parse
+from minitf.text import Subwords
 from minitf.transformer import Transformer
 
 TEXT = (ROOT / "lessons" / "REPRODUCE.md").read_text(encoding="utf-8")
@@ -74,3 +78,16 @@ def test_the_published_course_falls_as_copied():
     assert len(rows) == 8
     for column in zip(*rows, strict=True):
         assert list(column) == sorted(column, reverse=column[0] > column[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to measure real text")
+def test_real_sentences_are_as_long_as_the_lesson_draws_them():
+    """Lesson 09 plans batches for lengths that it draws as rng.normal(3.2, 0.6) and rng.normal(0.04, 0.18)."""
+    train = corpora.load("wmt14-standin").train
+    subwords = Subwords.train([*train.source[:20_000], *train.target[:20_000]], 16_000)
+    source, target = (np.log([len(ids) + 1 for ids in subwords.encode(side)]) for side in train)
+    assert len(source) > 69_000
+    assert abs(source.mean() - 3.2) < 0.1 and abs(source.std() - 0.6) < 0.1
+    ratio = (target - source)[abs(target - source) < 1]  # beyond that it is no translation
+    assert abs(ratio.mean() - 0.04) < 0.05 and abs(ratio.std() - 0.18) < 0.05
