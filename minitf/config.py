@@ -8,7 +8,7 @@ import typing
 
 from minitf.backend import UserError
 
-__all__ = ["PRESETS", "Config", "check_types"]
+__all__ = ["PRESETS", "Config"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -224,9 +224,10 @@ def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tm
         dataset=SimpleNamespace(corpus=SimpleNamespace(name=corpus, target_language="de")),
         log=SimpleNamespace(say=said.append),
         folder=SimpleNamespace(path=tmp_path),
+        check_signal=None,
         score=bleu,
     )
-    translator = SimpleNamespace(translate=lambda source, *_: [[SimpleNamespace(text=line)] for line in OURS])
+    translator = SimpleNamespace(translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS])
     found = train._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
     assert said[1] == f"newstest2014: {bleu(OURS, GOOD).text}" and found["bleu"] == bleu(OURS, GOOD).score
     if corpus == "wmt14-en-de":
