@@ -175,7 +175,7 @@ def _losses(folder, steps):
 
     settings, _ = train.parse(TRAINING.format(steps=steps, out=f"{folder}/run").split())
     trainer = train.build(settings)
-    return [trainer.update()[0] for _ in range(steps)]
+    return [float(trainer.update()[0]) for _ in range(steps)]
 
 
 def time_kernels(options):
