@@ -12,6 +12,8 @@ __all__ = ["arithmetic", "report", "summary"]
 PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000  # section 5.1 and 5.2: the base model's updates, target tokens in each
 LONG = 600  # seconds; a run of less needs no plan
 SAFE = 0.9  # of the free memory: what is counted is arrays, and there is more than arrays
+PART = 2048  # tokens of the largest batch that tell what the rest of it takes; and twice as many
+SOME = 500  # batches whose shapes stand for those of an epoch
 FEWEST = 50  # tokens in a batch, about a sentence
 MEASURED = 10, 3, 20  # seconds that the updates should take together, at least and at most so many of them
 
@@ -45,6 +47,7 @@ def report(trainer):
     left = max(0, s.steps - trainer.step)
     tokens, work = _averages(trainer)
     accumulated = f" x {s.accumulate}" if s.accumulate > 1 else ""
+    each = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
     lines = [
         f"update   {s.batch_tokens:,}{accumulated} padded tokens a side at the most, {tokens:,.0f} target tokens on "
         f"average; {len(trainer.plan) / s.accumulate:,.0f} updates an epoch of {len(data.targets):,} pairs",
@@ -58,7 +61,7 @@ def report(trainer):
     largest, seconds = largest_memory() or always + batch, tokens / speed
     return [
         *lines,
-        f"memory   {_short(largest)}B at the most" + (f"; {_short(free)}B are free" if free else ""),
+        f"memory   {_short(largest)}B at the most{each}" + (f"; {_short(free)}B are free" if free else ""),
         f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s, measured over {n} updates",
         f"time     {_duration(seconds)} an update, {_duration(left * seconds)} for the {left:,} updates to come"
         + _cut_short(s, left * seconds),
@@ -76,10 +79,10 @@ def summary(trainer, trial):
     if trial * s.accumulate * left < LONG:
         return None
     tokens, work = _averages(trainer)
-    batch = trainer.dataset.batch(trainer.dataset.largest(trainer.plan)[-1])
+    *_, batch = trainer.largest_shares()
     started = time.perf_counter()
     float(trainer.replicas.backward(batch, batch.n_tokens, s.seed, 0)[0])
-    seconds = (time.perf_counter() - started) * tokens / batch.n_tokens * left
+    seconds = (time.perf_counter() - started) * tokens / (batch.n_tokens * trainer.ranks.size) * left
     trainer.model.zero_grad()
     if min(seconds, 60 * s.minutes or seconds) < LONG:
         return None
@@ -96,12 +99,12 @@ def _cut_short(settings, seconds):
 
 
 def _averages(trainer):
-    """The target tokens and the arithmetic of an update, on average over an epoch."""
-    data = trainer.dataset
-    lengths = [side.lengths + 1 for side in (data.sources, data.targets)]  # the end marks
-    widths = np.array([[side[rows].max() for side in lengths] for rows in trainer.plan], float)
-    n_rows = np.array([len(rows) for rows in trainer.plan], float)
-    tokens = lengths[1].sum() / len(trainer.plan)
+    """The target tokens of an update, on average over an epoch; and its arithmetic, over some hundred batches."""
+    sides, plan = (trainer.dataset.sources, trainer.dataset.targets), trainer.plan
+    tokens = float(sides[1].lengths.sum() + len(sides[1])) / len(plan)  # with the end marks
+    some = plan[:: len(plan) // SOME + 1]  # whose order is random
+    widths = np.array([[int(side.lengths[rows].max()) + 1 for side in sides] for rows in some], float)
+    n_rows = np.array([len(rows) for rows in some], float)
     work = arithmetic(trainer.config, n_rows, *widths.T, tokens).mean()
     return tokens * trainer.settings.accumulate, work * trainer.settings.accumulate
 
@@ -109,21 +112,25 @@ def _averages(trainer):
 def _needed(trainer):
     """Predict the bytes that the run has still to take: whatever the size of a batch, and for the largest one."""
     gradients = trainer.optimizer.gradients.nbytes * len(trainer.replicas.models)
-    always, batch = max((_predicted(trainer, rows) for rows in trainer.dataset.largest(trainer.plan)), key=sum)
+    always, batch = max((_predicted(trainer, batch) for batch in trainer.largest_shares()), key=sum)
     return gradients + always, batch
 
 
-def _predicted(trainer, indices):
-    """What a batch takes grows with its rows, so an eighth and a quarter of them tell what all will take."""
-    whole, total = trainer.dataset.batch(indices), len(indices)
+def _predicted(trainer, whole):
+    """What a batch takes grows with its rows, so that two parts of it tell what all will take.
+
+    An eighth and a quarter of the rows, but few enough to fit where the whole batch is far too large.
+    """
+    total = len(whole.source)
+    most = 1 + PART // max(whole.source.shape[1], whole.target_in.shape[1])
 
     def run(n):
         part = whole.rows(0, n)
         trainer.replicas.backward(part, part.n_tokens, trainer.settings.seed, 0)
         trainer.model.zero_grad()
 
-    few = max(1, total // 8)
-    more = min(max(few + 1, total // 4), total)
+    few = max(1, min(total // 8, most))
+    more = min(max(few + 1, min(total // 4, 2 * most)), total)
     run(few)  # what only the first run makes, such as the table of positions, is no part of a batch
     small, large = memory_of(lambda: run(few)), memory_of(lambda: run(more))
     row = (large - small) / (more - few) if more > few else small / few

@@ -62,7 +62,16 @@ def _follow(ranks):
     ranks.connect()
     trainer = Trainer(settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks)
     trainer.load(*state)
-    trainer.run()
+    with _quiet():
+        trainer.run()
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Leave out NumPy's warnings of overflow: the trainer stops for that, and says in one line where it was."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def _begin(settings, ranks):
@@ -105,8 +114,8 @@ def _resume(settings, given, ranks):
         config.check_arrays(model)
     settings, changes = resumed(settings, given, meta["settings"])
     config, more_changes = resumed_model(config, assignments)
-    check_model(settings, config, len(subwords))
     _choose_device(settings)
+    check_model(settings, config, len(subwords))  # which looks at the memory of the device
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)
@@ -217,8 +226,7 @@ def main(arguments=None, program="09_train_wmt.py"):
             for line in report(trainer):
                 trainer.log.say(line)
         else:
-            with stop_on_signals(trainer), warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of overflow: the trainer stops for that, in one line
+            with stop_on_signals(trainer), _quiet():
                 _train(trainer, shlex.join([program, *arguments]))
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end

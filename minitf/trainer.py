@@ -113,7 +113,8 @@ class Trainer:
         for place, row, n_tokens in zip(places, table.tolist(), tokens, strict=True):
             if not all(map(math.isfinite, row)):
                 self._stop_not_finite(place, row[0])
-            self.seen.append((*row, n_tokens))
+            if self.ranks.rank == 0:  # the others write no log
+                self.seen.append((*row, n_tokens))
 
     def _stop_not_finite(self, place, loss):
         """Go back to before the update at this place, and say what was not finite there."""
@@ -156,6 +157,12 @@ class Trainer:
                 return f"the gradient of {name} is not finite"
         return "the length of the gradient is not finite"
 
+    def largest_shares(self):
+        """Give what this rank takes of the batches that need the most memory."""
+        for indices in self.dataset.largest(self.plan):
+            parts = self.ranks.share([len(indices)] * self.settings.accumulate)
+            yield self.dataset.batch(indices).rows(0, max((stop - start for _, start, stop in parts), default=1))
+
     def try_largest_batches(self):
         """Run the batches that need the most memory forward and backward, and forget the results.
 
@@ -163,9 +170,7 @@ class Trainer:
         """
         self.ranks.order("try_largest_batches")
         started = time.perf_counter()
-        for indices in self.dataset.largest(self.plan):
-            parts = self.ranks.share([len(indices)] * self.settings.accumulate)
-            batch = self.dataset.batch(indices).rows(0, max((stop - start for _, start, stop in parts), default=1))
+        for batch in self.largest_shares():
             self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
             self.model.zero_grad()
         return time.perf_counter() - started

@@ -80,11 +80,10 @@ def test_memory_of_is_what_stands_at_one_time():
 
 
 def test_the_largest_batch_is_foretold_from_a_part_of_it(trainer):
-    (rows,) = trainer.dataset.largest(trainer.plan)[:1]
-    batch = trainer.dataset.batch(rows)
-    foretold = sum(planning._predicted(trainer, rows))
+    batch = next(trainer.largest_shares())
+    foretold = sum(planning._predicted(trainer, batch))
     real = memory_of(lambda: trainer.replicas.backward(batch, batch.n_tokens, 0, 0))
-    assert len(rows) > 20 and real > 1e6
+    assert len(batch.source) > 20 and real > 1e6
     assert foretold == pytest.approx(real, rel=0.15)
 
 
