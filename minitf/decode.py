@@ -4,6 +4,7 @@ Letters: B sentences, W beams of each, R = B * W rows that are decoded side by s
 """
 
 import dataclasses
+from itertools import chain
 
 import numpy as np
 
@@ -14,7 +15,7 @@ __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 
 _ROOM = 8  # for how many words the cache grows at a time
-_BLOCKS = (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)  # how many scores may form a block
+_BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)  # how many scores may form a block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,7 @@ def greedy(model, source, max_extra=50, cached=True):
     while len(alive):
         logits, normalisers = decoder(prefixes)
         words = to_numpy(logits.argmax(axis=-1))
-        totals[alive] += to_numpy(logits.max(axis=-1)) - normalisers
+        totals[alive] += to_numpy(logits[xp.arange(len(words)), to_device(words)]) - normalisers
         for row, word in zip(alive, words, strict=True):
             if word != c.eos_id:
                 ids[row].append(int(word))
@@ -157,14 +158,17 @@ def _continuations(scores, totals, count):
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
     # The best stand in the blocks with the greatest maxima: so nearly all of them need not be compared one by one.
+    # Block i is the words i, i + stride, i + 2 * stride ...: so the maxima of all blocks are those of whole rows.
     width = next(width for width in _BLOCKS if size % width == 0 and beams * size // width >= count)
-    blocks = scores.reshape(n, beams, -1, width)
-    greatest = blocks.max(axis=-1) + to_device(totals, scores.dtype)[:, :, None]
+    stride = size // width
+    blocks = scores.reshape(n, beams, width, stride)
+    greatest = blocks.max(axis=2) + to_device(totals, scores.dtype)[:, :, None]
     chosen = to_numpy(xp.argpartition(-greatest.reshape(n, -1), count - 1, axis=-1)[:, :count])  # (B, count)
-    sentence, beam, block = np.arange(n)[:, None], chosen // (size // width), chosen % (size // width)
-    values = to_numpy(blocks[tuple(map(to_device, (sentence, beam, block)))]).astype(np.float64)  # (B, count, width)
+    sentence, beam, block = np.arange(n)[:, None], chosen // stride, chosen % stride
+    index = sentence[:, :, None], beam[:, :, None], np.arange(width), block[:, :, None]
+    values = to_numpy(blocks[tuple(map(to_device, index))]).astype(np.float64)  # (B, count, width)
     values = (values + totals[sentence, beam, None]).reshape(n, -1)
-    best = (chosen[:, :, None] * width + np.arange(width)).reshape(n, -1)
+    best = (beam[:, :, None] * size + np.arange(width) * stride + block[:, :, None]).reshape(n, -1)
     order = np.lexsort((best, -values))[:, :count]  # by value; among equals the lower id, as argmax takes it
     best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
     return best % size, best // size, values
@@ -191,55 +195,69 @@ class _Decoder:
         with no_grad():
             self.memory, self.mask = model.eval().encode(source)
         layers = model.config.n_layers if cached else 0
-        self.caches = [(_GrowingCache(), _FixedCache()) for _ in range(layers)]
+        self.caches = [(_GrowingCache(width), _FixedCache()) for _ in range(layers)]
+        self.ancestors = np.empty((len(source), width, 0), dtype=int)  # which beam wrote each word of each prefix
 
     def __call__(self, prefixes):
         with no_grad():
-            if self.caches:
-                last, mask = prefixes.shape[1] - 1, None if self.mask.all() else self.mask
-                hidden = self.model.decode(prefixes[:, -1:], self.memory, mask, last, self.caches)
-            else:
-                rows = np.repeat(np.arange(len(self.mask)), self.width)
-                memory = Tensor(self.memory.data[to_device(rows)])
-                hidden = self.model.decode(prefixes, memory, self.mask[rows])
+            hidden = self._newest(prefixes) if self.caches else self._whole(prefixes)
             logits = self.model.logits(hidden[:, -1]).data
         greatest = logits.max(axis=-1, keepdims=True)
-        normalisers = xp.log(row_sums(xp.exp(logits - greatest))) + greatest
+        differences = logits - greatest
+        normalisers = xp.log(row_sums(xp.exp(differences, out=differences))) + greatest
         for never in (self.model.config.pad_id, self.model.config.bos_id):
             logits[:, never] = -xp.inf
         return logits, to_numpy(normalisers)[:, 0].astype(np.float64)
 
+    def _newest(self, prefixes):
+        own = np.broadcast_to(np.arange(self.width)[:, None], (len(self.mask), self.width, 1))
+        self.ancestors = np.concatenate([self.ancestors, own], axis=2)  # (B, W, t)
+        # The words of all beams of a sentence stand in its cache; each beam attends to those that are its own.
+        theirs = (self.ancestors[..., None] == np.arange(self.width)).reshape(len(self.mask), 1, self.width, -1)
+        masks = [None if mask.all() else to_device(mask) for mask in (self.mask, theirs)]
+        start = prefixes.shape[1] - 1
+        return self.model.decode(prefixes[:, -1:], self.memory, masks[0], start, self.caches, masks[1])
+
+    def _whole(self, prefixes):
+        rows = np.repeat(np.arange(len(self.mask)), self.width)
+        return self.model.decode(prefixes, Tensor(self.memory.data[to_device(rows)]), self.mask[rows])
+
     def select(self, rows, sentences):
         """Go on with these of the rows, which belong to these of the sentences."""
-        for growing, fixed in self.caches:
-            growing.select(rows)
-            if len(sentences) < len(self.mask):
-                fixed.select(sentences)
+        length = self.ancestors.shape[2]
+        self.ancestors = self.ancestors.reshape(len(self.mask) * self.width, length)[rows]
+        self.ancestors = self.ancestors.reshape(len(sentences), self.width, length)
         if len(sentences) < len(self.mask):
+            for cache in chain.from_iterable(self.caches):
+                cache.select(to_device(sentences))
             self.memory = Tensor(self.memory.data[to_device(sentences)])
             self.mask = self.mask[sentences]
 
 
 class _GrowingCache:
-    """Keys and values (R, H, t, K) of the words written so far: each word is projected once, when it is new."""
+    """Keys and values (B, H, t * W, K) of all words that the W beams of a sentence wrote: each is projected once.
 
-    def __init__(self):
-        self.arrays, self.length = None, 0  # the arrays have room for more words than are written
+    A word stays where it is when its beam ends or goes on as two, since masks say which words belong to a beam. So
+    nothing is copied from step to step.
+    """
+
+    def __init__(self, width):
+        self.width, self.arrays, self.length = width, None, 0  # the arrays have room for more than is written
 
     def __call__(self, attention, x):
-        new = [tensor.data for tensor in attention.keys_and_values(x)]
-        if self.length % _ROOM == 0:
-            more = [xp.empty((*array.shape[:2], _ROOM, array.shape[3]), dtype=array.dtype) for array in new]
-            pairs = zip(self.arrays, more, strict=True) if self.length else ()
+        new = [tensor.data for tensor in attention.keys_and_values(x.reshape(-1, self.width, x.shape[-1]))]
+        start, self.length = self.length, self.length + self.width
+        if start % (_ROOM * self.width) == 0:
+            more = [xp.empty((*a.shape[:2], _ROOM * self.width, a.shape[3]), dtype=a.dtype) for a in new]
+            pairs = zip(self.arrays, more, strict=True) if start else ()
             self.arrays = [xp.concatenate(pair, axis=2) for pair in pairs] or more
         for array, newest in zip(self.arrays, new, strict=True):
-            array[:, :, self.length : self.length + 1] = newest
-        self.length += 1
+            array[:, :, start : self.length] = newest
         return [Tensor(array[:, :, : self.length]) for array in self.arrays]
 
-    def select(self, rows):
-        rows = to_device(rows)
-        self.arrays = [array[rows] for array in self.arrays]
+    def select(self, sentences):
+        """Go on with these of the sentences."""
+        self.arrays = [array[sentences] for array in self.arrays]
 
 
 class _FixedCache:
@@ -254,5 +272,5 @@ class _FixedCache:
         return [Tensor(array) for array in self.arrays]
 
     def select(self, sentences):
-        sentences = to_device(sentences)
+        """Go on with these of the sentences."""
         self.arrays = [array[sentences] for array in self.arrays]

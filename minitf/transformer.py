@@ -255,14 +255,16 @@ class Transformer(Module):
         x = self.embedding(source) * self.config.d_model**0.5
         return self.encoder(self.source_positions(x), mask), mask
 
-    def decode(self, target, memory, source_mask, start=0, caches=None):
+    def decode(self, target, memory, source_mask, start=0, caches=None, target_mask=None):
         """Give the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
-        With caches (see minitf.decode), `target` holds only the newest ids, at positions from `start` on.
+        With caches (see minitf.decode), `target` holds only the newest ids, at positions from `start` on, and
+        target_mask says to which of the cached words they attend.
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
-        mask = causal_mask(target.shape[1]) if caches is None else None
-        return self.decoder(self.target_positions(x, start), memory, mask, source_mask, caches)
+        if caches is None:
+            target_mask = causal_mask(target.shape[1])
+        return self.decoder(self.target_positions(x, start), memory, target_mask, source_mask, caches)
 
     def logits(self, hidden):
         """Score every word of the vocabulary: (..., D) -> (..., V)."""

@@ -3,17 +3,17 @@
 import dataclasses
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitf import text
-from minitf.backend import UserError, cores, keep_memory
+from minitf.backend import UserError, keep_memory
 from minitf.checkpoint import read_model, read_notes
 from minitf.config import Config
 from minitf.decode import beam_search, greedy, length_penalty
+from minitf.processes import over_cores
 from minitf.strips import for_decoding
 from minitf.tensor import no_grad
 from minitf.transformer import Transformer
@@ -26,7 +26,7 @@ _SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-
 # Where a sentence that is too long is cut, best places first: after a clause, after a word.
 _CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 _LONGEST = 100  # for a model that does not say how long its sentences may be
-_PIECES = {32: 2, 256: 4}  # into how many pieces batches of so many rows, sentences times beams, are cut
+_PIECES = {32: 2, 256: 4}  # into how many pieces a batch of so many rows, sentences times beams, is cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,41 +86,36 @@ class Translator:
             for part in self.parts(line):
                 parts.append(part)
                 owners.append(i)
-        found = [None] * len(parts)
-        done = 0
-        for rows in _by_length([len(part) for part in parts], max(1, batch_tokens // beam)):
+
+        def work(rows):
             source = text.make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
-            for i, hypotheses in zip(rows, self._search(source, beam, alpha, max_extra, n_best), strict=True):
-                texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
-                found[i] = [
-                    Translation(line.strip(), hypothesis.log_probability, hypothesis.score)
-                    for line, hypothesis in zip(texts, hypotheses, strict=True)
-                ]
-            done += len(rows)
-            if progress:
-                progress(done, len(parts))
+            return [self._ranked(best) for best in self._search(source, beam, alpha, max_extra, n_best)]
+
+        batches = _by_length([len(part) for part in parts], max(1, batch_tokens // beam))
+        pieces = [piece for rows in batches for piece in cut(rows, beam)]
+        found, done = [None] * len(parts), 0
+        with threadpool_limits(1, "blas"):
+            for rows, translations in zip(pieces, over_cores(work, pieces), strict=True):
+                for i, ranked in zip(rows, translations, strict=True):
+                    found[i] = ranked
+                done += len(rows)
+                if progress:
+                    progress(done, len(parts))
         results = [[] for _ in lines]
         for owner, translations in zip(owners, found, strict=True):
             results[owner].append(translations)
         return [_joined(pieces) for pieces in results]
 
-    def _search(self, source, beam, alpha, max_extra, n_best):
-        def search(rows):
-            if beam == 1:
-                return [[_scored(best, alpha)] for best in greedy(self.fast, rows, max_extra)]
-            return beam_search(self.fast, rows, beam, alpha, max_extra, n_best)
+    def _ranked(self, hypotheses):
+        texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
+        pairs = zip(texts, hypotheses, strict=True)
+        return [Translation(line.strip(), best.log_probability, best.score) for line, best in pairs]
 
-        # The products of one step are too small to share: two threads wait for each other, on a busy machine
-        # twenty times as long as they compute. So each thread takes sentences of its own; into how many pieces a
-        # batch is cut follows from its size alone, and the result does not depend on the number of cores.
-        n_pieces = max((n for rows, n in _PIECES.items() if len(source) * beam >= rows), default=1)
-        pieces = np.array_split(source, min(n_pieces, len(source)))
-        with threadpool_limits(1, "blas"):
-            if len(pieces) == 1:
-                found = search(source)
-            else:
-                with ThreadPoolExecutor(min(cores(), len(pieces))) as pool:
-                    found = list(chain.from_iterable(pool.map(search, pieces)))
+    def _search(self, source, beam, alpha, max_extra, n_best):
+        if beam == 1:
+            found = [[_scored(best, alpha)] for best in greedy(self.fast, source, max_extra)]
+        else:
+            found = beam_search(self.fast, source, beam, alpha, max_extra, n_best)
         if not all(best and math.isfinite(best[0].log_probability) for best in found):
             raise UserError("the model computes no finite probabilities: its weights are of no use, take another")
         return found
@@ -182,7 +177,8 @@ class Translator:
             raise UserError(f"no layer {layer}: the model has layers 1 to {len(stack.layers)}")
         chosen = getattr(stack.layers[layer - 1], name)
         source = text.make_batch(parts[:1], [[]], len(self.subwords)).source
-        best = self._search(source, beam, alpha, max_extra, 1)[0][0]
+        with threadpool_limits(1, "blas"):
+            best = self._search(source, beam, alpha, max_extra, 1)[0][0]
         batch = text.make_batch(parts[:1], [best.ids], len(self.subwords))
         chosen.keep_weights = True
         try:
@@ -208,6 +204,17 @@ def _build(directory, fields, arrays):
         raise UserError(f"{directory}: {error}") from None
     except (TypeError, ValueError, MemoryError) as error:
         raise UserError(f"{directory}: its config.json is damaged ({error}): copy the model again") from None
+
+
+def cut(rows, beam):
+    """Cut the rows of a batch into the pieces that cores take, each for itself with one-thread products.
+
+    The products of one step of decoding are too small to share. The cut follows from the size of the batch alone, so
+    that the result does not depend on the number of cores.
+    """
+    n = max((n for least, n in _PIECES.items() if len(rows) * beam >= least), default=1)
+    cuts = [len(rows) * i // n for i in range(n + 1)]
+    return [rows[start:stop] for start, stop in pairwise(cuts) if start < stop]
 
 
 def _split(line, place):

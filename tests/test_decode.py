@@ -192,8 +192,8 @@ def test_nothing_is_projected_twice(rng):
     source = random_batch(rng, rows=3).source
     beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
     assert seen["source"] == [source.shape]
-    assert seen["self"][0] == (3 * 4, 1)
-    assert {length for _, length in seen["self"]} == {1}
+    assert seen["self"][0] == (3, 4)  # the newest word of each of the 4 beams
+    assert {beams for _, beams in seen["self"]} == {4}
     assert len(seen["self"]) == source.shape[1] - 1 + 1
 
 

@@ -38,6 +38,7 @@ FLOORS = {
     "strips": 5,
     "checkpoint": 5,
     "evaluate": 6,
+    "processes": 1,
     "translator": 6,
     "parallel": 6,
     "ranks": 6,

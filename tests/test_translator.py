@@ -1,7 +1,7 @@
 """Lines to translations: none is lost, none is swapped, and no cut goes through a word or a character."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+import os
 
 import numpy as np
 import pytest
@@ -59,15 +59,14 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
-    """Bit by bit: into how many pieces a batch is cut does not depend on how many threads there are."""
-    lines, results, pools = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
-    Pool = ThreadPoolExecutor
+    """Bit by bit: into how many pieces a batch is cut does not depend on how many cores there are."""
+    lines, results, forks, fork = [f"{line} {n}" for n in range(27) for line in TEXT], [], [], os.fork
+    monkeypatch.setattr("os.fork", lambda: forks.append(fork()) or forks[-1])
     for count in (1, 3):
-        monkeypatch.setattr("minitf.translator.cores", lambda count=count: count)
-        monkeypatch.setattr("minitf.translator.ThreadPoolExecutor", lambda n: pools.append(n) or Pool(n))
+        monkeypatch.setattr("minitf.processes.cores", lambda count=count: count)
         results.append(translator.translate(lines, beam=beam, max_extra=5))
+        assert bool(forks) == (count > 1)  # it was cut at all
     assert results[0] == results[1]
-    assert min(pools) == 1 < max(pools)  # and it was cut at all
 
 
 def test_no_lines_and_lines_that_come_one_by_one(translator):

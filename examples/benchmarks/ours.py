@@ -2,10 +2,11 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import ThreadpoolController, threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from benchmarks import work
 from benchmarks.protocol import cores, serve
@@ -14,9 +15,10 @@ from minitf import functions as F
 from minitf.backend import keep_memory
 from minitf.optim import Adam, gradient_norm
 from minitf.parallel import Replicas
+from minitf.processes import over_cores
 from minitf.settings import Settings
 from minitf.text import Batch
-from minitf.translator import Translator
+from minitf.translator import Translator, cut
 
 BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"  # for its subwords
 
@@ -111,13 +113,17 @@ def decoder(task):
     """A function that decodes the sentences of the task and gives (ids, ln P) of each."""
     keep_memory()
     source = work.sentences(task)
-    # The translator's own search: it decides about threads, and so this is what a user gets.
-    search = Translator(model_of(task), None)._search
+    translator = Translator(model_of(task), None)
 
-    def decode():
-        found = search(source, task["beam"], task["alpha"], task["length"] - task["source"], 1)
-        return [(best[0].ids, best[0].log_probability) for best in found]
+    def search(rows):
+        return translator._search(rows, task["beam"], task["alpha"], task["length"] - task["source"], 1)
 
+    def decode():  # what a translator does between text and text
+        with threadpool_limits(1, "blas"):
+            pieces = list(over_cores(search, cut(source, task["beam"])))
+        return [(best[0].ids, best[0].log_probability) for best in chain.from_iterable(pieces)]
+
+    decode.forks = True  # whose memory counts too
     return decode
 
 
