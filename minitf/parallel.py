@@ -16,6 +16,7 @@ from minitf.nn import flatten
 __all__ = ["Replicas", "machine"]
 
 _WORTH_IT = 1 << 16  # numbers in the activations of one replica below which the threads cost more than they bring
+_FEW = 8  # stretches of the parameters, each a tenth of a millisecond: so few are not worth waking the threads
 
 
 def machine(replicas):
@@ -73,7 +74,7 @@ class Replicas:
     def each(self, function, items):
         """Call a function with every item, on all cores: what `Adam.step` takes."""
         n = len(self.models)
-        if n == 1:
+        if n == 1 or len(items) < _FEW:
             return map(function, items)
         return self.pool.map(lambda i: [function(item) for item in items[i::n]], range(n))
 

@@ -48,14 +48,15 @@ def record(data, parents, backward):
     It must not change the gradient it is given: other nodes may hold the same array.
     Raises TypeError if a Tensor among the parents has another dtype than the result.
     """
-    for parent in parents:
-        if isinstance(parent, Tensor) and parent.data.dtype != data.dtype:
+    tensors = [parent for parent in parents if isinstance(parent, Tensor)]
+    for tensor in tensors:
+        if tensor.data.dtype != data.dtype:
             raise TypeError(
-                f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: convert one side with astype"
+                f"{_name(backward)} mixes {tensor.data.dtype} and {data.dtype}: convert one side with astype"
             )
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # a reduction to one number is a scalar in NumPy
-    if _recording.on and any(isinstance(parent, Tensor) for parent in parents):
+    if tensors and _recording.on:
         out._node = _Node(out.data, tuple(map(_origin, parents)), backward)
     return out
 
