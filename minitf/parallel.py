@@ -40,9 +40,10 @@ class Replicas:
     def __init__(self, model, build, count):
         self.models = [model]
         for _ in range(count - 1):
-            twin = build().astype(model.parameters()[0].dtype)
-            flatten(twin.parameters())
+            twin = build()
             self.models.append(twin)
+            self._share()  # its own weights are not drawn: they may be anything, also no numbers
+            flatten(twin.parameters())
         self.pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def parts(self, batch):

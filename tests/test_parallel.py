@@ -76,6 +76,22 @@ def test_cores_equal_one_core(rng, changes, count):
         assert_equal(result, optimizer.collect(), expected)
 
 
+@pytest.mark.filterwarnings("error")
+def test_weights_that_were_not_drawn_are_not_computed_with(rng):
+    """What lies in memory by chance may be a number that warns when it is converted."""
+
+    def chance():
+        twin = build()[0].astype("float32")
+        for parameter in twin.parameters():
+            parameter.data.view(np.uint32)[...] = 0x7FA00000  # a signalling NaN
+        return twin
+
+    batch = random_batch(rng, ROWS)
+    model, optimizer = build()
+    result = Replicas(model, chance, 3).backward(batch, batch.n_tokens, 5, 6)
+    assert_equal(result, optimizer.collect(), whole(batch))
+
+
 def test_micro_batches_over_cores_equal_one_batch(rng):
     batch = random_batch(rng, ROWS)
     model, optimizer = build()
