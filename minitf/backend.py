@@ -274,7 +274,7 @@ def blocks(shape, size=1 << 17):
 
 
 def cores():
-    """How many threads may share the work: one for each core of this process, and one where a GPU does it."""
+    """How many threads or processes may share the work: one for each core of this one, and one where a GPU does it."""
     if xp.__dict__["_module"] is not np:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,7 +14,7 @@ from minitf.tensor import Tensor, no_grad
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 
-_ROOM = 8  # for how many words the cache grows at a time
+_ROOM = 8  # for how many words of each beam the caches have room at a time
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)  # how many scores may form a block
 
 
@@ -196,7 +196,8 @@ class _Decoder:
             self.memory, self.mask = model.eval().encode(source)
         layers = model.config.n_layers if cached else 0
         self.caches = [(_GrowingCache(width), _FixedCache()) for _ in range(layers)]
-        self.ancestors = np.empty((len(source), width, 0), dtype=int)  # which beam wrote each word of each prefix
+        self.places = np.empty((len(source), width, 0), dtype=int)  # where in the caches the words of each prefix stand
+        self.length = self.room = 0  # of the caches: the words of all beams, and how many there is room for
 
     def __call__(self, prefixes):
         with no_grad():
@@ -210,13 +211,29 @@ class _Decoder:
         return logits, to_numpy(normalisers)[:, 0].astype(np.float64)
 
     def _newest(self, prefixes):
-        own = np.broadcast_to(np.arange(self.width)[:, None], (len(self.mask), self.width, 1))
-        self.ancestors = np.concatenate([self.ancestors, own], axis=2)  # (B, W, t)
-        # The words of all beams of a sentence stand in its cache; each beam attends to those that are its own.
-        theirs = (self.ancestors[..., None] == np.arange(self.width)).reshape(len(self.mask), 1, self.width, -1)
-        masks = [None if mask.all() else to_device(mask) for mask in (self.mask, theirs)]
+        if self.length == self.room:
+            self._make_room()
+        newest = np.broadcast_to(self.length + np.arange(self.width)[:, None], (len(self.mask), self.width, 1))
+        self.places, self.length = np.concatenate([self.places, newest], axis=2), self.length + self.width
+        masks = [None if mask.all() else to_device(mask) for mask in (self.mask, self._own()[:, None])]
         start = prefixes.shape[1] - 1
         return self.model.decode(prefixes[:, -1:], self.memory, masks[0], start, self.caches, masks[1])
+
+    def _own(self):
+        """Tell which of the words in the cache of a sentence each beam attends to, its own: (B, W, length)."""
+        own = np.zeros((len(self.mask), self.width, self.length), dtype=bool)
+        np.put_along_axis(own, self.places, True, axis=2)
+        return own
+
+    def _make_room(self):
+        """Drop the words that no beam continues any more from the caches, and make room for the next ones."""
+        needed = self._own().any(axis=1)  # (B, length)
+        self.length = int(needed.sum(axis=1).max(initial=0))
+        kept = np.argsort(~needed, axis=1, kind="stable")[:, : self.length]  # those needed first, in their order
+        self.places = np.take_along_axis(needed.cumsum(axis=1)[:, None] - 1, self.places, axis=2)
+        self.room = self.length + _ROOM * self.width
+        for growing, _ in self.caches:
+            growing.make_room(kept, self.room)
 
     def _whole(self, prefixes):
         rows = np.repeat(np.arange(len(self.mask)), self.width)
@@ -224,9 +241,9 @@ class _Decoder:
 
     def select(self, rows, sentences):
         """Go on with these of the rows, which belong to these of the sentences."""
-        length = self.ancestors.shape[2]
-        self.ancestors = self.ancestors.reshape(len(self.mask) * self.width, length)[rows]
-        self.ancestors = self.ancestors.reshape(len(sentences), self.width, length)
+        length = self.places.shape[2]
+        self.places = self.places.reshape(len(self.mask) * self.width, length)[rows]
+        self.places = self.places.reshape(len(sentences), self.width, length)
         if len(sentences) < len(self.mask):
             for cache in chain.from_iterable(self.caches):
                 cache.select(to_device(sentences))
@@ -235,22 +252,37 @@ class _Decoder:
 
 
 class _GrowingCache:
-    """Keys and values (B, H, t * W, K) of all words that the W beams of a sentence wrote: each is projected once.
+    """Keys and values (B, H, n, K) of the words that the beams of a sentence wrote: each is projected once.
 
-    A word stays where it is when its beam ends or goes on as two, since masks say which words belong to a beam. So
-    nothing is copied from step to step.
+    Masks say which of them belong to a beam. So a word stays where it is when its beam ends or goes on as two, and
+    nothing is copied from step to step, but when room is made.
     """
 
     def __init__(self, width):
-        self.width, self.arrays, self.length = width, None, 0  # the arrays have room for more than is written
+        self.width, self.arrays, self.length, self.room = width, None, 0, 0
+
+    def make_room(self, kept, room):
+        """Keep these words (B, n) of each sentence, and make room for as many in all."""
+        self.length, self.room = kept.shape[1], room
+        if self.arrays is not None:
+            n, heads, _, _ = self.arrays[0].shape
+            index = (
+                to_device(np.arange(n)[:, None, None]),
+                to_device(np.arange(heads)[:, None]),
+                to_device(kept[:, None]),
+            )
+            self.arrays = [self._wider(array[index]) for array in self.arrays]
+
+    def _wider(self, array):
+        wide = xp.empty((*array.shape[:2], self.room, array.shape[3]), dtype=array.dtype)
+        wide[:, :, : array.shape[2]] = array
+        return wide
 
     def __call__(self, attention, x):
         new = [tensor.data for tensor in attention.keys_and_values(x.reshape(-1, self.width, x.shape[-1]))]
+        if self.arrays is None:
+            self.arrays = [self._wider(array[:, :, :0]) for array in new]
         start, self.length = self.length, self.length + self.width
-        if start % (_ROOM * self.width) == 0:
-            more = [xp.empty((*a.shape[:2], _ROOM * self.width, a.shape[3]), dtype=a.dtype) for a in new]
-            pairs = zip(self.arrays, more, strict=True) if start else ()
-            self.arrays = [xp.concatenate(pair, axis=2) for pair in pairs] or more
         for array, newest in zip(self.arrays, new, strict=True):
             array[:, :, start : self.length] = newest
         return [Tensor(array[:, :, : self.length]) for array in self.arrays]

@@ -13,31 +13,38 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-from minitf.backend import UserError, cores
+from minitf.backend import cores
 
 __all__ = ["over_cores"]
 
+_MOST = 8  # processes: each takes memory for the sentences that it works on
+_MOST_THREADS = 4  # more of them would only wait for each other
+_DISTURBANCES = {getattr(signal, name, signal.SIGINT) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")}
+
 
 def over_cores(function, items):
-    """Yield function(item) for each item, in their order; what it raises arrives here.
+    """Yield function(item) for each item, in their order. Of n processes, each takes every n-th item.
 
-    Of n cores, each takes every n-th item. Raises UserError where one of the processes is killed.
+    What a copy of the process does not deliver, because it failed or was killed, is computed here: so errors arise
+    here as well.
     """
-    n = min(cores(), len(items))
+    n = min(cores(), len(items), _MOST)
     if n < 2:
         yield from map(function, items)
     elif not _can_fork():
-        with ThreadPoolExecutor(n) as pool:
+        with ThreadPoolExecutor(min(n, _MOST_THREADS)) as pool:
             yield from pool.map(function, items)
     else:
-        copies = []
+        copies = [_Copy(function, items[i::n]) for i in range(1, n)]
         try:
-            copies += (_Copy(function, items[i::n]) for i in range(1, n))
+            for copy in copies:
+                copy.start(copies)
             for i, item in enumerate(items):
                 yield function(item) if i % n == 0 else copies[i % n - 1].next()
         finally:
-            for copy in copies:
-                copy.end()
+            with _undisturbed():
+                for copy in copies:
+                    copy.end()
 
 
 def _can_fork():
@@ -45,52 +52,62 @@ def _can_fork():
     return sys.platform == "linux" and "mpi4py.MPI" not in sys.modules
 
 
+@contextlib.contextmanager
+def _undisturbed():
+    """Let signals wait, Ctrl-C among them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DISTURBANCES)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Copy:
     """A copy of this process, which works on some items and ends."""
 
     def __init__(self, function, items):
-        self.function, self.items, self.pid = function, iter(items), None
+        self.function, self.items, self.pid, self.results = function, iter(items), None, None
+
+    def start(self, copies):
+        """Fork; where the system allows no more processes, the items are worked on here."""
         reading, writing = os.pipe()
         self.results = os.fdopen(reading, "rb")
-        with os.fdopen(writing, "wb") as file, contextlib.suppress(OSError), warnings.catch_warnings():
+        with os.fdopen(writing, "wb") as file, _undisturbed(), warnings.catch_warnings():
             # Python warns of locks that other threads may hold just now: the copy only computes, and takes none.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
+            with contextlib.suppress(OSError):
+                self.pid = os.fork()
             if self.pid == 0:
-                self._work(file)
+                self._work(file, copies)
 
-    def _work(self, file):
-        """Send all results, and end without the tidying up that is left to the original."""
-        self.results.close()  # so that writing fails when the original is gone
+    def _work(self, file, copies):
+        """Send all results, and end without the tidying up that is left to the original. No signal comes here."""
         try:
+            for copy in copies:  # where nobody can read any more, writing fails: so a copy ends when the original does
+                if copy.results:
+                    copy.results.close()
             for item in self.items:
-                try:
-                    result = self.function(item), None
-                except Exception as error:
-                    result = None, error
-                pickle.dump(result, file)
+                pickle.dump(self.function(item), file)
                 file.flush()
         finally:
             os._exit(0)
 
     def next(self):
         """Give the result of the next item."""
-        if self.pid is None:  # the system allows no more processes
-            return self.function(next(self.items))
-        try:
-            result, error = pickle.load(self.results)
-        except (EOFError, pickle.UnpicklingError):
-            raise UserError(
-                "a process that shared the work was killed, as the system does where memory runs out: "
-                "make the batches smaller (--batch-tokens), or the beam narrower"
-            ) from None
-        if error is not None:
-            raise error
-        return result
+        item = next(self.items)
+        if self.pid is not None:
+            try:
+                return pickle.load(self.results)
+            except (EOFError, pickle.UnpicklingError):
+                self.end()
+        return self.function(item)
 
     def end(self):
         """End the process, whatever it is doing."""
-        self.results.close()
+        if self.results:
+            self.results.close()
         if self.pid is not None:
-            os.kill(self.pid, signal.SIGKILL)  # it is there until it has been waited for
-            os.waitpid(self.pid, 0)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # somebody else has waited for it
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            self.pid = None

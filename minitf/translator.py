@@ -72,7 +72,7 @@ class Translator:
         """Translate each line; returns a list of up to n_best Translations per line, in the order of the lines.
 
         A line without any text gives one empty translation. batch_tokens: how many source tokens, times beams,
-        are decoded side by side. progress: called with the number of parts done and of all parts.
+        each core decodes side by side. progress: called with the number of parts done and of all parts.
         Raises UserError for a beam width or an n_best that cannot be, and for a model that computes no numbers.
         """
         if isinstance(lines, str):

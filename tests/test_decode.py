@@ -8,6 +8,7 @@ from models import SWITCHES, Table, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
 from sizes import V
 
+from minitf import decode
 from minitf.backend import using
 from minitf.decode import beam_search, greedy, length_penalty
 
@@ -197,17 +198,34 @@ def test_nothing_is_projected_twice(rng):
     assert len(seen["self"]) == source.shape[1] - 1 + 1
 
 
+def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
+    """Long ago all beams of a sentence were one: so its cache does not grow by a word of each beam at every step."""
+    model, sizes, make_room = likely_end(small_model(), by=-50), [], decode._Decoder._make_room
+
+    def watch(decoder):
+        before = decoder.places.shape[2] * decoder.width
+        make_room(decoder)
+        sizes.append((decoder.length, before))
+
+    monkeypatch.setattr(decode._Decoder, "_make_room", watch)
+    source = random_batch(rng, rows=3).source
+    found = beam_search(model, source, beam=6, max_extra=40)
+    assert_same(found, beam_search(model, source, beam=6, max_extra=40, cached=False), rel=1e-9)
+    assert len(found[0][0].ids) > 40 and len(sizes) > 4
+    assert all(length < 0.7 * before for length, before in sizes[1:])
+
+
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
 def test_decoding_on_every_backend(rng, library, changes):
     source = random_batch(rng, rows=5).source
 
-    def decode():
+    def run():
         model = likely_end(small_model("float32", **changes))
         return greedy(model, source, 5), beam_search(model, source, 4, 0.6, 5, n_best=2)
 
-    texts, beams = decode()
+    texts, beams = run()
     with using("numpy"):
-        expected_texts, expected_beams = decode()
+        expected_texts, expected_beams = run()
     assert_same([[h] for h in texts], [[h] for h in expected_texts], rel=1e-4)
     assert_same(beams, expected_beams, rel=1e-4)
 

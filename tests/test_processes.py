@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from minitf import processes
-from minitf.backend import UserError
 from minitf.processes import over_cores
 
 ROOT = Path(__file__).parents[1]
@@ -51,22 +50,32 @@ def test_each_core_has_a_process_of_its_own(n_cores):
 
 
 @pytest.mark.parametrize("place", [0, 1, 5])
-def test_errors_arrive(n_cores, place):
+def test_errors_arrive_as_they_are(n_cores, place):
+    class Odd(Exception):
+        """Cannot be pickled."""
+
+        def __init__(self, number, reason):
+            super().__init__(f"number {number} is {reason}")
+
     def work(i):
         if i == place:
-            raise UserError(f"number {i} is wrong")
+            raise Odd(i, "wrong")
         return i
 
     seen = []
-    with pytest.raises(UserError, match=f"^number {place} is wrong$"):
+    with pytest.raises(Odd, match=f"^number {place} is wrong$") as error:
         for result in over_cores(work, range(9)):
             seen.append(result)
-    assert seen == list(range(place))
+    assert seen == list(range(place)) and error.traceback[-1].name == "work"
+
+
+def test_results_that_cannot_be_pickled(n_cores):
+    assert [result() for result in over_cores(lambda i: lambda: i, range(9))] == list(range(9))
 
 
 @forks
 @pytest.mark.parametrize("half_way", [False, True])
-def test_a_process_that_is_killed_is_one_line(n_cores, half_way, monkeypatch):
+def test_what_a_killed_process_left_is_done_here(n_cores, half_way, monkeypatch):
     def dump(message, file):
         data = pickle.dumps(message)
         if message[0] == n_cores + 1:
@@ -76,17 +85,51 @@ def test_a_process_that_is_killed_is_one_line(n_cores, half_way, monkeypatch):
         file.write(data)
 
     monkeypatch.setattr(processes.pickle, "dump", dump)
-    with pytest.raises(UserError, match="was killed, as the system does where memory runs out") as error:
-        list(over_cores(lambda i: i, range(3 * n_cores)))
-    assert "\n" not in str(error.value)
+    results = list(over_cores(lambda i: (i, os.getpid()), range(4 * n_cores)))
+    assert [i for i, _ in results] == list(range(4 * n_cores))
+    assert {own for i, own in results if i % n_cores == 1 and i > 1} == {os.getpid()}
+    assert results[1][1] != os.getpid()
 
 
+@forks
+def test_children_that_somebody_else_waits_for(n_cores):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system itself, here
+    try:
+        assert list(over_cores(lambda i: i, range(9))) == list(range(9))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+@forks
+def test_an_interruption_while_processes_are_made(n_cores, monkeypatch):
+    """In the copy nothing happens at all; here all copies are ended."""
+    fork, here = os.fork, os.getpid()
+
+    def interrupted():
+        pid = fork()
+        os.kill(os.getpid(), signal.SIGINT)
+        return pid
+
+    monkeypatch.setattr("os.fork", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(over_cores(lambda i: time.sleep(600), range(n_cores)))
+    assert os.getpid() == here
+
+
+@forks
+def test_no_more_processes_than_memory_is_for(monkeypatch):
+    monkeypatch.setattr(processes, "cores", lambda: 500)
+    assert len(set(over_cores(lambda i: os.getpid(), range(100)))) == processes._MOST
+
+
+@forks
 def test_who_stops_listening_stops_the_work(n_cores):
     results = over_cores(lambda i: i if i < 2 else time.sleep(600), range(n_cores))
     assert next(results) == 0
     results.close()
 
 
+@forks
 def test_an_interruption_stops_the_work(n_cores):
     here = os.getpid()
 
@@ -95,9 +138,8 @@ def test_an_interruption_stops_the_work(n_cores):
             raise KeyboardInterrupt
         time.sleep(600)
 
-    if sys.platform == "linux":
-        with pytest.raises(KeyboardInterrupt):
-            list(over_cores(work, range(n_cores)))
+    with pytest.raises(KeyboardInterrupt):
+        list(over_cores(work, range(n_cores)))
 
 
 def test_no_more_processes_are_allowed(n_cores, monkeypatch):

@@ -1,14 +1,13 @@
 """Lines to translations: none is lost, none is swapped, and no cut goes through a word or a character."""
 
 import json
-import os
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
-from minitf import decode
+from minitf import decode, processes
 from minitf.backend import UserError
 from minitf.checkpoint import save_model
 from minitf.text import Subwords, Words, printable, valid
@@ -60,13 +59,14 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
     """Bit by bit: into how many pieces a batch is cut does not depend on how many cores there are."""
-    lines, results, forks, fork = [f"{line} {n}" for n in range(27) for line in TEXT], [], [], os.fork
-    monkeypatch.setattr("os.fork", lambda: forks.append(fork()) or forks[-1])
+    lines, results, pieces = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
+    shared = processes.over_cores
+    monkeypatch.setattr("minitf.translator.over_cores", lambda *args: pieces.append(len(args[1])) or shared(*args))
     for count in (1, 3):
-        monkeypatch.setattr("minitf.processes.cores", lambda count=count: count)
+        monkeypatch.setattr(processes, "cores", lambda count=count: count)
         results.append(translator.translate(lines, beam=beam, max_extra=5))
-        assert bool(forks) == (count > 1)  # it was cut at all
     assert results[0] == results[1]
+    assert pieces[0] == pieces[1] > 1
 
 
 def test_no_lines_and_lines_that_come_one_by_one(translator):

@@ -123,7 +123,7 @@ def decoder(task):
             pieces = list(over_cores(search, cut(source, task["beam"])))
         return [(best[0].ids, best[0].log_probability) for best in chain.from_iterable(pieces)]
 
-    decode.forks = True  # whose memory counts too
+    decode.forks = min(cores(), len(cut(source, task["beam"]))) - 1  # whose memory counts too
     return decode
 
 

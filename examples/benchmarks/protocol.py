@@ -50,7 +50,7 @@ def serve(jobs):
                 for _ in range(question["warm"]):
                     work()
                 answer = {"seconds": _timed(work, question["times"])}
-                answer["memory"] = peak_memory() + (largest_child() if hasattr(work, "forks") else 0)
+                answer["memory"] = peak_memory(getattr(work, "forks", 0))
             else:
                 answer = {"result": jobs[question["task"]["job"]](question["task"])}
         except Exception as error:
@@ -71,28 +71,23 @@ def _timed(work, times):
     return (time.perf_counter() - start) / times
 
 
-def peak_memory():
+def peak_memory(forks=0):
     """The most memory that this process ever had, in bytes; None where the system does not tell.
 
+    forks: how many copies of itself work beside it; what they share with it is counted again.
     Linux hands the peak of a parent on to its children in getrusage, so its own file is asked first.
     """
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
     try:
         import resource  # not on Windows
     except ImportError:
         return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def largest_child():
-    """The most memory of a process that this one started, in bytes: what it shares with this one is counted again."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                peak = int(line.split()[1]) * 1024
+    return peak + forks * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
 
 
 # In the parent ---------------------------------------------------------------------------------------------
