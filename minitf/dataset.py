@@ -21,6 +21,7 @@ _BLOCK = 50_000  # lines that are cut into subwords at a time
 _READ = 64  # pairs after which the pages of a file are given back: with each comes up to 2 MB of what lies around it
 _IN_FILE = ("sources", "targets")
 _SAMPLE = 500_000  # pairs of a text that is not held, from which more are made by --join and --copy
+_MADE = 10  # the most pairs that they make for each pair of the text: a damaged number would fill the memory
 
 
 class Rows:
@@ -209,8 +210,8 @@ def _added(pairs, settings, log):
     made = corpora.Pairs([], [])
     if not (settings.join or settings.copy):
         return made
-    rng = np.random.default_rng([settings.seed, 1 << 20])
-    stride = (len(pairs.source) - 1) // _SAMPLE + 1 if isinstance(pairs.source, corpora.Lines) else 1
+    rng, total = np.random.default_rng([settings.seed, 1 << 20]), len(pairs.source)
+    stride = (total - 1) // _SAMPLE + 1 if isinstance(pairs.source, corpora.Lines) else 1
     # A half-empty pair, joined to another, would be a long sentence that is half translated.
     some = islice(zip(*pairs, strict=True), 0, None, stride)
     full = [pair for pair in some if all(line.strip() for line in pair)]
@@ -219,6 +220,10 @@ def _added(pairs, settings, log):
         (augment.join, settings.join, "joined"),
         (augment.copy_through, settings.copy, "copy-through"),
     ):
+        if n > _MADE * total:
+            raise UserError(
+                f"{n:,} {what} pairs are more than {_MADE} for each of the {total:,} pairs of the text: lower that"
+            )
         if n and full:
             for side, more in zip(made, make(pairs, n, rng), strict=True):
                 side.extend(more)

@@ -153,8 +153,8 @@ def damage(folder, rng):
     return name
 
 
-# What a checkpoint can point to: where that is not there, it is named itself.
-ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy")
+# What a checkpoint can ask for: where that is not to be had, it is named itself.
+ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text: lower that")
 
 
 def refuse_pickle(*_, **__):

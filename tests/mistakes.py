@@ -39,6 +39,8 @@ TRAINER = {
     "--batch-tokens 1": "--batch-tokens must be at least 2",
     "--batch-tokens 99999999999999999999": "--batch-tokens must be at most 1000000000",
     "--max-length 0": "--max-length must be at least 1",
+    f"{TEXTS} --copy 601": "601 copy-through pairs are more than 10 for each of the 60 pairs of the text",
+    f"{TEXTS} --join 1000000000": "1,000,000,000 joined pairs are more than 10 for each of the 60 pairs of the text",
     "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
     "--replicas 9999": "--replicas must be at most 256",
