@@ -154,7 +154,7 @@ def damage(folder, rng):
 
 
 # What a checkpoint can ask for: where that is not to be had, it is named itself.
-ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text: lower that")
+ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text")
 
 
 def refuse_pickle(*_, **__):
