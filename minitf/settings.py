@@ -241,6 +241,8 @@ def resumed(settings, given, stored):
     if "corpus" in given:
         own |= {"train": None, "valid": None}
     merged = Settings(**{**stored, **own})
+    if merged.valid and not merged.train:
+        raise UserError(f"the checkpoint in {merged.out} has a text to validate on, but none to train on: name --train")
     pairs = {name: (getattr(before, name), getattr(merged, name)) for name in _COURSE}
     return merged, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

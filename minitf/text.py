@@ -65,7 +65,7 @@ class Subwords:
         try:
             self._processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
             names = self._processor.id_to_piece(list(range(len(SPECIALS))))
-        except (RuntimeError, IndexError):
+        except (RuntimeError, IndexError, UnicodeDecodeError):  # the last where its complaint quotes the damage
             names = []
         if names != list(SPECIALS):
             raise UserError("no SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: copy the file again")

@@ -180,8 +180,8 @@ def measured(folder):
         tracemalloc.stop()
 
 
-def campaign(seed, count, names=("subwords", "words", "run")):
-    """Damage a copy of one of the folders, `count` times, each with a seed of its own.
+def campaign(numbers, names=("subwords", "words", "run")):
+    """Damage a copy of one of the folders once for each number, which is the seed of it.
 
     Returns how many files were "used" and "refused", the largest "memory", as a multiple of that for the whole
     file, and the list of those that "failed": neither used nor refused, or with too much memory.
@@ -195,7 +195,7 @@ def campaign(seed, count, names=("subwords", "words", "run")):
             use(Path(name))  # what is imported and kept once does not count
             result, whole[name] = measured(Path(name))
             assert result == "used", name
-        for i in range(seed, seed + count):
+        for i in numbers:
             rng = random.Random(i)
             name = rng.choice(names)
             copy = Path(shutil.copytree(name, f"{name}-copy"))
@@ -214,4 +214,5 @@ def campaign(seed, count, names=("subwords", "words", "run")):
 
 if __name__ == "__main__":
     RunLog.draw = lambda self, seconds=0: None
-    print(json.dumps(campaign(*map(int, sys.argv[1:]))))
+    first, count = map(int, sys.argv[1:])
+    print(json.dumps(campaign(range(first, first + count))))
