@@ -180,13 +180,15 @@ def _losses(folder, steps):
 
 def time_kernels(options):
     """Time each fused operation, forward and backward, beside the engine's plain operations on the same arrays."""
+    from gpu_step import milliseconds
+
     from minitf import backend
 
-    found = {}
+    found, wait = {}, backend.xp.cuda.Device().synchronize
     for name, operation in _operations(backend.xp).items():
-        fused = _milliseconds(operation)
+        fused = milliseconds(operation, wait)
         with backend.plain():
-            found[name] = {"fused_ms": fused, "plain_ms": _milliseconds(operation)}
+            found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait)}
         found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
     return {"passed": True, "operations": found}
 
@@ -231,23 +233,6 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
         "cross-entropy": lambda: _loss_and_gradient(logits, target, 0.1),
         "Adam": lambda: optimizer.step(1e-9),
     }
-
-
-def _milliseconds(function, synchronise=None, steps=10):
-    """The median time of a call, from five stretches of some calls each, after two to warm up."""
-    if synchronise is None:
-        import cupy
-
-        synchronise = cupy.cuda.Device().synchronize
-    times = []
-    for stretch in range(6):
-        synchronise()
-        started = time.perf_counter()
-        for _ in range(steps if stretch else 2):
-            function()
-        synchronise()
-        times.append((time.perf_counter() - started) / steps * 1000)
-    return round(float(np.median(times[1:])), 4)
 
 
 def compare_training(options):

@@ -18,7 +18,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).
 from benchmarks import work  # noqa: E402
 
 VOCABULARY = 37000
-PEAK_AFTER = 10  # steps of a stretch; five stretches are timed
+STEPS = 10  # in a stretch; five stretches are timed
 
 
 def main(text):
@@ -36,17 +36,17 @@ def _sizes(task):
     return {name: getattr(config, name) for name in names}
 
 
-def _milliseconds(step, synchronise):
+def milliseconds(step, synchronise):
     """The median over five stretches, after two steps that compile and reserve what is needed."""
     times = []
     for stretch in range(6):
         synchronise()
         started = time.perf_counter()
-        for _ in range(PEAK_AFTER if stretch else 2):
+        for _ in range(STEPS if stretch else 2):
             step()
         synchronise()
-        times.append((time.perf_counter() - started) / PEAK_AFTER * 1000)
-    return round(float(np.median(times[1:])), 3)
+        times.append((time.perf_counter() - started) / STEPS * 1000)
+    return round(float(np.median(times[1:])), 4)
 
 
 def with_minitf(task):
@@ -73,7 +73,7 @@ def with_minitf(task):
         float(total), float(gradient_norm(optimizer.collect()))
         optimizer.step(work.RATE)
 
-    found = {"ms": _milliseconds(step, backend.xp.cuda.Device().synchronize), "loss": loss}
+    found = {"ms": milliseconds(step, backend.xp.cuda.Device().synchronize), "loss": loss}
     return found | {"memory": backend.xp.get_default_memory_pool().total_bytes()}
 
 
@@ -104,7 +104,7 @@ def with_torch(task):
         total.item()
         optimizer.step()
 
-    found = {"ms": _milliseconds(step, torch.cuda.synchronize), "loss": loss}
+    found = {"ms": milliseconds(step, torch.cuda.synchronize), "loss": loss}
     return found | {"memory": torch.cuda.max_memory_allocated()}
 
 

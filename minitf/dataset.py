@@ -216,14 +216,10 @@ def _added(pairs, settings, log):
     some = islice(zip(*pairs, strict=True), 0, None, stride)
     full = [pair for pair in some if all(line.strip() for line in pair)]
     pairs = corpora.Pairs(*map(list, zip(*full, strict=True))) if full else made
-    for make, n, what in (
-        (augment.join, settings.join, "joined"),
-        (augment.copy_through, settings.copy, "copy-through"),
-    ):
+    for name, make, what in (("join", augment.join, "joined"), ("copy", augment.copy_through, "copy-through")):
+        n = getattr(settings, name)
         if n > _MADE * total:
-            raise UserError(
-                f"{n:,} {what} pairs are more than {_MADE} for each of the {total:,} pairs of the text: lower that"
-            )
+            raise UserError(f"--{name} {n} is more than {_MADE} for each of the {total:,} pairs of the text: lower it")
         if n and full:
             for side, more in zip(made, make(pairs, n, rng), strict=True):
                 side.extend(more)

@@ -90,7 +90,8 @@ def _download(remote, path, say):
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free + _size(part)
     if remote.size > free:
-        raise UserError(f"{path.parent} has {free / 1e9:.1f} GB free, {remote.name} takes {remote.size / 1e9:.1f} GB")
+        sizes = f"has {free / 1e9:.1f} GB free, {remote.name} takes {remote.size / 1e9:.1f} GB"
+        raise UserError(f"{path.parent} {sizes}: make room, or set MINITF_DATA to another folder")
     begun = f", from byte {_size(part):,} on" if _size(part) else ""
     say(f"fetch    {remote.url}" + (f" ({remote.size / 1e6:,.1f} MB{begun})" if remote.size else begun))
     for last in (False, True):

@@ -1,11 +1,13 @@
 """Files that do not fit, damaged and hostile files: one line names file and array, no memory is taken."""
 
+import random
 import tracemalloc
 import zipfile
 from io import BytesIO
 
 import numpy as np
 import pytest
+from damage import mutated
 from saved_files import assert_same, message, shapes_of
 
 from minitf import checkpoint
@@ -183,26 +185,9 @@ def test_entries_that_share_a_name_or_their_bytes_are_refused(tmp_path):
     assert "impossible size" in message(load_arrays, path)
 
 
-def mutated(whole, rng):
-    """The file with a few bytes changed, a stretch cut out or doubled, or its end missing."""
-    changed = bytearray(whole)
-    start, length = int(rng.integers(len(whole))), int(rng.integers(1, 40))
-    kind = rng.integers(4)
-    if kind == 0:
-        for place in rng.integers(len(whole), size=rng.integers(1, 4)):
-            changed[place] ^= 1 << int(rng.integers(8))
-    elif kind == 1:
-        del changed[start : start + length]
-    elif kind == 2:
-        changed[start:start] = changed[start : start + length]
-    else:
-        del changed[start:]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_a_mutated_file_loads_exactly_or_is_refused(tmp_path, arrays, count):
-    rng = np.random.default_rng(count)
+    rng = random.Random(count)
     path = tmp_path / "a.npz"
     save_arrays(path, arrays, {"step": 12})
     checkpoint._write_npz(tmp_path / "b.npz", arrays, {"step": 12}, zipfile.ZIP_DEFLATED)

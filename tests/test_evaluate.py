@@ -241,14 +241,13 @@ def lines_of(path):
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-@pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs")
-@pytest.mark.parametrize(
-    "system",
-    [
-        "bpe2bpe",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char")),
-    ],
-)
+needs_data = pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs")
+slow_ones = (pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char"))
+systems = pytest.mark.parametrize("system", ["bpe2bpe", *slow_ones])
+
+
+@needs_data
+@systems
 def test_real_outputs_score_as_sacrebleu_says(system):
     data = Path(os.environ["MINITF_DATA"])
     expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system]
@@ -265,14 +264,8 @@ def test_real_outputs_score_as_sacrebleu_says(system):
 
 
 @needs_moses
-@pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs")
-@pytest.mark.parametrize(
-    "system",
-    [
-        "bpe2bpe",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char")),
-    ],
-)
+@needs_data
+@systems
 def test_real_outputs_score_the_papers_way_as_published(system):
     """The reference length, 64,496, is the one that fairseq prints for newstest2014."""
     data = Path(os.environ["MINITF_DATA"])

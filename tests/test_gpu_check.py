@@ -108,7 +108,7 @@ def test_the_step_that_is_timed(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "get_default_memory_pool", lambda: memory, raising=False)
     monkeypatch.setattr(backend, "use", lambda name: use(gpu if name == "cupy" else name))
     monkeypatch.setattr(step, "VOCABULARY", 11)
-    monkeypatch.setattr(step, "_milliseconds", lambda function, synchronise: done.append(function()) or 3.5)
+    monkeypatch.setattr(step, "milliseconds", lambda function, synchronise: done.append(function()) or 3.5)
     task = {"precision": "float32", "model": "tiny", "pairs": 2, "length": 3, "weights": str(tmp_path / "weights.npz")}
     task["sizes"] = step._sizes(task) | {"n_layers": 1, "d_model": 16, "d_ff": 12}
     with using("numpy"):
