@@ -134,9 +134,7 @@ def _make(path, key, pairs, added, subwords, max_length, threads):
     """Write the file aside, and give it its name when it is whole."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     kind = np.dtype(np.uint16 if len(subwords) <= 1 << 16 else np.int32)
-    length_kind = np.dtype(
-        np.uint16 if max_length < (1 << 16) - 1 else np.uint32
-    )  # 65,535 and an end mark are too many
+    length_kind = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)  # an end mark has to fit as well
     lengths, counts, unknown, n_ids, digest = [], Counter(), 0, 0, hashlib.sha256()
     try:
         with open(aside, "wb") as file:
