@@ -1,0 +1,95 @@
+"""minitf beside PyTorch on a GPU: each side in processes of its own, two in turn, which gpu_step.py is."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+STEP = Path(__file__).resolve().parent.parent / "gpu_step.py"
+LIMIT = 140  # seconds for one process
+TRAINING = (  # the model, pairs and tokens of each side, and the least ratio that is aimed at for each precision
+    ({"model": "base", "pairs": 512, "length": 48}, {"float32": None, "tf32": 1.0, "bfloat16": 0.9}),
+    ({"model": "small", "pairs": 128, "length": 32}, {"float32": 1.0, "tf32": None}),
+)
+DECODING = {"model": "base", "pairs": 64, "source": 20, "length": 32, "beam": 4, "alpha": 0.6}
+LOSSES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-2}  # how far those of two sides may be apart
+RATE = 400e12  # operations a second, with which the floor is counted
+
+
+def training(models, precisions):
+    """Compare the training step of each of these models in each of these precisions."""
+    rows = []
+    for work, bars in TRAINING:
+        for precision in [name for name in bars if work["model"] in models and name in precisions]:
+            row = compare(work | {"work": "train", "precision": precision}, bars[precision])
+            rows.append(row | _projected(row, work))
+    return {"passed": all(row["passed"] for row in rows), "rows": rows}
+
+
+def decoding():
+    """Compare beam search."""
+    row = compare(DECODING | {"work": "decode", "precision": "float32"}, bar=1.0)
+    return {"passed": row["passed"], "rows": [row]}
+
+
+def compare(task, bar=None, ask=None):
+    """Time both sides of one task in turn: a row of the report.
+
+    passed: both sides worked and came to the same; whether the bar was reached is another question.
+    """
+    ask = ask or in_a_process
+    answers = {"minitf": [], "torch": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for side in ("minitf", "torch") * 2:
+            answers[side].append(ask(task | {"side": side, "weights": f"{folder}/weights.npz"}))
+    row = {name: value for name, value in task.items() if name != "alpha"}
+    row["errors"] = [answer["error"] for both in answers.values() for answer in both if "error" in answer]
+    for side, both in answers.items():
+        if good := [answer for answer in both if "error" not in answer]:
+            row[side] = {"ms": float(np.median([answer["ms"] for answer in good])), "memory": good[0]["memory"]}
+            row[side]["all_ms"] = [answer["ms"] for answer in good]
+    if row["errors"]:
+        return row | {"passed": False}
+    row["ratio"] = round(row["torch"]["ms"] / row["minitf"]["ms"], 3)
+    row |= {"bar": bar, "reached": None if bar is None else row["ratio"] >= bar}
+    return row | _same(task, answers["minitf"][0], answers["torch"][0])
+
+
+def _same(task, ours, theirs):
+    """Whether both sides did the same."""
+    if task["work"] == "train":
+        apart = abs(ours["loss"] / theirs["loss"] - 1)
+        return {"losses_apart": apart, "passed": apart < LOSSES[task["precision"]]}
+    pairs = list(zip(ours["found"], theirs["found"], strict=True))
+    equal = [abs(a[1] / b[1] - 1) for a, b in pairs if list(a[0]) == list(b[0])]
+    found = {"same_translations": len(equal) / len(pairs), "ln_p_apart": max(equal, default=None)}
+    return found | {"passed": len(equal) >= 0.9 * len(pairs) and max(equal) < 1e-3}
+
+
+def _projected(row, work):
+    """Tokens a second; of base, the share of the floor, and the hours that the paper's 100,000 steps would take."""
+    if "minitf" not in row:
+        return {}
+    sys.path.insert(0, str(STEP.parent.parent))
+    from minitf.config import Config
+    from minitf.planning import arithmetic
+
+    pairs, length, seconds = work["pairs"], work["length"], row["minitf"]["ms"] / 1000
+    operations = arithmetic(Config.preset(work["model"], 37000), pairs, length, length, pairs * length)
+    found = {"target_tokens_per_second": round(pairs * length / seconds), "operations": operations}
+    found |= {"operations_per_second": round(operations / seconds), "floor_ms": operations / RATE * 1000}
+    found["share_of_floor"] = round(operations / RATE / seconds, 3)
+    return found | ({"hours_of_100000": round(seconds * 100_000 / 3600, 2)} if work["model"] == "base" else {})
+
+
+def in_a_process(task):
+    """What gpu_step.py says of a task; {"error": its last words} where it says nothing."""
+    try:
+        command = [sys.executable, str(STEP), json.dumps(task)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
+        return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr[-800:]}
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        return {"error": f"{task['side']}: {error}"[-800:]}
