@@ -277,6 +277,9 @@ def main(names) -> int:
     except UserError as error:
         print(f"minitf.corpora: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("minitf.corpora: stopped; the same command goes on from here", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

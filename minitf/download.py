@@ -15,7 +15,6 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +29,6 @@ RECORD = "SHA256SUMS"  # in the folder of the files: `sha256sum -c` reads it
 MOST = 100  # text packs to a quarter or a tenth; what grows to more than a hundred times its size is no text
 _CHUNK = 1 << 18
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}  # some servers refuse Python's own name
-# RuntimeError: a zip that wants a password; NotImplementedError, one of it: a way of packing that nobody knows.
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError)
 
 
 class NoConnection(UserError):
@@ -337,10 +334,12 @@ def _inside(name, path):
 def _opening(path):
     try:
         yield
-    except _DAMAGE as error:
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # Python's readers raise nearly anything, ValueError for a name that is no text
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
         raise UserError(f"{path} is no whole archive ({error}): delete it, and it is fetched anew") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
 class _Suspected(io.RawIOBase):

@@ -97,7 +97,7 @@ class Recipe(NamedTuple):
 
     remotes: what is fetched. build: takes the archives {remote: path}, the empty folder to fill, the data folder, and
     `say`. fixed: whoever makes the files, they are the same: one that is missing may be added to those that are
-    there. after: folders that must be there before.
+    there. after: (folder, its files) that must be there before.
     """
 
     remotes: tuple
@@ -133,7 +133,7 @@ def make(folders, data, say=print):
 
 
 def _missing_before(folder, data):
-    return [each for each in RECIPES[folder].after if not (data / each).is_dir()]
+    return [each for each, names in RECIPES[folder].after if not all((data / each / name).exists() for name in names)]
 
 
 def _listed(urls):
@@ -211,9 +211,11 @@ def segments(sgm):
     return [unescape(" ".join(text.split()), {"&quot;": '"', "&apos;": "'"}) for text in found]
 
 
+_MULTI30K_FILES = tuple(remote.name.removesuffix(".gz") for remote in MULTI30K)
+
+
 def _multi30k(archives, folder, data, say):
-    for remote in MULTI30K:
-        name = remote.name.removesuffix(".gz")
+    for remote, name in zip(MULTI30K, _MULTI30K_FILES, strict=True):
         for _, file in members(archives[remote], [name]):
             (folder / name).write_bytes(file.read())
 
@@ -224,8 +226,7 @@ def _multi30k_tokenized(archives, folder, data, say):
         from sacremoses import MosesPunctNormalizer, MosesTokenizer  # lazily: an extra
     except ImportError:
         raise UserError("multi30k-tok is made by sacremoses: pip install 'minitf[corpora]'") from None
-    for remote in MULTI30K:
-        name = remote.name.removesuffix(".gz")
+    for name in _MULTI30K_FILES:
         normalizer, tokenizer = (tool(lang=name[-2:]) for tool in (MosesPunctNormalizer, MosesTokenizer))
         lines = (data / "multi30k" / name).read_bytes().decode().removesuffix("\n").split("\n")
         cut = (tokenizer.tokenize(normalizer.normalize(line), return_str=True) for line in lines)
@@ -295,7 +296,7 @@ RECIPES = {
         ),
     ),
     "multi30k": Recipe(MULTI30K, _multi30k),
-    "multi30k/tok": Recipe((), _multi30k_tokenized, after=("multi30k",)),
+    "multi30k/tok": Recipe((), _multi30k_tokenized, after=(("multi30k", _MULTI30K_FILES),)),
     "tatoeba-en-de": Recipe((TATOEBA["de"][0],), partial(_tatoeba, "de"), fixed=False),
     "tatoeba-en-fr": Recipe((TATOEBA["fr"][0],), partial(_tatoeba, "fr"), fixed=False),
 }

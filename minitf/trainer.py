@@ -99,8 +99,8 @@ class Trainer:
                 self.stopping, self.interrupted = "another rank received a signal", True
             norm = self.ranks.tell(float(norm))  # whose last bits depend on the machine
             total, plain, norm = (to_device(figure, gradients.dtype) for figure in (total, plain, norm))
-        if s.clip:
-            clip_gradient(gradients, s.clip, norm)
+        if s.clip:  # a length that is not finite is reported, with the gradient as it is
+            clip_gradient(gradients, s.clip, xp.where(xp.isfinite(norm), norm, 0))
         return total, plain, norm, n_tokens
 
     def look(self):

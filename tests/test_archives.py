@@ -141,6 +141,24 @@ def test_what_is_no_archive(tmp_path, name, content):
         read(tmp_path / "nowhere")
 
 
+def test_damage_that_python_has_no_name_for(tmp_path):
+    """A zip whose names are no UTF-8, and a tar whose sizes are no numbers."""
+    path = write(tmp_path / "a.zip", [("\u00e9.en", b"text")], "zip")
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xfe"))
+    with pytest.raises(UserError, match="is no whole archive"):
+        read(path)
+    for pax in (
+        {"GNU.sparse.size": "x", "GNU.sparse.map": "a,b"},
+        {"GNU.sparse.major": "1", "GNU.sparse.realsize": "q"},
+    ):
+        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+            entry = tarfile.TarInfo("dir/a.en")
+            entry.pax_headers, entry.size = pax | {"GNU.sparse.minor": "0"}, 3
+            archive.addfile(entry, io.BytesIO(b"abc"))
+        with pytest.raises(UserError, match="is no whole archive"):
+            read(tmp_path / "a.tar")
+
+
 @pytest.mark.parametrize("kind", ["tgz", "zip", "tar"])
 def test_damage_is_one_line(tmp_path, kind):
     """Archives cut short or with a byte changed: either refused, or what was wanted is right."""

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -224,6 +225,10 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     for names, words in (([], "name a corpus: toy, multi30k,"), (["nothing"], "unknown corpus 'nothing'")):
         assert corpora.main(names) == 2
         assert capsys.readouterr().err.startswith(f"minitf.corpora: {words}")
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
+        assert corpora.main(["multi30k"]) == 130
+    assert capsys.readouterr().err == "minitf.corpora: stopped; the same command goes on from here\n"
     command = [sys.executable, "-m", "minitf.corpora", "wmt14-en-de"]
     again = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False)
     assert again.returncode == 2 and again.stderr.count("\n") == 1

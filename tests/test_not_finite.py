@@ -91,10 +91,11 @@ def using(device):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @devices
+@pytest.mark.parametrize("clip", ["0", "1"])
 @pytest.mark.parametrize("words", PLACES)
-def test_it_stops_before_the_update_and_says_where(folder, words, device):
+def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
     with using(device):
-        trainer = build()
+        trainer = build("--clip", clip)
         trainer.update()
         trainer.update()
         PLACES[words](trainer)

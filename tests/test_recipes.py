@@ -272,6 +272,7 @@ def test_multi30k(data, internet):
 
 def test_multi30k_tokenized(data, internet, monkeypatch):
     multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n\u2028 x\r\n\n")
+    (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder is there, its files are not
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sacremoses", None)
         with pytest.raises(UserError, match=r"multi30k-tok is made by sacremoses: pip install 'minitf\[corpora\]'"):
