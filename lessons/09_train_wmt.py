@@ -136,7 +136,8 @@ off = [float(gradient_norm(gradient - whole) / gradient_norm(whole)) for gradien
 claim("divided by their own words, or with equal masks: off", min(off) > 0.03, "{:.0%}, {:.0%}".format(*off))
 N = sum(p.size for p in Transformer(Config.preset("base", 37_000), initialise=False).parameters())  # V = 37,000
 n, work, speed, curves = 2 ** np.arange(7), 6 * N * 25_000, 2.66e14, {}  # F of an H200, on paper: not measured
-claim("9.5e12 operations a step; 2 * 7/8 * 4 N, 441 MB", (f"{work:.1e}", 7 * N // 10**6) == ("9.5e+12", 441), 7 * N)
+told = [f"{k}: {work / k:.1e}, {2 * (k - 1) * 4 * N // k // 10**6} MB" for k in (1, 8, 64)]  # 2 (n - 1) / n 4 N bytes
+claim("GPUs: operations, sent by each", told == ["1: 9.5e+12, 0 MB", "8: 1.2e+12, 441 MB", "64: 1.5e+11, 496 MB"], told)
 for B in (450e9, 50e9, 12.5e9):
     seconds, enough = work / n / speed + 2 * (n - 1) / n * 4 * N / B, 4 / 3 * speed / B
     same(name := f"{B / 1e9:g} GB/s: {enough:,.0f} tokens as long as the sum", 6 * N * enough / speed, 2 * 4 * N / B)
@@ -145,11 +146,10 @@ draw(slides.lines, "09_ranks.png", curves, x="GPUs", y="speed-up, 25,000 tokens 
 
 # %% [markdown]
 # ## Why average the last checkpoints?
-# **State.** The paper's models are means over the last 5 *checkpoints* (copies of all parameters), for the big ones the
-# last 20, written ten minutes apart (section 6.1).
-# **Derive.** Near its least value a loss is a parabola, say x^2 / 2 in a direction x. Its gradient x is measured on one
-# batch, with noise: x <- x - rate (x + noise). So x never rests, and its mean loss, half its variance, stays above 0.
-# The mean of n x's that forgot each other has 1/n of that; but steps are small: neighbours are nearly equal.
+# **State.** The paper's models are means of the last 5 (big: 20) *checkpoints*, copies of all parameters (section 6.1).
+# **Derive.** Near its least value a loss is a parabola, say x^2 / 2. A batch gives its gradient x with noise: x <- x -
+# rate (x + noise). So x never rests, and its mean loss, half its variance, stays above 0. The mean of n x's that forgot
+# each other has 1/n of that; but steps are small: neighbours are nearly equal.
 
 # %%
 x = [rng.standard_normal(4000)]

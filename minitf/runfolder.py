@@ -51,19 +51,22 @@ class RunFolder:
         return (self.path / CARD).exists()
 
     def add_weights(self, names, step, arrays, count):
-        """Write the weights of a step, and average the last `count` of names and these.
-
-        Returns the names of the files that make up the average, and the average. If one of the files is gone or
-        damaged the average begins anew, with the weights of this step: a training is not lost for that.
-        """
+        """Write the weights of a step; returns the last `count` of the names and this one."""
         name = f"weights-{step:08d}.npz"
         save_arrays(self.path / name, arrays, {"step": step})
-        names = [*(old for old in names if old != name), name][-count:]
+        return [*(old for old in names if old != name), name][-count:]
+
+    def average(self, names, step, arrays):
+        """Average weights that were written, last of all those of this step: gives the names that took part, and it.
+
+        If one of the files is gone or damaged the average begins anew, with the weights of this step: a training is
+        not lost for that.
+        """
         try:
             return names, average([self.path / each for each in names])
         except UserError as error:
             self.say(f"average  begins anew with step {step}: {error}")
-            return [name], arrays
+            return names[-1:], arrays
 
     def forget_weights(self, names):
         """Delete the weights that are not among the names: those of older steps, and what a killed run left."""

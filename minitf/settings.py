@@ -103,7 +103,7 @@ _HELP = {
     "alpha": "length penalty for the test",
     "max_extra": "a translation has at most so many subwords more than its source",
     "seed": "of weights, data order and dropout",
-    "replicas": "threads that share a batch, on each rank; 0 takes one for each core",
+    "replicas": "threads that share a batch, on each rank of CPUs; 0 takes one for each core",
     "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
     "resume": "go on from the last checkpoint in --out; settings that are given again change, others stay",
     "plan": "measure some updates, say how much memory and time the run would take, and write nothing",

@@ -48,7 +48,8 @@ def _hand_out(trainer):
     """Give the other ranks the data and the state, so that nothing is read or drawn twice."""
     counts = {key: getattr(trainer, key) for key in COUNTS}
     state = trainer.model.state(), trainer.optimizer.state(), counts
-    trainer.ranks.tell((trainer.settings, trainer.dataset, trainer.config, state))
+    settings = dataclasses.replace(trainer.settings, backend=backend.xp.__name__)  # not what a variable says elsewhere
+    trainer.ranks.tell((settings, trainer.dataset, trainer.config, state))
     trainer.ranks.connect()
     trainer.log.say(f"ranks    {trainer.ranks.place}")
 

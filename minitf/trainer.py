@@ -38,7 +38,7 @@ class Trainer:
         self.model = Transformer(config, settings.seed)
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
-        n_replicas = settings.replicas or self.ranks.cores()
+        n_replicas = 1 if backend.reading_waits() else settings.replicas or self.ranks.cores()
         self.replicas = Replicas(self.model, lambda: Transformer(config, initialise=False), n_replicas)
         self.machine = machine(n_replicas) | {"ranks": self.ranks.size}
         self.fingerprint = dataset.fingerprint()
@@ -239,7 +239,7 @@ class Trainer:
             self.validate()
             self.log.draw(60)
         elif self.settings.save_every and self.step % self.settings.save_every == 0 and self.step > self.began[0]:
-            self.save()
+            self.save(model=False)
         return time.perf_counter() - started
 
     def _stops(self):
@@ -324,14 +324,18 @@ class Trainer:
 
     # Checkpoints ------------------------------------------------------------------------------------------
 
-    def save(self, keep=True):
+    def save(self, keep=True, model=True):
         """Write the model averaged over the last weights, and after it the state for --resume.
 
-        keep: whether the weights of this step are part of later averages.
+        keep: whether the weights of this step are part of later averages. model: False leaves the model that is there
+        as it is, because to average large ones takes longer than an update.
         """
         self.look()
-        names, averaged = self.folder.add_weights(self.weights, self.step, self.model.state(), self.settings.average)
-        self.save_model(averaged, len(names))
+        state = self.model.state()
+        names = self.folder.add_weights(self.weights, self.step, state, self.settings.average)
+        if model or not self.folder.has_model():
+            names, averaged = self.folder.average(names, self.step, state)
+            self.save_model(averaged, len(names))
         if keep:
             self.weights = names
         self._save_checkpoint()

@@ -19,6 +19,7 @@ pytestmark = needs_mpi
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de")
 DROPOUT = ["--set", "attention_dropout=0.1"]
 ONE_THREAD = ["--replicas", "1"]
+LESSON = Path(__file__).parent.parent / "lessons" / "09_train_wmt.py"
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +92,21 @@ def test_two_ranks_equal_two_threads_bit_for_bit():
     assert_same("threads", "ranks")
     train(2, "again", *DROPOUT, *ONE_THREAD)
     assert_same("ranks", "again")
+
+
+@pytest.mark.slow
+def test_in_float32_two_ranks_equal_one_process_but_for_rounding():
+    train(1, "one", *DROPOUT, *ONE_THREAD)
+    train(2, "two", *DROPOUT, *ONE_THREAD)
+    assert_close("one", "two", 1e-4)
+    assert np.allclose(losses("one"), losses("two"), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_lesson_itself_is_what_mpirun_starts():
+    code, said, error = finish(start(2, LESSON, *TEXTS, *SMALL, *PACE, "--out", "here"))
+    assert code == 0 and said.count("model    in here") == 1, error
+    assert load_arrays("here/checkpoint.npz")[1]["machine"]["ranks"] == 2
 
 
 @pytest.mark.slow
