@@ -106,7 +106,7 @@ _HELP = {
     "replicas": "threads that share a batch, on each rank of CPUs; 0 takes one for each core",
     "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
     "resume": "go on from the last checkpoint in --out; settings that are given again change, others stay",
-    "plan": "measure some updates, say how much memory and time the run would take, and write nothing",
+    "plan": "measure some updates, say how much memory and time the run would take, and train nothing",
     "backend": "numpy or cupy (default: what MINITF_BACKEND says, else numpy)",
     "precision": f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
 }

@@ -157,12 +157,33 @@ def damage(folder, rng):
 ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text")
 
 
+OUTSIDE = 64 << 20  # bytes that a small model may take in all: Python's own figures do not hold what C++ takes
+
+
 def refuse_pickle(*_, **__):
     raise AssertionError("something was unpickled")
 
 
+def resident(forget=False):
+    """The most memory of this process, in bytes, since it was last forgotten, C++ included; 0 where nobody tells."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    if forget:
+        Path("/proc/self/clear_refs").write_text("5")
+    return int(status.read_text().split("VmHWM:")[1].split()[0]) * 1024
+
+
 def measured(folder):
-    """Use the folder: (what came of it, bytes at the most). Raises whatever is no UserError."""
+    """Use the folder: (what came of it, bytes at the most). Raises whatever is no UserError, and for memory in C++."""
+    before = resident(forget=True)
+    try:
+        return _measured(folder)
+    finally:
+        assert resident() - before <= OUTSIDE, f"{resident() - before:,} bytes more than before"
+
+
+def _measured(folder):
     tracemalloc.start()
     try:
         # On one core: the copies of the process that decode with it send each other pickles, which are no files.
