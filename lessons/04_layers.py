@@ -10,6 +10,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf import slides
+from minitf.backend import to_numpy
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.lesson import begin, draw, finish
@@ -142,7 +143,7 @@ with F.dropout_state(seed=1, step=5):
 # Equate:
 same("dropout_mask = 16 bits of Philox for each element", F.dropout_mask(1, 5, 0, 0, X.shape, rate), mask)
 same("dropout_state and Dropout: mask x / (1 - rate)", first, mask * X / (1 - rate))
-same("the next has place 1", second, F.dropout_mask(1, 5, 1, 0, X.shape, rate) * X / (1 - rate))
+same("the next has place 1", second, to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate)) * X / (1 - rate))
 grad_check(F.dropout, X, rate, 7)  # seed 7: the same mask at every call, and in the gradient
 claim("eval() switches it off", drop.eval()(X) is X, "the very array")
 # Use: a mask that depends on numbers only can be drawn in parts, on several machines, and again after a stop.

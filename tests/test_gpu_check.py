@@ -107,17 +107,48 @@ def test_the_recipe_of_multi30k_is_read_by_the_trainer():
     assert (settings.steps, settings.batch_tokens, settings.average, settings.beam) == (8000, 8192, 10, 5)
 
 
-def test_a_part_that_fails_is_reported_and_the_next_one_runs(monkeypatch, tmp_path):
-    def fails(options):
+@pytest.fixture
+def check(monkeypatch):
+    """gpu_check.py where there is no GPU, with parts of its own."""
+    monkeypatch.setattr(backend, "use", lambda name: None)
+    monkeypatch.setattr(gpu_check, "described", lambda options: {"device": "none"})
+    return lambda parts, *arguments: (monkeypatch.setattr(gpu_check, "PARTS", parts), gpu_check.main(arguments))[1]
+
+
+def test_a_part_that_fails_is_reported(check, tmp_path):
+    def fails(options, note):
+        note({"passed": False, "rows": [1]})
+        assert json.loads(path.read_text())["a"]["rows"] == [1]
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(backend, "use", lambda name: None)
-    monkeypatch.setattr(gpu_check, "described", dict)
-    monkeypatch.setattr(gpu_check, "PARTS", {"a": fails, "b": lambda options: {"passed": True}})
     path = tmp_path / "gpu.json"
-    assert gpu_check.main(["--out", str(path)]) == 1
+    assert check({"a": fails}, "--out", str(path)) == 1
+    assert "no such kernel" in json.loads(path.read_text())["a"]["error"]
+
+
+def test_each_of_several_parts_has_a_process_of_its_own(check, monkeypatch, tmp_path):
+    """One dies, and one passes."""
+    path, codes = tmp_path / "gpu.json", {"a": -11, "b": 0}
+
+    def run(command, **options):
+        assert command[:4] == [sys.executable, gpu_check.__file__, "--out", str(path)]
+        part, own = command[command.index("--parts") + 1], Path(command[-1])
+        if codes[part] == 0:
+            own.write_text(json.dumps({"device": "none", part: {"passed": True, "seconds": 1}}))
+            own.with_suffix(".log.jsonl").write_text("{}")
+        return types.SimpleNamespace(returncode=codes[part])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert check({"a": None, "b": None}, "--out", str(path)) == 1
     report = json.loads(path.read_text())
-    assert "no such kernel" in report["a"]["error"] and report["b"]["passed"]
+    assert report == {"device": "none", "a": {"passed": False, "ended": -11}, "b": {"passed": True, "seconds": 1}}
+    assert (tmp_path / "gpu.log.jsonl").exists()
+
+
+def test_curves_of_no_numbers_are_not_alike(monkeypatch):
+    curves = iter([[2.0, 1.0], [2.0, float("nan")]])
+    monkeypatch.setattr(gpu_check, "_losses", lambda folder, steps: next(curves))
+    assert not gpu_check.parity(None, None, libraries={"numpy": "numpy", "cupy": "numpy"})["passed"]
 
 
 @pytest.mark.slow
@@ -141,7 +172,7 @@ def test_three_curves(monkeypatch, tmp_path):
     smaller = f" --train {text} --valid {text} --subwords none --set n_layers=1 --set d_model=8 --set d_ff=12"
     monkeypatch.setattr(gpu_check, "TRAINING", gpu_check.TRAINING.replace("512", "12") + smaller)
     libraries = {"numpy": "numpy", "cupy": strict.with_kernels, "cupy, plain": strict.with_kernels}
-    report = gpu_check.parity(None, steps=2, libraries=libraries)
+    report = gpu_check.parity(None, None, steps=2, libraries=libraries)
     assert report["passed"] and max(report["apart"].values()) < 1e-5
     assert all(len(curve) == 2 for curve in report["losses"].values())
     assert json.loads(json.dumps(report)) == report
