@@ -9,7 +9,6 @@ Beyond its name, what CuPy does differently has one named form at the end of thi
 
 import contextlib
 import ctypes
-import functools
 import importlib
 import itertools
 import math
@@ -17,7 +16,6 @@ import os
 import sys
 import tracemalloc
 import types
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +82,8 @@ def use(library):
     xp.__dict__.clear()
     xp.__dict__.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     xp.__dict__["_module"] = module
-    own = (_launch_on_gpu, _gemm_on_gpu) if module.__name__ == "cupy" else ()
-    xp.__dict__["_kernels"] = own or getattr(module, "kernels", None)
+    own = importlib.import_module("minitf.gpu") if module.__name__ == "cupy" else None
+    xp.__dict__["_kernels"] = (own.launch, own.gemm) if own else getattr(module, "kernels", None)
 
 
 @contextlib.contextmanager
@@ -155,50 +153,8 @@ def launch(kernel, grid, block, *arguments):
 
 
 def gemm(*arguments):
-    """Multiply matrices as cuBLAS does: see `_gemm_on_gpu`, and minitf/products.py, where this is called."""
+    """Multiply matrices as cuBLAS does: see minitf/gpu.py, and minitf/products.py, where this is called."""
     xp.__dict__["_kernels"][1](*arguments)
-
-
-def _launch_on_gpu(kernel, grid, block, *arguments):
-    _compiled(kernel)(grid, block, arguments)
-
-
-def _gemm_on_gpu(a, b, c, sizes, count, precision):
-    """c = a b for `count` matrices a (m, k) and b (k, n), which lie column by column; sizes: m, n, k.
-
-    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without gaps. The numbers are
-    float32, or for bfloat16 their 16 bits; sums and c are float32.
-    """
-    from cupy.cuda import device
-    from cupy_backends.cuda.api import runtime
-    from cupy_backends.cuda.libs import cublas
-
-    m, n, _ = sizes
-    number = runtime.CUDA_R_16BF if precision == "bfloat16" else runtime.CUDA_R_32F
-    compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
-    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-    cublas.gemmStridedBatchedEx(
-        *(device.get_cublas_handle(), int(a[1]), int(b[1]), *sizes, one.ctypes.data),
-        *(a[0].data.ptr, number, *a[2:], b[0].data.ptr, number, *b[2:], zero.ctypes.data),
-        *(c.data.ptr, runtime.CUDA_R_32F, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
-    )
-
-
-@functools.cache
-def _compiled(function, inside=False):
-    """Hand a kernel to CuPy, which turns it into CUDA when it meets the types of its arguments.
-
-    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are handed over too.
-    """
-    from cupyx import jit
-
-    names = dict(function.__globals__, cuda=jit)
-    for name in function.__code__.co_names:
-        if isinstance(names.get(name), types.FunctionType):
-            names[name] = _compiled(names[name], inside=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # cupyx.jit says of itself that it is experimental
-        return jit.rawkernel(device=inside)(types.FunctionType(function.__code__, names, function.__name__))
 
 
 # What NumPy and CuPy do differently, by name --------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from minitf import fused
 from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
 from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
-from minitf.products import matmul
+from minitf.products import as_factor, matmul
 from minitf.tensor import Tensor, is_recording, record
 
 __all__ = [
@@ -147,17 +147,19 @@ def linear(x, weight, bias=None):
     Source: section 3.3, eq. 2.
     """
     x_data, w = _array(x), _array(weight)
-    rows = x_data.reshape(-1, w.shape[0])  # (N, D)
+    shape = x_data.shape
+    rows, w = as_factor(x_data.reshape(-1, w.shape[0])), as_factor(w)  # (N, D), (D, F)
     y = matmul(rows, w)  # (N, F)
     if bias is not None:
         y += _array(bias)
 
     def backward(gy):
         gy = gy.reshape(-1, w.shape[1])  # (N, F)
-        gx = matmul(gy, w.T).reshape(x_data.shape)
-        return gx, matmul(rows.T, gy), None if bias is None else column_sums(gy)
+        g_bias = None if bias is None else (fused.column_sums if has_kernels(gy) else column_sums)(gy)
+        gy = as_factor(gy)
+        return matmul(gy, w.T).reshape(shape), matmul(rows.T, gy), g_bias
 
-    return record(y.reshape(x_data.shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
+    return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
 
 
 def layer_norm(x, gain, bias, eps=1e-6):
@@ -309,7 +311,7 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     shape = *q.shape[:-1], k.shape[-2]
     if has_kernels(q) and q.ndim == 4:
         numbers = next_decisions(shape, rate, seed)
-        y, backward = fused.attention(q, k, v, None if mask is None else to_device(mask), numbers)
+        y, backward = fused.attention(q, k, v, None if mask is None else to_device(mask), numbers, not is_recording())
         return record(y, (query, key, value), backward)
     barrier = _barrier(mask, q.dtype)
     keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)

@@ -12,7 +12,7 @@ from minitf import kernels
 from minitf.backend import launch, xp
 from minitf.dropout import NO_DROPOUT
 from minitf.kernels import STRIPE
-from minitf.products import matmul
+from minitf.products import as_factor, matmul
 from minitf.warps import WARP
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "add_norm",
     "attention",
     "bias_relu_dropout",
+    "column_sums",
     "cross_entropy",
     "dropout",
     "layer_norm",
@@ -54,6 +55,14 @@ def _strip(n):
 def _sums(rows, strip):
     """Make room for one sum of the rows for each strip."""
     return xp.empty((-(-len(rows) // strip), rows.shape[1]), dtype=rows.dtype)
+
+
+def column_sums(rows):
+    """out = sum of the rows (N, D): CuPy's own sum keeps a tenth of a GPU busy with it."""
+    strip = _strip(len(rows))
+    sums = _sums(rows, strip)
+    _launch_stripes(kernels.column_sums, rows.shape, rows, sums, strip)
+    return sums.sum(axis=0)
 
 
 def dropout(x, numbers):
@@ -129,16 +138,22 @@ def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
     return g, dropped.reshape(weights.shape)
 
 
-def attention(query, key, value, mask=None, numbers=NO_DROPOUT):
-    """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the three gradients."""
-    factor = 1 / math.sqrt(query.shape[-1])
-    query, key, value = map(xp.ascontiguousarray, (query, key, value))  # one copy for the six products
-    weights, dropped = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, factor, numbers)
+def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
+    """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the three gradients.
+
+    once: there will be no backward.
+    """
+    scale = 1 / math.sqrt(query.shape[-1])
+    query, key, value = map(as_factor, (query, key, value))
+    if not once:  # one copy for the six products
+        query, key, value = map(xp.ascontiguousarray, (query, key, value))
+    weights, dropped = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
     y = matmul(dropped, value)
 
     def backward(gy):
-        gy = xp.ascontiguousarray(gy)
-        g, dropped = softmax_dropout_gradient(matmul(gy, value.swapaxes(-1, -2)), weights, factor, numbers)
+        gy = xp.ascontiguousarray(as_factor(gy))
+        g, dropped = softmax_dropout_gradient(matmul(gy, value.swapaxes(-1, -2)), weights, scale, numbers)
+        g = as_factor(g)
         g_query, g_key = matmul(g, key), matmul(g.swapaxes(-1, -2), query)
         return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy)
 

@@ -83,6 +83,25 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
         g_bias[part, column] = total
 
 
+def column_sums(x, sums, strip):
+    """sums = sum_r x, over `strip` rows for each row of sums, as above."""
+    lane = xp.int32(cuda.threadIdx.x)
+    place = xp.int32(cuda.threadIdx.y)
+    column = xp.int32(cuda.blockIdx.x) * WARP + lane
+    part = xp.int32(cuda.blockIdx.y)
+    shared = cuda.shared_memory(xp.float32, WARP * STRIPE)
+    total = 0.0
+    if column < x.shape[1]:
+        for row in range(part * strip + place, min(part * strip + strip, xp.int32(x.shape[0])), STRIPE):
+            total += x[row, column]
+    shared[place * WARP + lane] = total
+    cuda.syncthreads()
+    if place == 0 and column < x.shape[1]:
+        for other in range(1, STRIPE):
+            total += shared[other * WARP + lane]
+        sums[part, column] = total
+
+
 # Residual, dropout and layer norm -----------------------------------------------------------------------------
 
 

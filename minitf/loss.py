@@ -17,7 +17,7 @@ import numpy as np
 
 from minitf import fused
 from minitf.backend import has_kernels, row_sums, to_device, xp
-from minitf.products import matmul
+from minitf.products import add_product, as_factor, matmul
 from minitf.tensor import Tensor, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
@@ -67,16 +67,21 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     hidden = x_data.reshape(-1, shape[-1])[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
     loss = nll = xp.zeros((), dtype=dtype)
+    table = as_factor(w)
     size = _CHUNK_ON_GPU if has_kernels(w) else _CHUNK
     for start in range(0, max(1, len(hidden)), size):  # once at least, for gradients of zero
         chunk = slice(start, start + size)
-        logits = matmul(hidden[chunk], w.T)  # (n, V)
+        some = as_factor(hidden[chunk])
+        logits = matmul(some, table.T)  # (n, V)
         losses, nlls = _loss_and_gradient(logits, target[chunk], smoothing)
         loss, nll = loss + losses.sum(), nll + nlls.sum()
         if is_recording():
-            matmul(logits, w, out=g_hidden[chunk])
-            product = matmul(logits.T, hidden[chunk])  # (V, D)
-            g_weight = product if g_weight is None else xp.add(g_weight, product, out=g_weight)
+            logits = as_factor(logits)
+            matmul(logits, table, out=g_hidden[chunk])
+            if g_weight is None:
+                g_weight = matmul(logits.T, some)  # (V, D)
+            else:
+                add_product(logits.T, some, g_weight)
 
     def backward(gy):
         nonlocal g_weight

@@ -5,7 +5,8 @@ cuBLAS reads a matrix as it lies or transposed, any number of them in equal dist
 
 - float32: 24 bits of each number.
 - tf32: the tensor cores round the factors to 11 bits as they read them; sums are float32.
-- bfloat16: the factors are rounded to 8 bits before, so that half as much is read; sums are float32.
+- bfloat16: the factors are rounded to 8 bits before, so that half as much is read; sums are float32. What is a factor
+  of several products is rounded once, by `as_factor`.
 
 Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are float32 in all three.
 """
@@ -16,7 +17,7 @@ import math
 from minitf import kernels
 from minitf.backend import UserError, gemm, generation, has_kernels, launch, xp
 
-__all__ = ["PRECISIONS", "matmul", "use_precision"]
+__all__ = ["PRECISIONS", "add_product", "as_factor", "matmul", "use_precision"]
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 THREADS = 256
@@ -35,14 +36,19 @@ def use_precision(precision):
     _chosen["precision"] = precision
 
 
+def as_factor(x):
+    """Give an array for several products: in bfloat16 its 16 bits, which `matmul` takes as they are; else itself."""
+    return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
+
+
 def matmul(x, y, out=None):
     """Multiply matrices, or batches of them, into `out` if it is given: (..., m, k) @ (..., k, n) -> (..., m, n)."""
-    if not has_kernels(x, y) or (y.ndim > 2 and x.shape[:-2] != y.shape[:-2]):
+    if not _by_cublas(x, y):
         return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
     shape = (*x.shape[:-1], y.shape[-1])
     if y.ndim == 2 < x.ndim:
         x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # all axes in front become rows of one product
-    result = out if out is not None and out.flags.c_contiguous else xp.empty(shape, dtype=x.dtype)
+    result = out if out is not None and out.flags.c_contiguous else xp.empty(shape, dtype=xp.float32)
     _multiply(x, y, result)
     if out is None or result is out:
         return result
@@ -50,8 +56,22 @@ def matmul(x, y, out=None):
     return out
 
 
-def _multiply(x, y, out):
-    """Let cuBLAS compute out = x y.
+def add_product(x, y, out):
+    """Add the product of two matrices to `out`."""
+    if _by_cublas(x, y):
+        _multiply(x, y, out, add=True)
+    else:
+        out += x @ y
+
+
+def _by_cublas(x, y):
+    """Whether this is for cuBLAS: factors that are float32 or rounded, on a GPU, and no batches that broadcast."""
+    good = all(array.dtype == xp.uint16 or has_kernels(array) for array in (x, y))
+    return good and not (y.ndim > 2 and x.shape[:-2] != y.shape[:-2])
+
+
+def _multiply(x, y, out, add=False):
+    """Let cuBLAS compute out = x y, or out + x y.
 
     To cuBLAS, columns lie one behind the other where for us rows do: what we call x it reads as x^T. So it is asked
     for out^T = y^T x^T, which it writes just where out = x y has to be.
@@ -59,11 +79,13 @@ def _multiply(x, y, out):
     *batch, m, k = x.shape
     n, count = y.shape[-1], math.prod(batch)
     if not count * m * n * k:
-        out[...] = 0
+        if not add:
+            out[...] = 0
         return
-    if _chosen["precision"] == "bfloat16":
-        x, y = _rounded(x), _rounded(y)
-    gemm(_operand(y), _operand(x), out, (n, m, k), count, _chosen["precision"])
+    precision = _chosen["precision"]
+    if precision == "bfloat16":
+        x, y = (array if array.dtype == xp.uint16 else _rounded(array) for array in (x, y))
+    gemm(_operand(y), _operand(x), out, (n, m, k), count, precision, add)
 
 
 def _operand(x):

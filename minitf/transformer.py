@@ -253,7 +253,7 @@ class Transformer(Module):
         """Read the source (B, S): the memory (B, S, D), and the mask of its real tokens."""
         mask = padding_mask(source, self.config.pad_id)
         x = self.embedding(source) * self.config.d_model**0.5
-        return self.encoder(self.source_positions(x), mask), mask
+        return self.encoder(self.source_positions(x), to_device(mask)), mask  # moved once, for all layers
 
     def decode(self, target, memory, source_mask, start=0, caches=None, target_mask=None):
         """Give the decoder's output (B, T, D) for the target ids (B, T) written so far.
@@ -264,7 +264,8 @@ class Transformer(Module):
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
             target_mask = causal_mask(target.shape[1])
-        return self.decoder(self.target_positions(x, start), memory, target_mask, source_mask, caches)
+        masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
+        return self.decoder(self.target_positions(x, start), memory, *masks, caches)
 
     def logits(self, hidden):
         """Score every word of the vocabulary: (..., D) -> (..., V)."""

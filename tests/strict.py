@@ -307,7 +307,7 @@ def _launch(kernel, grid, block, *arguments):
     blocks.launch(kernel, grid, block, *_unwrap(arguments, []))
 
 
-def _gemm(a, b, c, sizes, count, precision):
+def _gemm(a, b, c, sizes, count, precision, add=False):
     """What cuBLAS does: read and write columns at given distances in memory, whatever shapes the arrays have."""
     m, n, k = sizes
     out = _columns(c._array, False, m, m * n, m, n, count)
@@ -316,7 +316,7 @@ def _gemm(a, b, c, sizes, count, precision):
         left, right = ((x.astype(np.uint32) << 16).view(np.float32) for x in (left, right))
     if not left.dtype == right.dtype == out.dtype == np.float32:
         raise TypeError(f"cuBLAS was promised float32, and got {left.dtype}, {right.dtype} and {out.dtype}")
-    out[...] = left @ right
+    out[...] = left @ right + (out if add else 0)
 
 
 def _columns(array, transposed, distance, step, rows, columns, count):

@@ -69,6 +69,13 @@ def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
     assert np.array_equal(to_numpy(backward(to_device(gy))), gy * mask.astype(np.float32))
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (7, 33), (33, 7), (300, 40)])
+def test_column_sums(kernels_on, shape):
+    """Of one strip, and of several whose sums are added up."""
+    x = normal(*shape)
+    close(fused.column_sums(to_device(x)), x.astype(np.float64).sum(axis=0))
+
+
 @pytest.mark.parametrize("rate", [0.0, 1e-5, 0.999])
 def test_dropout_at_the_ends(kernels_on, rate):
     numbers, mask = decisions((3, 40), rate)

@@ -16,7 +16,7 @@ import pytest
 import strict
 import test_kernels as checks
 
-from minitf import backend, kernels, warps
+from minitf import kernels, warps
 from minitf.backend import using
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90"]  # Turing, Ampere, Hopper
@@ -34,6 +34,7 @@ RUNS = [
     lambda: checks.test_cross_entropy(None, 11, 0.1),
     lambda: checks.test_adam(None),
     lambda: checks.test_segment_sum(None, "some", 1),
+    lambda: checks.test_column_sums(None, (3, 7)),
 ]
 
 
@@ -90,11 +91,13 @@ def cuda_of(kernel, types, monkeypatch):
     import cupy
     from cupyx.jit import _compile, _cuda_types
 
+    from minitf import gpu
+
     # CuPy asks the device for these two
     monkeypatch.setattr(cupy._core, "_full_mask", lambda: 0xFFFFFFFF)
     monkeypatch.setattr(cupy._core, "_get_warpsize", lambda: 32)
     with using(cupy):
-        function = backend._compiled(kernel)._func
+        function = gpu._compiled(kernel)._func
         made = _compile.transpile(function, ['extern "C"', "__global__"], "cuda", types, _cuda_types.void)
     return made.code, made.options
 
@@ -134,6 +137,36 @@ def test_a_kernel_compiles(name, architecture, monkeypatch):
         assert good, said
         assert "warning" not in said, said
         assert " 0 bytes spill stores" in said, said
+
+
+class Array:
+    """What CuPy looks at in an array before a launch."""
+
+    def __init__(self, array):
+        self.dtype, self.ndim, self._c_contiguous = array.dtype, array.ndim, array.flags.c_contiguous
+        self._index_32_bits = True
+
+
+def test_a_launch_finds_what_was_compiled(monkeypatch):
+    """At first by CuPy's own way, then by ours: the same function with the same arguments."""
+    import cupy
+
+    from minitf import gpu
+
+    calls = []
+    monkeypatch.setattr(cupy, "ndarray", Array)
+    monkeypatch.setattr(cupy.cuda, "get_device_id", lambda: 0)
+    monkeypatch.setattr(gpu, "_ready", {})
+    for kernel, values in launches():
+        arguments = [Array(x._array) if isinstance(x, strict.StrictArray) else x for x in values]
+        compiled = gpu._compiled(kernel)
+        compiled._cache[cuda_types(values), 0] = (lambda *rest: calls.append(rest[:3]), False)
+        gpu.launch(kernel, (1,), (32, 8), *arguments)
+        gpu.launch(kernel, (1,), (32, 8), *arguments)
+        first, second = calls[-2:]
+        assert first == second and [type(x) for x in first[2]] == [type(x) for x in second[2]], kernel.__name__
+    assert len({kernel for kernel, _, _ in gpu._ready}) == len(KERNELS) - 1  # but for round_to_bfloat16
+    assert not any(function is gpu._compiled(key[0]) for key, (function, _) in gpu._ready.items())
 
 
 def test_a_mistake_does_not_compile(monkeypatch):

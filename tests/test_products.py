@@ -84,6 +84,28 @@ def test_the_result_goes_where_it_is_wanted(gpu):
     assert not to_numpy(whole)[:T].any() and not to_numpy(whole)[2 * T :].any() and not to_numpy(wide)[:, :N].any()
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_product_is_added(gpu, precision):
+    use_precision(precision)
+    x, y, out = (to_device(normal(*shape)) for shape in ((K, T), (K, N), (T, N)))
+    left, right = products.as_factor(x), products.as_factor(y)
+    assert (left is x) == (precision == "float32")
+    products.add_product(left.T, right, out)
+    expected = [rounded(normal(*shape)) if precision == "bfloat16" else normal(*shape) for shape in ((K, T), (K, N))]
+    assert np.allclose(to_numpy(out), normal(T, N) + expected[0].T @ expected[1], atol=1e-5)
+    products.add_product(to_device(normal(T, 0)), to_device(normal(0, N)), out)
+    assert np.allclose(to_numpy(out), normal(T, N) + expected[0].T @ expected[1], atol=1e-5)
+
+
+def test_what_is_rounded_once_multiplies_as_if_rounded_each_time(gpu):
+    use_precision("bfloat16")
+    for name, layout in LAYOUTS.items():
+        x = layout(products.xp)
+        for y in fitting(x):
+            found = matmul(products.as_factor(x), products.as_factor(y))
+            assert np.array_equal(to_numpy(found), to_numpy(matmul(x, y))), name
+
+
 def test_nothing_times_nothing(gpu):
     for m, k, n in ((0, K, N), (T, 0, N), (T, K, 0)):
         got = to_numpy(matmul(to_device(normal(m, k)), to_device(normal(k, n))))
