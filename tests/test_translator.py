@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import strict
 from threadpoolctl import threadpool_info
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
 from minitf import decode, processes
-from minitf.backend import UserError
+from minitf.backend import UserError, using
 from minitf.checkpoint import save_model
 from minitf.text import Subwords, Words, printable, valid
 from minitf.translator import Translation, Translator
@@ -54,6 +55,23 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
         assert mine[0].score == pytest.approx(other[0].score, rel=1e-4)
     assert len({best[0].text for best in together}) > len(lines) / 2  # or a swap would not be seen
     assert together[2] == together[5] == EMPTY
+
+
+@pytest.mark.parametrize("device", ["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_gpu_finds_the_same_in_one_batch(translator, folder, monkeypatch, beam, device):
+    lines = [f"{line} {n}" for n in range(9) for line in TEXT]
+    here = translator.translate(lines, beam=beam, max_extra=5)
+    sizes, search = [], Translator._search
+    monkeypatch.setattr(
+        Translator, "_search", lambda self, rows, *more: sizes.append(len(rows)) or search(self, rows, *more)
+    )
+    with using(strict.module if device == "strict" else device):
+        there = Translator.load(folder).translate(lines, beam=beam, max_extra=5)
+    assert sizes == [sum(sizes)], "not cut for the cores of a CPU"
+    assert [best[0].text for best in there] == [best[0].text for best in here]
+    for mine, other in zip(there, here, strict=True):
+        assert mine[0].score == pytest.approx(other[0].score, rel=1e-4)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
