@@ -88,7 +88,7 @@ def drawn_bits(seed, draw, count, threshold):
     b = xp.uint64(0)
     c = xp.uint64(0)
     d = xp.uint64(0)
-    for i in range(10):
+    for i in cuda.range(10, unroll=1):  # as a loop it needs half the registers, so that more warps run at a time
         low_a = MULTIPLIER_A * a
         high_a = multiply_high(MULTIPLIER_A, a)
         a = multiply_high(MULTIPLIER_C, c) ^ b ^ (seed + STEP_A * xp.uint64(i))

@@ -9,6 +9,7 @@ launches, taken down while the simulator runs them. Needs CuPy and two wheels of
 import ctypes
 import functools
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,8 @@ def test_a_kernel_compiles(name, architecture, monkeypatch):
         assert good, said
         assert "warning" not in said, said
         assert " 0 bytes spill stores" in said, said
+        registers = int(re.findall(r"Used (\d+) registers", said)[-1])
+        assert registers <= 64, f"{registers} registers: fewer than four blocks of 256 threads fit a multiprocessor"
 
 
 class Array:
