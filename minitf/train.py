@@ -146,7 +146,7 @@ def finish(trainer, command):
     older ones are worse, and pull the average down: then the weights of the last step are the model.
     """
     settings, log, folder = trainer.settings, trainer.log, trainer.folder.path
-    translator = Translator.load(folder)
+    translator = Translator.load(folder, settings.max_length)  # a text is scored line by line, and not in parts
     value, score = trainer.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
     line = f"average  of the last {read_notes(folder).get('averaged')}: perplexity {value:.3f}  BLEU {score.score:.2f}"
@@ -157,7 +157,7 @@ def finish(trainer, command):
     if valid.get("last", {}).get("bleu", -1) > score.score:
         log.say("average  is not the better one: the model has the weights of the last step")
         trainer.save_model(trainer.model.state(), 1)
-        translator = Translator.load(folder)
+        translator = Translator.load(folder, settings.max_length)
     texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
     tests = {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()}
     results = {"tests": tests, "valid": valid}

@@ -295,7 +295,7 @@ class Trainer:
         The validation at the end of a session counts only where one was due: so a run that goes on afterwards
         goes on as if it had not been stopped.
         """
-        translator = Translator(self.model, self.dataset.subwords, self.dataset.longest)
+        translator = Translator(self.model, self.dataset.subwords, self.settings.max_length, self.settings.max_length)
         value, score = self.measure(translator)
         self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score.score})
         due = self.step % self.settings.valid_every == 0

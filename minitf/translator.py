@@ -57,8 +57,11 @@ class Translator:
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
 
     @classmethod
-    def load(cls, directory):
-        """Read a model's folder. Raises UserError with one line that says what to do."""
+    def load(cls, directory, whole=0):
+        """Read a model's folder. Raises UserError with one line that says what to do.
+
+        whole: a line of up to so many subwords is translated in one piece, whatever the model says.
+        """
         arrays, fields, subwords = read_model(directory)
         model = _build(directory, fields, arrays)
         if len(subwords) != model.config.vocabulary_size:
@@ -67,7 +70,8 @@ class Translator:
                 "the files belong to different models"
             )
         longest = read_notes(directory).get("longest")
-        return cls(model, subwords, longest if isinstance(longest, int) and longest > 0 else _LONGEST)
+        longest = longest if isinstance(longest, int) and longest > 0 else _LONGEST
+        return cls(model, subwords, max(longest, whole), whole)
 
     def translate(self, lines, beam=4, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
         """Translate each line; returns a list of up to n_best Translations per line, in the order of the lines.

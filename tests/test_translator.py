@@ -57,6 +57,15 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
     assert together[2] == together[5] == EMPTY
 
 
+def test_a_text_that_is_scored_is_read_line_by_line(folder):
+    """Not sentence by sentence, as a user's is; and a line too long for the model in one piece too, up to a limit."""
+    line = " ".join(TEXT + [part.capitalize() for part in TEXT])
+    count = len(Translator.load(folder, whole=1000).parts(line)[0])
+    assert len(Translator.load(folder).parts(line)) > 3 and count > LONGEST
+    assert len(Translator.load(folder, whole=count).parts(line)) == 1
+    assert len(Translator.load(folder, whole=count - 1).parts(line)) > 1
+
+
 @pytest.mark.parametrize("device", ["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_gpu_finds_the_same_in_one_batch(translator, folder, monkeypatch, beam, device):
