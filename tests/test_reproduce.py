@@ -16,7 +16,8 @@ from minitf.text import Subwords
 from minitf.transformer import Transformer
 
 TEXT = (ROOT / "lessons" / "REPRODUCE.md").read_text(encoding="utf-8")
-COMMANDS = [shlex.split(line) for line in re.findall(r"^.*09_train_wmt\.py --corpus .*$", TEXT, re.MULTILINE)]
+COMMANDS = [shlex.split(line) for line in re.findall(r"^.*09_train_wmt\.py --corpus wmt14-en-.*$", TEXT, re.MULTILINE)]
+RUN_HERE = [shlex.split(line) for line in re.findall(r"^.*09_train_wmt\.py --corpus multi30k.*$", TEXT, re.MULTILINE)]
 
 
 def arguments(command):
@@ -50,6 +51,16 @@ def test_there_is_one_for_each_model_language_and_machine():
         for size in ("base", "big")
         for language in ("de", "fr")
     }
+
+
+@pytest.mark.parametrize("command", RUN_HERE, ids=lambda command: command[-1].rpartition("/")[2])
+def test_what_was_run_here_has_the_size_of_the_model_that_it_is_compared_with(command):
+    settings, _ = parse(arguments(command))
+    config = Config.preset(settings.preset, 10_000, **model_changes(settings.set))
+    assert (config.n_layers, config.d_model, config.d_ff, config.n_heads, config.dropout) == (4, 128, 256, 4, 0.3)
+    assert settings.steps <= 8000 and (settings.beam, settings.average) == (5, 10)
+    peak = settings.learning_rate * (config.d_model * settings.warmup_steps) ** -0.5
+    assert peak == pytest.approx(0.005, rel=1e-3) and settings.warmup_steps == 2000
 
 
 def test_what_is_said_on_paper():
