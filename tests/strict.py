@@ -78,6 +78,11 @@ class StrictArray:
         return _compute(np.take, (self, indices, axis, out), {"mode": "wrap"})
 
 
+def _asnumpy(a, stream=None, order="C", out=None, blocking=True):
+    """What CuPy's asnumpy does: an array of the device is fetched, anything else becomes an array."""
+    return a.get(stream, order, out, blocking) if isinstance(a, StrictArray) else np.asarray(a)
+
+
 def _synchronise():
     global synchronisations
     synchronisations += 1
@@ -295,7 +300,7 @@ module = Module("strict", "NumPy that refuses what CuPy refuses.")
 _fill_module(module, NAMES["cupy"], np)
 module.linalg = Module("strict.linalg")
 _fill_module(module.linalg, NAMES["linalg"], np.linalg)
-module.ndarray, module.asnumpy, module.take = StrictArray, StrictArray.get, StrictArray.take
+module.ndarray, module.asnumpy, module.take = StrictArray, _asnumpy, StrictArray.take
 module.asarray = lambda a, dtype=None, order=None, copy=None: _array(a, dtype, copy, order)
 module.array, module.take_along_axis, module.broadcast_shapes = _array, _take_along_axis, np.broadcast_shapes
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from lesson_files import LESSONS, ROOT, prose_of
@@ -56,6 +57,15 @@ def numbers(line):
     line = re.sub(named, "", line, flags=re.IGNORECASE)
     found = re.findall(r"(?<![\w.^/-])\d[\d,]*(?:\.\d+)?(?![\w^])", line)
     return [n for n in (number.rstrip(",") for number in found) if "." in n or float(n.replace(",", "")) >= 10]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS[:6] + LESSONS[7:], ids=lambda path: path.stem)
+def test_a_lesson_holds_on_a_gpu_as_far_as_the_stand_in_tells(lesson, tmp_path):
+    """Lesson 07 as well, in minutes: it trains. All of them on a real GPU: examples/gpu_check.py --parts course."""
+    done = run(Path(__file__).with_name("on_the_stand_in.py"), tmp_path, str(lesson))
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr
+    assert f"lesson {lesson.stem}: " in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
