@@ -1,6 +1,6 @@
 """Run a lesson on the stand-in for GPU arrays:  python on_the_stand_in.py LESSON [its options]
 
-The library must not hide a transfer to the GPU; a lesson may, for the sake of a shorter line. So here the stand-in takes
+The library must not hide a transfer to the GPU; a lesson may, for a shorter line. So here the stand-in takes
 what CuPy takes: lists and NumPy arrays as indices, and np.f(array) where CuPy has an f.
 """
 
