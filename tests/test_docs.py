@@ -2,7 +2,7 @@
 
 import ast
 import doctest
-import importlib
+import importlib.util
 import inspect
 import re
 from pathlib import Path
@@ -14,7 +14,8 @@ from gradient_table import table
 from minitf import functions, loss
 
 PACKAGE = Path(__file__).parent.parent / "minitf"
-MODULES = [path.stem for path in sorted(PACKAGE.glob("*.py")) if path.stem != "__init__"]
+NOT_HERE = {"__init__"} if importlib.util.find_spec("cupy") else {"__init__", "gpu"}  # gpu.py is CuPy's side
+MODULES = [path.stem for path in sorted(PACKAGE.glob("*.py")) if path.stem not in NOT_HERE]
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 3, "K": 4, "D": 12, "F": 16, "V": 11}
 
 _ITEM = re.compile(r"(\w+): (?:a sequence of )?(int|bool)? ?(\([^)]*\))")

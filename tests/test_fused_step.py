@@ -63,6 +63,7 @@ def test_a_step_with_kernels_is_the_step_without(launched):
     assert launched == {
         *("add_norm", "add_norm_gradient", "norm_parameter_gradients", "dropout", "adam", "segment_sum"),
         *("bias_relu_dropout", "bias_relu_dropout_gradient", "masked_softmax", "masked_softmax_gradient"),
+        "column_sums",
         "cross_entropy",
     }
 

@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import strict
 from threadpoolctl import threadpool_info
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
 from minitf import decode, processes
-from minitf.backend import UserError, using
+from minitf.backend import UserError
 from minitf.checkpoint import save_model
 from minitf.text import Subwords, Words, printable, valid
 from minitf.translator import Translation, Translator
@@ -64,23 +63,6 @@ def test_a_text_that_is_scored_is_read_line_by_line(folder):
     assert len(Translator.load(folder).parts(line)) > 3 and count > LONGEST
     assert len(Translator.load(folder, whole=count).parts(line)) == 1
     assert len(Translator.load(folder, whole=count - 1).parts(line)) > 1
-
-
-@pytest.mark.parametrize("device", ["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_gpu_finds_the_same_in_one_batch(translator, folder, monkeypatch, beam, device):
-    lines = [f"{line} {n}" for n in range(9) for line in TEXT]
-    here = translator.translate(lines, beam=beam, max_extra=5)
-    sizes, search = [], Translator._search
-    monkeypatch.setattr(
-        Translator, "_search", lambda self, rows, *more: sizes.append(len(rows)) or search(self, rows, *more)
-    )
-    with using(strict.module if device == "strict" else device):
-        there = Translator.load(folder).translate(lines, beam=beam, max_extra=5)
-    assert sizes == [sum(sizes)], "not cut for the cores of a CPU"
-    assert [best[0].text for best in there] == [best[0].text for best in here]
-    for mine, other in zip(there, here, strict=True):
-        assert mine[0].score == pytest.approx(other[0].score, rel=1e-4)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
