@@ -111,7 +111,7 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
     "dropout: the row's beginning is forgotten": (drop, "first = start + xp.uint64(row)", "first = xp.uint64(row)"),
-    "dropout: one round less": (drop, "range(10)", "range(9)"),
+    "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
     "dropout: a carry lost": (drop, " + (middle >> 32)", ""),
     "embedding: every position sums its run": (
         embedding,
