@@ -251,7 +251,18 @@ class _Decoder:
             self.mask = self.mask[sentences]
 
 
-class _GrowingCache:
+class _Cache:
+    """Keys and values of one attention, once they are there: (B, H, n, K) each."""
+
+    def __init__(self):
+        self.arrays = None
+
+    def select(self, sentences):
+        """Go on with these of the sentences."""
+        self.arrays = [array[sentences] for array in self.arrays]
+
+
+class _GrowingCache(_Cache):
     """Keys and values (B, H, n, K) of the words that the beams of a sentence wrote: each is projected once.
 
     Masks say which of them belong to a beam. So a word stays where it is when its beam ends or goes on as two, and
@@ -259,7 +270,8 @@ class _GrowingCache:
     """
 
     def __init__(self, width):
-        self.width, self.arrays, self.length, self.room = width, None, 0, 0
+        super().__init__()
+        self.width, self.length, self.room = width, 0, 0
 
     def make_room(self, kept, room):
         """Keep these words (B, n) of each sentence, and make room for as many in all."""
@@ -287,16 +299,9 @@ class _GrowingCache:
             array[:, :, start : self.length] = newest
         return [Tensor(array[:, :, : self.length]) for array in self.arrays]
 
-    def select(self, sentences):
-        """Go on with these of the sentences."""
-        self.arrays = [array[sentences] for array in self.arrays]
 
-
-class _FixedCache:
+class _FixedCache(_Cache):
     """Keys and values (B, H, S, K) of the source: projected once, and shared by the beams of a sentence."""
-
-    def __init__(self):
-        self.arrays = None
 
     def __call__(self, attention, memory):
         if self.arrays is None:
@@ -304,7 +309,3 @@ class _FixedCache:
             if reading_waits():  # a GPU's products would copy heads that lie apart once for every word
                 self.arrays = [xp.ascontiguousarray(array) for array in self.arrays]
         return [Tensor(array) for array in self.arrays]
-
-    def select(self, sentences):
-        """Go on with these of the sentences."""
-        self.arrays = [array[sentences] for array in self.arrays]

@@ -11,9 +11,8 @@ import math
 from minitf import kernels
 from minitf.backend import launch, xp
 from minitf.dropout import NO_DROPOUT
-from minitf.kernels import STRIPE
 from minitf.products import as_factor, matmul
-from minitf.warps import WARP
+from minitf.warps import STRIPE, WARP
 
 __all__ = [
     "adam",

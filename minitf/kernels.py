@@ -14,9 +14,7 @@ Numbers are converted by name (`xp.float32(n)`), since CUDA and NumPy differ abo
 """
 
 from minitf.backend import cuda, xp
-from minitf.warps import WARP, block_max, block_sum, keep_bits, kept, warp_max, warp_sum
-
-STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time, where it sums columns
+from minitf.warps import STRIPE, WARP, block_max, block_sum, keep_bits, kept, stripe_sum, warp_max, warp_sum
 
 # Dropout and the feed-forward network ------------------------------------------------------------------------
 
@@ -68,18 +66,14 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
     place = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
     part = xp.int32(cuda.blockIdx.y)
-    sums = cuda.shared_memory(xp.float32, WARP * STRIPE)
     total = 0.0
     if column < gy.shape[1]:
         for row in range(part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE):
             g = gy[row, column] * scale if y[row, column] > 0.0 else 0.0
             gx[row, column] = g
             total += g
-    sums[place * WARP + lane] = total
-    cuda.syncthreads()
+    total = stripe_sum(total)
     if place == 0 and column < gy.shape[1]:
-        for other in range(1, STRIPE):
-            total += sums[other * WARP + lane]
         g_bias[part, column] = total
 
 
@@ -89,16 +83,12 @@ def column_sums(x, sums, strip):
     place = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
     part = xp.int32(cuda.blockIdx.y)
-    shared = cuda.shared_memory(xp.float32, WARP * STRIPE)
     total = 0.0
     if column < x.shape[1]:
         for row in range(part * strip + place, min(part * strip + strip, xp.int32(x.shape[0])), STRIPE):
             total += x[row, column]
-    shared[place * WARP + lane] = total
-    cuda.syncthreads()
+    total = stripe_sum(total)
     if place == 0 and column < x.shape[1]:
-        for other in range(1, STRIPE):
-            total += shared[other * WARP + lane]
         sums[part, column] = total
 
 
@@ -177,21 +167,15 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
     place = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
     part = xp.int32(cuda.blockIdx.y)
-    gain_sums = cuda.shared_memory(xp.float32, WARP * STRIPE)
-    bias_sums = cuda.shared_memory(xp.float32, WARP * STRIPE)
     gain_total = 0.0
     bias_total = 0.0
     if column < gy.shape[1]:
         for row in range(part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE):
             gain_total += gy[row, column] * normal[row, column]
             bias_total += gy[row, column]
-    gain_sums[place * WARP + lane] = gain_total
-    bias_sums[place * WARP + lane] = bias_total
-    cuda.syncthreads()
+    gain_total = stripe_sum(gain_total)
+    bias_total = stripe_sum(bias_total)
     if place == 0 and column < gy.shape[1]:
-        for other in range(1, STRIPE):
-            gain_total += gain_sums[other * WARP + lane]
-            bias_total += bias_sums[other * WARP + lane]
         g_gain[part, column] = gain_total
         g_bias[part, column] = bias_total
 
@@ -336,18 +320,14 @@ def segment_sum(ids, order, rows, out):
     column = xp.int32(cuda.blockIdx.y) * WARP + lane
     if begin > 0 and ids[begin - 1] == ids[begin]:
         return
-    sums = cuda.shared_memory(xp.float32, WARP * STRIPE)
     total = 0.0
     if column < rows.shape[1]:
         i = begin + place
         while i < ids.size and ids[i] == ids[begin]:
             total += rows[order[i], column]
             i += STRIPE
-    sums[place * WARP + lane] = total
-    cuda.syncthreads()
+    total = stripe_sum(total)
     if place == 0 and column < rows.shape[1]:
-        for other in range(1, STRIPE):
-            total += sums[other * WARP + lane]
         out[ids[begin], column] = total
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from minitf.backend import cuda, xp
 
 WARP = 32
+STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time, where it sums columns
 ALL = 0xFFFFFFFF  # the 32 bits that say: every thread of the warp takes part
 
 # Sums and maxima ----------------------------------------------------------------------------------------------
@@ -53,6 +54,19 @@ def block_max(value):
     for warp in range(cuda.blockDim.x // WARP):
         value = max(value, of_warp[warp])
     return value
+
+
+def stripe_sum(value):
+    """Add up, in a block (32, 8), what the 8 threads of each column hold, in their order."""
+    lane = xp.int32(cuda.threadIdx.x)
+    values = cuda.shared_memory(xp.float32, WARP * STRIPE)
+    cuda.syncthreads()
+    values[xp.int32(cuda.threadIdx.y) * WARP + lane] = value
+    cuda.syncthreads()
+    total = 0.0
+    for place in range(STRIPE):
+        total += values[place * WARP + lane]
+    return total
 
 
 # Dropout ------------------------------------------------------------------------------------------------------

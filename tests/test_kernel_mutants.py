@@ -82,15 +82,25 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
     "norm: a row too many": (norm, "if row >= gy.shape[0]", "if row > gy.shape[0]"),
-    "norm: no barrier in the sums": (
+    "stripe_sum: no barrier before writing": (
         norm,
-        BARRIER + "    if place == 0 and column < gy",
-        "    if place == 0 and column < gy",
+        BARRIER + "    values[xp.int32(cuda",
+        "    values[xp.int32(cuda",
     ),
-    "norm: one of the eight sums is lost": (
+    "stripe_sum: no barrier before reading": (
+        embedding,
+        BARRIER + "    total = 0.0\n    for place",
+        "    total = 0.0\n    for place",
+    ),
+    "stripe_sum: one of the eight is lost": (
+        feed_forward,
+        "for place in range(STRIPE)",
+        "for place in range(STRIPE - 1)",
+    ),
+    "norm: every row of threads writes": (
         norm,
-        "range(1, STRIPE):\n            gain",
-        "range(2, STRIPE):\n            gain",
+        "if place == 0 and column < gy.shape[1]:\n        g_gain",
+        "if column < gy.shape[1]:\n        g_gain",
     ),
     "feed-forward: a strip too long": (sums, "part * strip + strip, xp", "part * strip + strip + 1, xp"),
     "feed-forward: the ReLU before the bias": (
@@ -117,11 +127,6 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         embedding,
         "if begin > 0 and ids[begin - 1] == ids[begin]",
         "if begin > 99",
-    ),
-    "embedding: no barrier": (
-        embedding,
-        BARRIER + "    if place == 0 and column < rows",
-        "    if place == 0 and column < rows",
     ),
     "embedding: beyond the last id": (embedding, "while i < ids.size and ids", "while ids"),
 }
