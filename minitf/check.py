@@ -28,13 +28,15 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, 
     arrays: the arguments. Floating-point arrays are checked, in float64; integers, masks, numbers and None are
     passed on as they are. fn takes Tensors and returns a Tensor, or a tuple whose first element counts.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers and, where it
-    can be recognised, the likely cause.
+    can be recognised, the likely cause; ValueError if none of the arguments is an array of floating-point numbers.
     Source: the random weights and directions follow Chainer's check_backward and HIPS/autograd's check_vjp.
     """
     name = name or getattr(fn, "__name__", type(fn).__name__)
     rng = np.random.default_rng(seed)
     arrays = [_as_float64(array) for array in arrays]
     floats = [i for i, array in enumerate(arrays) if _is_float(array)]
+    if not floats:
+        raise ValueError(f"{name}: nothing to check, give it at least one array of floating-point numbers")
     weights, gradients = _analytic(fn, name, arrays, floats, rng)
 
     def loss(i, moved):
@@ -51,9 +53,9 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, 
         numeric = _every_element(lambda moved, i=i: loss(i, moved), x, step) if x.size <= SMALL else None
         if numeric is not None:
             error = abs(gradient - numeric)
-            wrong = error > atol + rtol * np.maximum(abs(numeric), abs(gradient))
+            wrong = ~(error <= atol + rtol * np.maximum(abs(numeric), abs(gradient)))  # so that NaN is wrong
             if wrong.any():
-                at = np.unravel_index(np.argmax(np.where(wrong, error, -1)), x.shape)
+                at = np.unravel_index(np.argmax(np.where(wrong, error, -1)), x.shape)  # NaN first
                 where = f" at {tuple(int(k) for k in at)}" if x.ndim else ""
                 raise AssertionError(
                     f"{name}: the gradient of {label}{where} is {gradient[at]:.9g}, but should be {numeric[at]:.9g}"
@@ -61,7 +63,7 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, 
                 )
             worst = max(worst, float(error.max(initial=0)))
         got = float((gradient * direction).sum())
-        if abs(got - along) > atol + rtol * max(abs(along), abs(got), 1.0):
+        if not abs(got - along) <= atol + rtol * max(abs(along), abs(got), 1.0):
             raise AssertionError(
                 f"{name}: along a random direction the gradient of {label} gives {got:.9g}, but the function "
                 f"changes by {along:.9g}"
@@ -75,15 +77,15 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, 
 def same(name, a, b, rtol=1e-7, atol=1e-9, verbose=True):
     """Assert that two results are equal up to rounding, and print one line with the largest difference.
 
-    a, b: Tensors, arrays or numbers of one shape. Returns the largest difference. Raises AssertionError that says
-    where they differ most. float32 results need a larger rtol.
+    a, b: Tensors, arrays or numbers of one shape; NaN equals NaN, and infinity only itself. Returns the largest
+    difference. Raises AssertionError that says where they differ most. float32 results need a larger rtol.
     """
     a, b = (to_numpy(x.data if isinstance(x, Tensor) else x) for x in (a, b))
     if a.shape != b.shape:
         raise AssertionError(f"{name}: the shapes differ, {a.shape} and {b.shape}")
     with np.errstate(invalid="ignore"):
         error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, abs(a - b * 1.0))
-    wrong = (error != 0) & ~(error <= atol + rtol * abs(b))
+    wrong = (error != 0) & ~(np.isfinite(error) & (error <= atol + rtol * abs(b)))
     if wrong.any():
         at = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), a.shape)
         where = f" at {tuple(int(k) for k in at)}" if a.ndim else ""
@@ -163,6 +165,9 @@ def _analytic(fn, name, arrays, floats, rng):
         if not np.array_equal(inputs[i].numpy(), arrays[i]):
             raise AssertionError(f"{name} changed its {_label(fn, i)}")
     gradients = {i: np.zeros_like(arrays[i]) if inputs[i].grad is None else to_numpy(inputs[i].grad) for i in floats}
+    for i, gradient in gradients.items():
+        if odd := gradient.size - int(np.isfinite(gradient).sum()):
+            raise AssertionError(f"{name}: the gradient of {_label(fn, i)} is not finite ({odd} of {gradient.size})")
     return weights, gradients
 
 

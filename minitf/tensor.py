@@ -137,9 +137,11 @@ class Tensor:
         owned = set()  # ids of those gradients that nobody else holds, which may be added to in place
         while order:
             node = order.pop()
-            gy = gradients.pop(id(node))
+            gy = gradients.pop(id(node), None)
             backward, parents = node.backward, node.parents
             node.backward, node.parents = _freed, ()
+            if gy is None:  # whatever was made from it has no gradient for it
+                continue
             for parent, gradient in zip(parents, _gradients(backward, gy, parents), strict=True):
                 if gradient is None:
                     continue
@@ -164,7 +166,7 @@ class Tensor:
     # Operators -------------------------------------------------------------------------------------------
 
     def __add__(self, other):
-        return record(self.data + _data(other), (self, other), lambda gy: (gy, gy))
+        return record(self.data + _data(other, self.dtype), (self, other), lambda gy: (gy, gy))
 
     __radd__ = __add__
 
@@ -172,13 +174,13 @@ class Tensor:
         return record(-self.data, (self,), lambda gy: -gy)
 
     def __sub__(self, other):
-        return record(self.data - _data(other), (self, other), lambda gy: (gy, -gy))
+        return record(self.data - _data(other, self.dtype), (self, other), lambda gy: (gy, -gy))
 
     def __rsub__(self, other):
         return -self + other
 
     def __mul__(self, other):
-        x, y = self.data, _data(other)
+        x, y = self.data, _data(other, self.dtype)
         if not isinstance(other, Tensor):  # then x is not needed any more
             return record(x * y, (self,), lambda gy: gy * y)
         return record(x * y, (self, other), lambda gy: (gy * y, gy * x))
@@ -186,7 +188,7 @@ class Tensor:
     __rmul__ = __mul__
 
     def __truediv__(self, other):
-        x, y = self.data, _data(other)
+        x, y = self.data, _data(other, self.dtype)
         return record(x / y, (self, other), lambda gy: (gy / y, -gy * x / (y * y)))
 
     def __rtruediv__(self, other):
@@ -194,14 +196,14 @@ class Tensor:
 
     def __pow__(self, exponent):
         """x ** c for a number c."""
-        if not isinstance(exponent, int | float):
+        x, c = self.data, _data(exponent, self.dtype)
+        if not isinstance(c, int | float):
             raise TypeError("the exponent of ** is a number")
-        x, c = self.data, exponent
         return record(x**c, (self,), lambda gy: gy * (c * x ** (c - 1)))
 
     def __matmul__(self, other):
         """The product of matrices; axes before the last two are batches, and broadcast."""
-        x, y = self.data, _data(other)
+        x, y = self.data, _data(other, self.dtype)
         if x.ndim < 2 or y.ndim < 2:
             raise ValueError(f"@ takes matrices: shapes {x.shape} and {y.shape}; reshape a vector to (1, n)")
 
@@ -211,7 +213,7 @@ class Tensor:
         return record(x @ y, (self, other), backward)
 
     def __rmatmul__(self, other):
-        return Tensor(other) @ self
+        return Tensor(_data(other, self.dtype)) @ self
 
     def __getitem__(self, index):
         """Slices, integers, or arrays of indices; a position named twice gets the sum of its gradients."""
@@ -250,6 +252,7 @@ class Tensor:
 
     def transpose(self, *axes):
         """The axes in another order; reversed by default."""
+        axes = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple) else axes
         axes = axes or tuple(reversed(range(self.ndim)))
         inverse = tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes)))
         return record(self.data.transpose(axes), (self,), lambda gy: gy.transpose(inverse))
@@ -258,13 +261,16 @@ class Tensor:
 # The engine's parts ----------------------------------------------------------------------------------------
 
 
-def _data(x):
-    """The array or number that an operand stands for. NumPy's scalars would turn float32 into float64."""
+def _data(x, dtype):
+    """The array or number that an operand stands for, beside a Tensor of this dtype.
+
+    NumPy's scalars would turn float32 into float64, and so would lists.
+    """
     if isinstance(x, Tensor):
         return x.data
     if isinstance(x, int | float | np.number):
         return x.item() if isinstance(x, np.number) else x
-    return to_device(x)
+    return to_device(x, dtype if isinstance(x, list | tuple) else None)
 
 
 def _name(backward):
@@ -320,7 +326,7 @@ def _gradients(backward, gy, parents):
 
 def _sum_to(gradient, shape):
     """Undo broadcasting: an entry that was used many times gets the sum of its gradients."""
-    if gradient.shape == shape:
+    if gradient.shape == shape or gradient.ndim < len(shape):  # the latter is a mistake, which _gradients names
         return gradient
     extra = gradient.ndim - len(shape)
     if extra > 0:

@@ -163,6 +163,27 @@ def test_a_right_gradient_passes_in_float64(rng, capsys):
     assert capsys.readouterr().out.startswith("ok  softmax gradient")
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("size", [2, 500])  # element by element, and along a direction only
+def test_a_gradient_that_is_not_finite_is_wrong(bad, size):
+    def op(x):
+        return record(x.data**2, (x,), lambda gy: np.where(np.arange(size) == 1, bad, 2 * gy * x.data))
+
+    with pytest.raises(AssertionError, match=rf"op: the gradient of input 0 \(x\) is not finite \(1 of {size}\)"):
+        grad_check(op, np.linspace(1, 2, size))
+
+
+def test_a_function_that_leaves_its_domain_on_the_way_is_no_success():
+    with np.errstate(all="ignore"), pytest.raises(AssertionError, match="should be nan"):
+        grad_check(F.log, np.array([1.0, 1e-9]))
+
+
+@pytest.mark.parametrize("arguments", [([1.0, 2.0],), (np.array([1, 2]),), ()])
+def test_nothing_to_check_is_no_success(arguments):
+    with pytest.raises(ValueError, match="nothing to check"):
+        grad_check(lambda *x: F.exp(Tensor([1.0])), *arguments)
+
+
 def test_constants_are_passed_on(rng):
     grad_check(F.embedding, rng.normal(size=(S, D)), np.array([[1, 2], [2, 0]]))
     grad_check(F.where, np.array([True, False]), rng.normal(size=2), -1.0)
@@ -179,6 +200,9 @@ def test_same(capsys):
         same("shapes", np.ones(2), np.ones((1, 2)))
     with pytest.raises(AssertionError, match="nan"):
         same("nan on one side", np.array([np.nan]), np.array([1.0]))
+    for a, b in ((1.0, np.inf), (np.inf, 1.0), (np.inf, -np.inf)):
+        with pytest.raises(AssertionError, match="inf"):
+            same("infinity is equal to itself alone", np.array([a]), np.array([b]))
 
 
 def test_show_prints_the_source(capsys):

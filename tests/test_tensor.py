@@ -144,6 +144,41 @@ def test_arrays_and_numbers_are_constants():
     assert isinstance(np.ones((2, 3)) @ x.reshape(3, 1), Tensor)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("operand", [2, 2.0, np.float32(2), np.float64(2), np.int64(2), [[2.0]], [[2]]])
+def test_numbers_and_lists_take_the_type_of_the_tensor_beside_them(dtype, operand):
+    x = Tensor(np.full((1, 1), 3, dtype))
+    results = [x + operand, operand + x, x - operand, operand - x, x * operand, operand * x, x / operand]
+    if isinstance(operand, list):
+        results += [x @ operand, operand @ x]
+    else:
+        results += [operand / x, x**operand]
+    assert {result.dtype.type for result in results} == {dtype}
+    values = [5, 5, 1, -1, 6, 6, 1.5, *([6, 6] if isinstance(operand, list) else [2 / 3, 9])]
+    assert [float(result.data[0, 0]) for result in results] == pytest.approx(values, rel=1e-7)
+
+
+def test_a_list_beside_float64_loses_no_digits():
+    assert float((Tensor(np.ones(1)) * [0.1]).data[0]) == 0.1
+
+
+def test_a_parent_without_gradient_stops_the_walk():
+    """A computed parent may get None from every way that leads to it: what lies behind it gets no gradient."""
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    computed = x * 2
+    record(computed.data * y.data, (computed, y), lambda gy: (None, gy * computed.data)).sum().backward()
+    assert x.grad is None and y.grad.tolist() == [2.0, 4.0]
+    computed = x * 2
+    stopped = record(computed.data * 1, (computed,), lambda gy: None)
+    (stopped * computed).sum().backward()  # the other way through still counts
+    assert x.grad.tolist() == [4.0, 8.0]
+
+
+def test_transpose_takes_a_tuple_as_numpy_does():
+    x = Tensor(np.arange(24.0).reshape(2, 3, 4))
+    assert x.transpose((2, 0, 1)).shape == x.transpose(2, 0, 1).shape == (4, 2, 3)
+
+
 def test_wrong_gradients_are_named():
     x = Tensor(np.ones((2, 3)))
 
@@ -156,7 +191,13 @@ def test_wrong_gradients_are_named():
     def too_many(x):
         return record(x.data * 1, (x,), lambda gy: (gy, gy))
 
-    for op, message in ((wrong_shape, r"shape \(1, 2\)"), (wrong_type, "float32"), (too_many, "returned 2")):
+    def a_number(x):
+        return record(x.data * 1, (x,), lambda gy: gy.sum())
+
+    for op, message in (
+        *((wrong_shape, r"shape \(1, 2\)"), (wrong_type, "float32")),
+        *((too_many, "returned 2"), (a_number, r"shape \(\)")),
+    ):
         with pytest.raises(ValueError, match=f"{op.__name__}.*{message}"):
             op(x).backward(np.ones((2, 3)))
 
