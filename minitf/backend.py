@@ -314,7 +314,7 @@ def _kilobytes(path, name):
 
 
 try:
-    use(os.environ.get("MINITF_BACKEND", "numpy"))
+    use(os.environ.get("MINITF_BACKEND") or "numpy")
 except UserError as error:  # while it is imported there is no program yet that could catch this
     print(f"MINITF_BACKEND: {error}", file=sys.stderr)
     raise SystemExit(2) from None

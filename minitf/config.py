@@ -47,17 +47,16 @@ class Config:
     eos_id: int = 3
 
     def __post_init__(self):
-        for name in ("d_k", "d_v"):
-            if getattr(self, name) is None:
+        for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "max_length", "d_k", "d_v"):
+            if name in ("d_k", "d_v") and getattr(self, name) is None:
                 if self.d_model % self.n_heads:
                     raise UserError(f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: set {name}")
                 object.__setattr__(self, name, self.d_model // self.n_heads)
-        for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_length"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UserError(f"{name} must be a whole number of 1 or more, not {getattr(self, name)!r}")
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 0 and less than 1, not {getattr(self, name)!r}")
+            if not 0 <= getattr(self, name) <= 0.9999:  # dropout is rounded to 1/65536, and something must stay
+                raise UserError(f"{name} must be at least 0 and at most 0.9999, not {getattr(self, name)!r}")
         if not 0 <= self.eps < 1:
             raise UserError(f"eps must be at least 0 and less than 1, not {self.eps!r}")
         for name, choices in _CHOICES.items():

@@ -159,8 +159,11 @@ def _complete(place, data, languages, say):
 
 def data_folder() -> Path:
     """Where corpora are kept: `MINITF_DATA`, else `minitf` in the user's cache folder."""
-    if os.environ.get("MINITF_DATA"):
-        return Path(os.environ["MINITF_DATA"]).expanduser()
+    if named := os.environ.get("MINITF_DATA"):
+        try:
+            return Path(named).expanduser()
+        except RuntimeError:
+            raise UserError(f"MINITF_DATA={named}: there is no such home folder, name it in full") from None
     return _cache_folder()
 
 

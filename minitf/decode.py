@@ -4,6 +4,7 @@ Letters: B sentences, W beams of each, R = B * W rows that are decoded side by s
 """
 
 import dataclasses
+import functools
 from itertools import chain
 
 import numpy as np
@@ -41,22 +42,35 @@ def length_penalty(length, alpha=0.6):
     return ((5 + length) / 6) ** alpha
 
 
-def greedy(model, source, max_extra=50, cached=True):
+def _evaluating(decode):
+    """Let a way of decoding run without dropout and without recording, and leave the model as it was."""
+
+    @functools.wraps(decode)
+    def run(model, *arguments, **options):
+        with model.evaluating(), no_grad():
+            return decode(model, *arguments, **options)
+
+    return run
+
+
+@_evaluating
+def greedy(model, source, max_extra=50, cached=True, alpha=0.0):
     """Write the most probable next word until the end mark: one Hypothesis per row of source ids (B, S).
 
     At most max_extra words more than the source has are written. With cached=False the whole prefix is run
-    through the decoder at each step: slower, and the same.
+    through the decoder at each step: slower, and the same. alpha: of the length penalty, by which the score is divided.
     """
     c, limits = model.config, _limits(model, source, max_extra)
     decoder = _Decoder(model, source, 1, cached)
     ids = [[] for _ in limits]
-    totals = np.zeros(len(limits))
+    totals, lengths = np.zeros(len(limits)), np.zeros(len(limits), dtype=int)  # lengths with the end mark
     alive = np.arange(len(limits))
     prefixes = np.full((len(limits), 1), c.bos_id)
     while len(alive):
         logits, normalisers = decoder(prefixes)
         words = to_numpy(logits.argmax(axis=-1))
         totals[alive] += to_numpy(logits[xp.arange(len(words)), to_device(words)]) - normalisers
+        lengths[alive] += 1
         for row, word in zip(alive, words, strict=True):
             if word != c.eos_id:
                 ids[row].append(int(word))
@@ -65,9 +79,11 @@ def greedy(model, source, max_extra=50, cached=True):
         if not going.all():
             alive, prefixes = alive[going], prefixes[going]
             decoder.select(np.flatnonzero(going), np.flatnonzero(going))
-    return [Hypothesis(words, float(total), float(total)) for words, total in zip(ids, totals, strict=True)]
+    scores = totals / length_penalty(lengths, alpha)
+    return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
+@_evaluating
 def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached=True):
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -192,17 +208,15 @@ class _Decoder:
 
     def __init__(self, model, source, width, cached):
         self.model, self.width = model, width
-        with no_grad():
-            self.memory, self.mask = model.eval().encode(source)
+        self.memory, self.mask = model.encode(source)
         layers = model.config.n_layers if cached else 0
         self.caches = [(_GrowingCache(width), _FixedCache()) for _ in range(layers)]
         self.places = np.empty((len(source), width, 0), dtype=int)  # where in the caches the words of each prefix stand
         self.length = self.room = 0  # of the caches: the words of all beams, and how many there is room for
 
     def __call__(self, prefixes):
-        with no_grad():
-            hidden = self._newest(prefixes) if self.caches else self._whole(prefixes)
-            logits = self.model.logits(hidden[:, -1]).data
+        hidden = self._newest(prefixes) if self.caches else self._whole(prefixes)
+        logits = self.model.logits(hidden[:, -1]).data
         greatest = logits.max(axis=-1, keepdims=True)
         differences = logits - greatest
         normalisers = xp.log(row_sums(xp.exp(differences, out=differences))) + greatest

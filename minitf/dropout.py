@@ -52,12 +52,20 @@ def dropout_mask(seed, step, place, first_row, shape, rate):
     generator = np.random.Generator(np.random.Philox(key=key, counter=start // 16))
     words = generator.integers(0, 2**64 - 1, size=-(-(count + skip) // 4), dtype=np.uint64, endpoint=True)
     bits = words.view(np.uint16)[skip : skip + count]
-    return to_device((bits >= round(rate * 65536)).reshape(shape))
+    return to_device((bits >= _threshold(rate)).reshape(shape))
+
+
+def _threshold(rate):
+    """How many of the 65,536 values of 16 bits mean: drop."""
+    threshold = round(rate * 65536)
+    if not 0 <= threshold < 65536:
+        raise ValueError(f"the rate of dropout must be at least 0 and less than 1, not {rate}")
+    return threshold
 
 
 def next_mask(shape, rate, seed=None):
     """Draw the mask of the next dropout in this forward pass, and the factor that keeps the mean."""
-    return dropout_mask(*_next_place(seed), shape, rate), 65536 / (65536 - round(rate * 65536))
+    return dropout_mask(*_next_place(seed), shape, rate), 65536 / (65536 - _threshold(rate))
 
 
 def next_decisions(shape, rate, seed=None):
@@ -70,7 +78,7 @@ def decisions(seed, step, place, first_row, shape, rate):
 
     Five numbers: the key of the generator (two), the number of the first decision, the threshold, and the factor.
     """
-    threshold = round(rate * 65536)
+    threshold = _threshold(rate)
     start = first_row * math.prod(shape[1:])
     return np.uint64(seed), np.uint64(step << 16 | place), np.uint64(start), threshold, 65536 / (65536 - threshold)
 

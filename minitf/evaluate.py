@@ -158,8 +158,7 @@ def perplexity(model, subwords, pairs, batch_tokens=4096) -> float:
     sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     total, n_tokens = 0.0, 0
-    model.eval()
-    with no_grad():
+    with model.evaluating(), no_grad():
         for rows in plan_batches(*lengths, batch_tokens, np.random.default_rng(0)):
             batch = make_batch([sources[i] for i in rows], [targets[i] for i in rows], len(subwords))
             _, nll = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens=1)

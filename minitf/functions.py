@@ -221,6 +221,7 @@ def dropout(x, rate, seed=None):
 
     x: (..., D)   ->   (..., D)
     The mask comes from `dropout_state`, and differs from call to call there; with a seed it comes from the seed.
+    Raises ValueError for a rate that is not at least 0 and less than 1.
     Source: section 5.4; Srivastava et al. 2014.
     """
     if rate == 0:

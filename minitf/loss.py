@@ -33,11 +33,11 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_toke
 
     logits: (..., V)   target: int (...)   ->   ()
     n_tokens defaults to the number of targets that are not padding.
-    Raises IndexError for a target that is no word.
+    Raises IndexError for a target that is no word, ValueError for another number of targets.
     Source: section 5.4.
     """
     z = logits.data if isinstance(logits, Tensor) else to_device(logits)
-    rows, target, n_tokens = _real_rows(target, z.shape[-1], pad_id, n_tokens)
+    rows, target, n_tokens = _real_rows(target, z.shape[:-1], z.shape[-1], pad_id, n_tokens)
     gradient = z.reshape(-1, z.shape[-1])[rows]  # (N, V), a copy
     losses, _ = _loss_and_gradient(gradient, target, smoothing)
 
@@ -57,12 +57,12 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
     A chunk of rows is multiplied out, its logits are turned into their gradient in place, and that is multiplied
     back at once. Padded rows never get there. The second result, without gradient, is the plain negative
-    log-likelihood (smoothing 0), whose exponential is the perplexity.
+    log-likelihood (smoothing 0), whose exponential is the perplexity. Raises as above.
     Source: sections 3.4, 5.4.
     """
     x_data = x.data if isinstance(x, Tensor) else to_device(x)
     w = weight.data if isinstance(weight, Tensor) else to_device(weight)
-    rows, target, n_tokens = _real_rows(target, len(w), pad_id, n_tokens)
+    rows, target, n_tokens = _real_rows(target, x_data.shape[:-1], len(w), pad_id, n_tokens)
     shape, dtype = x_data.shape, x_data.dtype
     hidden = x_data.reshape(-1, shape[-1])[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
@@ -94,9 +94,12 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     return record(loss / n_tokens, (x, weight), backward), record(nll / n_tokens, (), None)
 
 
-def _real_rows(target, size, pad_id, n_tokens):
+def _real_rows(target, shape, size, pad_id, n_tokens):
     """Find the positions that are not padding: their numbers, their targets, and the count to divide by."""
-    target = np.asarray(target).ravel()
+    target = np.asarray(target)
+    if target.shape != shape:
+        raise ValueError(f"targets of shape {target.shape} for predictions of shape {shape}")
+    target = target.ravel()
     rows = np.flatnonzero(target != pad_id)
     words = target[rows]
     if words.size and not (words.min() >= 0 and words.max() < size):

@@ -1,5 +1,7 @@
 """Parameters, modules, and the layers that hold parameters of their own."""
 
+import contextlib
+
 import numpy as np
 
 from minitf import functions as F
@@ -94,8 +96,21 @@ class Module:
         """Switch dropout off."""
         return self.train(False)
 
+    @contextlib.contextmanager
+    def evaluating(self):
+        """Switch dropout off inside a `with` block; after it everything is as it was before."""
+        before = [(module, module.training) for module in self.modules()]
+        try:
+            yield self.eval()
+        finally:
+            for module, training in before:
+                module.training = training
+
     def astype(self, dtype):
-        """Convert every parameter, for gradient checks in float64; returns the module."""
+        """Convert every parameter, for gradient checks in float64; returns the module.
+
+        Make the optimizer afterwards: one that was there before holds the old parameters.
+        """
         for parameter in self.parameters():
             parameter.data, parameter.grad, parameter._place = parameter.data.astype(dtype), None, None
         return self
@@ -122,11 +137,17 @@ class Module:
         return self
 
     def __repr__(self):
-        return "\n".join(_tree(self, type(self).__name__))
+        return "\n".join(_tree(self, type(self).__name__, {}))
 
 
-def _tree(module, title):
-    """Draw a module as lines: parameters with shapes and counts, modules inside indented."""
+def _tree(module, title, seen):
+    """Draw a module as lines: parameters with shapes and counts, modules inside indented.
+
+    seen: by which name a module stands there already; one that is used twice is drawn once.
+    """
+    if id(module) in seen:
+        return [f"{title}  (the same as {seen[id(module)]})"]
+    seen[id(module)] = title.partition(":")[0]
     count = sum(p.size for p in module.parameters())
     lines = [f"{title}  {count:,} parameters"]
     for name, value in vars(module).items():
@@ -136,7 +157,7 @@ def _tree(module, title):
         if isinstance(value, list | tuple):
             items = [(f"{name}.{i}", child) for i, child in enumerate(value) if isinstance(child, Module)]
         for key, child in items:
-            lines += ["  " + line for line in _tree(child, f"{key}: {type(child).__name__}")]
+            lines += ["  " + line for line in _tree(child, f"{key}: {type(child).__name__}", seen)]
     return lines
 
 

@@ -32,7 +32,8 @@ class Adam:
         x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
 
     Takes named parameters (`model.named_parameters()`) and moves them into one flat array; the gradients, m and
-    v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are.
+    v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are. Raises
+    RuntimeError in a step if the parameters were converted, or given to another optimizer, since it was made.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
@@ -40,6 +41,7 @@ class Adam:
         self.named_parameters = list(named_parameters)
         self.beta_1, self.beta_2, self.eps, self.step_count = beta_1, beta_2, eps, 0
         self.data, self.gradients = flatten(p for _, p in self.named_parameters)
+        self._places = [p._place for _, p in self.named_parameters]
         self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
 
     def zero_grad(self):
@@ -49,7 +51,9 @@ class Adam:
 
     def collect(self):
         """Give the flat gradient of this update; a parameter that got none has one of zeros from now on."""
-        for _, parameter in self.named_parameters:
+        for (name, parameter), place in zip(self.named_parameters, self._places, strict=True):
+            if parameter._place is not place:
+                raise RuntimeError(f"{name} was converted or given to another optimizer: make a new Adam")
             if parameter.grad is None:
                 parameter._place[...] = 0
                 parameter.grad = parameter._place

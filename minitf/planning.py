@@ -181,11 +181,12 @@ def _short(number):
 def _duration(seconds):
     """Time in two units.
 
-    >>> [_duration(s) for s in (0.0312, 5.04, 75, 3700, 90_000, 3.2e6)]
-    ['31 ms', '5.0 s', '1 min 15 s', '1 h 01 min', '1 day 1 h', '37 days 0 h']
+    >>> [_duration(s) for s in (0.0312, 5.04, 75, 119.7, 3700, 90_000, 3.2e6)]
+    ['31 ms', '5.0 s', '1 min 15 s', '2 min 0 s', '1 h 01 min', '1 day 1 h', '37 days 0 h']
     """
-    if seconds < 60:
-        return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    if seconds < 59.95:
+        return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
+    seconds = round(seconds)
     if seconds < 3600:
         return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
     if seconds < 86_400:

@@ -76,7 +76,7 @@ class StripLinear(Module):
 
 def for_decoding(model):
     """Copy a model, all its matrices in strips. It has the weights of now: where they change, make another copy."""
-    twin = _in_strips(model.eval())
+    twin = _in_strips(model).eval()
     twin.logits = StripLinear(model.output_embedding.weight.data.T)
     return twin
 

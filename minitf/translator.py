@@ -12,7 +12,7 @@ from minitf import text
 from minitf.backend import UserError, keep_memory, reading_waits
 from minitf.checkpoint import read_model, read_notes
 from minitf.config import Config
-from minitf.decode import beam_search, greedy, length_penalty
+from minitf.decode import beam_search, greedy
 from minitf.processes import over_cores
 from minitf.strips import for_decoding
 from minitf.tensor import no_grad
@@ -51,7 +51,7 @@ class Translator:
     """
 
     def __init__(self, model, subwords, longest=_LONGEST, usual=None):
-        self.model, self.fast, self.subwords = model.eval(), for_decoding(model), subwords
+        self.model, self.fast, self.subwords = model, for_decoding(model), subwords
         if model.config.positions == "learned":  # there are none for more, and the end mark takes one
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
@@ -121,7 +121,7 @@ class Translator:
 
     def _search(self, source, beam, alpha, max_extra, n_best):
         if beam == 1:
-            found = [[_scored(best, alpha)] for best in greedy(self.fast, source, max_extra)]
+            found = [[best] for best in greedy(self.fast, source, max_extra, alpha=alpha)]
         else:
             found = beam_search(self.fast, source, beam, alpha, max_extra, n_best)
         if not all(best and math.isfinite(best[0].log_probability) for best in found):
@@ -190,7 +190,7 @@ class Translator:
         batch = text.make_batch(parts[:1], [best.ids], len(self.subwords))
         chosen.keep_weights = True
         try:
-            with no_grad():
+            with model.evaluating(), no_grad():
                 model(batch.source, batch.target_in)
         finally:
             chosen.keep_weights = False
@@ -229,12 +229,6 @@ def _split(line, place):
     """Cut a line after each place that the pattern finds; nothing is lost."""
     ends = [0, *(match.end() for match in place.finditer(line)), len(line)]
     return [line[start:end] for start, end in pairwise(ends)]
-
-
-def _scored(best, alpha):
-    """Give what greedy decoding found the score that beam search would have given it."""
-    score = best.log_probability / length_penalty(len(best.ids) + 1, alpha)
-    return dataclasses.replace(best, score=score)
 
 
 def _by_length(lengths, batch_tokens):

@@ -1,5 +1,6 @@
 """Small Transformers, made-up models, and batches for them."""
 
+import contextlib
 import functools
 
 import numpy as np
@@ -56,8 +57,8 @@ class Table:
     def __init__(self, scores, vocabulary_size):
         self.scores, self.config, self.steps = scores, small_config(vocabulary_size=vocabulary_size), 0
 
-    def eval(self):
-        return self
+    def evaluating(self):
+        return contextlib.nullcontext()
 
     def encode(self, source):
         return Tensor(source[:, :1, None].astype(np.float64)), padding_mask(source)

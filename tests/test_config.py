@@ -118,6 +118,8 @@ WRONG = {
     "negative d_k": ({"d_k": -1}, "d_k must be"),
     "a vocabulary of text": ({"vocabulary_size": "37000"}, "vocabulary_size must be"),
     "dropout of everything": ({"dropout": 1.0}, "dropout must be"),
+    "dropout of everything, as it is rounded": ({"dropout": 0.999999}, "dropout must be"),
+    "no heads": ({"n_heads": 0}, "n_heads must be"),
     "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
     "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
     "an eps below 0": ({"eps": -1e-6}, "eps must be"),

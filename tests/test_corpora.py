@@ -133,6 +133,9 @@ def test_missing_and_unknown_corpora(data, monkeypatch):
         corpora.load("multi30k")
     with pytest.raises(UserError, match="unknown corpus 'tatoba': choose from toy, multi30k,"):
         corpora.load("tatoba")
+    monkeypatch.setenv("MINITF_DATA", "~nobody-has-this-name/data")
+    with pytest.raises(UserError, match="MINITF_DATA=~nobody-has-this-name/data: there is no such home folder"):
+        corpora.data_folder()
     monkeypatch.delenv("MINITF_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
     with pytest.raises(UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is not there")):

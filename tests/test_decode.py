@@ -11,6 +11,7 @@ from sizes import V
 from minitf import decode
 from minitf.backend import using
 from minitf.decode import beam_search, greedy, length_penalty
+from minitf.strips import for_decoding
 
 EVERY = {**SWITCHES, "one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
 EVERY["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
@@ -88,6 +89,22 @@ def test_a_beam_of_one_is_greedy(rng, changes):
     for found, best, limit in zip(beam_search(model, source, 1, 0.6, 5), expected, limits, strict=True):
         length = min(len(best.ids) + 1, limit)  # with the end mark, unless the text was cut off
         assert found[0].score >= best.log_probability / penalty(length, 0.6) - 1e-9
+
+
+@pytest.mark.parametrize("max_extra", [0, 1, 5])
+def test_greedy_has_the_score_of_a_beam_that_found_the_same(rng, max_extra):
+    """Where it was cut off at its limit there is no end mark that counts."""
+    model, source = small_model(), random_batch(rng, rows=8).source
+    pairs = [
+        (best, found[0])
+        for best, found in zip(
+            greedy(model, source, max_extra, alpha=0.6), beam_search(model, source, 1, 0.6, max_extra), strict=True
+        )
+        if best.ids == found[0].ids
+    ]
+    assert pairs
+    for best, found in pairs:
+        assert (best.log_probability, best.score) == pytest.approx((found.log_probability, found.score), rel=1e-6)
 
 
 def test_of_two_words_that_are_equally_good_the_lower_id_is_taken():
@@ -172,6 +189,19 @@ def test_dropout_is_off(rng):
     assert greedy(model.train(), source, 5) == expected
     model.train()
     assert beam_search(model, source, 3, max_extra=5) == beam_search(model.eval(), source, 3, max_extra=5)
+
+
+def test_decoding_leaves_the_model_as_it_was(rng):
+    """Who looks at a translation now and then, and trains on, trains with dropout; also after an error."""
+    model, source = small_model(dropout=0.5).train(), random_batch(rng).source
+    model.encoder.eval()
+    before = [module.training for module in model.modules()]
+    greedy(model, source, 5)
+    beam_search(model, source, 2, max_extra=5)
+    for_decoding(model)
+    with pytest.raises(IndexError):
+        greedy(model, source + 1000, 5)
+    assert [module.training for module in model.modules()] == before and set(before) == {True, False}
 
 
 # The cache ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,12 @@ def test_the_rate_is_kept(rate):
     assert abs(kept - (1 - rate)) < 5 * (rate * (1 - rate) / n) ** 0.5
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.999999, 1.5, -0.5])
+def test_a_rate_that_is_none_is_refused(rate):
+    with pytest.raises(ValueError, match="the rate of dropout must be at least 0 and less than 1"):
+        F.dropout(np.ones((2, 3)), rate)
+
+
 def test_the_mean_stays():
     y = F.dropout(np.ones((1000, 400)), RATE, seed=5).numpy()
     assert y.mean() == pytest.approx(1, abs=0.005)

@@ -202,6 +202,15 @@ def test_logits_and_hidden_states_are_left_alone(case, rng):
     assert all(np.array_equal(*pair) for pair in zip((logits, hidden, weight), copies, strict=True))
 
 
+@pytest.mark.parametrize("shape", [(B, T - 1), (T, B), (1, T), (B * T,), (B, T, 1)])
+def test_targets_of_another_shape_are_refused(rng, shape):
+    target = np.full(shape, 3)
+    with pytest.raises(ValueError, match=r"targets of shape .* for predictions of shape"):
+        label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), target)
+    with pytest.raises(ValueError, match=r"targets of shape .* for predictions of shape"):
+        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), target)
+
+
 def test_a_target_that_is_no_word_is_refused(rng, library):
     """On a GPU it would be read from some other place, without a word."""
     for wrong in (V, -1):

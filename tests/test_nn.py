@@ -170,11 +170,13 @@ def test_repr_shows_the_tree(rng):
     assert "    weight (3, 2)" in lines
     assert "  listed.0: LayerNorm  4 parameters" in lines
     assert "  own (4,)" in lines
+    assert "  again: Linear  (the same as first)" in lines
     model = Transformer(small_config())
     text = repr(model)
     count = sum(p.size for p in model.parameters())
     assert text.startswith(f"Transformer  {count:,} parameters\n")
     assert "    layers.1: DecoderLayer" in text
+    assert text.count("Embedding  (the same as embedding)") == 2 and "(the same" not in repr(model.encoder)
     assert f"      feed_forward: FeedForward  {2 * D * F + F + D:,} parameters" in text
 
 

@@ -83,6 +83,18 @@ def test_adam_is_the_algorithm_number_by_number(rng, constants):
             assert p.data[index] == pytest.approx(expected, rel=1e-12), (name, index)
 
 
+@pytest.mark.parametrize("change", [lambda m: m.astype("float32"), lambda m: Adam(m.named_parameters())])
+def test_an_optimizer_whose_parameters_have_gone_elsewhere_says_so(change):
+    """It would change an array that nobody reads, and the model would never learn."""
+    model = Linear(2, 3, np.random.default_rng(0)).astype("float64")
+    optimizer = Adam(model.named_parameters())
+    give(model.weight, np.ones((2, 3)))
+    optimizer.step(0.1)
+    change(model)
+    with pytest.raises(RuntimeError, match="weight was converted or given to another optimizer: make a new Adam"):
+        optimizer.step(0.1)
+
+
 def test_eps_counts_where_gradients_are_tiny():
     """It stands outside of the root, beside the corrected v: a gradient of eps moves x by half the rate."""
     model = Linear(1, 1, np.random.default_rng(0), bias=False).astype("float64")

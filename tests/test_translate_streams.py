@@ -117,10 +117,12 @@ def test_full_disk_is_explained(run):
 def test_backend_variable_is_checked_and_the_flag_wins(run):
     wrong = run.start("the dog", environment={"MINITF_BACKEND": "abacus"})
     mended = run.start(*QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"})
+    empty = run.start(*QUICK, "the dog", environment={"MINITF_BACKEND": ""})
     out, err = wrong.communicate(timeout=60)
     assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"abacus" in err and b"numpy" in err
     out, err = mended.communicate(timeout=60)
     assert (mended.returncode, err) == (0, b"") and out.count(b"\n") == 1
+    assert empty.communicate(timeout=60) == (out, b"") and empty.returncode == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

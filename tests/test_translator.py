@@ -121,9 +121,9 @@ def test_matrix_products_take_one_thread(translator, monkeypatch):
     """On a busy machine two threads wait for each other twenty times as long as they compute."""
     seen = []
 
-    def watch(*arguments):
+    def watch(*arguments, **options):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
-        return decode.greedy(*arguments)
+        return decode.greedy(*arguments, **options)
 
     monkeypatch.setattr("minitf.translator.greedy", watch)
     translator.translate(["the dog"], beam=1, max_extra=0)
