@@ -10,6 +10,8 @@ import re
 import string
 import unicodedata
 
+__all__ = ["copy_through", "join"]
+
 
 def _listed(words):
     return [word.replace("_", " ") for word in words.split()]

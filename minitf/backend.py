@@ -33,12 +33,15 @@ __all__ = [
     "keep_memory",
     "largest_memory",
     "launch",
+    "memory_of",
+    "naming",
     "nccl",
+    "on_gpu",
     "plain",
-    "reading_waits",
     "row_dots",
     "row_sums",
     "segment_sum",
+    "stretches",
     "to_device",
     "to_numpy",
     "use",
@@ -49,6 +52,15 @@ __all__ = [
 
 class UserError(Exception):
     """A mistake that the user can mend. Its text is one line: what is wrong, and what to do."""
+
+
+@contextlib.contextmanager
+def naming(path):
+    """Say in a UserError which file it is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 class _Library:
@@ -141,6 +153,11 @@ def plain():
         xp.__dict__["_kernels"] = before
 
 
+def on_gpu():
+    """Whether a GPU computes: it works through a queue, and the host has to wait when it reads a number."""
+    return xp.__dict__["_module"] is not np
+
+
 def generation():
     """Which generation the GPU in use belongs to: 75 Turing, 80 Ampere, 90 Hopper."""
     return int(xp.cuda.Device().compute_capability) if xp.__name__ == "cupy" else 90
@@ -171,7 +188,7 @@ def segment_sum(ids, rows, n):
     which loses digits, so on a GPU the additions are atomic instead.
     """
     out = xp.zeros((n, rows.shape[1]), dtype=rows.dtype)
-    if xp.__dict__["_module"] is not np:
+    if on_gpu():
         xp.add.at(out, ids, rows)
         return out
     if len(ids):
@@ -187,7 +204,7 @@ def row_sums(x):
 
     NumPy takes a third of the time for the product with ones. A GPU might round the factors of a product.
     """
-    if xp.__dict__["_module"] is not np:
+    if on_gpu():
         return x.sum(axis=-1, keepdims=True)
     return (x @ np.ones(x.shape[-1], dtype=x.dtype))[..., None]
 
@@ -195,14 +212,14 @@ def row_sums(x):
 def column_sums(x):
     """Sum over all axes but the last: (..., D) -> (D,)."""
     rows = x.reshape(-1, x.shape[-1])
-    if xp.__dict__["_module"] is not np:
+    if on_gpu():
         return rows.sum(axis=0)
     return np.ones(len(rows), dtype=x.dtype) @ rows
 
 
 def row_dots(x, y):
     """Multiply row by row, and sum: (..., D) and (..., D) -> (..., 1), without an array of all products."""
-    if xp.__dict__["_module"] is not np:
+    if on_gpu():
         return (x * y).sum(axis=-1, keepdims=True)
     return np.vecdot(x, y)[..., None]
 
@@ -216,7 +233,7 @@ def blocks(shape, size=1 << 17):
     >>> blocks((2, 3, 10), 20)
     [(0, slice(0, 2, None)), (0, slice(2, 3, None)), (1, slice(0, 2, None)), (1, slice(2, 3, None))]
     """
-    if xp.__dict__["_module"] is not np:
+    if on_gpu():
         size <<= 9
     axis, rest = 0, math.prod(shape[1:])
     if shape[0] * rest <= size:
@@ -229,9 +246,18 @@ def blocks(shape, size=1 << 17):
     return [(*first, cut) for first in itertools.product(*map(range, shape[:axis])) for cut in cuts]
 
 
+def stretches(length, count):
+    """Cut a length into `count` stretches that differ by one at the most: a list of (start, stop).
+
+    >>> stretches(10, 3)
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    return [(length * i // count, length * (i + 1) // count) for i in range(count)]
+
+
 def cores():
     """How many threads or processes may share the work: one for each core of this one, and one where a GPU does it."""
-    if xp.__dict__["_module"] is not np:
+    if on_gpu():
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -242,11 +268,6 @@ def nccl():
     if not library.available:
         raise UserError("several GPUs need NCCL: pip install nvidia-nccl-cu13 (or nvidia-nccl-cu12, as your CuPy)")
     return library
-
-
-def reading_waits():
-    """Whether the host has to wait when it reads a number, as that of a GPU does, which works through a queue."""
-    return xp.__dict__["_module"] is not np
 
 
 def keep_memory():

@@ -301,7 +301,7 @@ def save_model(directory, arrays, config: dict, subwords, dtype="float16", notes
         pieces: subwords.save,
     }
     with _staged(writers) as files:
-        hashes = {path.name: _sha256(aside) for path, aside in files.items()}
+        hashes = {path.name: sha256(aside) for path, aside in files.items()}
         head = {"format": FORMAT, "model": config, "sha256": hashes}
         text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
         with _staged({next_card: lambda aside: aside.write_bytes(text.encode())}) as cards:
@@ -371,12 +371,13 @@ def _check_hashes(directory, hashes):
         if path.parent != directory:
             raise UserError(f"{directory / CARD}: names a file outside its folder: copy the model again")
         with _blame(path):
-            found = _sha256(path)
+            found = sha256(path)
         if found != expected:
             raise UserError(f"{path}: changed since it was saved (its sha256 differs): copy the model again")
 
 
-def _sha256(path):
+def sha256(path):
+    """Give the hash of a file's content, as text."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

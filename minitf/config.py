@@ -96,6 +96,11 @@ class Config:
         tables += 2 * self.max_length if self.positions == "learned" else 0
         return layers + tables * self.d_model + (2 * norm if self.norm == "pre" else 0)
 
+    def check_subwords(self, count):
+        """Raise UserError if a model of this size does not go with so many subwords."""
+        if count != self.vocabulary_size:
+            raise UserError(f"{count:,} subwords, but the model knows {self.vocabulary_size:,}: two models' files?")
+
     def check_arrays(self, arrays):
         """Raise UserError if these arrays, by name, are those of another model, and say which of its settings differ.
 

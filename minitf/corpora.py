@@ -17,6 +17,8 @@ from minitf import recipes
 from minitf.backend import UserError
 from minitf.progress import Progress
 
+__all__ = ["Corpus", "Lines", "Pairs", "clean", "data_folder", "load", "open_pairs", "read_lines", "read_pairs"]
+
 MAX_RATIO = 3.0  # a pair whose one side is this many times longer than the other is seldom a translation
 RATIO_FLOOR = 10  # up to this length anything goes: one piece may well mean six in another language
 HELD = 1 << 28  # bytes: a text of two larger files is not held in memory, but read line by line, each time anew

@@ -10,7 +10,7 @@ import numpy as np
 from minitf import augment, corpora
 from minitf.backend import UserError
 from minitf.encoded import Encoded, encode_pairs
-from minitf.text import UNK, Subwords, Words, join_cuts, make_batch, plan_batches
+from minitf.text import UNK, Subwords, Words, id_type, join_cuts, make_batch, plan_batches
 
 __all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
 
@@ -40,7 +40,7 @@ class Rows:
     @classmethod
     def encode(cls, subwords, lines):
         """Cut lines into subwords, some at a time."""
-        dtype = np.uint16 if len(subwords) <= 1 << 16 else np.int32
+        dtype = id_type(len(subwords))
         parts, lengths = [], []
         for start in range(0, len(lines), _BLOCK):
             rows = subwords.encode(lines[start : start + _BLOCK])

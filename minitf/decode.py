@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from minitf.backend import reading_waits, row_sums, to_device, to_numpy, xp
+from minitf.backend import on_gpu, row_sums, to_device, to_numpy, xp
 from minitf.tensor import Tensor, no_grad
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
@@ -320,6 +320,6 @@ class _FixedCache(_Cache):
     def __call__(self, attention, memory):
         if self.arrays is None:
             self.arrays = [tensor.data for tensor in attention.keys_and_values(memory)]
-            if reading_waits():  # a GPU's products would copy heads that lie apart once for every word
+            if on_gpu():  # a GPU's products would copy heads that lie apart once for every word
                 self.arrays = [xp.ascontiguousarray(array) for array in self.arrays]
         return [Tensor(array) for array in self.arrays]

@@ -18,7 +18,7 @@ import numpy as np
 from minitf import corpora
 from minitf.backend import UserError
 from minitf.progress import Progress
-from minitf.text import UNK
+from minitf.text import UNK, id_type
 
 __all__ = ["Encoded", "encode_pairs"]
 
@@ -133,7 +133,7 @@ def _forget_forsaken(path):
 def _make(path, key, pairs, added, subwords, max_length, threads):
     """Write the file aside, and give it its name when it is whole."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    kind = np.dtype(np.uint16 if len(subwords) <= 1 << 16 else np.int32)
+    kind = id_type(len(subwords))
     length_kind = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)  # an end mark has to fit as well
     lengths, counts, unknown, n_ids, digest = [], Counter(), 0, 0, hashlib.sha256()
     try:

@@ -13,7 +13,7 @@ from minitf import fused
 from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
 from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
 from minitf.products import as_factor, matmul
-from minitf.tensor import Tensor, is_recording, record
+from minitf.tensor import Tensor, as_array, is_recording, record
 
 __all__ = [
     "attention",
@@ -34,10 +34,6 @@ __all__ = [
 ]
 
 
-def _array(x):
-    return x.data if isinstance(x, Tensor) else to_device(x)
-
-
 def exp(x):
     """Raise e to each element.
 
@@ -45,7 +41,7 @@ def exp(x):
 
     x: (...)   ->   (...)
     """
-    y = xp.exp(_array(x))
+    y = xp.exp(as_array(x))
     return record(y, (x,), lambda gy: gy * y)
 
 
@@ -56,7 +52,7 @@ def log(x):
 
     x: (...)   ->   (...)
     """
-    x_data = _array(x)
+    x_data = as_array(x)
     return record(xp.log(x_data), (x,), lambda gy: gy / x_data)
 
 
@@ -68,7 +64,7 @@ def relu(x):
     x: (...)   ->   (...)
     Source: section 3.3, eq. 2.
     """
-    y = xp.maximum(_array(x), 0)
+    y = xp.maximum(as_array(x), 0)
     return record(y, (x,), lambda gy: gy * (y > 0))
 
 
@@ -80,7 +76,7 @@ def where(mask, x, value):
     mask: bool (...)   x: (...)   value: ()   ->   (...)
     """
     mask = to_device(mask)
-    y = xp.where(mask, _array(x), value)
+    y = xp.where(mask, as_array(x), value)
     return record(y, (mask, x, None), lambda gy: (None, gy * mask, None))
 
 
@@ -92,7 +88,7 @@ def concatenate(tensors, axis=-1):
     tensors: a sequence of (..., D) that may differ in D   ->   (..., D)
     Source: section 3.2.2.
     """
-    arrays = [_array(x) for x in tensors]
+    arrays = [as_array(x) for x in tensors]
     ends = np.cumsum([array.shape[axis] for array in arrays])[:-1].tolist()
 
     def backward(gy):
@@ -110,7 +106,7 @@ def softmax(x, axis=-1):
     The largest score is subtracted first, which changes nothing but keeps exp from overflowing.
     Source: section 3.2.1, eq. 1.
     """
-    x_data = _array(x)
+    x_data = as_array(x)
     y = xp.exp(x_data - x_data.max(axis=axis, keepdims=True))
     y /= y.sum(axis=axis, keepdims=True)
 
@@ -127,7 +123,7 @@ def log_softmax(x, axis=-1):
 
     x: (..., D)   ->   (..., D)
     """
-    x_data = _array(x)
+    x_data = as_array(x)
     y = x_data - x_data.max(axis=axis, keepdims=True)
     y -= xp.log(xp.exp(y).sum(axis=axis, keepdims=True))
 
@@ -146,12 +142,12 @@ def linear(x, weight, bias=None):
     All axes in front become rows of one matrix product, the fastest thing a computer does.
     Source: section 3.3, eq. 2.
     """
-    x_data, w = _array(x), _array(weight)
+    x_data, w = as_array(x), as_array(weight)
     shape = x_data.shape
     rows, w = as_factor(x_data.reshape(-1, w.shape[0])), as_factor(w)  # (N, D), (D, F)
     y = matmul(rows, w)  # (N, F)
     if bias is not None:
-        y += _array(bias)
+        y += as_array(bias)
 
     def backward(gy):
         gy = gy.reshape(-1, w.shape[1])  # (N, F)
@@ -170,16 +166,16 @@ def layer_norm(x, gain, bias, eps=1e-6):
     x: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
-    x_data, g = _array(x), _array(gain)
+    x_data, g = as_array(x), as_array(gain)
     if has_kernels(x_data):
-        y, backward = fused.layer_norm(x_data, g, _array(bias), eps)
+        y, backward = fused.layer_norm(x_data, g, as_array(bias), eps)
         return record(y, (x, gain, bias), backward)
     size = x_data.shape[-1]
     normal = x_data - row_sums(x_data) / size
     inverse = 1 / xp.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
     normal *= inverse
     y = normal * g
-    y += _array(bias)
+    y += as_array(bias)
 
     def backward(gy):
         gx = gy * g  # the gradient of `normal`; what changes the mean or the variance of x has no effect on y
@@ -201,7 +197,7 @@ def embedding(table, ids):
     Raises IndexError for an id outside 0 ... V-1.
     Source: section 3.4.
     """
-    weight = _array(table)
+    weight = as_array(table)
     ids = np.asarray(ids)
     if ids.size and not (ids.min() >= 0 and ids.max() < len(weight)):
         raise IndexError(f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(weight)} rows")
@@ -226,7 +222,7 @@ def dropout(x, rate, seed=None):
     """
     if rate == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
-    x_data = _array(x)
+    x_data = as_array(x)
     if has_kernels(x_data):
         y, backward = fused.dropout(x_data, next_decisions(x_data.shape, rate, seed))
         return record(y, (x,), backward)
@@ -285,7 +281,7 @@ def attention_weights(query, key, mask=None):
     A query that may attend to no key gets a row of zeros.
     Source: section 3.2.1, eq. 1.
     """
-    q, k = _array(query), _array(key)
+    q, k = as_array(query), as_array(key)
     weights = _masked_softmax(q, k, _barrier(mask, q.dtype))
 
     def backward(gy):
@@ -308,7 +304,7 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     length of the text, and not with its square.
     Source: section 3.2.1, eq. 1; Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
-    q, k, v = _array(query), _array(key), _array(value)
+    q, k, v = as_array(query), as_array(key), as_array(value)
     shape = *q.shape[:-1], k.shape[-2]
     if has_kernels(q) and q.ndim == 4:
         numbers = next_decisions(shape, rate, seed)

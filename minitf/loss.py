@@ -18,7 +18,7 @@ import numpy as np
 from minitf import fused
 from minitf.backend import has_kernels, row_sums, to_device, xp
 from minitf.products import add_product, as_factor, matmul
-from minitf.tensor import Tensor, is_recording, record
+from minitf.tensor import as_array, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 
@@ -36,7 +36,7 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_toke
     Raises IndexError for a target that is no word, ValueError for another number of targets.
     Source: section 5.4.
     """
-    z = logits.data if isinstance(logits, Tensor) else to_device(logits)
+    z = as_array(logits)
     rows, target, n_tokens = _real_rows(target, z.shape[:-1], z.shape[-1], pad_id, n_tokens)
     gradient = z.reshape(-1, z.shape[-1])[rows]  # (N, V), a copy
     losses, _ = _loss_and_gradient(gradient, target, smoothing)
@@ -60,8 +60,7 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     log-likelihood (smoothing 0), whose exponential is the perplexity. Raises as above.
     Source: sections 3.4, 5.4.
     """
-    x_data = x.data if isinstance(x, Tensor) else to_device(x)
-    w = weight.data if isinstance(weight, Tensor) else to_device(weight)
+    x_data, w = as_array(x), as_array(weight)
     rows, target, n_tokens = _real_rows(target, x_data.shape[:-1], len(w), pad_id, n_tokens)
     shape, dtype = x_data.shape, x_data.dtype
     hidden = x_data.reshape(-1, shape[-1])[rows]  # (N, D)

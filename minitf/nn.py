@@ -37,13 +37,18 @@ def flatten(parameters):
     size = sum(p.size for p in parameters)
     data = xp.empty(size, dtype=parameters[0].dtype)
     gradients = xp.zeros(size, dtype=parameters[0].dtype)
-    start = 0
-    for p in parameters:
-        stretch = slice(start, start + p.size)
+    for p, stretch in side_by_side(parameters):
         data[stretch] = p.data.ravel()
         p.data, p._place, p.grad = data[stretch].reshape(p.shape), gradients[stretch].reshape(p.shape), None
-        start += p.size
     return data, gradients
+
+
+def side_by_side(parameters):
+    """Yield each parameter and its stretch of a flat array that holds them all."""
+    start = 0
+    for parameter in parameters:
+        yield parameter, slice(start, start + parameter.size)
+        start += parameter.size
 
 
 class Module:

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import fused
 from minitf.backend import UserError, blocks, has_kernels, to_device, to_numpy, xp
-from minitf.nn import flatten
+from minitf.nn import flatten, side_by_side
 
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
 
@@ -104,7 +104,7 @@ class Adam:
     def state(self):
         """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""
         arrays = {"step": np.array(self.step_count)}
-        for name, m, v in self._stretches():
+        for name, m, v in self._moments():
             arrays[f"m.{name}"], arrays[f"v.{name}"] = to_numpy(m).copy(), to_numpy(v).copy()
         return arrays
 
@@ -112,19 +112,17 @@ class Adam:
         """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
         if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
             raise UserError("the checkpoint does not say at which step of the optimizer it was made")
-        for name, m, v in self._stretches():
+        for name, m, v in self._moments():
             for key, place in ((f"m.{name}", m), (f"v.{name}", v)):
                 if key not in arrays or arrays[key].shape != place.shape:
                     raise UserError(f"the checkpoint has no moment {key} of shape {place.shape}")
                 place[...] = to_device(arrays[key], place.dtype)
         self.step_count = int(arrays["step"])
 
-    def _stretches(self):
-        start = 0
-        for name, p in self.named_parameters:
-            stretch = slice(start, start + p.size)
+    def _moments(self):
+        names = [name for name, _ in self.named_parameters]
+        for name, (p, stretch) in zip(names, side_by_side(p for _, p in self.named_parameters), strict=True):
             yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
-            start += p.size
 
 
 def gradient_norm(gradients):

@@ -4,13 +4,12 @@ One matrix product on two cores leaves a core idle in everything that is no matr
 each on a core of its own with one-thread products, keep both busy from the first layer to the last.
 """
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import functions as F
-from minitf.backend import xp
+from minitf.backend import stretches, xp
 from minitf.nn import flatten
 
 __all__ = ["Replicas", "machine"]
@@ -51,8 +50,7 @@ class Replicas:
         rows, width = batch.target_in.shape
         size = rows * width * self.models[0].config.d_model
         n = max(1, min(len(self.models), size // _WORTH_IT, rows))
-        cuts = [rows * i // n for i in range(n + 1)]
-        return [batch.rows(start, stop) for start, stop in itertools.pairwise(cuts)]
+        return [batch.rows(start, stop) for start, stop in stretches(rows, n)]
 
     def backward(self, batch, n_tokens, seed, step):
         """Leave the gradient of loss / n_tokens in the first model's parameters; returns (loss, nll), on the device."""
@@ -89,7 +87,7 @@ class Replicas:
 
         def work(i):
             for mine, *others in gradients:
-                stretch = slice(mine.size * i // n, mine.size * (i + 1) // n)
+                stretch = slice(*stretches(mine.size, n)[i])
                 for theirs in others:  # always in this order: sums of floats depend on it
                     mine[stretch] += theirs[stretch]
 

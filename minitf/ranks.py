@@ -10,7 +10,6 @@ writes. The others do what it tells them.
 
 import atexit
 import hashlib
-import itertools
 import os
 import platform
 import sys
@@ -20,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitf import backend
-from minitf.backend import UserError, to_numpy, xp
+from minitf.backend import UserError, stretches, to_numpy, xp
 
 __all__ = ["Ranks", "launched"]
 
@@ -156,8 +155,7 @@ class Ranks:
             self._sum_block(array[start : start + _BLOCK])
 
     def _sum_block(self, block):
-        cuts = [len(block) * i // self.size for i in range(self.size + 1)]
-        lengths = [stop - start for start, stop in itertools.pairwise(cuts)]
+        lengths = [stop - start for start, stop in stretches(len(block), self.size)]
         mine = np.empty((self.size, lengths[self.rank]), block.dtype)  # my stretch of each rank
         self._world.Alltoallv([block, lengths], [mine, [lengths[self.rank]] * self.size])
         for stretch in mine[1:]:

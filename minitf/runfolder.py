@@ -4,7 +4,6 @@ Killed at any moment, the folder holds a whole model and a whole checkpoint, and
 counts on: new files come first, the checkpoint that names them after, and what is no longer needed goes last.
 """
 
-import hashlib
 import re
 import reprlib
 from pathlib import Path
@@ -12,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from minitf.backend import UserError
-from minitf.checkpoint import average, load_arrays, save_arrays, save_model
+from minitf.checkpoint import CARD, average, load_arrays, save_arrays, save_model, sha256
 from minitf.text import load_subwords
 
 __all__ = ["RunFolder"]
 
 CHECKPOINT = "checkpoint.npz"
-CARD = "config.json"
 # What a checkpoint says besides its arrays; and what those of earlier versions do not say.
 META = {"settings": dict, "config": dict, "step": int, "epoch": int, "position": int, "weights": list}
 META |= {"best": (int, float), "bad_validations": int}
@@ -94,7 +92,7 @@ class RunFolder:
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise UserError(f"{name} is not finite after step {meta['step']}: the checkpoint before it is kept")
-        meta = meta | {"subwords": _sha256(self.path / subwords.file_name)}
+        meta = meta | {"subwords": sha256(self.path / subwords.file_name)}
         save_arrays(self.checkpoint, arrays, meta)
 
     def read_checkpoint(self):
@@ -108,7 +106,7 @@ class RunFolder:
             if not np.isfinite(array).all():
                 raise UserError(f"{path}: array {name!r} holds what is no number: begin a new run in another --out")
         subwords = load_subwords(self.path)
-        if meta.get("subwords") not in (None, _sha256(self.path / subwords.file_name)):
+        if meta.get("subwords") not in (None, sha256(self.path / subwords.file_name)):
             raise UserError(f"{self.path / subwords.file_name}: changed since the checkpoint: copy the run again")
         found = [name for name in meta["weights"] if WEIGHTS.fullmatch(name) and (self.path / name).exists()]
         if len(found) < len(meta["weights"]):
@@ -129,7 +127,3 @@ def _check_meta(path, meta):
                 raise UserError(f"{path}: damaged ({key!r} is {reprlib.repr(value)}): take an older copy of the run")
         elif key in META:
             raise UserError(f"{path}: not a checkpoint of a run (it lacks {key!r}): choose another --out")
-
-
-def _sha256(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -196,8 +196,7 @@ def _check_together(settings, given):
 
 def check_model(settings, config, n_subwords):
     """Refuse a model that the text of these settings does not fit."""
-    if n_subwords != config.vocabulary_size:
-        raise UserError(f"{n_subwords:,} subwords, but the model knows {config.vocabulary_size:,}: two models' files?")
+    config.check_subwords(n_subwords)
     count, free = config.count_parameters(), free_memory()
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
         raise UserError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
 
-__all__ = ["Tensor", "no_grad", "record"]
+__all__ = ["Tensor", "as_array", "is_recording", "no_grad", "record"]
 
 
 class _Recording(threading.local):
@@ -256,6 +256,11 @@ class Tensor:
         axes = axes or tuple(reversed(range(self.ndim)))
         inverse = tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes)))
         return record(self.data.transpose(axes), (self,), lambda gy: gy.transpose(inverse))
+
+
+def as_array(x):
+    """The array of a Tensor, or of anything else that the library in use makes one of."""
+    return x.data if isinstance(x, Tensor) else to_device(x)
 
 
 # The engine's parts ----------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.backend import UserError
+from minitf.backend import UserError, naming
+
+__all__ = ["Batch", "Subwords", "Words", "load_subwords", "make_batch", "plan_batches"]
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -102,10 +104,8 @@ class Subwords:
     @classmethod
     def load(cls, path) -> "Subwords":
         """Read what `save` wrote. Raises UserError for a missing or damaged file."""
-        try:
+        with naming(path):
             return cls(_read(path))
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
 
     def save(self, path) -> None:
         """Write the SentencePiece file whole or not at all."""
@@ -180,11 +180,10 @@ class Words:
     def load(cls, path) -> "Words":
         """Read what `save` wrote. Raises UserError for a missing or damaged file."""
         try:
-            return cls(_read(path).decode("utf-8").removesuffix("\n").split("\n"))
+            with naming(path):
+                return cls(_read(path).decode("utf-8").removesuffix("\n").split("\n"))
         except UnicodeDecodeError:
             raise UserError(f"{path}: not UTF-8: copy the file again") from None
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
 
     def save(self, path) -> None:
         """Write one word a line, whole or not at all."""
@@ -220,6 +219,11 @@ def load_subwords(directory) -> Subwords | Words:
     raise UserError(
         f"{directory}: neither {Subwords.file_name} nor {Words.file_name} is there: is this a model's folder?"
     )
+
+
+def id_type(vocabulary_size):
+    """The smallest type of number that holds every id of a vocabulary, for keeping much text."""
+    return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
 def plan_batches(source_lengths, target_lengths, batch_tokens: int, rng) -> list[np.ndarray]:

@@ -83,7 +83,7 @@ def _begin(settings, ranks):
     if settings.start_from:
         weights, fields, subwords = read_model(settings.start_from)
         config = Config.from_dict(fields).replace(**model_changes(settings.set))
-        with _naming(settings.start_from):
+        with backend.naming(settings.start_from):
             config.check_arrays(weights)
         check_model(settings, config, len(subwords))
     corpus = read_corpus(settings)  # what the user named must be there before anything is written
@@ -94,7 +94,7 @@ def _begin(settings, ranks):
         check_model(settings, config, len(dataset.subwords))
     trainer = Trainer(settings, dataset, config, log, ranks)
     if weights:
-        with _naming(settings.start_from):
+        with backend.naming(settings.start_from):
             trainer.model.load_state(weights)
     return trainer
 
@@ -109,7 +109,7 @@ def _resume(settings, given, ranks):
     folder = RunFolder(settings.out)
     model, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
-    with _naming(folder.checkpoint):
+    with backend.naming(folder.checkpoint):
         check_stored(meta["settings"])
         config = Config.from_dict(meta["config"])
         config.check_arrays(model)
@@ -120,7 +120,7 @@ def _resume(settings, given, ranks):
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)
-    with _naming(folder.path):
+    with backend.naming(folder.path):
         trainer.load(model, optimizer, meta)
     changes |= more_changes | trainer.changes(meta)
     if changes:
@@ -128,15 +128,6 @@ def _resume(settings, given, ranks):
         log.say(f"notice   not bit for bit as without the stop: {what}")
     log.say(f"resumed  after step {trainer.step:,}, epoch {trainer.epoch + 1}, batch {trainer.position}")
     return trainer
-
-
-@contextlib.contextmanager
-def _naming(path):
-    """Say which file an error is about."""
-    try:
-        yield
-    except backend.UserError as error:
-        raise backend.UserError(f"{path}: {error}") from None
 
 
 def finish(trainer, command):

@@ -38,7 +38,7 @@ class Trainer:
         self.model = Transformer(config, settings.seed)
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
-        n_replicas = 1 if backend.reading_waits() else settings.replicas or self.ranks.cores()
+        n_replicas = 1 if backend.on_gpu() else settings.replicas or self.ranks.cores()
         self.replicas = Replicas(self.model, lambda: Transformer(config, initialise=False), n_replicas)
         self.machine = machine(n_replicas) | {"ranks": self.ranks.size}
         self.fingerprint = dataset.fingerprint()
@@ -76,7 +76,7 @@ class Trainer:
 
     def _looks_later(self):
         """Whether figures stay on the device until they are logged: several ranks tell each other each one at once."""
-        return backend.reading_waits() and self.ranks.size == 1
+        return backend.on_gpu() and self.ranks.size == 1
 
     def _gradient(self):
         """Leave the gradient of the next batches in the optimizer; returns what `update` returns."""

@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitf import text
-from minitf.backend import UserError, keep_memory, reading_waits
+from minitf.backend import UserError, keep_memory, naming, on_gpu, stretches
 from minitf.checkpoint import read_model, read_notes
 from minitf.config import Config
 from minitf.decode import beam_search, greedy
@@ -64,11 +64,8 @@ class Translator:
         """
         arrays, fields, subwords = read_model(directory)
         model = _build(directory, fields, arrays)
-        if len(subwords) != model.config.vocabulary_size:
-            raise UserError(
-                f"{directory}: {len(subwords)} subwords, but the model knows {model.config.vocabulary_size}: "
-                "the files belong to different models"
-            )
+        with naming(directory):
+            model.config.check_subwords(len(subwords))
         longest = read_notes(directory).get("longest")
         longest = longest if isinstance(longest, int) and longest > 0 else _LONGEST
         return cls(model, subwords, max(longest, whole), whole)
@@ -97,10 +94,10 @@ class Translator:
             source = text.make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
             return [self._ranked(best) for best in self._search(source, beam, alpha, max_extra, n_best)]
 
-        if reading_waits():  # a GPU: whole batches, and large ones
+        if on_gpu():  # a GPU: whole batches, and large ones
             batch_tokens *= _ON_GPU
         batches = list(_by_length([len(part) for part in parts], max(1, batch_tokens // beam)))
-        pieces = batches if reading_waits() else [piece for rows in batches for piece in cut(rows, beam)]
+        pieces = batches if on_gpu() else [piece for rows in batches for piece in cut(rows, beam)]
         found, done = [None] * len(parts), 0
         with threadpool_limits(1, "blas"):
             for rows, translations in zip(pieces, over_cores(work, pieces), strict=True):
@@ -205,11 +202,10 @@ class Translator:
 def _build(directory, fields, arrays):
     """Make the model that a card describes and give it its weights."""
     try:
-        config = Config.from_dict(fields)
-        config.check_arrays(arrays)
-        return Transformer(config, initialise=False).load_state(arrays)
-    except UserError as error:
-        raise UserError(f"{directory}: {error}") from None
+        with naming(directory):
+            config = Config.from_dict(fields)
+            config.check_arrays(arrays)
+            return Transformer(config, initialise=False).load_state(arrays)
     except (TypeError, ValueError, MemoryError) as error:
         raise UserError(f"{directory}: its config.json is damaged ({error}): copy the model again") from None
 
@@ -221,8 +217,7 @@ def cut(rows, beam):
     that the result does not depend on the number of cores.
     """
     n = max((n for least, n in _PIECES.items() if len(rows) * beam >= least), default=1)
-    cuts = [len(rows) * i // n for i in range(n + 1)]
-    return [rows[start:stop] for start, stop in pairwise(cuts) if start < stop]
+    return [rows[start:stop] for start, stop in stretches(len(rows), n) if start < stop]
 
 
 def _split(line, place):
