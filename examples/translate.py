@@ -67,13 +67,8 @@ def _number(kind, least, most):
 
 def parse(arguments=None):
     """Read the command line; a mistake ends in one line on stderr and exit code 2."""
-    parser = _Parser(
-        prog=PROGRAM,
-        description=__doc__,
-        epilog=MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _Parser(prog=PROGRAM, description=__doc__, epilog=MORE, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("text", nargs="*", metavar="TEXT", help="lines to translate; without any, they are read")
     add("--input", metavar="FILE", help="read the lines from here (default: standard input)")
@@ -91,7 +86,10 @@ def parse(arguments=None):
     add("--attention-kind", choices=kinds, help="decoder to source (default), or one of the self-attentions")
     add("--layer", type=_number(int, 1, 1000), metavar="N", help="draw this layer, 1 is the lowest (default: the last)")
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or on the GPU")
-    options = parser.parse_intermixed_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)  # after it all is text, also "-Hello."
+    options = parser.parse_intermixed_args(arguments[:end])
+    options.text += arguments[end + 1 :]
     if options.text and options.input is not None:
         parser.error("TEXT and --input: give one of them")
     if options.nbest > options.beam:
@@ -150,7 +148,7 @@ def translate(options):
 
     if options.backend:
         backend.use(options.backend)
-    with _input(options) as file, _output(options.output) as write:
+    with _input(options) as file, _output(options.output, file) as write:
         translator = Translator.load(options.model)
         search = (options.beam, options.alpha, options.max_extra)
         bar, number, undrawn = _Bar(file), 0, options.attention
@@ -256,7 +254,7 @@ def _decoded(line):
 
 
 @contextlib.contextmanager
-def _output(path):
+def _output(path, source):
     """Give the function that writes text: to standard output at once, into a file that appears when it is whole."""
     if path in (None, "-"):
         if sys.stdout is None:
@@ -264,6 +262,9 @@ def _output(path):
         yield lambda text: _write(sys.stdout.buffer, "standard output", text)
         return
     path = os.path.realpath(path)  # a link stays a link
+    from_file = not isinstance(source, io.BytesIO) and os.path.isfile(path)
+    if from_file and os.path.samestat(os.stat(path), os.fstat(source.fileno())):
+        raise _Mistake(f"{path}: the text would be replaced by its translation: give --output another name")
     is_device = os.path.exists(path) and not os.path.isfile(path)  # or a pipe: not to be replaced by a file
     aside = path if is_device else f"{path}.{os.getpid()}.tmp"
     with _blame(path):

@@ -190,6 +190,15 @@ def read_lines(path) -> list[str]:
     return list(iter(Lines(path)))  # without iter, list would ask for the length, which is one more reading
 
 
+def undecoded(path, lines) -> str:
+    """Give a notice if lines of this file were no UTF-8, so that letters are lost; else an empty text."""
+    odd = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
+    if not odd:
+        return ""
+    what = "1 line is" if len(odd) == 1 else f"{len(odd):,} lines are"
+    return f"{path}: {what} no UTF-8 (the first: line {odd[0]}): convert the file, as by iconv -f latin1 -t utf-8"
+
+
 def read_pairs(source_path, target_path) -> Pairs:
     """Two files, line i of one for line i of the other. Raises UserError for unequal line counts."""
     return _equally_long(Pairs(read_lines(source_path), read_lines(target_path)), source_path, target_path)
@@ -271,6 +280,9 @@ def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX
 def main(names) -> int:
     """Fetch the named corpora and say what they hold; returns the exit code."""
     try:
+        if {"-h", "--help"} & set(names):
+            print(f"usage: python -m minitf.corpora NAME ...\n{__doc__.splitlines()[2]}\nNames: {', '.join(NAMES)}.")
+            return 0
         if not names:
             raise UserError(f"name a corpus: {', '.join(NAMES)}")
         for name in names:

@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import hashlib
-from itertools import chain, islice
+import os
+from itertools import chain, combinations, islice
 
 import numpy as np
 
@@ -19,6 +20,7 @@ MOST_UNKNOWN = 0.5
 DEFAULT_VOCABULARY = 8000
 _BLOCK = 50_000  # lines that are cut into subwords at a time
 _READ = 64  # pairs after which the pages of a file are given back: with each comes up to 2 MB of what lies around it
+_LOOKED_AT = 1_000_000  # lines of each file whose encoding is looked at
 _IN_FILE = ("sources", "targets")
 _SAMPLE = 500_000  # pairs of a text that is not held, from which more are made by --join and --copy
 _MADE = 10  # the most pairs that they make for each pair of the text: a damaged number would fill the memory
@@ -164,6 +166,7 @@ def prepare(settings, corpus, log, subwords=None):
     """
     if not len(corpus.train.source):
         raise UserError("the training text is empty: give one sentence per line")
+    _say_odd(settings, corpus, log)
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
     longest = min(settings.max_length, settings.batch_tokens - 1)
@@ -187,6 +190,17 @@ def prepare(settings, corpus, log, subwords=None):
     valid = _validation(corpus.valid, subwords, longest, log)
     corpus = dataclasses.replace(corpus, train=corpora.Pairs([], []))
     return Dataset(corpus, subwords, sources, targets, valid, encoded)
+
+
+def _say_odd(settings, corpus, log):
+    """Say what is hardly meant so about the files of --train and --valid: no UTF-8, or one file twice."""
+    paths = [*(settings.train or ()), *(settings.valid or ())]
+    for path, lines in zip(paths, chain(corpus.train, corpus.valid) if paths else (), strict=True):
+        if found := corpora.undecoded(path, islice(lines, _LOOKED_AT)):
+            log(f"notice   {found}")
+    for first, second in combinations(paths, 2):
+        if os.path.samefile(first, second):
+            log(f"notice   {second} is also {first}: is that meant so?")
 
 
 def _mapped(encoded):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.backend import UserError
-from minitf.corpora import read_pairs
+from minitf.corpora import read_pairs, undecoded
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 
@@ -107,6 +107,8 @@ def score_files(hypotheses, references) -> str:
     except UserError as error:
         lines.append(f"paper-style BLEU: not counted: {error}")
     for path, side in zip((hypotheses, references), pairs, strict=True):
+        if found := undecoded(path, side):
+            lines.append(f"notice: {found}")
         if sum(line.endswith(" .") for line in side) > len(side) / 2:
             lines.append(f"notice: {path} looks tokenised, and neither score is meant for that: detokenise it first")
     return "\n".join(lines)

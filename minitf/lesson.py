@@ -33,10 +33,9 @@ def begin(name, trainer=None):
         "--backend", choices=("numpy", "cupy"), help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
     )
     if trainer:
-        given = {argument.partition("=")[0] for argument in arguments if argument.startswith("-")}
-        if given - {"--figures", "--backend", "--quick"}:
-            sys.exit(trainer(arguments, f"{name}.py"))
         parser.add_argument("--quick", action="store_true")
+        if {"-h", "--help"} & set(arguments) or parser.parse_known_args(arguments)[1]:
+            sys.exit(trainer(arguments, f"{name}.py"))
     options = parser.parse_args(arguments)
     _run["name"] = name
     if options.backend:

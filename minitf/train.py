@@ -140,8 +140,9 @@ def finish(trainer, command):
     translator = Translator.load(folder, settings.max_length)  # a text is scored line by line, and not in parts
     value, score = trainer.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
-    line = f"average  of the last {read_notes(folder).get('averaged')}: perplexity {value:.3f}  BLEU {score.score:.2f}"
-    for entry in [entry for entry in log.history if "valid_bleu" in entry][-1:]:
+    averaged = read_notes(folder).get("averaged")
+    line = f"average  of the last {averaged}: perplexity {value:.3f}  BLEU {score.score:.2f}"
+    for entry in [entry for entry in log.history if "valid_bleu" in entry and averaged != 1][-1:]:
         valid["last"] = {"perplexity": entry["valid_perplexity"], "bleu": entry["valid_bleu"]}
         line += f"; the last alone: {entry['valid_perplexity']:.3f}  {entry['valid_bleu']:.2f}"
     log.say(line)

@@ -126,6 +126,7 @@ TRANSLATE = {
     "--input x y": "one of them",
     "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
+    "--input train.en --output ./train.en": "the text would be replaced by its translation: give --output another name",
     "--output no/such/file 'the dog'": "no/such/file: not written",
     "--output . 'the dog'": "not written",
     "--model no/such/folder 'the dog'": "no such folder",

@@ -228,6 +228,8 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     for names, words in (([], "name a corpus: toy, multi30k,"), (["nothing"], "unknown corpus 'nothing'")):
         assert corpora.main(names) == 2
         assert capsys.readouterr().err.startswith(f"minitf.corpora: {words}")
+    assert corpora.main(["--help"]) == 0
+    assert re.fullmatch(r"usage: .* NAME ...\n`python.*\nNames: toy, multi30k, .*\n", capsys.readouterr().out)
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
         assert corpora.main(["multi30k"]) == 130

@@ -188,6 +188,14 @@ def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monk
     assert "not counted: the tokens" in score_files(hypotheses, write(tmp_path / "test.de", GOOD))
 
 
+def test_text_in_another_encoding_is_noticed(tmp_path):
+    """It is read as U+FFFD, and every word with an umlaut would be wrong."""
+    files = write(tmp_path / "out", ["Grüße.", "Ja."]), tmp_path / "test.de"
+    files[1].write_bytes("Ja.\nGrüße.\n".encode("latin-1"))
+    notice = f"notice: {files[1]}: 1 line is no UTF-8 (the first: line 2): convert the file, as by iconv"
+    assert score_files(*files).splitlines()[-1].startswith(notice)
+
+
 def test_tokenised_text_is_noticed(tmp_path):
     plain = [line.replace(" .", ".") for line in REFERENCES]
     files = write(tmp_path / "out", REFERENCES), write(tmp_path / "test.txt", plain)

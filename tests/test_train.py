@@ -92,6 +92,24 @@ def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, mon
     assert json.loads(Path("here/config.json").read_text())["averaged"] == (1 if better == "last" else 3)
 
 
+def test_a_single_checkpoint_is_not_compared_with_itself(folder, capsys):
+    assert run("here", "--steps", "4", "--average", "3") == 0
+    assert "average  of the last 1: perplexity" in (said := capsys.readouterr().out)
+    assert "the last alone" not in said and "not the better one" not in said
+
+
+def test_odd_files_are_noticed(folder, capsys):
+    """Another encoding, and the training text as the one to validate on."""
+    assert run("here", "--steps", "1") == 0
+    assert "notice" not in capsys.readouterr().out
+    content = Path("train.de").read_bytes().splitlines(keepends=True)
+    Path("train.de").write_bytes(b"".join(["größte ".encode("latin-1") + line for line in content[:3]] + content[3:]))
+    assert run("there", "--steps", "1", "--valid", "train.en", "train.de") == 0
+    said = capsys.readouterr().out
+    assert said.count("notice   train.de: 3 lines are no UTF-8 (the first: line 1): convert the file") == 2
+    assert "notice   train.en is also train.en" in said and "notice   train.de is also train.de" in said
+
+
 def test_starting_from_another_model(folder, capsys):
     assert run("first") == 0
     arrays, config, subwords = read_model("first")

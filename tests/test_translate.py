@@ -76,6 +76,11 @@ def test_arguments_are_lines(run):
     assert run(*QUICK, "--", "-5 dogs", stdin=b"not read\n")[1].count("\n") == 1
 
 
+def test_what_stands_after_two_dashes_is_text(run):
+    (code, out, err), (_, alone, _) = run(*QUICK, "the dog", "--", "-a", "--input"), run(*QUICK, stdin=b"-a\n--input")
+    assert (code, err) == (0, "") and lines_of(out)[1:] == lines_of(alone) and len(lines_of(out)) == 3
+
+
 def test_reads_of_any_size_give_the_same_lines(monkeypatch):
     """Lines that come in pieces, and a pipe that has nothing to give for a moment."""
 

@@ -10,8 +10,8 @@ from minitf.plot import COLOURS, DASHES, new_figure, save_figure
 def draw(results, path):
     """One panel for each group of rows such as growth-length-12, growth-length-24; the format is the suffix's.
 
-    Lines of decoding are times per written word, all others times of the whole work. Raises ValueError if no rows
-    make a group.
+    Lines of decoding are times per step, which writes a word of each sentence, all others times of the whole work.
+    Raises ValueError if no rows make a group.
     """
     groups = _groups(results)
     if not groups:
@@ -48,7 +48,7 @@ def _panel(axes, title, points):
         axes.plot(list(known), times, color=colour, linestyle=dashes, marker=".", label=CONTENDERS[name].title)
     what = title.removeprefix("growth-")
     axes.set_xlabel({"decode": "words written", "attention": "length"}.get(what, what))
-    axes.set_ylabel("ms a word" if what == "decode" else "ms")
+    axes.set_ylabel("ms a step" if what == "decode" else "ms")
     axes.set_ylim(bottom=0)
     axes.set_title("attention alone" if what == "attention" else "decoding" if what == "decode" else "a training step")
     axes.legend(fontsize=8)
