@@ -13,7 +13,7 @@ import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
 
-__all__ = ["Tensor", "as_array", "is_recording", "no_grad", "record"]
+__all__ = ["Tensor", "no_grad", "record"]
 
 
 class _Recording(threading.local):
