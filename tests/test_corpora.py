@@ -235,7 +235,15 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
         assert corpora.main(["multi30k"]) == 130
     assert capsys.readouterr().err == "minitf.corpora: stopped; the same command goes on from here\n"
     command = [sys.executable, "-m", "minitf.corpora", "wmt14-en-de"]
-    again = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False)
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # the same on any network: none
+    again = subprocess.run(
+        command,
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, **nowhere},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert again.returncode == 2 and again.stderr.count("\n") == 1
     assert re.search(r"wmt14-en-de is not there: set MINITF_DATA .* or put http:\S+ .* into \S+ and try", again.stderr)
 
