@@ -17,7 +17,7 @@ from minitf.transformer import Transformer
 
 TEXT = (ROOT / "lessons" / "REPRODUCE.md").read_text(encoding="utf-8")
 COMMANDS = [shlex.split(line) for line in re.findall(r"^.*09_train_wmt\.py --corpus wmt14-en-.*$", TEXT, re.MULTILINE)]
-RUN_HERE = [shlex.split(line) for line in re.findall(r"^.*09_train_wmt\.py --corpus multi30k.*$", TEXT, re.MULTILINE)]
+RUN_HERE = [shlex.split(line) for line in re.findall(r"^python \S+ --corpus multi30k-bpe10k.*$", TEXT, re.MULTILINE)]
 
 
 def arguments(command):
