@@ -33,7 +33,7 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_toke
 
     logits: (..., V)   target: int (...)   ->   ()
     n_tokens defaults to the number of targets that are not padding.
-    Raises IndexError for a target that is no word, ValueError for another number of targets.
+    Raises IndexError for a target that is no word, ValueError for targets of another shape.
     Source: section 5.4.
     """
     z = as_array(logits)
