@@ -1,11 +1,14 @@
 """Measure minitf against PyTorch and CTranslate2 on this machine, and print a table.
 
     python examples/benchmark.py --python PATH --json benchmark.json
+    python examples/benchmark.py --earlier CHECKOUT --rivals
 
 PATH is an interpreter that has the rivals (pip install torch ctranslate2 numpy); they are skipped where they are not
-installed. Each side works in a process of its own, one after the other in turn, so that what else the machine does
-hits all alike; what counts is the median of the ratios of neighbours. Before a rival is timed, both sides compute
-the same thing from the same weights, and are compared. benchmarks/ has the sides, benchmarks/rows.py the rows.
+installed. CHECKOUT is a folder with an earlier commit (git worktree add), to see whether anything has become slower.
+
+Each side works in a process of its own, one after the other in turn, so that what else the machine does hits all
+alike; what counts is the median of the ratios of neighbours. Before a rival is timed, both sides compute the same thing
+from the same weights, and are compared. benchmarks/ has the sides, benchmarks/rows.py the rows.
 """
 
 import argparse
@@ -27,7 +30,8 @@ from benchmarks import compare, rows, work
 from benchmarks.protocol import Importer, Missing, Worker, cores
 
 LONG = 0.1  # seconds that one measurement takes at least: shorter work is repeated
-IMPORTED = {"minitf": "minitf", "torch": "torch"}
+IMPORTED = {"minitf": "minitf", "earlier": "minitf", "torch": "torch"}
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments=None):
@@ -59,7 +63,8 @@ def _options(arguments):
     parser.add_argument(
         "--rows", nargs="+", metavar="NAME", help="rows, or beginnings of their names (default: all but growth)"
     )
-    parser.add_argument("--rivals", nargs="*", choices=list(rows.CONTENDERS)[1:], help="who takes part (default: all)")
+    parser.add_argument("--rivals", nargs="*", choices=rows.RIVALS, help="who takes part (default: all)")
+    parser.add_argument("--earlier", metavar="CHECKOUT", help="a checkout of an earlier commit, which takes part too")
     parser.add_argument("--pairs", type=int, help="how often each side is measured (default 15)")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="an interpreter that has the rivals")
     parser.add_argument("--threads", type=int, help="of each side (default: as installed)")
@@ -69,6 +74,8 @@ def _options(arguments):
         "--quick", action="store_true", help="tiny sizes, 2 pairs: does it work? The times mean nothing"
     )
     options = parser.parse_args(arguments)
+    if options.earlier and not (Path(options.earlier) / "examples" / "benchmarks" / "ours.py").is_file():
+        parser.error(f"--earlier {options.earlier}: not a checkout of minitf")
     try:
         options.rows = rows.chosen(options.rows or rows.DEFAULT)
     except ValueError as error:
@@ -76,9 +83,9 @@ def _options(arguments):
     if options.quick:
         options.rows = [rows.quick(row) for row in options.rows]
         if options.rivals is None:  # compiling takes minutes
-            options.rivals = [name for name in rows.CONTENDERS if name not in ("minitf", "torch-compile")]
+            options.rivals = [name for name in rows.RIVALS if name != "torch-compile"]
     if options.rivals is None:
-        options.rivals = list(rows.CONTENDERS)
+        options.rivals = rows.RIVALS
     if options.pairs is None:
         options.pairs = 2 if options.quick else 15
     if shutil.which(options.python) is None:
@@ -101,15 +108,16 @@ class Contest:
     def names(self, row):
         """Who takes part in a row, minitf first."""
         rivals = [name for name in row.contenders if name in self.options.rivals and name not in self.missing]
-        return ["minitf", *rivals]
+        return ["minitf", *(["earlier"] if self.options.earlier else []), *rivals]
 
     def worker(self, name, row=None):
         """A new process for a contender."""
         contender = rows.CONTENDERS[name]
         python = self.options.python if contender.rival else sys.executable
+        root = Path(self.options.earlier).resolve() if name == "earlier" else ROOT
         if row and row.kind == "import":
-            return Importer(IMPORTED[name], python)
-        return Worker(contender.module, python, self.options.threads, contender.environment)
+            return Importer(IMPORTED[name], python, root)
+        return Worker(contender.module, python, self.options.threads, contender.environment, root)
 
     def describe(self):
         """The machine, the versions of all sides, and who is missing."""
@@ -123,6 +131,10 @@ class Contest:
                         report["sides"][name] = worker.call(job="about", threads=self.options.threads)
                 except Missing as reason:
                     self.missing |= dict.fromkeys(sides, str(reason))
+        if self.options.earlier:
+            with self.worker("earlier") as worker:
+                about = worker.call(job="about", threads=self.options.threads)
+            report["sides"]["earlier"] = {"earlier": _commit(self.options.earlier)} | about
         report["missing"] = self.missing
         return report
 
@@ -243,26 +255,29 @@ def _quartiles(values):
 
 def _machine():
     """On what, with what and when the report was made."""
-    root = Path(__file__).resolve().parent.parent
-    try:
-        command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-        commit = done.stdout.strip()
-    except OSError:
-        commit = ""
     model = platform.processor()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit or "unknown",
+        "commit": _commit(ROOT),
         "processor": model or platform.machine(),
         "cores": cores(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }
+
+
+def _commit(root):
+    """Give the commit of a checkout, for a report."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def _say(lines):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +171,22 @@ def test_quick_form_without_rivals(tmp_path, no_rivals):
 
 
 @pytest.mark.slow
+def test_an_earlier_checkout_runs_its_own_code(tmp_path):
+    root = EXAMPLES.parent
+    for folder in ("minitf", "examples/benchmarks"):
+        shutil.copytree(root / folder, tmp_path / folder)
+    init = tmp_path / "minitf" / "__init__.py"
+    init.write_text(init.read_text(encoding="utf-8") + '__version__ = "earlier"\n', encoding="utf-8")
+    chosen = ["train-tiny", "beam-small-32", "attention-64", "import"]
+    done = benchmark("--rows", *chosen, "--rivals", "--earlier", tmp_path, "--json", tmp_path / "out.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert report["sides"]["earlier"]["minitf"] == "earlier" != report["sides"]["minitf"]["minitf"]
+    assert all(list(row["sides"]) == ["minitf", "earlier"] for row in report["rows"])
+    assert all("earlier" in row["equal"] for row in report["rows"][:3])
+
+
+@pytest.mark.slow
 def test_quick_form_with_pytorch(tmp_path):
     pytest.importorskip("torch")
     chosen = ["train-tiny", "train-small-padded", "greedy-small-64", "beam-small-32", "attention-64"]
@@ -193,6 +210,7 @@ def test_quick_form_with_pytorch(tmp_path):
         (("--json", "no/such/folder/x.json"), "there is no such folder"),
         (("--plot", "no/such/folder/x.png"), "there is no such folder"),
         (("--pairs", "1"), "--pairs must be 2 or more"),
+        (("--earlier", "examples"), "--earlier examples: not a checkout of minitf"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before(arguments, reason):

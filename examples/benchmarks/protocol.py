@@ -98,15 +98,15 @@ class Importer:
 
     code = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 
-    def __init__(self, library, python=sys.executable):
-        self.command, self.library = [python, "-c", self.code.format(library)], library
+    def __init__(self, library, python=sys.executable, root=HERE.parent.parent):
+        self.command, self.library, self.root = [python, "-c", self.code.format(library)], library, root
 
     def prepare(self, task):
         return self.run()
 
     def run(self, times=1, warm=0):
         time.sleep(SETTLE)
-        done = subprocess.run(self.command, cwd=HERE.parent.parent, capture_output=True, text=True, check=False)
+        done = subprocess.run(self.command, cwd=self.root, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Missing(f"{self.library} is not installed")
         return {"seconds": float(done.stdout), "memory": None}
@@ -119,18 +119,22 @@ class Importer:
 
 
 class Worker:
-    """A process that works when it is asked to. `with Worker(...) as worker:` ends it."""
+    """A process that works when it is asked to. `with Worker(...) as worker:` ends it.
 
-    def __init__(self, module, python=sys.executable, threads=None, environment=()):
+    root: the checkout whose code it runs.
+    """
+
+    def __init__(self, module, python=sys.executable, threads=None, environment=(), root=HERE.parent.parent):
         env = os.environ | dict(environment)
-        folders = str(HERE.parent), str(HERE.parent.parent), env.get("PYTHONPATH")
+        examples = Path(root) / "examples"
+        folders = str(examples), str(root), env.get("PYTHONPATH")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
         if threads:
             env |= dict.fromkeys(THREADS, str(threads))
         self.complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         self.process = subprocess.Popen(
             [python, "-m", f"benchmarks.{module}"],
-            cwd=HERE.parent,
+            cwd=examples,
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -22,6 +22,7 @@ class Contender:
 
 CONTENDERS = {
     "minitf": Contender("minitf", "ours", rival=False),
+    "earlier": Contender("minitf, --earlier", "ours", rival=False),  # takes part in every row, if it is asked for
     "products": Contender("its matrix products alone", "products", rival=False),
     "composed": Contender("minitf, composed operations", "composed", rival=False),
     "torch": Contender("PyTorch eager", "pytorch"),
@@ -29,6 +30,7 @@ CONTENDERS = {
     "torch-compile": Contender("torch.compile, memory kept", "pytorch", KEPT, {"compile": True}),
     "ctranslate2": Contender("CTranslate2 float32", "with_ctranslate2"),
 }
+RIVALS = [name for name in CONTENDERS if name not in ("minitf", "earlier")]
 EAGER = ("torch", "torch-kept")
 
 
