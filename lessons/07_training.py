@@ -68,11 +68,11 @@ hidden, E = rng.standard_normal((2, 4, 6)), rng.standard_normal((7, 6))  # (B, T
 logits, target = Parameter(hidden @ E.T), np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T, V), (B, T); 0 is padding
 # Equate:
 (by_loops, p_less_q), (plain, _) = (loss_by_loops(logits.numpy(), target, eps) for eps in (0.1, 0.0))
-loss = label_smoothed_cross_entropy(logits, target, 0.1)
+loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
 loss.backward()
 same("label_smoothed_cross_entropy = loops", loss, by_loops)
 same("its gradient is (p - q) / n, and 0 at padding", logits.grad, p_less_q)
-fused = projected_cross_entropy(hidden, E, target, 0.1)  # makes logits x E^T and loss chunk by chunk; gives -ln p_y too
+fused = projected_cross_entropy(hidden, E, target, 0.1, pad_id=0)  # logits x E^T and loss chunk by chunk, and -ln p_y
 same("projected_cross_entropy: smoothed, plain = loops", [float(result) for result in fused], [by_loops, plain])
 grad_check(projected_cross_entropy, hidden, E, target)
 # Use: the least loss. Let the true word's logit lead the 13 others by more and more.

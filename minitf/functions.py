@@ -5,6 +5,7 @@ axes in front. Inputs are Tensors (which get a gradient) or arrays (which are co
 on the CPU: there a wrong one is an error, while a GPU would read some other row without a word.
 """
 
+import contextlib
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from minitf import fused
 from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
 from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
 from minitf.products import as_factor, matmul
-from minitf.tensor import Tensor, as_array, is_recording, record
+from minitf.tensor import Tensor, as_array, is_recording, operand, record
 
 __all__ = [
     "attention",
@@ -69,15 +70,33 @@ def relu(x):
 
 
 def where(mask, x, value):
-    """Keep x where the mask is True, and put a constant elsewhere.
+    """Keep x where the mask is True, and take the value elsewhere.
 
         y = x if mask else value
 
-    mask: bool (...)   x: (...)   value: ()   ->   (...)
+    mask: bool (...)   x: (...)   value: (...), or a number   ->   (...)
+    Raises TypeError for a mask that is not boolean.
     """
-    mask = to_device(mask)
-    y = xp.where(mask, as_array(x), value)
-    return record(y, (mask, x, None), lambda gy: (None, gy * mask, None))
+    mask, x_data = _boolean(mask), as_array(x)
+
+    def backward(gy):
+        g_value = xp.where(mask, 0, gy) if isinstance(value, Tensor) else None
+        return None, xp.where(mask, gy, 0), g_value
+
+    return record(xp.where(mask, x_data, operand(value, x_data.dtype)), (None, x, value), backward)
+
+
+def _boolean(mask):
+    """Give a mask on the device. Raises TypeError for numbers: elsewhere 1 means True, or 0 and -infinity are added."""
+    if mask is None:
+        return None
+    mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"a mask must be boolean, True = may attend, not {mask.dtype}: write mask != 0 for a mask of 1 and 0, "
+            "mask == 0 for one of 0 and -inf"
+        )
+    return mask
 
 
 def concatenate(tensors, axis=-1):
@@ -106,14 +125,18 @@ def softmax(x, axis=-1):
     The largest score is subtracted first, which changes nothing but keeps exp from overflowing.
     Source: section 3.2.1, eq. 1.
     """
-    x_data = as_array(x)
-    y = xp.exp(x_data - x_data.max(axis=axis, keepdims=True))
+    y = xp.exp(_shifted(as_array(x), axis))
     y /= y.sum(axis=axis, keepdims=True)
 
     def backward(gy):
         return y * (gy - (gy * y).sum(axis=axis, keepdims=True))
 
     return record(y, (x,), backward)
+
+
+def _shifted(x, axis):
+    """Subtract the largest number along an axis; of none there is no largest."""
+    return x - x.max(axis=axis, keepdims=True) if x.size else x.copy()
 
 
 def log_softmax(x, axis=-1):
@@ -123,8 +146,7 @@ def log_softmax(x, axis=-1):
 
     x: (..., D)   ->   (..., D)
     """
-    x_data = as_array(x)
-    y = x_data - x_data.max(axis=axis, keepdims=True)
+    y = _shifted(as_array(x), axis)
     y -= xp.log(xp.exp(y).sum(axis=axis, keepdims=True))
 
     def backward(gy):
@@ -140,22 +162,33 @@ def linear(x, weight, bias=None):
 
     x: (..., D)   weight: (D, F)   bias: (F,)   ->   (..., F)
     All axes in front become rows of one matrix product, the fastest thing a computer does.
+    Raises ValueError where the sizes do not fit.
     Source: section 3.3, eq. 2.
     """
     x_data, w = as_array(x), as_array(weight)
     shape = x_data.shape
-    rows, w = as_factor(x_data.reshape(-1, w.shape[0])), as_factor(w)  # (N, D), (D, F)
+    if shape[-1] != w.shape[0]:
+        raise ValueError(f"linear: x has {shape[-1]} features, the weight takes {w.shape[0]}")
+    n = math.prod(shape[:-1])
+    rows, w = as_factor(x_data.reshape(n, shape[-1])), as_factor(w)  # (N, D), (D, F)
     y = matmul(rows, w)  # (N, F)
     if bias is not None:
-        y += as_array(bias)
+        b = as_array(bias)
+        _check_vector("linear: the bias", b, w.shape[1])
+        y += b
 
     def backward(gy):
-        gy = gy.reshape(-1, w.shape[1])  # (N, F)
+        gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None if bias is None else (fused.column_sums if has_kernels(gy) else column_sums)(gy)
         gy = as_factor(gy)
         return matmul(gy, w.T).reshape(shape), matmul(rows.T, gy), g_bias
 
     return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
+
+
+def _check_vector(name, vector, size):
+    if vector.shape != (size,):
+        raise ValueError(f"{name} has shape {vector.shape}, but ({size},) is needed, one number for each feature")
 
 
 def layer_norm(x, gain, bias, eps=1e-6):
@@ -164,18 +197,23 @@ def layer_norm(x, gain, bias, eps=1e-6):
         y = gain * (x - mean) / sqrt(var + eps) + bias
 
     x: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
+    Raises ValueError where the sizes do not fit, and for positions without features.
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
-    x_data, g = as_array(x), as_array(gain)
-    if has_kernels(x_data):
-        y, backward = fused.layer_norm(x_data, g, as_array(bias), eps)
-        return record(y, (x, gain, bias), backward)
+    x_data, g, b = as_array(x), as_array(gain), as_array(bias)
     size = x_data.shape[-1]
+    if not size:
+        raise ValueError(f"layer_norm: x of shape {x_data.shape} has no features to normalize")
+    _check_vector("layer_norm: the gain", g, size)
+    _check_vector("layer_norm: the bias", b, size)
+    if has_kernels(x_data):
+        y, backward = fused.layer_norm(x_data, g, b, eps)
+        return record(y, (x, gain, bias), backward)
     normal = x_data - row_sums(x_data) / size
     inverse = 1 / xp.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
     normal *= inverse
     y = normal * g
-    y += as_array(bias)
+    y += b
 
     def backward(gy):
         gx = gy * g  # the gradient of `normal`; what changes the mean or the variance of x has no effect on y
@@ -188,24 +226,32 @@ def layer_norm(x, gain, bias, eps=1e-6):
     return record(y, (x, gain, bias), backward)
 
 
+def integers(ids, name):
+    """Give ids as a NumPy array of integers; an empty list has no type and is one as well. Raises TypeError."""
+    ids = np.asarray(ids)
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise TypeError(f"{name} must be integers, not {ids.dtype}")
+    return ids.astype(np.int64) if ids.dtype.kind not in "iu" else ids
+
+
 def embedding(table, ids):
     """Look up one row of the table for each id.
 
         y = table[ids], which is  one_hot(ids) @ table
 
     table: (V, D)   ids: int (...)   ->   (..., D)
-    Raises IndexError for an id outside 0 ... V-1.
+    Raises IndexError for an id outside 0 ... V-1, TypeError for ids that are not integers.
     Source: section 3.4.
     """
     weight = as_array(table)
-    ids = np.asarray(ids)
+    ids = integers(ids, "ids")
     if ids.size and not (ids.min() >= 0 and ids.max() < len(weight)):
         raise IndexError(f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(weight)} rows")
     ids = to_device(ids)
 
     def backward(gy):
         sum_rows = fused.segment_sum if has_kernels(gy) else segment_sum
-        return sum_rows(ids.ravel(), gy.reshape(-1, gy.shape[-1]), len(weight)), None
+        return sum_rows(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), len(weight)), None
 
     return record(weight[ids], (table, None), backward)
 
@@ -242,12 +288,33 @@ _SCORES = 1 << 19  # how many are worked on at a time: two megabytes
 _LONG = 512  # of how many keys the weights are kept for backward
 
 
+def _aligned(query, key, value, mask):
+    """Broadcast the axes in front of query, key and value to those of all, the mask included. Raises ValueError."""
+    shapes = q, k, v, m = query.shape, key.shape, value.shape, () if mask is None else mask.shape
+    fits = len(q) > 1 and len(k) > 1 and len(v) > 1 and q[-1] == k[-1] > 0 and k[-2] == v[-2]
+    if fits and q[:-2] == k[:-2] == v[:-2] and _is_within(m, (*q[:-1], k[-2])):  # as they are in the Transformer
+        return query, key, value
+    with contextlib.suppress(ValueError):
+        if fits and _is_within(m[-2:], (q[-2], k[-2])):
+            front = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+            return tuple(xp.broadcast_to(array, (*front, *array.shape[-2:])) for array in (query, key, value))
+    raise ValueError(
+        "attention takes a query (..., T, K), a key (..., S, K), a value (..., S, D) and perhaps a mask (..., T, S), "
+        f"not the shapes {', '.join(map(str, shapes[: 3 if mask is None else 4]))}"
+    )
+
+
+def _is_within(shape, larger):
+    """Whether an array of this shape broadcasts to the larger one."""
+    for n, most in zip(shape[::-1], larger[::-1], strict=False):
+        if n != most and n != 1:
+            return False
+    return len(shape) <= len(larger)
+
+
 def _barrier(mask, dtype):
     """0 where the mask is True and -infinity elsewhere: what is added to the scores of a softmax."""
-    if mask is None:
-        return None
-    never = xp.asarray(-xp.inf, dtype=dtype)
-    return xp.where(to_device(mask), xp.zeros_like(never), never)
+    return None if mask is None else xp.where(mask, 0, xp.asarray(-xp.inf, dtype=dtype))
 
 
 def _masked_softmax(query, key, barrier):
@@ -257,7 +324,8 @@ def _masked_softmax(query, key, barrier):
     if barrier is not None:
         scores += barrier
     # A row that may attend to nothing has no largest score; with any finite one its exponentials are all 0.
-    scores -= xp.maximum(scores.max(axis=-1, keepdims=True), -1e30)
+    if scores.size:
+        scores -= xp.maximum(scores.max(axis=-1, keepdims=True), -1e30)
     weights = xp.exp(scores, out=scores)
     # The largest exponential of any other row is 1, so only such an empty row has a sum below 1.
     weights /= xp.maximum(row_sums(weights), 1)
@@ -279,9 +347,11 @@ def attention_weights(query, key, mask=None):
 
     query: (..., T, K)   key: (..., S, K)   mask: bool (..., T, S)   ->   (..., T, S)
     A query that may attend to no key gets a row of zeros.
+    Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
     Source: section 3.2.1, eq. 1.
     """
-    q, k = as_array(query), as_array(key)
+    mask, k = _boolean(mask), as_array(key)
+    q, k, _ = _aligned(as_array(query), k, k, mask)
     weights = _masked_softmax(q, k, _barrier(mask, q.dtype))
 
     def backward(gy):
@@ -302,24 +372,31 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     (B, T, H, K), the way back to (B, T, D) is a view as well. The scores are worked on in parts that fit the cache.
     Where there are more than 512 keys, their weights are computed again in backward: then memory grows with the
     length of the text, and not with its square.
+    A query that may attend to no key gets zeros. The axes in front broadcast, those of the mask as well.
+    Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
     Source: section 3.2.1, eq. 1; Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
-    q, k, v = as_array(query), as_array(key), as_array(value)
+    mask = _boolean(mask)
+    q, k, v = _aligned(as_array(query), as_array(key), as_array(value), mask)
     shape = *q.shape[:-1], k.shape[-2]
-    if has_kernels(q) and q.ndim == 4:
-        numbers = next_decisions(shape, rate, seed)
-        y, backward = fused.attention(q, k, v, None if mask is None else to_device(mask), numbers, not is_recording())
+    n_scores = math.prod(shape)
+    if not n_scores:  # no query, or no key to attend to
+        y = xp.zeros((*q.shape[:-1], v.shape[-1]), dtype=q.dtype)
+        return record(y, (query, key, value), lambda gy: (xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)))
+    if has_kernels(q, k, v) and q.ndim == 4:
+        y, backward = fused.attention(q, k, v, mask, next_decisions(shape, rate, seed), not is_recording())
         return record(y, (query, key, value), backward)
     barrier = _barrier(mask, q.dtype)
     keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
-    if not is_recording() and not rate and math.prod(shape) <= _SCORES:  # a step of decoding
-        return record(xp.matmul(_masked_softmax(q, k, barrier), v, out=y), (), None)
+    if not is_recording() and not rate and n_scores <= _SCORES:  # a step of decoding
+        return record(xp.matmul(_masked_softmax(q, k, barrier), v, out=y), (query, key, value), None)
+    if barrier is not None:
+        barrier = xp.broadcast_to(barrier, shape)
 
     def weigh(part, keys):
         """Give the weights of some queries, before and after dropout."""
-        some = None if barrier is None else xp.broadcast_to(barrier, shape)[part]
-        weights = _masked_softmax(q[part], k[keys], some)
+        weights = _masked_softmax(q[part], k[keys], None if barrier is None else barrier[part])
         return weights, weights if keep is None else weights * keep[part] * scale
 
     parts, kept = _parts(shape), []

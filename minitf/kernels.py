@@ -278,7 +278,7 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
         total += xp.exp(z - largest)
     highest = block_max(largest)
     total = block_sum(total * xp.exp(largest - highest))
-    each = smoothing / xp.float32(size - 1)
+    each = smoothing / xp.float32(size - 1) if size > 1 else 0.0
     shifted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column] - highest
@@ -290,7 +290,10 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
         log_total = xp.log(total)
         nll = log_total - (true_logit - highest)
         nlls[row] = nll
-        losses[row] = (1.0 - smoothing - each) * nll + each * (xp.float32(size) * log_total - shifted)
+        smoothed = (1.0 - smoothing - each) * nll
+        if each > 0.0:  # a logit of -inf makes the rest infinite, and 0 times that is not 0
+            smoothed += each * (xp.float32(size) * log_total - shifted)
+        losses[row] = smoothed
 
 
 def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):

@@ -5,7 +5,9 @@ The target distribution q of a position gives the true word 1 - eps and shares e
     q_v = 1 - eps if v is the true word, else eps / (V - 1)
     loss = - sum_v q_v ln p_v        with p = softmax(logits)
 
-Its gradient with respect to the logits is p - q. Positions whose target is padding count nothing. The sum is
+Its gradient with respect to the logits is p - q. Positions whose target is `pad_id` count nothing; without a
+`pad_id` every position counts. A word whose logit is -inf is impossible: the loss is infinite if q_v > 0 there, which
+with smoothing is so for every word, and without it only for the true one; the gradient stays p - q. The sum is
 divided by `n_tokens`, the number of target tokens of the whole update, however many parts the update is cut
 into: dividing each part by its own count would weigh the words of short sentences more.
 Source: section 5.4; Szegedy et al. 2016, section 7. The form, eps/(V-1), is tensor2tensor's.
@@ -17,6 +19,7 @@ import numpy as np
 
 from minitf import fused
 from minitf.backend import has_kernels, row_sums, to_device, xp
+from minitf.functions import integers
 from minitf.products import add_product, as_factor, matmul
 from minitf.tensor import as_array, is_recording, record
 
@@ -26,30 +29,32 @@ _CHUNK = 512  # of how many rows the logits exist at a time, however long the ba
 _CHUNK_ON_GPU = 4096
 
 
-def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=0, n_tokens=None):
+def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=None, n_tokens=None):
     """Measure how far the predicted distributions are from the smoothed true words.
 
         loss = - 1/n sum_t sum_v q_tv ln p_tv
 
     logits: (..., V)   target: int (...)   ->   ()
     n_tokens defaults to the number of targets that are not padding.
-    Raises IndexError for a target that is no word, ValueError for targets of another shape.
+    Raises IndexError for a target that is not a word, TypeError for targets that are not integers, ValueError for
+    targets of another shape, an n_tokens that is not positive, and smoothing that has no other word to go to.
     Source: section 5.4.
     """
     z = as_array(logits)
-    rows, target, n_tokens = _real_rows(target, z.shape[:-1], z.shape[-1], pad_id, n_tokens)
-    gradient = z.reshape(-1, z.shape[-1])[rows]  # (N, V), a copy
+    rows, target, n_tokens = _real_rows(target, z.shape[:-1], z.shape[-1], smoothing, pad_id, n_tokens)
+    flat = math.prod(z.shape[:-1]), z.shape[-1]
+    gradient = z.reshape(flat)[rows]  # (N, V), a copy
     losses, _ = _loss_and_gradient(gradient, target, smoothing)
 
     def backward(gy):
-        g_logits = xp.zeros_like(z).reshape(-1, z.shape[-1])
+        g_logits = xp.zeros(flat, dtype=z.dtype)
         g_logits[rows] = gradient * (gy / n_tokens)
         return g_logits.reshape(z.shape)
 
     return record(losses.sum() / n_tokens, (logits,), backward)
 
 
-def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens=None):
+def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
     """Compute the loss of logits = x E^T without ever holding the logits of all positions.
 
         loss = label_smoothed_cross_entropy(x E^T, target)
@@ -61,9 +66,12 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     Source: sections 3.4, 5.4.
     """
     x_data, w = as_array(x), as_array(weight)
-    rows, target, n_tokens = _real_rows(target, x_data.shape[:-1], len(w), pad_id, n_tokens)
     shape, dtype = x_data.shape, x_data.dtype
-    hidden = x_data.reshape(-1, shape[-1])[rows]  # (N, D)
+    if shape[-1] != w.shape[1]:
+        raise ValueError(f"projected_cross_entropy: x has {shape[-1]} features, the weight has {w.shape[1]}")
+    rows, target, n_tokens = _real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    flat = math.prod(shape[:-1]), shape[-1]
+    hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
     loss = nll = xp.zeros((), dtype=dtype)
     table = as_factor(w)
@@ -85,7 +93,7 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     def backward(gy):
         nonlocal g_weight
         scale = gy / n_tokens
-        gx = xp.zeros((math.prod(shape[:-1]), shape[-1]), dtype=dtype)
+        gx = xp.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
         g_weight *= scale
         return gx.reshape(shape), g_weight
@@ -93,13 +101,17 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=0, n_tokens
     return record(loss / n_tokens, (x, weight), backward), record(nll / n_tokens, (), None)
 
 
-def _real_rows(target, shape, size, pad_id, n_tokens):
+def _real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     """Find the positions that are not padding: their numbers, their targets, and the count to divide by."""
-    target = np.asarray(target)
+    target = integers(target, "targets")
     if target.shape != shape:
         raise ValueError(f"targets of shape {target.shape} for predictions of shape {shape}")
+    if n_tokens is not None and not n_tokens > 0:
+        raise ValueError(f"n_tokens is {n_tokens}: the loss is divided by it, so it must be at least 1")
+    if size < (2 if smoothing else 1):
+        raise ValueError(f"predictions over {size} words: the loss needs one, and label smoothing a second")
     target = target.ravel()
-    rows = np.flatnonzero(target != pad_id)
+    rows = np.arange(target.size) if pad_id is None else np.flatnonzero(target != pad_id)
     words = target[rows]
     if words.size and not (words.min() >= 0 and words.max() < size):
         raise IndexError(f"targets from {words.min()} to {words.max()} do not fit {size} words")
@@ -112,7 +124,7 @@ def _loss_and_gradient(logits, target, smoothing):
     if has_kernels(logits):
         return fused.cross_entropy(logits, target, smoothing)
     n, size = logits.shape
-    each = smoothing / (size - 1)  # q of a wrong word
+    each = smoothing / (size - 1) if smoothing else 0.0  # q of a wrong word
     rows = xp.arange(n)
     logits -= logits.max(axis=-1, keepdims=True)
     true, total = logits[rows, target], row_sums(logits)[:, 0]
@@ -121,7 +133,9 @@ def _loss_and_gradient(logits, target, smoothing):
     log_sums = xp.log(sums[:, 0])
     nll = log_sums - true
     # - sum_v q_v ln p_v, where ln p_v = logit_v - log_sum, and q is `each` plus the rest on the true word
-    losses = (1 - smoothing - each) * nll + each * (size * log_sums - total)
+    losses = (1 - smoothing - each) * nll
+    if each:  # a logit of -inf makes the rest infinite, and 0 times that is not 0
+        losses += each * (size * log_sums - total)
     p /= sums
     p -= each
     p[rows, target] -= 1 - smoothing - each

@@ -7,6 +7,8 @@ The rest of the chain rule stands in `Tensor.backward`, once.
 """
 
 import contextlib
+import functools
+import inspect
 import threading
 
 import numpy as np
@@ -17,47 +19,70 @@ __all__ = ["Tensor", "no_grad", "record"]
 
 
 class _Recording(threading.local):
-    """Whether operations are recorded; each thread has its own answer."""
+    """How many `no_grad` blocks are open; each thread has its own count."""
 
-    on = True
+    off = 0
 
 
 _recording = _Recording()
 
 
-@contextlib.contextmanager
-def no_grad():
-    """Compute without recording: results have no history, and what only the gradient needs is not kept."""
-    before, _recording.on = _recording.on, False
-    try:
-        yield
-    finally:
-        _recording.on = before
+class no_grad(contextlib.ContextDecorator):
+    """Compute without recording: results have no history, and what only the gradient needs is not kept.
+
+    Write `with no_grad():`, or `@no_grad()` above a function or a generator function. Blocks may be nested, share one
+    object, and end in any order: recording is on again in this thread when all of its blocks have been left.
+    A block is left at its end, and not at a `yield` inside it: until such a generator goes on, nothing is recorded for
+    its caller either. Decorate the generator function instead: that turns recording off only while it runs.
+    """
+
+    def __enter__(self):
+        _recording.off += 1
+
+    def __exit__(self, *error):
+        _recording.off = max(0, _recording.off - 1)  # a generator may end in another thread than it began in
+
+    def __call__(self, function):
+        if not inspect.isgeneratorfunction(function):
+            return super().__call__(function)
+
+        @functools.wraps(function)
+        def generate(*args, **kwargs):
+            values = function(*args, **kwargs)
+            while True:
+                try:
+                    with self:
+                        value = next(values)
+                except StopIteration as end:
+                    return end.value
+                yield value
+
+        return generate
 
 
 def is_recording():
     """Tell whether operations are being recorded, for ops that can save work when they are not."""
-    return _recording.on
+    return not _recording.off
 
 
-def record(data, parents, backward):
+def record(data, parents, backward, converts=False):
     """Make the Tensor that an operation returns: the only place where a node of the graph is made.
 
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
     backward: takes the gradient of the result and returns one gradient per parent, None where there is none.
     It must not change the gradient it is given: other nodes may hold the same array.
-    Raises TypeError if a Tensor among the parents has another dtype than the result.
+    Raises TypeError if a Tensor among the parents has another dtype than the result, unless the operation `converts`.
     """
     tensors = [parent for parent in parents if isinstance(parent, Tensor)]
     for tensor in tensors:
-        if tensor.data.dtype != data.dtype:
+        if tensor.data.dtype != data.dtype and not converts:
             raise TypeError(
                 f"{_name(backward)} mixes {tensor.data.dtype} and {data.dtype}: convert one side with astype"
             )
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # a reduction to one number is a scalar in NumPy
-    if tensors and _recording.on:
-        out._node = _Node(out.data, tuple(map(_origin, parents)), backward)
+    if tensors:
+        out._node = _UNRECORDED if _recording.off else _Node(out.data, tuple(map(_origin, parents)), backward)
     return out
 
 
@@ -74,6 +99,9 @@ class _Node:
         self.shape, self.dtype, self.parents, self.backward = data.shape, data.dtype, parents, backward
 
 
+_UNRECORDED = False  # in place of the node of a Tensor that was computed inside no_grad; a Tensor made of data has None
+
+
 def _origin(parent):
     """Where the gradient of an input goes: to the node that made it, to the Tensor itself, or nowhere."""
     return (parent._node or parent) if isinstance(parent, Tensor) else None
@@ -83,16 +111,17 @@ class Tensor:
     """An array with a memory of how it was computed.
 
     Python numbers, lists, integers and float16 become float32; float64 stays float64, for gradient checks.
-    An array of NumPy is moved to the device in use; `.numpy()` and `float(t)` come back from there.
+    An array of NumPy is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` come back from there.
+    Comparisons, `==` among them, compare element by element and give a boolean array, which is a constant; two Tensors
+    are still different keys of a dict or set, even if their numbers are equal.
+    Raises TypeError for complex numbers and what is not numbers at all.
     """
 
     __array_ufunc__ = None  # so that  array + tensor  asks the tensor
 
     def __init__(self, data):
-        if isinstance(data, Tensor):
-            data = data.data
-        keep = getattr(data, "dtype", None) in (np.float32, np.float64)
-        self.data = to_device(data, None if keep else np.float32)
+        array = as_array(data)
+        self.data = array if hasattr(data, "dtype") else array.astype(np.float32)
         self.grad, self._node = None, None
 
     shape = property(lambda self: self.data.shape)
@@ -104,11 +133,32 @@ class Tensor:
         """Give the values as a NumPy array."""
         return to_numpy(self.data)
 
-    def __float__(self):
-        return float(self.data)
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def item(self):
+        """Give the only number as a Python float. Raises ValueError if there are none or several."""
+        if self.size != 1:
+            raise ValueError(f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed")
+        return self.data.item()
+
+    __float__ = item
+
+    def __bool__(self):
+        if self.size != 1:
+            raise ValueError(f"a tensor of shape {self.shape} is neither true nor false: use (x > 0).any() or .all()")
+        return bool(self.item())
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec else str(self)
 
     def __len__(self):
+        if not self.ndim:
+            raise TypeError("a tensor of shape () is one number and has no length")
         return len(self.data)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
 
     def __repr__(self):
         return f"Tensor({np.array2string(self.numpy(), precision=4, separator=', ', prefix='Tensor(')})"
@@ -120,13 +170,17 @@ class Tensor:
 
         gradient: that of the final quantity with respect to this Tensor; 1 if this Tensor is one number.
         Gradients add up over several calls. The graph is freed on the way: memory falls as the walk
-        proceeds, and a second call over the same graph raises RuntimeError.
+        proceeds, and a second call over the same graph raises RuntimeError, as does a Tensor computed inside no_grad.
         """
+        if self._node is _UNRECORDED:
+            raise RuntimeError(
+                "backward() of a tensor that was computed inside no_grad(): there is no graph to go over"
+            )
         if gradient is None:
             if self.size != 1:
                 raise ValueError(f"backward() of a tensor of shape {self.shape} needs the gradient to start from")
             gradient = xp.ones_like(self.data)
-        gradient = to_device(gradient, self.dtype)
+        gradient = to_device(as_array(gradient), self.dtype)
         if gradient.shape != self.shape:
             raise ValueError(f"the gradient has shape {gradient.shape}, the tensor {self.shape}")
         if self._node is None:
@@ -159,14 +213,14 @@ class Tensor:
     def _receive(self, gradient):
         """Add to `.grad`. The first gradient is copied, since it may be an array that others hold too."""
         if self.grad is None:
-            self.grad = gradient.copy()
+            self.grad = xp.asarray(gradient).copy()  # NumPy makes a number of what was computed from one element
         else:
             self.grad += gradient
 
     # Operators -------------------------------------------------------------------------------------------
 
     def __add__(self, other):
-        return record(self.data + _data(other, self.dtype), (self, other), lambda gy: (gy, gy))
+        return record(self.data + operand(other, self.dtype), (self, other), lambda gy: (gy, gy))
 
     __radd__ = __add__
 
@@ -174,13 +228,13 @@ class Tensor:
         return record(-self.data, (self,), lambda gy: -gy)
 
     def __sub__(self, other):
-        return record(self.data - _data(other, self.dtype), (self, other), lambda gy: (gy, -gy))
+        return record(self.data - operand(other, self.dtype), (self, other), lambda gy: (gy, -gy))
 
     def __rsub__(self, other):
         return -self + other
 
     def __mul__(self, other):
-        x, y = self.data, _data(other, self.dtype)
+        x, y = self.data, operand(other, self.dtype)
         if not isinstance(other, Tensor):  # then x is not needed any more
             return record(x * y, (self,), lambda gy: gy * y)
         return record(x * y, (self, other), lambda gy: (gy * y, gy * x))
@@ -188,24 +242,39 @@ class Tensor:
     __rmul__ = __mul__
 
     def __truediv__(self, other):
-        x, y = self.data, _data(other, self.dtype)
-        return record(x / y, (self, other), lambda gy: (gy / y, -gy * x / (y * y)))
+        x, y = self.data, operand(other, self.dtype)
+        if not isinstance(other, Tensor):
+            return record(x / y, (self,), lambda gy: gy / y)
+        ratio = x / y
+        return record(ratio, (self, other), lambda gy: (gy / y, -gy * ratio / y))
 
     def __rtruediv__(self, other):
-        return other * self**-1
+        x = self.data
+        ratio = operand(other, self.dtype) / x
+        return record(ratio, (self,), lambda gy: -gy * ratio / x)
 
     def __pow__(self, exponent):
         """x ** c for a number c."""
-        x, c = self.data, _data(exponent, self.dtype)
+        x, c = self.data, operand(exponent, self.dtype)
         if not isinstance(c, int | float):
             raise TypeError("the exponent of ** is a number")
+        if c == 0:  # 0 * x ** -1 is not 0 everywhere
+            return record(x**c, (self,), xp.zeros_like)
         return record(x**c, (self,), lambda gy: gy * (c * x ** (c - 1)))
+
+    def __abs__(self):
+        x = self.data
+        return record(abs(x), (self,), lambda gy: gy * xp.sign(x))
 
     def __matmul__(self, other):
         """The product of matrices; axes before the last two are batches, and broadcast."""
-        x, y = self.data, _data(other, self.dtype)
+        x, y = self.data, operand(other, self.dtype)
         if x.ndim < 2 or y.ndim < 2:
             raise ValueError(f"@ takes matrices: shapes {x.shape} and {y.shape}; reshape a vector to (1, n)")
+        if x.shape[-1] != y.shape[-2]:
+            raise ValueError(
+                f"@ cannot multiply shapes {x.shape} and {y.shape}: {x.shape[-1]} columns, {y.shape[-2]} rows"
+            )
 
         def backward(gy):
             return gy @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ gy
@@ -213,7 +282,7 @@ class Tensor:
         return record(x @ y, (self, other), backward)
 
     def __rmatmul__(self, other):
-        return Tensor(_data(other, self.dtype)) @ self
+        return Tensor(operand(other, self.dtype)) @ self
 
     def __getitem__(self, index):
         """Slices, integers, or arrays of indices; a position named twice gets the sum of its gradients."""
@@ -226,7 +295,40 @@ class Tensor:
 
         return record(self.data[index], (self,), backward)
 
+    # Comparisons -----------------------------------------------------------------------------------------
+
+    __hash__ = object.__hash__  # which Python takes away from a class with an __eq__
+
+    def __eq__(self, other):
+        return self.data == operand(other, self.dtype)
+
+    def __ne__(self, other):
+        return self.data != operand(other, self.dtype)
+
+    def __lt__(self, other):
+        return self.data < operand(other, self.dtype)
+
+    def __le__(self, other):
+        return self.data <= operand(other, self.dtype)
+
+    def __gt__(self, other):
+        return self.data > operand(other, self.dtype)
+
+    def __ge__(self, other):
+        return self.data >= operand(other, self.dtype)
+
     # Methods of arrays -----------------------------------------------------------------------------------
+
+    def detach(self):
+        """The same numbers without history: a constant of what is computed from it."""
+        return Tensor(self)
+
+    def astype(self, dtype):
+        """The same numbers as float32 or float64. The gradient comes back in the dtype of this Tensor."""
+        before, dtype = self.dtype, np.dtype(dtype)
+        if dtype not in (np.float32, np.float64):
+            raise TypeError(f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})")
+        return record(self.data.astype(dtype), (self,), lambda gy: gy.astype(before), converts=True)
 
     def sum(self, axis=None, keepdims=False):
         """The sum over the axes (all of them by default)."""
@@ -240,13 +342,32 @@ class Tensor:
         return record(self.data.sum(axis=axis, keepdims=keepdims), (self,), backward)
 
     def mean(self, axis=None, keepdims=False):
-        """The mean over the axes (all of them by default)."""
+        """The mean over the axes (all of them by default). Raises ValueError for the mean of no numbers."""
         total = self.sum(axis, keepdims)
-        return total * (total.size / self.size)
+        if not self.size and total.size:
+            raise ValueError(f"mean: there are no numbers to average in a tensor of shape {self.shape}, axis {axis}")
+        return total * (total.size / max(1, self.size))
+
+    def var(self, axis=None, keepdims=False):
+        """The mean square of the distances from the mean (the biased variance, as in layer normalization)."""
+        distance = self - self.mean(axis, keepdims=True)
+        return (distance * distance).mean(axis, keepdims)
+
+    def max(self, axis=None, keepdims=False):
+        """The largest number over the axes (all of them by default). Equal ones share the gradient."""
+        x = self.data
+        largest = x.max(axis=axis, keepdims=True)
+
+        def backward(gy):
+            share = (x == largest).astype(x.dtype)
+            share /= share.sum(axis=axis, keepdims=True)
+            return gy.reshape(largest.shape) * share
+
+        return record(largest if keepdims else largest.squeeze(axis), (self,), backward)
 
     def reshape(self, *shape):
         """The same numbers in another shape; one length may be -1."""
-        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         before = self.shape
         return record(self.data.reshape(shape), (self,), lambda gy: gy.reshape(before))
 
@@ -257,25 +378,42 @@ class Tensor:
         inverse = tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes)))
         return record(self.data.transpose(axes), (self,), lambda gy: gy.transpose(inverse))
 
+    T = property(lambda self: self.transpose(), doc="The axes in reverse order.")
+
+    def swapaxes(self, axis, other):
+        """Two axes exchanged."""
+        return record(self.data.swapaxes(axis, other), (self,), lambda gy: gy.swapaxes(axis, other))
+
 
 def as_array(x):
-    """The array of a Tensor, or of anything else that the library in use makes one of."""
-    return x.data if isinstance(x, Tensor) else to_device(x)
+    """The array of a Tensor, or of anything else that the library in use makes an array of real numbers of.
+
+    float32 and float64 stay as they are; integers and float16 become float32.
+    """
+    if isinstance(x, Tensor):
+        return x.data
+    array = to_device(x)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
+    return array.astype(np.float32)
 
 
 # The engine's parts ----------------------------------------------------------------------------------------
 
 
-def _data(x, dtype):
+def operand(x, dtype):
     """The array or number that an operand stands for, beside a Tensor of this dtype.
 
-    NumPy's scalars would turn float32 into float64, and so would lists.
+    NumPy's scalars would turn float32 into float64, and so would lists and arrays of integers.
     """
     if isinstance(x, Tensor):
         return x.data
     if isinstance(x, int | float | np.number):
         return x.item() if isinstance(x, np.number) else x
-    return to_device(x, dtype if isinstance(x, list | tuple) else None)
+    array = to_device(x)
+    return array.astype(dtype) if array.dtype.kind in ("biuf" if isinstance(x, list | tuple) else "iu") else array
 
 
 def _name(backward):

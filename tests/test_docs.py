@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gradient_table import table
 
-from minitf import functions, loss
+from minitf import functions, loss, variations
 
 PACKAGE = Path(__file__).parent.parent / "minitf"
 NOT_HERE = {"__init__"} if importlib.util.find_spec("cupy") else {"__init__", "gpu"}  # gpu.py is CuPy's side
@@ -93,9 +93,10 @@ def test_a_wrong_shape_line_fails():
         fit(["B", "T"], (2, 5, 12), {})
 
 
-@pytest.mark.parametrize("name", sorted(set(functions.__all__) | set(loss.__all__)))
+@pytest.mark.parametrize("name", sorted({*functions.__all__, *variations.__all__, *loss.__all__}))
 def test_a_function_states_its_equation(name):
-    doc = inspect.getdoc(getattr(functions, name, None) or getattr(loss, name))
+    home = next(module for module in (functions, variations, loss) if name in module.__all__)
+    doc = inspect.getdoc(getattr(home, name))
     assert doc.splitlines()[0].endswith((".", "?")), "the first line is a sentence"
     if name not in ("dropout_mask", "dropout_state"):
         assert re.search(r"^ {4}\S.* = ", doc, re.MULTILINE), "no equation"

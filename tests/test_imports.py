@@ -27,6 +27,7 @@ FLOORS = {
     "download": 1,
     "processes": 1,
     "functions": 2,
+    "variations": 2,
     "check": 2,
     "augment": 2,
     "recipes": 2,

@@ -1,5 +1,6 @@
 """Label smoothing in tensor2tensor's form, its gradient p - q, padding, and the fused form."""
 
+import functools
 import math
 
 import numpy as np
@@ -8,8 +9,11 @@ from sizes import B, D, T, V
 
 from minitf import loss as loss_module
 from minitf.backend import to_device, to_numpy
-from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.tensor import Tensor, no_grad
+
+# In the targets of these tests 0 is padding, as in the Transformer's.
+label_smoothed_cross_entropy = functools.partial(loss_module.label_smoothed_cross_entropy, pad_id=0)
+projected_cross_entropy = functools.partial(loss_module.projected_cross_entropy, pad_id=0)
 
 
 def smoothed(target, smoothing, size):
@@ -85,6 +89,75 @@ def test_another_pad_id(case):
         label_smoothed_cross_entropy(np.roll(logits, -1, axis=-1), moved, pad_id=V - 1),
     ]
     assert float(values[0]) == pytest.approx(float(values[1]), rel=1e-12)
+
+
+def test_without_a_pad_id_every_position_counts(case, rng):
+    logits, target = case
+    q, p = smoothed(target, 0.1, V), softmax(logits)
+    x = Tensor(logits)
+    loss = loss_module.label_smoothed_cross_entropy(x, target)
+    loss.backward()
+    assert float(loss) == pytest.approx(-(q * np.log(p)).sum(-1).mean(), rel=1e-12)
+    assert np.allclose(x.grad, (p - q) / target.size, rtol=1e-10, atol=1e-15)
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    fused, nll = loss_module.projected_cross_entropy(hidden, weight, target)
+    log_p = np.log(softmax(hidden @ weight.T))
+    assert float(fused) == pytest.approx(-(q * log_p).sum(-1).mean(), rel=1e-12)
+    assert float(nll) == pytest.approx(-np.take_along_axis(log_p, target[..., None], -1).mean(), rel=1e-12)
+
+
+def test_an_impossible_word(library):
+    """A logit of -inf: nothing without smoothing, unless it is the true word; infinite with smoothing."""
+    logits = np.array([[1.0, -np.inf, 2.0, 0.5]], np.float32)
+    p = softmax(logits.astype(np.float64))
+    for target, smoothing, expected in (
+        (2, 0.0, -np.log(p[0, 2])),
+        (2, 0.1, np.inf),
+        (1, 0.0, np.inf),
+        (1, 0.1, np.inf),
+    ):
+        x = Tensor(logits)
+        loss = label_smoothed_cross_entropy(x, [target], smoothing)
+        loss.backward()
+        assert float(loss) == pytest.approx(expected, rel=1e-6)
+        assert np.allclose(to_numpy(x.grad), p - smoothed([target], smoothing, 4), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_tokens", [0, -3, np.int64(0), float("nan")])
+def test_a_loss_is_not_divided_by_nothing(case, rng, n_tokens):
+    with pytest.raises(ValueError, match=r"n_tokens is .*at least 1"):
+        label_smoothed_cross_entropy(*case, n_tokens=n_tokens)
+    with pytest.raises(ValueError, match=r"n_tokens is .*at least 1"):
+        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], n_tokens=n_tokens)
+
+
+def test_a_single_word(library):
+    x = Tensor(np.array([[3.0], [5.0]], np.float32))
+    loss = loss_module.label_smoothed_cross_entropy(x, [0, 0], smoothing=0.0)
+    loss.backward()
+    assert float(loss) == 0 and not to_numpy(x.grad).any()
+    with pytest.raises(ValueError, match="over 1 words"):
+        loss_module.label_smoothed_cross_entropy(x, [0, 0], smoothing=0.1)
+    with pytest.raises(ValueError, match="over 0 words"):
+        loss_module.label_smoothed_cross_entropy(np.zeros((0, 0)), [], smoothing=0.0)
+
+
+@pytest.mark.parametrize("target", [[[1.0, 2.0]], [[True, False]], [["a", "b"]]])
+def test_targets_are_integers(target):
+    with pytest.raises(TypeError, match="targets must be integers, not"):
+        label_smoothed_cross_entropy(np.zeros((1, 2, V)), target)
+
+
+def test_predictions_of_no_positions():
+    x = Tensor(np.zeros((0, T, V)))
+    loss = label_smoothed_cross_entropy(x, np.zeros((0, T), int))
+    loss.backward()
+    assert float(loss) == 0 and x.grad.shape == (0, T, V)
+
+
+def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
+    with pytest.raises(ValueError, match="x has 12 features, the weight has 13"):
+        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D + 1)), case[1])
 
 
 def both_forms(hidden, weight, target, smoothing, n_tokens=None):

@@ -88,9 +88,9 @@ FUNCTIONS = {
     "attention_causal": attend,
     "attention_padding": attend,
     "attention_empty_row": attend,
-    "loss": lambda a: label_smoothed_cross_entropy(a["logits"], a["target"]),
-    "loss_unsmoothed": lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], 0.0),
-    "projected_loss": lambda a: projected_cross_entropy(a["x"], a["weight"], a["target"])[0],
+    "loss": lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], pad_id=0),
+    "loss_unsmoothed": lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], 0.0, pad_id=0),
+    "projected_loss": lambda a: projected_cross_entropy(a["x"], a["weight"], a["target"], pad_id=0)[0],
 }
 MODULES = {
     "linear_module": (lambda: Linear(D, D_FF, RNG), lambda m, a: m(a["x"])),
@@ -153,8 +153,8 @@ def test_every_stored_layer_is_compared():
     [
         ("attention_none", lambda a: F.attention(a["query"] * K**0.5, a["key"], a["value"])),
         ("attention_causal", lambda a: F.attention(a["query"], a["key"], a["value"])),
-        ("loss", lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], 0.1 * (V - 1) / V)),
-        ("loss", lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], pad_id=-1)),
+        ("loss", lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], 0.1 * (V - 1) / V, pad_id=0)),
+        ("loss", lambda a: label_smoothed_cross_entropy(a["logits"], a["target"])),
         ("log_softmax", lambda a: F.log_softmax(a["x"], axis=-2)),
     ],
     ids=["no 1/sqrt(d_k)", "no mask", "eps/V", "padding counts", "wrong axis"],

@@ -121,7 +121,7 @@ def test_no_grad():
         with no_grad():
             pass
         z = x * 3
-    assert y._node is None and z._node is None
+    assert not y._node and not z._node
     (y * x).backward()
     assert x.grad.tolist() == [2.0]
     assert (x * 2)._node is not None
