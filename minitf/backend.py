@@ -211,7 +211,7 @@ def row_sums(x):
 
 def column_sums(x):
     """Sum over all axes but the last: (..., D) -> (D,)."""
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if on_gpu():
         return rows.sum(axis=0)
     return np.ones(len(rows), dtype=x.dtype) @ rows

@@ -147,7 +147,7 @@ def log_softmax(x, axis=-1):
     x: (..., D)   ->   (..., D)
     """
     y = _shifted(as_array(x), axis)
-    y -= xp.log(xp.exp(y).sum(axis=axis, keepdims=True))
+    y -= xp.log(xp.maximum(xp.exp(y).sum(axis=axis, keepdims=True), 1))  # it is less only where there are no scores
 
     def backward(gy):
         return gy - xp.exp(y) * gy.sum(axis=axis, keepdims=True)
@@ -167,8 +167,10 @@ def linear(x, weight, bias=None):
     """
     x_data, w = as_array(x), as_array(weight)
     shape = x_data.shape
-    if shape[-1] != w.shape[0]:
-        raise ValueError(f"linear: x has {shape[-1]} features, the weight takes {w.shape[0]}")
+    if w.ndim != 2:
+        raise ValueError(f"linear takes a matrix as its weight, not shape {w.shape}")
+    if shape[-1:] != w.shape[:1]:
+        raise ValueError(f"linear: x has {shape[-1] if shape else 'no'} features, the weight takes {w.shape[0]}")
     n = math.prod(shape[:-1])
     rows, w = as_factor(x_data.reshape(n, shape[-1])), as_factor(w)  # (N, D), (D, F)
     y = matmul(rows, w)  # (N, F)
@@ -201,7 +203,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
     x_data, g, b = as_array(x), as_array(gain), as_array(bias)
-    size = x_data.shape[-1]
+    size = x_data.shape[-1] if x_data.ndim else 0
     if not size:
         raise ValueError(f"layer_norm: x of shape {x_data.shape} has no features to normalize")
     _check_vector("layer_norm: the gain", g, size)
