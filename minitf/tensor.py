@@ -413,7 +413,7 @@ def operand(x, dtype):
     if isinstance(x, int | float | np.number):
         return x.item() if isinstance(x, np.number) else x
     array = to_device(x)
-    return array.astype(dtype) if array.dtype.kind in ("biuf" if isinstance(x, list | tuple) else "iu") else array
+    return array.astype(dtype) if array.dtype.kind in ("biuf" if isinstance(x, list | tuple) else "biu") else array
 
 
 def _name(backward):

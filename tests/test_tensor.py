@@ -1,5 +1,6 @@
 """The tape: what is remembered, walked, added up and freed."""
 
+import contextlib
 import threading
 import weakref
 
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 
 from minitf import functions as F
+from minitf import tensor
 from minitf.backend import UserError, blocks, column_sums, row_dots, row_sums, to_numpy, use, using, xp
+from minitf.nn import Parameter
 from minitf.tensor import Tensor, no_grad, record
 
 
@@ -136,6 +139,119 @@ def test_no_grad_is_per_thread():
     assert recorded == [True]
 
 
+def recorded():
+    """Whether an operation is recorded now."""
+    x = Tensor([1.0])
+    try:
+        (x * 2).backward()
+    except RuntimeError as error:
+        assert "inside no_grad()" in str(error)
+    return x.grad is not None
+
+
+def test_one_no_grad_may_be_used_again_and_inside_itself():
+    off = no_grad()
+    for _ in range(2):
+        with off:
+            assert not recorded()
+            with off, no_grad():
+                assert not recorded()
+            assert not recorded()
+        assert recorded()
+
+
+def test_no_grad_ends_with_an_error():
+    with pytest.raises(ZeroDivisionError), no_grad():
+        raise ZeroDivisionError
+    assert recorded()
+
+
+def test_no_grad_decorates_functions():
+    @no_grad()
+    def recursive(n):
+        """Its words."""
+        return recursive(n - 1) if n else recorded()
+
+    assert recursive(3) is False and recorded()
+    assert recursive.__doc__ == "Its words."
+
+
+def test_a_decorated_generator_turns_recording_off_only_while_it_runs():
+    @no_grad()
+    def batches():
+        for i in range(3):
+            assert not recorded()
+            yield i
+        assert not recorded()
+        return "the end"
+
+    seen = []
+    for i in batches():
+        assert recorded()
+        seen.append(i)
+    assert seen == [0, 1, 2] and recorded()
+    walk = batches()
+    next(walk)
+    assert recorded()
+    walk.close()
+    assert recorded()
+    with pytest.raises(StopIteration) as end:
+        walk = batches()
+        while True:
+            next(walk)
+    assert end.value.value == "the end"
+
+
+def test_a_yield_inside_no_grad_leaves_it_open_until_the_generator_goes_on():
+    """That is what a context manager of one's own needs; whoever did not mean it hears of it from backward()."""
+
+    @contextlib.contextmanager
+    def evaluation():
+        with no_grad():
+            yield
+
+    with evaluation():
+        assert not recorded()
+    assert recorded()
+
+    def batches():
+        with no_grad():
+            yield 1
+            yield 2
+
+    first, second = batches(), batches()
+    next(first), next(second)
+    x = Tensor([1.0])
+    with pytest.raises(RuntimeError, match=r"inside no_grad\(\)"):
+        (x * 2).sum().backward()
+    first.close()  # not the order in which they began
+    assert not recorded()
+    assert list(second) == [2]
+    assert recorded()
+
+
+def test_a_generator_may_end_in_another_thread(monkeypatch):
+    monkeypatch.setattr(tensor._recording, "off", 0)  # and again after the test: nothing ends it in this thread
+
+    def batches():
+        with no_grad():
+            yield
+
+    walk, found = batches(), []
+    next(walk)
+
+    def finish():
+        list(walk)
+        found.append(recorded())
+        with no_grad():
+            found.append(recorded())
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    thread.join()
+    assert found == [True, False]
+
+
 def test_arrays_and_numbers_are_constants():
     x = Tensor(np.ones(3))
     (np.array([1.0, 2.0, 3.0]) * x).backward(np.ones(3))
@@ -207,11 +323,123 @@ def test_vectors_are_refused_by_the_matrix_product():
         Tensor(np.ones(3)) @ Tensor(np.ones((3, 2)))
 
 
-def test_repr_float_len():
+def test_repr_float_len(library):
     x = Tensor([[1.5, 2.0]])
     assert repr(x) == "Tensor([[1.5, 2. ]])"
-    assert float(x.sum()) == 3.5
+    assert float(x.sum()) == x.sum().item() == Tensor([[3.5]]).item() == 3.5
+    assert type(x.sum().item()) is float
     assert len(x) == 1 and x.ndim == 2 and x.size == 2
+    with pytest.raises(TypeError, match="has no length"):
+        len(x.sum())
+    for takes_one in (float, Tensor.item, "{:.3f}".format):
+        with pytest.raises(ValueError, match=r"shape \(1, 2\) holds 2 numbers, where one is needed"):
+            takes_one(x)
+
+
+def test_format(library):
+    loss = Tensor([1.0, 2.0, 4.0]).mean()
+    assert f"{loss:.3f} {loss:8.1e}|" == "2.333  2.3e+00|"
+    assert f"{loss}" == repr(loss) == "Tensor(2.3333)"
+
+
+def test_iteration(library):
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    first, second = x
+    (first * 2 + second).sum().backward()
+    assert to_numpy(x.grad).tolist() == [[2, 2], [1, 1]]
+    assert list(Tensor(np.zeros((0, 3)))) == []
+    with pytest.raises(TypeError, match=r"shape \(\) is one number"):
+        list(Tensor(3.0))
+
+
+def test_numpy_reads_a_tensor(library):
+    """A figure of matplotlib or a metric would otherwise see an array of objects."""
+    x = Tensor([[1.5, 2.5]]) * 2
+    for array in (np.asarray(x), np.array(x), np.asarray(x, dtype=np.float64), np.concatenate([x, x])[:1]):
+        assert array.tolist() == [[3, 5]]
+    assert np.asarray(x).dtype == np.float32 and np.array(x, dtype=np.int64).dtype == np.int64
+    np.array(x)[...] = 7
+    assert x.numpy().tolist() == [[3, 5]], "np.array copies"
+
+
+def test_detach(library):
+    x = Tensor([2.0])
+    y = x * 3
+    (y.detach() * x).backward()
+    assert to_numpy(x.grad).tolist() == [6.0]
+    assert type(Parameter([1.0]).detach()) is Tensor
+
+
+def test_astype(library):
+    x, y = Tensor([1.0, 2.0]), Tensor(np.array([0.1, 0.2]))
+    z = x.astype(np.float64) * y
+    assert z.dtype == np.float64
+    z.backward(np.array([1.0, 10.0]))
+    assert x.grad.dtype == np.float32 and to_numpy(x.grad).tolist() == [np.float32(0.1), 2]
+    assert (x * y.astype("float32")).dtype == np.float32
+    with pytest.raises(TypeError, match=r"float32 or float64: for int64 use \.numpy\(\)\.astype\('int64'\)"):
+        x.astype(int)
+
+
+def test_comparisons_are_boolean_arrays(library):
+    x, y = Tensor([1.0, 2.0, 3.0]), Tensor([3.0, 2.0, 1.0])
+    for other in (y, y.data, y.numpy(), [3, 2, 1], (3.0, 2.0, 1.0)):
+        expected = {"<": [1, 0, 0], "<=": [1, 1, 0], "==": [0, 1, 0], "!=": [1, 0, 1], ">=": [0, 1, 1], ">": [0, 0, 1]}
+        found = {"<": x < other, "<=": x <= other, "==": x == other, "!=": x != other}
+        found |= {">=": x >= other, ">": x > other}
+        for sign, wanted in expected.items():
+            assert type(found[sign]) is type(x.data) and found[sign].dtype == bool
+            assert to_numpy(found[sign]).tolist() == wanted, sign
+    assert to_numpy(np.float32(2) < x).tolist() == [False, False, True]
+    assert to_numpy(x == 2).tolist() == [False, True, False]
+    assert to_numpy(F.where(x > 1, x, 0.0).data).tolist() == [0, 2, 3]
+    assert float(x[x > 1].sum()) == 5
+
+
+def test_equal_numbers_do_not_make_tensors_the_same_key():
+    x, y = Tensor([1.0]), Tensor([1.0])
+    assert len({x, y, x}) == 2 and {x: "x", y: "y"}[y] == "y"
+
+
+def test_the_truth_of_a_tensor(library):
+    assert Tensor(2.0) and Tensor([[0.5]]) and not Tensor([0.0])
+    for empty_or_many in (Tensor([1.0, 2.0]), Tensor(np.zeros((0, 2)))):
+        with pytest.raises(ValueError, match=r"neither true nor false: .*any"):
+            bool(empty_or_many)
+
+
+@pytest.mark.parametrize("data", [1j, [1j], np.ones(2, complex), [np.complex64(1)], "text", [None], [["a"]]])
+def test_only_real_numbers_become_tensors(data):
+    with pytest.raises(TypeError, match="a Tensor holds real numbers, not"):
+        Tensor(data)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, bool])
+def test_arrays_of_integers_take_the_type_of_the_tensor_beside_them(dtype, kind):
+    x, mask = Tensor(np.array([[1.5, 2.0]], dtype)), np.array([[1, 0]], kind)
+    assert (x * mask).dtype == (mask + x).dtype == (x @ mask.T).dtype == (mask.T @ x).dtype == dtype
+    assert (x * mask).numpy().tolist() == [[1.5, 0]]
+
+
+def test_quotients_keep_their_digits():
+    """A product with the inverse rounds twice, and the square of a small number is 0."""
+    assert (49 / Tensor([49.0])).item() == 1
+    x, y = Tensor([1e-25]), Tensor([1e-25])
+    (x / y).backward()
+    assert y.grad == pytest.approx(-1e25, rel=1e-6)
+
+
+def test_gradients_of_single_numbers_are_arrays():
+    x, y = Tensor(2.0), Tensor(3.0)
+    (x * y).backward()
+    assert type(x.grad) is type(y.grad) is np.ndarray and x.grad.shape == ()
+
+
+def test_a_tensor_as_the_gradient_to_start_from(library):
+    x = Tensor([1.0, 2.0])
+    (x * 2).backward(Tensor([1.0, 10.0]))
+    assert to_numpy(x.grad).tolist() == [2, 20]
 
 
 # The backend -------------------------------------------------------------------------------------------------
