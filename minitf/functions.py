@@ -88,8 +88,6 @@ def where(mask, x, value):
 
 def _boolean(mask):
     """Give a mask on the device. Raises TypeError for numbers: elsewhere 1 means True, or 0 and -infinity are added."""
-    if mask is None:
-        return None
     mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
     if mask.dtype != bool:
         raise TypeError(
@@ -242,10 +240,13 @@ def embedding(table, ids):
         y = table[ids], which is  one_hot(ids) @ table
 
     table: (V, D)   ids: int (...)   ->   (..., D)
-    Raises IndexError for an id outside 0 ... V-1, TypeError for ids that are not integers.
+    Raises IndexError for an id outside 0 ... V-1, TypeError for ids that are not integers, ValueError for a table that
+    is not a matrix.
     Source: section 3.4.
     """
     weight = as_array(table)
+    if weight.ndim != 2:
+        raise ValueError(f"embedding takes a table (V, D), not shape {weight.shape}")
     ids = integers(ids, "ids")
     if ids.size and not (ids.min() >= 0 and ids.max() < len(weight)):
         raise IndexError(f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(weight)} rows")
@@ -352,7 +353,7 @@ def attention_weights(query, key, mask=None):
     Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
     Source: section 3.2.1, eq. 1.
     """
-    mask, k = _boolean(mask), as_array(key)
+    mask, k = None if mask is None else _boolean(mask), as_array(key)
     q, k, _ = _aligned(as_array(query), k, k, mask)
     weights = _masked_softmax(q, k, _barrier(mask, q.dtype))
 
@@ -378,7 +379,7 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
     Source: section 3.2.1, eq. 1; Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
-    mask = _boolean(mask)
+    mask = None if mask is None else _boolean(mask)
     q, k, v = _aligned(as_array(query), as_array(key), as_array(value), mask)
     shape = *q.shape[:-1], k.shape[-2]
     n_scores = math.prod(shape)

@@ -1,5 +1,6 @@
 """Attention of arguments whose axes in front differ, or are empty, against its composition of primitive operations."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -171,3 +172,16 @@ def test_masks_are_boolean(kind, library, rng):
             call(mask)
         assert "\n" not in str(error.value)
         assert np.array_equal(call(may).numpy(), call(may.tolist()).numpy())
+
+
+@pytest.mark.parametrize("where", ["numpy", "simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
+def test_float32_and_float64_do_not_mix_recorded_or_not(where, rng):
+    query, key = rng.normal(size=(B, H, T, K)).astype(np.float32), rng.normal(size=(B, H, S, K))
+    expected = composed(*map(Tensor, (query.astype(np.float64), key, key))).numpy()
+    with using({"simulated": strict.with_kernels}.get(where, where)):
+        for recording in (contextlib.nullcontext(), no_grad()):
+            with recording:
+                with pytest.raises(TypeError, match=r"mixes float64 and float32"):
+                    F.attention(Tensor(query), Tensor(key), Tensor(key))
+                y = F.attention(Tensor(query), to_device(key), to_device(key))  # constants are converted
+                agree([y.numpy()], [expected], 1e-5)
