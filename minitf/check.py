@@ -17,9 +17,14 @@ __all__ = ["claim", "grad_check", "proved", "same", "show"]
 proved = []  # what the checks below have found true, in order: a lesson counts them
 
 SMALL = 400  # inputs of up to so many elements are checked element by element
+SAMPLED = 24  # elements of a larger input that are checked one by one
+GROUPS = 16  # and the groups that all of its elements are checked in
+
+_EPS = np.finfo(np.float64).eps
+_STEPS = 10.0 ** -np.arange(1, 8)  # as fractions of the input's size: what one step leaves in doubt, all of them decide
 
 
-def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, verbose=True):
+def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=0.0, step=1e-5, seed=0, verbose=True):
     """Compare the gradients of fn with central differences, and print one line if they agree.
 
         L(x) = sum_i c_i fn(x)_i                          with random weights c
@@ -27,50 +32,38 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=1e-8, step=1e-5, seed=0, 
 
     arrays: the arguments. Floating-point arrays are checked, in float64; integers, masks, numbers and None are
     passed on as they are. fn takes Tensors and returns a Tensor, or a tuple whose first element counts.
+    An element may be wrong by rtol times its own size, plus what rounding hides from a central difference, plus
+    atol. step: h as a fraction of the size of the input; where one step leaves a doubt, others are tried.
+    Of an input of more than 400 elements some are checked one by one, and all of them in groups of about equal
+    gradients, each along a random direction; the line says so.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers and, where it
-    can be recognised, the likely cause; ValueError if none of the arguments is an array of floating-point numbers.
-    Source: the random weights and directions follow Chainer's check_backward and HIPS/autograd's check_vjp.
+    can be recognised, the likely cause; ValueError if there is nothing to check: none of the arguments is an array
+    of floating-point numbers, or a gradient is too small beside the values of fn for any difference to show it.
+    Source: the random weights and directions follow Chainer's check_backward and HIPS/autograd's check_vjp; the
+    extrapolation over several steps is Ridders' (1982).
     """
     name = name or getattr(fn, "__name__", type(fn).__name__)
     rng = np.random.default_rng(seed)
     arrays = [_as_float64(array) for array in arrays]
-    floats = [i for i, array in enumerate(arrays) if _is_float(array)]
+    floats = [i for i, array in enumerate(arrays) if _is_float(array) and array.size]
     if not floats:
         raise ValueError(f"{name}: nothing to check, give it at least one array of floating-point numbers")
     weights, gradients = _analytic(fn, name, arrays, floats, rng)
-
-    def loss(i, moved):
-        values = [moved if j == i else array for j, array in enumerate(arrays)]
-        return float((_call(fn, values)[0].numpy() * weights).sum())
-
-    worst = 0.0
+    sizes = {i: float(abs(arrays[i]).mean()) for i in floats}
+    smallest = min((size for size in sizes.values() if size), default=1.0)  # for an input of zeros
+    worst, notes = 0.0, []
     for i in floats:
-        label = _label(fn, i)
-        x, gradient = arrays[i], gradients[i]
-        direction = _away_from_zero(rng, x.shape)
-        direction /= max(np.sqrt((direction**2).sum()), 1e-300)
-        along = (loss(i, x + step * direction) - loss(i, x - step * direction)) / (2 * step)
-        numeric = _every_element(lambda moved, i=i: loss(i, moved), x, step) if x.size <= SMALL else None
-        if numeric is not None:
-            error = abs(gradient - numeric)
-            wrong = ~(error <= atol + rtol * np.maximum(abs(numeric), abs(gradient)))  # so that NaN is wrong
-            if wrong.any():
-                at = np.unravel_index(np.argmax(np.where(wrong, error, -1)), x.shape)  # NaN first
-                where = f" at {tuple(int(k) for k in at)}" if x.ndim else ""
-                raise AssertionError(
-                    f"{name}: the gradient of {label}{where} is {gradient[at]:.9g}, but should be {numeric[at]:.9g}"
-                    f"{_likely_cause(gradient, numeric, weights, [arrays[j] for j in floats if j != i])}"
-                )
-            worst = max(worst, float(error.max(initial=0)))
-        got = float((gradient * direction).sum())
-        if not abs(got - along) <= atol + rtol * max(abs(along), abs(got), 1.0):
-            raise AssertionError(
-                f"{name}: along a random direction the gradient of {label} gives {got:.9g}, but the function "
-                f"changes by {along:.9g}"
-            )
-        worst = max(worst, abs(got - along))
+
+        def outputs(moved, i=i):
+            return _call(fn, [moved if j == i else array for j, array in enumerate(arrays)])[0].numpy()
+
+        probe = _Probe(outputs, weights, arrays[i], gradients[i], sizes[i] or smallest, (rtol, atol, step))
+        others = [arrays[j] for j in floats if j != i]
+        error, note = _check_input(probe, f"{name}: the gradient of {_label(fn, i)}", rng, others)
+        worst = max(worst, error)
+        notes += [f"{_label(fn, i)}: {note}"] if note else []
     if verbose:
-        _report(f"{name} gradient", f"max error {worst:.1e}")
+        _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]))
     return worst
 
 
@@ -151,6 +144,8 @@ def _analytic(fn, name, arrays, floats, rng):
     out, inputs = _call(fn, arrays)
     if not isinstance(out, Tensor):
         raise AssertionError(f"{name} returned {type(out).__name__}, not a Tensor")
+    if not out.size:
+        raise ValueError(f"{name}: nothing to check, the result of shape {out.shape} is empty")
     if not np.array_equal(out.numpy(), _call(fn, arrays)[0].numpy(), equal_nan=True):
         raise AssertionError(f"{name} gives another result when called again: fix its randomness with a seed")
     weights = _away_from_zero(rng, out.shape)
@@ -171,15 +166,160 @@ def _analytic(fn, name, arrays, floats, rng):
     return weights, gradients
 
 
-def _every_element(loss, x, step):
-    """Central differences for each element of x."""
-    numeric = np.zeros_like(x)
-    for at in np.ndindex(x.shape):
-        up, down = x.copy(), x.copy()
-        up[at] += step
-        down[at] -= step
-        numeric[at] = (loss(up) - loss(down)) / (2 * step)
-    return numeric
+class _Slope:
+    """What the gradient says about one direction, what central differences say, and how far these may be off."""
+
+    def __init__(self, parts, numeric, doubt, rtol, atol):
+        size = _norm(parts)
+        self.got, self.numeric, self.doubt = float(parts.sum()), numeric, doubt
+        self.error = abs(self.got - numeric)
+        self.right = self.error <= rtol * size + doubt + atol  # so that NaN is wrong
+        self.seen = doubt <= 0.01 * max(size, abs(numeric))  # an error of a hundredth would have been noticed
+        self.settled = self.right and (self.seen or size == 0)
+
+
+class _Probe:
+    """The function of one input, to be moved along any direction: its gradient against central differences."""
+
+    def __init__(self, outputs, weights, x, gradient, size, tolerance):
+        self.outputs, self.weights, self.x, self.gradient, self.size = outputs, weights, x, gradient, size
+        self.rtol, self.atol, self.step = tolerance
+        natural = _norm(weights * outputs(x)) / size  # of a slope, where the function changes as fast as its input
+        self.zero = 16 * _EPS * natural  # rounding alone gives a gradient of up to this
+
+    def element(self, at):
+        """Compare one element, by its number."""
+        return self.along(np.array([at]), np.ones(1))
+
+    def along(self, chosen, direction, careful=False):
+        """Compare along a direction that moves only the chosen elements, which are given by their numbers."""
+        v = np.zeros(self.x.size)
+        v[chosen] = direction / max(_norm(direction), 1e-300)
+        v = v.reshape(self.x.shape)
+        parts = self.gradient * v
+
+        def slope(steps):
+            lengths = steps * self.size * len(chosen) ** 0.5
+            numeric, doubt = _differentiate(lambda t: self.outputs(self.x + t * v), self.weights, lengths)
+            return _Slope(parts, numeric, doubt + self.zero, self.rtol, self.atol)
+
+        if not careful and (found := slope(np.array([self.step]))).settled:
+            return found
+        found = slope(_STEPS)
+        if found.right or found.seen:
+            return found
+        finer = slope(_STEPS * 1e-5)  # numbers of very different sizes, or a function that ends close by
+        return finer if finer.right or not found.doubt <= finer.doubt else found
+
+
+def _differentiate(outputs, weights, steps):
+    """Return the slope of sum(weights * outputs(t)) at t = 0, and how far it may be off.
+
+    Outputs are subtracted before they are added up, so that those that do not move bring no rounding errors.
+    Each step is a tenth of the one before. From two steps the error of order h^2 is eliminated (Richardson); of
+    these slopes the one that differs least from its neighbours counts.
+    """
+    slopes, moved = [], False
+    for t in steps:
+        up, down = outputs(t), outputs(-t)
+        slopes.append(float((weights * (up - down)).sum() / (2 * t)))
+        moved = moved | (up != down)
+    rounding = 4 * _EPS * _norm((weights * up)[moved]) / steps
+    if len(steps) == 1:
+        return slopes[0], float(rounding[0])
+    better = (100 * np.array(slopes[1:]) - slopes[:-1]) / 99
+    apart = abs(np.diff(better))
+    # The finest steps show best how large rounding errors are; they fall as steps grow. None is trusted for its luck.
+    noise = np.maximum.accumulate((apart * steps[2:])[::-1])[::-1] / steps[2:]
+    doubts = 4 * np.maximum(apart[:-1], noise[1:]) + rounding[2:-1]
+    best = int(np.argmin(np.where(np.isnan(doubts), np.inf, doubts)))
+    return float(better[1 + best]), float(doubts[best])
+
+
+def _norm(array):
+    """The Euclidean length, also of numbers whose squares are too large or too small for float64."""
+    largest = float(abs(array).max(initial=0))
+    return largest * float(np.sqrt(((array / largest) ** 2).sum())) if largest > 0 else largest
+
+
+def _check_input(probe, subject, rng, others):
+    """Check the gradient of one input; returns (largest error, a note on what was not checked element by element)."""
+    gradient, n = probe.gradient.ravel(), probe.x.size
+    by_size = np.argsort(abs(gradient), kind="stable")
+    small = n <= SMALL
+    elements = np.arange(n) if small else _sample(by_size, rng)
+    slopes = [probe.element(at) for at in elements]
+    if not all(slope.right for slope in slopes):
+        _report_element(probe, subject, elements, slopes, others)
+    zeros = int((gradient == 0).sum())
+    groups = np.array_split(by_size[zeros:], 1 if small else GROUPS)  # each is seen as well as its own size allows
+    for chosen in [group for group in (by_size[:zeros], *groups) if group.size]:
+        direction = _away_from_zero(rng, chosen.size)
+        slope = probe.along(chosen, direction, careful=not gradient[chosen].any())
+        if not slope.right:
+            _report_group(probe, subject, chosen, direction, slope)
+        slopes.append(slope)
+    largest = float(abs(gradient).max())
+    if largest > probe.zero and not any(slope.seen and slope.got for slope in slopes):
+        raise ValueError(
+            f"{subject} is at most {largest:.1e}, too small beside the values of the function for a difference to "
+            "show it, so nothing was checked: leave out what is added to it, or make it larger"
+        )
+    return max(slope.error for slope in slopes), _note(probe, elements, slopes, largest)
+
+
+def _sample(by_size, rng):
+    """Choose elements of a large input: both ends, the smallest and the largest gradients, and others at random."""
+    n = by_size.size
+    chosen = {0, n - 1, *by_size[:4].tolist(), *by_size[-4:].tolist()}
+    while len(chosen) < SAMPLED:
+        chosen.add(int(rng.integers(n)))
+    return np.array(sorted(chosen))
+
+
+def _note(probe, elements, slopes, largest):
+    """Say what the line "ok" does not cover; nothing where every element was checked."""
+    hidden = sum(slope.got != 0 and not slope.seen for slope in slopes)
+    if largest <= probe.zero:
+        return f"zero to within {max(slope.doubt for slope in slopes):.0e}"
+    notes = [f"{hidden} of {len(slopes)} slopes too small to be checked"] if hidden else []
+    if probe.x.size > elements.size:
+        notes.append(f"checked {elements.size} of {probe.x.size:,} elements, and all of them in {GROUPS} groups")
+    return ", ".join(notes)
+
+
+def _report_element(probe, subject, elements, slopes, others):
+    """Raise AssertionError for the element with the largest error, with the likely cause."""
+    errors = np.array([np.nan_to_num(slope.error, nan=np.inf) if not slope.right else -1 for slope in slopes])
+    worst = int(np.argmax(errors))
+    numeric = np.array([slope.numeric for slope in slopes])
+    if not np.isfinite(numeric).all():
+        cause = ""
+    elif elements.size == probe.x.size:
+        cause = _likely_cause(probe.gradient, numeric.reshape(probe.x.shape), probe.weights, others)
+    else:
+        cause = _cause_alike(probe.gradient.ravel()[elements], numeric)
+    raise AssertionError(_difference(probe, subject, elements[worst], slopes[worst]) + cause)
+
+
+def _difference(probe, subject, at, slope):
+    where = f" at {tuple(int(k) for k in np.unravel_index(at, probe.x.shape))}" if probe.x.ndim else ""
+    return f"{subject}{where} is {slope.got:.9g}, but should be {slope.numeric:.9g}"
+
+
+def _report_group(probe, subject, chosen, direction, slope):
+    """Raise AssertionError for a group of elements; where one of them is to blame, halving the group finds it."""
+    text = (
+        f"{subject}, along a random direction through {chosen.size:,} elements, is {slope.got:.9g}, but the function "
+        f"changes by {slope.numeric:.9g}"
+    )
+    while chosen.size > 1:
+        half = chosen.size // 2
+        halves = [(chosen[:half], direction[:half]), (chosen[half:], direction[half:])]
+        errors = [probe.along(*side).error * _norm(side[1]) for side in halves]
+        chosen, direction = halves[int(errors[1] > errors[0])]
+    slope = probe.element(chosen[0])
+    raise AssertionError(text if slope.right else _difference(probe, subject, chosen[0], slope))
 
 
 def _label(fn, i):
@@ -193,27 +333,39 @@ def _label(fn, i):
 
 def _likely_cause(got, wanted, gy, others):
     """Recognise the mistakes that are made most often; an empty string where none fits."""
-
-    def close(a, b):
-        return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-7 + 1e-4 * abs(b).max())
-
     if not got.any():
-        return ": it is zero everywhere, as if the gradient did not arrive (the result of .data, or an empty backward?)"
-    if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and close(got.swapaxes(-1, -2), wanted):
+        return _cause_alike(got, wanted)
+    if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and _close(got.swapaxes(-1, -2), wanted):
         return ": it is the transpose of the right one (a product with its factors exchanged?)"
     products = {text: value for other in others for text, value in _products(gy, other)}
-    right = [text for text, value in products.items() if close(value, wanted)]
-    made = [text for text, value in products.items() if close(value, got)]
+    right = [text for text, value in products.items() if _close(value, wanted)]
+    made = [text for text, value in products.items() if _close(value, got)]
     if right and made:
         return f": it is {made[0]}, where {right[0]} is needed (a transposed product)"
-    factor = float((got * wanted).sum() / max((got * got).sum(), 1e-300))
-    if close(got * factor, wanted):
-        return f": all of it is off by the factor {factor:.6g} (a factor, a sign, or a mean in place of a sum?)"
+    if cause := _cause_alike(got, wanted):
+        return cause
     for axis in range(got.ndim):
         difference = wanted - got
-        if got.shape[axis] > 1 and close(difference, np.broadcast_to(difference.mean(axis, keepdims=True), got.shape)):
+        if got.shape[axis] > 1 and _close(difference, np.broadcast_to(difference.mean(axis, keepdims=True), got.shape)):
             return f": it is off by the same amount all along axis {axis} (a missing mean or sum over that axis?)"
     return ""
+
+
+def _cause_alike(got, wanted):
+    """Recognise a mistake that every element shares; an empty string where there is none."""
+    if not got.any():
+        return ": it is zero everywhere, as if the gradient did not arrive (the result of .data, or an empty backward?)"
+    if _close(got, wanted):  # all of it but some small elements
+        return ""
+    scale = abs(got).max()
+    factor = float((got / scale * wanted).sum() / scale / ((got / scale) ** 2).sum())
+    if _close(got * factor, wanted):
+        return f": all of it is off by the factor {factor:.6g} (a factor, a sign, or a mean in place of a sum?)"
+    return ""
+
+
+def _close(a, b):
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-4 * abs(b).max())
 
 
 def _products(gy, other):

@@ -144,17 +144,148 @@ def test_a_check_of_the_sum_would_accept_some_of_them(mutant, rng):
         assert abs(t.grad[at] - numeric) < 1e-6
 
 
-def test_a_large_input_is_checked_along_a_direction(rng):
-    def wrong_in_one_place(x):
+# Mistakes of every size --------------------------------------------------------------------------------------
+
+
+def spoiled(function, change):
+    """The same function with a backward whose gradient goes through `change`."""
+
+    def op(x):
         def backward(gy):
-            gx = 2 * gy * x.data
-            gx[17, 23] *= 1.01
-            return gx
+            inner = Tensor(x.data)
+            function(inner).backward(gy)
+            return change(inner.grad)
 
-        return record(x.data**2, (x,), backward)
+        return record(function(Tensor(x.data)).data, (x,), backward)
 
-    with pytest.raises(AssertionError, match="along a random direction"):
-        grad_check(wrong_in_one_place, rng.normal(size=(40, 30)))
+    return op
+
+
+def at(place, factor):
+    """Multiply one element of a gradient."""
+    return lambda gx: gx * np.where(np.arange(gx.size).reshape(gx.shape) == place, factor, 1.0)
+
+
+def mean_square(x):
+    return (x * x).mean()
+
+
+def sizes_of_rows(x):
+    return x * x * np.where(np.arange(200) == 199, 1e-8, 1.0)[:, None]
+
+
+FEW, MANY = 7, 100_000
+WRONG = {  # name: (function, what its gradient goes through, the shape of x, by what x is multiplied)
+    "a small loss, its sign": (lambda x: mean_square(x) * 1e-3, np.negative, 2000, 1),
+    "a tiny loss, its sign": (lambda x: mean_square(x) * 1e-15, np.negative, FEW, 1),
+    "1e-9 x, zero": (lambda x: x * 1e-9, np.zeros_like, FEW, 1),
+    "1e-9 x + 1, zero": (lambda x: x * 1e-9 + 1, np.zeros_like, FEW, 1),
+    "1e-9 x^2, one element by 10%": (lambda x: x * x * 1e-9, at(3, 1.1), FEW, 1),
+    "one of 1e-9 beside ones, zero": (lambda x: (x * at(2, 1e-9)(np.ones(FEW))).sum(), at(2, 0), FEW, 1),
+    "tiny numbers, the sign": (lambda x: x * x, np.negative, FEW, 1e-12),
+    "tiny numbers, 0.1%": (lambda x: x * x * x, lambda gx: gx * 1.001, FEW, 1e-12),
+    "huge numbers, one element by 1%": (lambda x: x * x, at(1, 1.01), FEW, 1e12),
+    "a huge loss, 0.01%": (lambda x: mean_square(x) * 1e12, lambda gx: gx * 1.0001, 500, 1),
+    "all by a hundred thousandth": (lambda x: x**3, lambda gx: gx * 1.00001, 50, 1),
+    "a mean, not divided": (mean_square, lambda gx: gx * gx.size, MANY, 1),
+    "one of many by 10%": (mean_square, at(54_321, 1.1), MANY, 1),
+    "one of many by 0.1%": (lambda x: x * x, at(54_321, 1.001), MANY, 1),
+    "the first of many by 0.1%": (mean_square, at(0, 1.001), MANY, 1),
+    "one of many left out": (mean_square, at(99_998, 0), MANY, 1),
+    "one of many too much": (lambda x: x[:500] * 2.0, lambda gx: gx + (np.arange(1000) == 777) * 1e-3, 1000, 1),
+    "the last ten of many left out": (mean_square, lambda gx: gx * (np.arange(3000) < 2990), 3000, 1),
+    "the last row, which is tiny, its sign": (sizes_of_rows, at(1995, -1), (200, 10), 1),
+    "the last column by half": (mean_square, lambda gx: gx * np.where(np.arange(10) == 9, 0.5, 1), (200, 10), 1),
+    "far from 0, a constant added": (lambda x: F.relu(x) * 1e-6, lambda gx: gx + 1e-7, 600, 1),
+    "a softmax of large numbers": (F.softmax, at(5, 1.01), (100, 20), 5),
+    "a norm of large numbers": (lambda x: x / ((x * x).mean(-1, keepdims=True) ** 0.5), np.negative, (3, 4), 1e6),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_a_mistake_of_any_size_is_found(case, rng):
+    function, change, shape, size = case
+    x = rng.normal(size=shape) * size
+    grad_check(function, x, verbose=False)
+    with pytest.raises(AssertionError, match="the gradient of input 0"):
+        grad_check(spoiled(function, change), x)
+
+
+RIGHT = {
+    "tiny numbers": (lambda x: x * x, FEW, 1e-12),
+    "tiny numbers in a denominator": (lambda x: 1 / (x + 5e-12), FEW, 1e-12),
+    "tiny numbers, normed": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6), 0.0), (3, 6), 1e-12),
+    "tiny numbers below eps": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6)), (3, 6), 1e-12),
+    "huge numbers": (lambda x: x * x, FEW, 1e12),
+    "huge numbers, cubed": (lambda x: x**3, (3, 5), 1e12),
+    "huge numbers, normed": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6)), (3, 6), 1e12),
+    "a tiny loss": (lambda x: mean_square(x) * 1e-12, 50, 1),
+    "a huge loss": (lambda x: mean_square(x) * 1e12, 50, 1),
+    "a slope of 1e-9 beside 1": (lambda x: x * 1e-9 + 1, FEW, 1),
+    "a slope of 1 beside 1e6": (lambda x: x + 1e6, FEW, 1),
+    "two features, normed": (lambda x: F.layer_norm(x, np.ones(2), np.zeros(2)), (3, 2), 1),
+    "far from 0, normed": (lambda x: F.layer_norm(x + 1e4, np.ones(6), np.zeros(6)), (3, 6), 1),
+    "zero": (lambda x: x * 0.0, FEW, 1),
+    "zero beside 5, many": (lambda x: x * 0.0 + 5, 700, 1),
+    "zero in one place of its curve": (lambda x: (x * 0.0 + x) ** 3, FEW, 0),
+    "zero for most rows": (lambda x: F.embedding(x, [1, 1, 2]), (200, 5), 1),
+    "a softmax over one number": (F.softmax, (3, 1), 1),
+    "a sum that is always 1": (lambda x: F.softmax(x).sum(-1), (3, 4), 1),
+    "a sharp softmax": (F.softmax, (3, 4), 30),
+    "steep": (lambda x: F.exp(x * 30.0), FEW, 1),
+    "many": (mean_square, MANY, 1),
+    "many, each with all of its row": (F.log_softmax, (100, 50), 1),
+    "numbers of very different sizes": (lambda x: F.log(x * x + 1.0), (2, FEW), [[1e6], [1.0]]),
+    "composed": (lambda x: F.softmax(F.log_softmax(F.softmax(x * 5.0)) * 4.0), (3, 4), 1),
+}
+
+
+@pytest.mark.parametrize("case", RIGHT.values(), ids=RIGHT)
+def test_a_right_gradient_of_any_size_passes(case, rng):
+    function, shape, size = case
+    grad_check(function, rng.normal(size=shape) * size)
+
+
+def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
+    grad_check(mean_square, rng.normal(size=(40, 30)))
+    assert "input 0 (x): checked 24 of 1,200 elements, and all of them in 16 groups\n" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match=r"input 0 \(x\) at \(17, 23\) is .*, but should be"):
+        grad_check(spoiled(mean_square, at(17 * 30 + 23, 1.001)), rng.normal(size=(40, 30)))
+    with pytest.raises(AssertionError, match="all of it is off by the factor -1 "):
+        grad_check(spoiled(mean_square, np.negative), rng.normal(size=(40, 30)))
+
+
+def test_every_element_of_a_large_input_counts(rng):
+    """Whichever it is, the groups have it."""
+    x = rng.normal(size=500)
+    for place in range(0, 500, 7):
+        with pytest.raises(AssertionError, match=rf"at \({place},\)"):
+            grad_check(spoiled(mean_square, at(place, 1.1)), x)
+
+
+def test_a_gradient_too_small_to_be_seen_is_no_success(rng, capsys):
+    x = rng.normal(size=FEW)
+    with pytest.raises(ValueError, match=r"input 0 \(x\) is at most .*e-13, too small beside the values"):
+        grad_check(spoiled(lambda x: x * 1e-13 + 1, np.negative), x)
+    grad_check(spoiled(lambda x: x * 1e-20 + 1, np.negative), x)  # the same numbers as a constant
+    assert "input 0 (x): zero to within " in capsys.readouterr().out
+    grad_check(F.exp, np.array([-33.0, 1.0, 2.0]))
+    assert "1 of 4 slopes too small to be checked" in capsys.readouterr().out
+
+
+def test_what_is_allowed_can_be_widened(rng):
+    wrong, x = spoiled(lambda x: x * x, lambda gx: gx * 1.001), rng.normal(size=FEW)
+    grad_check(wrong, x, rtol=0.01)
+    grad_check(wrong, x, atol=0.1)
+    for rtol, atol in ((1e-4, 0), (0, 1e-5)):
+        with pytest.raises(AssertionError, match=r"factor 0.999001"):
+            grad_check(wrong, x, rtol=rtol, atol=atol)
+
+
+def test_the_cause_is_not_named_where_it_explains_nothing(rng):
+    with pytest.raises(AssertionError) as error:
+        grad_check(spoiled(*WRONG["one of 1e-9 beside ones, zero"][:2]), rng.normal(size=FEW))
+    assert "at (2,) is 0, but should be" in str(error.value) and "factor" not in str(error.value)
 
 
 def test_a_right_gradient_passes_in_float64(rng, capsys):
@@ -175,13 +306,18 @@ def test_a_gradient_that_is_not_finite_is_wrong(bad, size):
 
 def test_a_function_that_leaves_its_domain_on_the_way_is_no_success():
     with np.errstate(all="ignore"), pytest.raises(AssertionError, match="should be nan"):
-        grad_check(F.log, np.array([1.0, 1e-9]))
+        grad_check(F.log, np.array([1.0, 1e-300]))
 
 
-@pytest.mark.parametrize("arguments", [([1.0, 2.0],), (np.array([1, 2]),), ()])
+@pytest.mark.parametrize("arguments", [([1.0, 2.0],), (np.array([1, 2]),), (), (np.zeros((0, 3)),)])
 def test_nothing_to_check_is_no_success(arguments):
     with pytest.raises(ValueError, match="nothing to check"):
         grad_check(lambda *x: F.exp(Tensor([1.0])), *arguments)
+
+
+def test_an_empty_result_is_no_success(rng):
+    with pytest.raises(ValueError, match=r"nothing to check, the result of shape \(0,\) is empty"):
+        grad_check(lambda x: x[:0], rng.normal(size=3))
 
 
 def test_constants_are_passed_on(rng):
