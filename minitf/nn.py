@@ -27,13 +27,28 @@ class Parameter(Tensor):
         else:
             super()._receive(gradient)
 
+    def __getstate__(self):
+        """Leave the place out of copies: what is copied together with an optimizer gets a new one from that."""
+        return {**vars(self), "_place": None}
+
 
 def flatten(parameters):
     """Move parameters into one flat array and their gradients into another: (data, gradients).
 
     Each parameter becomes a named view of its stretch, so one operation on the flat array updates them all.
+    Raises ValueError if there are none, if one is there twice, or if their types differ.
     """
     parameters = list(parameters)
+    if not parameters:
+        raise ValueError("nothing to train: there are no parameters")
+    if len(set(map(id, parameters))) < len(parameters):
+        raise ValueError("the same parameter is there twice: Module.named_parameters() lists each once")
+    for p in parameters:
+        if p.dtype != parameters[0].dtype:
+            raise ValueError(
+                f"the parameter of shape {p.shape} is {p.dtype}, the first one {parameters[0].dtype}: convert the "
+                "model to one type with astype"
+            )
     size = sum(p.size for p in parameters)
     data = xp.empty(size, dtype=parameters[0].dtype)
     gradients = xp.zeros(size, dtype=parameters[0].dtype)
@@ -52,12 +67,18 @@ def side_by_side(parameters):
 
 
 class Module:
-    """Something with parameters: its own, and those of the modules it holds in attributes, lists and tuples."""
+    """Something with parameters: its own, and those of the modules it holds in attributes, lists, tuples and dicts.
+
+    In a list or tuple a name is the position, in a dict str(key): `layers.0.weight`, `heads.de.weight`.
+    """
 
     training = True
 
     def named_parameters(self):
-        """List (name, parameter) in the order of definition, each parameter once, under its first name."""
+        """List (name, parameter) in the order of definition, each parameter once, under its first name.
+
+        Raises ValueError where two parameters would have the same name, as under the keys 1 and "1" of a dict.
+        """
         seen, found = set(), []
 
         def walk(value, name):
@@ -66,13 +87,18 @@ class Module:
                     seen.add(id(value))
                     found.append((name, value))
             elif isinstance(value, Module):
-                for key, child in vars(value).items():
-                    walk(child, f"{name}.{key}" if name else key)
-            elif isinstance(value, list | tuple):
-                for i, child in enumerate(value):
-                    walk(child, f"{name}.{i}")
+                if id(value) not in seen:
+                    seen.add(id(value))
+                    for key, child in vars(value).items():
+                        walk(child, f"{name}.{key}" if name else key)
+            elif isinstance(value, (list, tuple, dict)):
+                for key, child in _items(value):
+                    walk(child, f"{name}.{key}")
 
         walk(self, "")
+        if len(names := dict(found)) < len(found):
+            odd = next(name for name, value in found if names[name] is not value)
+            raise ValueError(f"two parameters have the name {odd}: give the dict that holds them other keys")
         return found
 
     def parameters(self):
@@ -80,16 +106,17 @@ class Module:
         return [parameter for _, parameter in self.named_parameters()]
 
     def modules(self):
-        """List this module and all modules inside it."""
-        found, waiting = [], [self]
+        """List this module and all modules inside it, each once."""
+        found, waiting = {}, [self]
         while waiting:
             value = waiting.pop()
             if isinstance(value, Module):
-                found.append(value)
-                waiting.extend(vars(value).values())
-            elif isinstance(value, list | tuple):
-                waiting.extend(value)
-        return found
+                if id(value) not in found:
+                    found[id(value)] = value
+                    waiting.extend(vars(value).values())
+            elif isinstance(value, (list, tuple, dict)):
+                waiting.extend(child for _, child in _items(value))
+        return list(found.values())
 
     def train(self, training=True):
         """Switch dropout on, here and in every module inside; returns the module."""
@@ -145,6 +172,11 @@ class Module:
         return "\n".join(_tree(self, type(self).__name__, {}))
 
 
+def _items(container):
+    """Give the (key, value) pairs of a list, tuple or dict."""
+    return container.items() if isinstance(container, dict) else enumerate(container)
+
+
 def _tree(module, title, seen):
     """Draw a module as lines: parameters with shapes and counts, modules inside indented.
 
@@ -155,14 +187,15 @@ def _tree(module, title, seen):
     seen[id(module)] = title.partition(":")[0]
     count = sum(p.size for p in module.parameters())
     lines = [f"{title}  {count:,} parameters"]
-    for name, value in vars(module).items():
+    waiting = list(vars(module).items())
+    while waiting:
+        name, value = waiting.pop(0)
         if isinstance(value, Parameter):
             lines.append(f"  {name} {tuple(value.shape)}")
-        items = [(name, value)] if isinstance(value, Module) else []
-        if isinstance(value, list | tuple):
-            items = [(f"{name}.{i}", child) for i, child in enumerate(value) if isinstance(child, Module)]
-        for key, child in items:
-            lines += ["  " + line for line in _tree(child, f"{key}: {type(child).__name__}", seen)]
+        elif isinstance(value, Module):
+            lines += ["  " + line for line in _tree(value, f"{name}: {type(value).__name__}", seen)]
+        elif isinstance(value, (list, tuple, dict)):
+            waiting[:0] = [(f"{name}.{key}", child) for key, child in _items(value)]
     return lines
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import fused
 from minitf.backend import UserError, blocks, has_kernels, to_device, to_numpy, xp
-from minitf.nn import flatten, side_by_side
+from minitf.nn import Module, Parameter, flatten, side_by_side
 
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
 
@@ -32,17 +32,36 @@ class Adam:
         x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
 
     Takes named parameters (`model.named_parameters()`) and moves them into one flat array; the gradients, m and
-    v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are. Raises
-    RuntimeError in a step if the parameters were converted, or given to another optimizer, since it was made.
+    v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are. What is
+    assigned to a parameter's `data` or `grad` later is copied into the flat arrays by the next step. A model and its
+    Adam can be copied and pickled together: copy.deepcopy((model, adam)).
+    Raises TypeError for parameters without names, ValueError for names that are not unique, for none at all and for
+    mixed types; RuntimeError in a step if the parameters were converted or given to another optimizer.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
     def __init__(self, named_parameters, beta_1=0.9, beta_2=0.98, eps=1e-9):
-        self.named_parameters = list(named_parameters)
+        self.named_parameters = _checked(named_parameters)
         self.beta_1, self.beta_2, self.eps, self.step_count = beta_1, beta_2, eps, 0
-        self.data, self.gradients = flatten(p for _, p in self.named_parameters)
-        self._places = [p._place for _, p in self.named_parameters]
+        self._take_over()
         self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
+
+    def _take_over(self):
+        """Move the parameters into the flat arrays, and remember where each is."""
+        self.data, self.gradients = flatten(p for _, p in self.named_parameters)
+        self._places = [(p.data, p._place) for _, p in self.named_parameters]
+
+    def __getstate__(self):
+        """Leave out the flat arrays of which the parameters are views: a copy makes its own."""
+        return {name: value for name, value in vars(self).items() if name not in ("data", "gradients", "_places")}
+
+    def __setstate__(self, state):
+        """Move the parameters that were copied with this Adam into flat arrays; their gradients stay."""
+        vars(self).update(state)
+        gradients = [p.grad for _, p in self.named_parameters]
+        self._take_over()
+        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
+            parameter.grad = gradient
 
     def zero_grad(self):
         """Forget the gradients of the last update."""
@@ -51,12 +70,16 @@ class Adam:
 
     def collect(self):
         """Give the flat gradient of this update; a parameter that got none has one of zeros from now on."""
-        for (name, parameter), place in zip(self.named_parameters, self._places, strict=True):
+        for (name, parameter), (data, place) in zip(self.named_parameters, self._places, strict=True):
             if parameter._place is not place:
                 raise RuntimeError(f"{name} was converted or given to another optimizer: make a new Adam")
+            if parameter.data is not data:  # somebody wrote  parameter.data = ...
+                parameter.data = _copied(f"{name}.data", parameter.data, data)
             if parameter.grad is None:
-                parameter._place[...] = 0
-                parameter.grad = parameter._place
+                place[...] = 0
+                parameter.grad = place
+            elif parameter.grad is not place:
+                parameter.grad = _copied(f"{name}.grad", parameter.grad, place)
         return self.gradients
 
     def step(self, rate, each=map, finite=None):
@@ -123,6 +146,31 @@ class Adam:
         names = [name for name, _ in self.named_parameters]
         for name, (p, stretch) in zip(names, side_by_side(p for _, p in self.named_parameters), strict=True):
             yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
+
+
+def _checked(named_parameters):
+    """List the pairs (name, parameter). Raises TypeError for anything else, ValueError if two have one name."""
+    pairs = [] if isinstance(named_parameters, Module) else list(named_parameters)
+    named = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)]
+    if len(named) < len(pairs) or isinstance(named_parameters, Module):
+        raise TypeError("Adam takes names with their parameters: write Adam(model.named_parameters())")
+    seen = set()
+    for name, _ in named:
+        if name in seen:
+            raise ValueError(f"two parameters have the name {name}: Adam saves its state by name, so rename one")
+        seen.add(name)
+    return named
+
+
+def _copied(name, array, place):
+    """Copy what was assigned to a parameter into its place in a flat array, and give that."""
+    if array.shape != place.shape or array.dtype != place.dtype:
+        raise RuntimeError(
+            f"{name} is now {array.dtype} of shape {array.shape}, but was {place.dtype} of {place.shape} when Adam was "
+            "made: make a new Adam"
+        )
+    place[...] = array
+    return place
 
 
 def gradient_norm(gradients):

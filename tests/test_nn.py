@@ -1,5 +1,8 @@
 """Parameters and modules: names, order, sharing, flat storage, saving and loading, the first weights."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from models import SWITCHES, random_batch, small_config, small_model
@@ -8,6 +11,7 @@ from sizes import D, F, V
 from minitf.backend import UserError
 from minitf.config import Config
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, flatten
+from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer
 
@@ -19,7 +23,7 @@ class Pair(Module):
         self.first = Linear(3, 2, rng)
         self.numbers = [1, "two", None]
         self.listed = [LayerNorm(2), (Dropout(0.5), Linear(2, 3, rng, bias=False))]
-        self.own = Parameter(np.zeros(4))
+        self.own = Parameter(np.zeros(4, dtype=np.float32))
         self.again = self.first
         self.shared = self.listed[1][1].weight
 
@@ -73,6 +77,18 @@ def test_flat_parameters_are_views_that_keep_their_values(rng):
     assert np.array_equal(model.first.weight.data, before["first.weight"] + 1)
 
 
+def test_what_cannot_be_flat_is_refused(rng):
+    model = Linear(3, 2, rng)
+    with pytest.raises(ValueError, match="nothing to train"):
+        flatten([])
+    with pytest.raises(ValueError, match="the same parameter is there twice"):
+        flatten([model.weight, model.bias, model.weight])
+    model.bias = Parameter(np.zeros(2))
+    with pytest.raises(ValueError, match=r"shape \(2,\) is float64, the first one float32: convert the model"):
+        flatten(model.parameters())
+    flatten(model.astype("float32").parameters())
+
+
 def test_gradients_land_in_the_flat_array_and_add_up(rng):
     model = Linear(3, 2, rng)
     _, gradients = flatten(model.parameters())
@@ -99,6 +115,89 @@ def test_train_and_eval_reach_every_module(rng):
     assert (inner(x).numpy() == 0).any()
     assert len(set(map(id, model.modules()))) == 5
     assert Module.training, "the switch belongs to each module, not to the class"
+
+
+# Containers and cycles --------------------------------------------------------------------------------------
+
+
+class Heads(Module):
+    """A module with modules and parameters in dicts."""
+
+    def __init__(self, rng):
+        self.heads = {"de": Linear(3, 2, rng), "fr": [Linear(3, 2, rng, bias=False), Dropout(0.5)]}
+        self.scales = {1: Parameter(np.ones(2, dtype=np.float32)), (2, 3): {"x": self.heads["de"].weight}}
+        self.nothing = {"config": Config(11), 5: None, "table": np.ones(3)}
+
+
+def test_dicts_are_looked_into(rng):
+    model = Heads(rng)
+    names = ["heads.de.weight", "heads.de.bias", "heads.fr.0.weight", "scales.1"]
+    assert [name for name, _ in model.named_parameters()] == names
+    assert list(map(type, model.eval().modules())).count(Linear) == 2
+    assert not any(module.training for module in (model.heads["de"], model.heads["fr"][1]))
+    state = {name: array + 1 for name, array in model.state().items()}
+    assert set(state) == set(names)
+    assert np.array_equal(model.load_state(state).heads["fr"][0].weight.data, state["heads.fr.0.weight"])
+    assert model.astype("float64").scales[1].dtype == np.float64
+    lines = repr(model).splitlines()
+    assert lines[0] == "Heads  16 parameters"
+    assert {"  heads.de: Linear  8 parameters", "  heads.fr.1: Dropout  0 parameters", "  scales.1 (2,)"} <= set(lines)
+
+
+def test_what_is_in_a_dict_is_trained(rng):
+    model = Heads(rng)
+    optimizer, before = Adam(model.named_parameters()), model.state()
+    x = Tensor(np.ones((4, 3), dtype=np.float32))
+    (model.heads["fr"][0](x) * model.scales[1] + model.heads["de"](x)).sum().backward()
+    optimizer.step(0.1)
+    assert all((array != before[name]).all() for name, array in model.state().items())
+
+
+def test_two_keys_with_one_name_are_refused(rng):
+    model = Module()
+    model.layers = {1: Linear(2, 2, rng), "1": Linear(2, 2, rng)}
+    for use in (model.named_parameters, model.state, lambda: repr(model)):
+        with pytest.raises(ValueError, match=r"two parameters have the name layers\.1\.weight"):
+            use()
+    model.layers["1"] = model.layers[1]
+    assert len(model.parameters()) == 2, "the same one may be there under both keys"
+
+
+def test_a_cycle_of_modules_is_walked_once(rng):
+    model = Pair(rng)
+    names = model.state().keys()
+    model.listed[0].parent = model
+    model.first.siblings = {"model": model, "norm": model.listed[0]}
+    assert model.named_parameters()[0][0] == "first.weight"
+    assert {name.rpartition(".")[2] for name in names} == {name.rpartition(".")[2] for name in model.state()}
+    assert len(model.parameters()) == len(names)
+    assert len(model.modules()) == len(set(map(id, model.modules()))) == 5
+    assert not any(module.training for module in model.eval().modules())
+    assert "model: Pair  (the same as Pair)" in repr(model)
+
+
+def test_a_module_that_is_there_twice_is_listed_once(rng):
+    model = Pair(rng)
+    assert model.modules()[0] is model
+    assert len(model.modules()) == 5
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_of_a_model_is_independent(rng, copied):
+    model = small_model()
+    optimizer = Adam(model.named_parameters())
+    batch = random_batch(rng)
+    model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
+    twin = copied(model)
+    before, gradients = twin.state(), {name: p.grad.copy() for name, p in twin.named_parameters()}
+    optimizer.step(0.1)
+    model.zero_grad()
+    model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
+    assert all(np.array_equal(before[name], array) for name, array in twin.state().items())
+    assert all(np.array_equal(gradients[name], p.grad) for name, p in twin.named_parameters())
+    assert twin.embedding.weight is twin.output_embedding.weight and len(twin.parameters()) == len(model.parameters())
+    assert not np.array_equal(model.embedding.weight.data, twin.embedding.weight.data)
+    assert not any(np.shares_memory(p.data, optimizer.data) for p in twin.parameters())
 
 
 def test_astype_makes_a_model_checkable(rng):

@@ -1,6 +1,8 @@
 """Adam against plain loops, the warm-up schedule by hand, clipping."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -93,6 +95,89 @@ def test_an_optimizer_whose_parameters_have_gone_elsewhere_says_so(change):
     change(model)
     with pytest.raises(RuntimeError, match="weight was converted or given to another optimizer: make a new Adam"):
         optimizer.step(0.1)
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda pair: pickle.loads(pickle.dumps(pair)),
+    "deepcopy, Adam first": lambda pair: copy.deepcopy(pair[::-1])[::-1],
+    "pickle, Adam first": lambda pair: pickle.loads(pickle.dumps(pair[::-1]))[::-1],
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_a_model_and_its_adam_are_copied_together(rng, copied):
+    """A copy goes on as the original does, bit by bit, also from the middle of an update, and leaves that alone."""
+    model = small_model("float32")
+    optimizer, batches = Adam(model.named_parameters()), [random_batch(rng) for _ in range(4)]
+
+    def update(model, optimizer, batch):
+        model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
+        optimizer.step(0.01)
+        optimizer.zero_grad()
+
+    update(model, optimizer, batches[0])
+    model.loss(batches[1].source, batches[1].target_in, batches[1].target_out)[0].backward()  # half of an update
+    twin, other = copied((model, optimizer))
+    before = twin.state()
+    for batch in batches[2:]:
+        update(model, optimizer, batch)
+    assert all(np.array_equal(before[name], array) for name, array in twin.state().items())
+    for batch in batches[2:]:
+        update(twin, other, batch)
+    assert all(np.array_equal(model.state()[name], array) for name, array in twin.state().items())
+    assert all(np.array_equal(optimizer.state()[name], array) for name, array in other.state().items())
+    assert all(np.shares_memory(p.data, other.data) for p in twin.parameters())
+    assert not any(np.array_equal(before[name], array) for name, array in twin.state().items())
+
+
+@pytest.mark.parametrize("steps_before", [0, 1])
+def test_what_is_assigned_to_a_parameter_counts(rng, steps_before):
+    """The next step starts from it, as it would from numbers written into the array."""
+    assigned, written = Three(rng), Three(np.random.default_rng(9))
+    written.load_state(assigned.state())
+    optimizers = [Adam(model.named_parameters()) for model in (assigned, written)]
+    for step in range(steps_before + 2):
+        for model, optimizer in zip((assigned, written), optimizers, strict=True):
+            optimizer.zero_grad()
+            if step == steps_before and model is assigned:
+                model.a.data = model.a.data * 0.5
+                model.b.grad = np.arange(4.0)
+            elif step == steps_before:
+                model.a.data[...] = model.a.data * 0.5
+                give(model.b, np.arange(4.0))
+            give(model.a, np.ones((2, 3)))
+            optimizer.step(0.1)
+    assert all(np.array_equal(written.state()[name], array) for name, array in assigned.state().items())
+    assert np.shares_memory(assigned.a.data, optimizers[0].data)
+
+
+def test_what_cannot_be_copied_into_its_place_is_refused(rng):
+    model = Three(rng)
+    optimizer = Adam(model.named_parameters())
+    model.b.data = np.zeros(1)  # would be broadcast
+    with pytest.raises(RuntimeError, match=r"b.data is now float64 of shape \(1,\), but was float64 of \(4,\)"):
+        optimizer.step(0.1)
+    model = Three(rng)
+    optimizer = Adam(model.named_parameters())
+    model.b.grad = np.zeros(4, dtype=np.float32)
+    with pytest.raises(RuntimeError, match=r"b.grad is now float32 .* make a new Adam"):
+        optimizer.step(0.1)
+
+
+def test_what_adam_cannot_train_is_refused(rng):
+    model = Three(rng)
+    for wrong in (model, model.parameters(), [model.a], [("a", model.a), ("b", model.b.data)], ["ab"]):
+        with pytest.raises(TypeError, match=r"write Adam\(model.named_parameters\(\)\)"):
+            Adam(wrong)
+    with pytest.raises(ValueError, match="nothing to train"):
+        Adam(())
+    with pytest.raises(ValueError, match="two parameters have the name a"):
+        Adam([("a", model.a), ("a", model.b)])
+    with pytest.raises(ValueError, match="the same parameter is there twice"):
+        Adam([("a", model.a), ("b", model.a)])
+    with pytest.raises(ValueError, match="is float32, the first one float64"):
+        Adam([("a", model.a), ("b", Parameter(np.zeros(2, dtype=np.float32)))])
 
 
 def test_eps_counts_where_gradients_are_tiny():
