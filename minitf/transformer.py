@@ -251,6 +251,7 @@ class Transformer(Module):
 
     def encode(self, source):
         """Read the source (B, S): the memory (B, S, D), and the mask of its real tokens."""
+        source = _ids(source, "source", "(B, S)")
         mask = padding_mask(source, self.config.pad_id)
         x = self.embedding(source) * self.config.d_model**0.5
         return self.encoder(self.source_positions(x), to_device(mask)), mask  # moved once, for all layers
@@ -263,6 +264,7 @@ class Transformer(Module):
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
+            _check_rows(len(memory), len(target))
             target_mask = causal_mask(target.shape[1])
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
         return self.decoder(self.target_positions(x, start), memory, *masks, caches)
@@ -273,8 +275,9 @@ class Transformer(Module):
 
     def __call__(self, source, target):
         """Source ids (B, S) and target ids (B, T), which begin with the start mark -> logits (B, T, V)."""
+        source, target = _batch(source, target)
         memory, mask = self.encode(source)
-        return self.logits(self.decode(np.asarray(target), memory, mask))
+        return self.logits(self.decode(target, memory, mask))
 
     def loss(self, source, target_in, target_out, n_tokens=None, smoothing=None):
         """The training loss of a batch, and the plain negative log-likelihood per token beside it.
@@ -282,7 +285,34 @@ class Transformer(Module):
         n_tokens: by what to divide, the target tokens of the whole update (default: of this batch).
         """
         c = self.config
+        source, target_in = _batch(source, target_in)
+        target_out = _ids(target_out, "target_out", "(B, T)")
+        if target_out.shape != target_in.shape:
+            raise ValueError(f"target_in has shape {target_in.shape}, target_out {target_out.shape}: they must match")
         memory, mask = self.encode(source)
-        hidden = self.decode(np.asarray(target_in), memory, mask)
+        hidden = self.decode(target_in, memory, mask)
         smoothing = c.label_smoothing if smoothing is None else smoothing
         return projected_cross_entropy(hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens)
+
+
+def _ids(ids, name, axes):
+    """Make an array of ids. Raises ValueError unless they are whole numbers, in one row for each sentence."""
+    ids = np.asarray(ids)
+    if ids.ndim != 2:
+        raise ValueError(f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of one, ids[None]")
+    if ids.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be ids, which are whole numbers, got {ids.dtype}")
+    return ids
+
+
+def _batch(source, target):
+    """Make arrays of the ids of a batch. Raises ValueError unless there is one target for each source."""
+    source, target = _ids(source, "source", "(B, S)"), _ids(target, "target", "(B, T)")
+    _check_rows(len(source), len(target))
+    return source, target
+
+
+def _check_rows(sources, targets):
+    """Raise ValueError unless there are as many: attention would share the rows out as it does for beam search."""
+    if sources != targets:
+        raise ValueError(f"{sources} rows of source, but {targets} of target: give one target for each source")

@@ -186,6 +186,60 @@ def test_a_masked_row_passes_no_gradient(rng, dtype):
         assert not x.grad.any()
 
 
+# What is no batch -----------------------------------------------------------------------------------------
+
+
+def test_each_source_needs_its_target(rng):
+    """Attention would share the rows of one out over the other, as it does for beam search, and give an answer."""
+    model = small_model()
+    source, target = rng.integers(4, V, (2, 3)), rng.integers(4, V, (3, 2))
+    for call in (
+        lambda: model(source, target),
+        lambda: model.loss(source, target, target),
+        lambda: model.decode(target, *model.encode(source)),
+        lambda: model(source[:1], target),
+    ):
+        with pytest.raises(ValueError, match=r"[12] rows of source, but 3 of target: give one target for each source"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.full(5, 4), r"{} must be ids \(B, {}\), got shape \(5,\): one sentence is a batch of one, ids\[None\]"),
+        (np.full((1, 2, 3), 4), r"{} must be ids \(B, {}\), got shape \(1, 2, 3\)"),
+        (4, r"{} must be ids \(B, {}\), got shape \(\)"),
+        (np.full((2, 3), 4.0), "{} must be ids, which are whole numbers, got float64"),
+        ([[True, False], [True, True]], "{} must be ids, which are whole numbers, got bool"),
+    ],
+)
+def test_ids_of_another_kind_are_refused(ids, message):
+    model, good = small_model(), np.full((2, 3), 4)
+    calls = [lambda: model(ids, good), lambda: model.loss(ids, good, good), lambda: model.encode(ids)]
+    for call in calls:
+        with pytest.raises(ValueError, match=message.format("source", "S")):
+            call()
+    for call in (lambda: model(good, ids), lambda: model.loss(good, ids, ids)):
+        with pytest.raises(ValueError, match=message.format("target", "T")):
+            call()
+
+
+def test_targets_in_and_out_have_one_shape():
+    model, good = small_model(), np.full((2, 3), 4)
+    for other in (good[:, :2], good[:1]):
+        with pytest.raises(ValueError, match=r"target_in has shape \(2, 3\), target_out .*: they must match"):
+            model.loss(good, good, other)
+    for other in (good[0], good * 1.0):
+        with pytest.raises(ValueError, match="target_out must be ids"):
+            model.loss(good, good, other)
+
+
+def test_lists_of_ids_are_ids():
+    model, lists = small_model(), [[4, 5, 3], [4, 3, 0]]
+    assert np.array_equal(model(lists, lists).numpy(), model(np.array(lists), np.array(lists)).numpy())
+    assert float(model.loss(lists, lists, lists)[0]) == float(model.loss(*[np.array(lists)] * 3)[0])
+
+
 # Layers ---------------------------------------------------------------------------------------------------
 
 
