@@ -170,6 +170,10 @@ def mean_square(x):
     return (x * x).mean()
 
 
+def look_up(table):
+    return F.embedding(table, [[190, 3, 77]])
+
+
 def sizes_of_rows(x):
     return x * x * np.where(np.arange(200) == 199, 1e-8, 1.0)[:, None]
 
@@ -192,6 +196,7 @@ WRONG = {  # name: (function, what its gradient goes through, the shape of x, by
     "one of many by 0.1%": (lambda x: x * x, at(54_321, 1.001), MANY, 1),
     "the first of many by 0.1%": (mean_square, at(0, 1.001), MANY, 1),
     "one of many left out": (mean_square, at(99_998, 0), MANY, 1),
+    "one of many left out, where most are zero": (look_up, at(190 * 5 + 2, 0), (200, 5), 1),
     "one of many too much": (lambda x: x[:500] * 2.0, lambda gx: gx + (np.arange(1000) == 777) * 1e-3, 1000, 1),
     "the last ten of many left out": (mean_square, lambda gx: gx * (np.arange(3000) < 2990), 3000, 1),
     "the last row, which is tiny, its sign": (sizes_of_rows, at(1995, -1), (200, 10), 1),
@@ -255,6 +260,15 @@ def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
         grad_check(spoiled(mean_square, np.negative), rng.normal(size=(40, 30)))
 
 
+def test_an_input_of_zeros_is_moved_by_the_size_of_the_others(rng):
+    """A bias beside tiny numbers: a step that goes with 1 would be far too long."""
+
+    def op(x, bias):
+        return F.layer_norm(x + bias, np.ones(6), np.zeros(6), 0.0)
+
+    grad_check(op, rng.normal(size=(3, 6)) * 1e-12, np.zeros(6))
+
+
 def test_every_element_of_a_large_input_counts(rng):
     """Whichever it is, the groups have it."""
     x = rng.normal(size=500)
@@ -269,6 +283,9 @@ def test_a_gradient_too_small_to_be_seen_is_no_success(rng, capsys):
         grad_check(spoiled(lambda x: x * 1e-13 + 1, np.negative), x)
     grad_check(spoiled(lambda x: x * 1e-20 + 1, np.negative), x)  # the same numbers as a constant
     assert "input 0 (x): zero to within " in capsys.readouterr().out
+    for slope in (1e-10, 1e-11):  # one step of 1e-5 shows nothing, longer ones do
+        with pytest.raises(AssertionError, match="is 0, but"):
+            grad_check(spoiled(lambda x, slope=slope: x * x * slope + 1, np.zeros_like), x)
     grad_check(F.exp, np.array([-33.0, 1.0, 2.0]))
     assert "1 of 4 slopes too small to be checked" in capsys.readouterr().out
 

@@ -200,6 +200,29 @@ def test_a_copy_of_a_model_is_independent(rng, copied):
     assert not any(np.shares_memory(p.data, optimizer.data) for p in twin.parameters())
 
 
+def test_a_shallow_copy_of_a_parameter_has_no_place(rng):
+    """Its gradient would overwrite that of the parameter it was copied from."""
+    model = Linear(3, 2, rng)
+    _, gradients = flatten(model.parameters())
+    model.weight.backward(np.ones((3, 2), dtype=np.float32))
+    copy.copy(model.bias).backward(np.full(2, 5, dtype=np.float32))
+    assert gradients.tolist() == [1.0] * 6 + [0.0] * 2
+
+
+def test_evaluating_leaves_every_module_as_it_was(rng):
+    model = Pair(rng)
+    model.listed[1][0].train(False)
+    before = [module.training for module in model.modules()]
+    with model.evaluating() as same:
+        assert same is model and not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == before
+    assert set(before) == {True, False}
+
+
+def test_a_layer_norm_of_its_own_has_the_eps_of_the_models():
+    assert LayerNorm(3).eps == Config(11).eps == 1e-6
+
+
 def test_astype_makes_a_model_checkable(rng):
     model = Transformer(small_config())
     batch = random_batch(rng)

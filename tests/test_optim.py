@@ -322,8 +322,9 @@ def test_a_state_that_does_not_fit_is_refused(rng):
     state = optimizer.state()
     without_step = {name: array for name, array in state.items() if name != "step"}
     lacking = {name: array for name, array in state.items() if name != "v.b"}
-    cases = {"step": without_step, "v.b": lacking, r"m.a .*\(2, 3\)": {**state, "m.a": state["m.a"].T}}
-    for message, wrong in cases.items():
+    cases = [("step", without_step), ("v.b", lacking), (r"m.a .*\(2, 3\)", {**state, "m.a": state["m.a"].T})]
+    cases += [("step", {**state, "step": np.array(step)}) for step in (-1, 2**53, [1, 2], np.nan)]
+    for message, wrong in cases:
         with pytest.raises(UserError, match=message) as error:
             optimizer.load_state(wrong)
         assert "\n" not in str(error.value)
