@@ -14,12 +14,15 @@ from minitf import functions as F
 from minitf.backend import xp
 from minitf.nn import Linear, Module
 from minitf.products import matmul
-from minitf.tensor import Tensor
+from minitf.tensor import Tensor, as_array
+from minitf.transformer import Transformer
 
 __all__ = ["StripLinear", "Strips", "for_decoding"]
 
 _WIDTH = 64  # columns in a strip
 _FEW = 10**6  # multiplications that OpenBLAS does without a copy
+# What a strip repeats, as the library defines it: somebody may replace it later.
+_CALL, _RELU, _LOGITS = Linear.__call__, Linear.relu, Transformer.logits
 
 
 class Strips:
@@ -57,16 +60,16 @@ class Strips:
         return y[:, :f]
 
 
-class StripLinear(Module):
+class StripLinear(Linear):
     """y = x W + b, not recorded, with W in strips."""
 
-    def __init__(self, matrix, bias=None):
-        self.strips, self.bias = Strips(matrix), bias
+    def __init__(self, weight, bias=None):
+        self.weight, self.bias, self.strips = weight, bias, Strips(as_array(weight))
 
     def __call__(self, x):
         y = self.strips.product(x.data.reshape(-1, x.shape[-1]))
         if self.bias is not None:
-            y += self.bias.data
+            y += as_array(self.bias)
         return Tensor(y.reshape(*x.shape[:-1], -1))
 
     def relu(self, x, dropout):
@@ -75,19 +78,41 @@ class StripLinear(Module):
 
 
 def for_decoding(model):
-    """Copy a model, all its matrices in strips. It has the weights of now: where they change, make another copy."""
-    twin = _in_strips(model).eval()
-    twin.logits = StripLinear(model.output_embedding.weight.data.T)
+    """Copy a model, all its matrices in strips. It has the weights of now: where they change, make another copy.
+
+    Only the library's own Linear and Transformer.logits are replaced. All else computes as it does in the model: a
+    subclass of Linear, a method that somebody changed.
+    """
+    twin = _in_strips(model, {})
+    if getattr(type(model), "logits", None) is _LOGITS and "logits" not in vars(model):
+        twin.logits = StripLinear(Tensor(as_array(model.output_embedding.weight).T))
     return twin
 
 
-def _in_strips(value):
-    if isinstance(value, Linear):
-        return StripLinear(value.weight.data, value.bias)
-    if isinstance(value, list | tuple):
-        return type(value)(map(_in_strips, value))
-    if not isinstance(value, Module):
+def _is_own(value):
+    """Tell whether this is a Linear of the library, with the library's methods and nothing besides."""
+    return (
+        type(value) is Linear
+        and (Linear.__call__, Linear.relu) == (_CALL, _RELU)
+        and vars(value).keys() <= {"weight", "bias", "training"}
+    )
+
+
+def _in_strips(value, twins):
+    """Copy a module and all that it holds, without dropout. twins: the copies so far, by the id of the original."""
+    if id(value) in twins:
+        return twins[id(value)]
+    if isinstance(value, tuple):
+        parts = [_in_strips(part, twins) for part in value]
+        return type(value)._make(parts) if hasattr(value, "_make") else type(value)(parts)
+    if not isinstance(value, Module | dict | list):
         return value
-    twin = copy.copy(value)
-    vars(twin).update({name: _in_strips(part) for name, part in vars(value).items()})
+    twin = twins[id(value)] = StripLinear(value.weight, value.bias) if _is_own(value) else copy.copy(value)
+    if isinstance(value, list):
+        twin[:] = [_in_strips(part, twins) for part in value]
+    elif not _is_own(value):
+        held = vars(twin) if isinstance(value, Module) else twin
+        held.update({name: _in_strips(part, twins) for name, part in held.items()})
+    if isinstance(value, Module):
+        twin.training = False
     return twin
