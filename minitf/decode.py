@@ -11,12 +11,24 @@ import numpy as np
 
 from minitf.backend import on_gpu, row_sums, to_device, to_numpy, xp
 from minitf.tensor import Tensor, no_grad
+from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 
 _ROOM = 8  # for how many words of each beam the caches have room at a time
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)  # how many scores may form a block
+# The methods that a cache relies on, as the library defines them: a subclass, or somebody later, may replace them.
+_OWN = {
+    kind: {name: getattr(kind, name) for name in names}
+    for kind, *names in (
+        (MultiHeadAttention, "__call__", "keys_and_values", "split_heads"),
+        (DecoderLayer, "__call__"),
+        (Decoder, "__call__"),
+        (Positions, "__call__"),
+        (Transformer, "decode"),
+    )
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +211,32 @@ def _limits(model, source, max_extra):
     return np.maximum(lengths, 1)
 
 
+def _can_cache(model):
+    """Tell whether the model can be decoded with a cache.
+
+    A module that cannot says `can_cache = False`. A module that changes a method on which the cache relies is decoded
+    without one, which is slower and always right, unless it says `can_cache = True`. What acts on each position alone
+    (the feed-forward network, norms, embeddings) needs to say nothing.
+    """
+    if not all(getattr(module, "can_cache", True) for module in model.modules()):
+        return False
+    if not isinstance(model, Transformer):
+        return getattr(model, "can_cache", False)
+    layers = getattr(model.decoder, "layers", ())
+    parts = [(model, Transformer), (model.decoder, Decoder), (model.target_positions, Positions)]
+    parts += [(layer, DecoderLayer) for layer in layers]
+    parts += [(layer.self_attention, MultiHeadAttention) for layer in layers if hasattr(layer, "self_attention")]
+    parts += [(layer.source_attention, MultiHeadAttention) for layer in layers if hasattr(layer, "source_attention")]
+    return all(getattr(part, "can_cache", False) or _is_own(part, kind) for part, kind in parts)
+
+
+def _is_own(part, kind):
+    """Tell whether a part of the model is of this kind, with the library's methods where a cache relies on them."""
+    if kind is not Transformer and _OWN[kind].keys() & vars(part).keys():  # replaced in this one object
+        return False
+    return isinstance(part, kind) and all(getattr(type(part), name) is own for name, own in _OWN[kind].items())
+
+
 class _Decoder:
     """Scores every next word after the prefixes (R, t) that are being written, R = B * width.
 
@@ -209,9 +247,10 @@ class _Decoder:
     def __init__(self, model, source, width, cached):
         self.model, self.width = model, width
         self.memory, self.mask = model.encode(source)
-        layers = model.config.n_layers if cached else 0
+        layers = model.config.n_layers if cached and _can_cache(model) else 0
         self.caches = [(_GrowingCache(width), _FixedCache()) for _ in range(layers)]
         self.places = np.empty((len(source), width, 0), dtype=int)  # where in the caches the words of each prefix stand
+        self.positions = np.zeros((len(source), 0), dtype=int)  # in their texts, of the words in the caches
         self.length = self.room = 0  # of the caches: the words of all beams, and how many there is room for
 
     def __call__(self, prefixes):
@@ -231,6 +270,11 @@ class _Decoder:
         self.places, self.length = np.concatenate([self.places, newest], axis=2), self.length + self.width
         masks = [None if mask.all() else to_device(mask) for mask in (self.mask, self._own()[:, None])]
         start = prefixes.shape[1] - 1
+        self.positions[:, self.length - self.width : self.length] = start
+        queries, source = np.full((1, self.width), start), np.arange(self.mask.shape[-1])[None]
+        for growing, fixed in self.caches:
+            growing.positions = queries, self.positions[:, : self.length]
+            fixed.positions = queries, source
         return self.model.decode(prefixes[:, -1:], self.memory, masks[0], start, self.caches, masks[1])
 
     def _own(self):
@@ -246,6 +290,8 @@ class _Decoder:
         kept = np.argsort(~needed, axis=1, kind="stable")[:, : self.length]  # those needed first, in their order
         self.places = np.take_along_axis(needed.cumsum(axis=1)[:, None] - 1, self.places, axis=2)
         self.room = self.length + _ROOM * self.width
+        positions = np.take_along_axis(self.positions, kept, axis=1)
+        self.positions = np.pad(positions, ((0, 0), (0, self.room - self.length)))
         for growing, _ in self.caches:
             growing.make_room(kept, self.room)
 
@@ -262,14 +308,17 @@ class _Decoder:
             for cache in chain.from_iterable(self.caches):
                 cache.select(to_device(sentences))
             self.memory = Tensor(self.memory.data[to_device(sentences)])
-            self.mask = self.mask[sentences]
+            self.mask, self.positions = self.mask[sentences], self.positions[sentences]
 
 
 class _Cache:
-    """Keys and values of one attention, once they are there: (B, H, n, K) each."""
+    """Keys and values of one attention, once they are there: (B, H, n, K) each.
+
+    positions: of the queries (1, W) and of the keys (1, n) or (B, n) in their texts, at the step that is computed.
+    """
 
     def __init__(self):
-        self.arrays = None
+        self.arrays = self.positions = None
 
     def select(self, sentences):
         """Go on with these of the sentences."""

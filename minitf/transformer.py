@@ -66,6 +66,8 @@ class MultiHeadAttention(Module):
 
     The matrices W_i of all heads stand side by side in one matrix, so each projection is one product.
     With `keep_weights` set, the last weights (B, H, T, S) stay in `weights`, for pictures.
+    To change how a head attends, override `attend`: decoding with a cache works with it as well. A subclass that
+    overrides another method is decoded without a cache, unless it says `can_cache = True`.
     Source: section 3.2.2. No biases, as in the paper's equations.
     """
 
@@ -96,12 +98,23 @@ class MultiHeadAttention(Module):
         keys, values = self.keys_and_values(memory) if cache is None else cache(self, memory)
         queries = self.query(x)  # (B, T, H*K)
         queries = self.split_heads(queries.reshape(keys.shape[0], -1, queries.shape[-1]))  # (B, H, T, K)
-        if self.keep_weights:
-            self.weights = F.attention_weights(queries, keys, mask).numpy()
-        rate = self.rate if self.training else 0.0
-        heads = F.attention(queries, keys, values, mask, rate)  # (B, H, T, K)
+        if cache is None:
+            positions = np.arange(queries.shape[2])[None], np.arange(keys.shape[2])[None]
+        else:
+            positions = getattr(cache, "positions", None)
+        heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, K)
         joined = heads.transpose(0, 2, 1, 3).reshape(*x.shape[:-1], -1)  # (B, T, H*K)
         return self.output(joined)
+
+    def attend(self, queries, keys, values, mask, positions):
+        """Attend in all heads: queries (B, H, T, K), keys and values (B, H, S, K) -> (B, H, T, K).
+
+        positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy integers, for a
+        subclass with relative or rotary positions. Keys from a cache are in no order, and the mask hides some.
+        """
+        if self.keep_weights:
+            self.weights = F.attention_weights(queries, keys, mask).numpy()
+        return F.attention(queries, keys, values, mask, self.rate if self.training else 0.0)
 
 
 class FeedForward(Module):

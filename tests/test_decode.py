@@ -220,6 +220,7 @@ def test_nothing_is_projected_twice(rng):
             return plain(x)
 
         attention.keys_and_values = watch
+        attention.can_cache = True  # though a method is not the library's own
     source = random_batch(rng, rows=3).source
     beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
     assert seen["source"] == [source.shape]
