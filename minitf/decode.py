@@ -72,6 +72,9 @@ def greedy(model, source, max_extra=50, cached=True, alpha=0.0):
     At most max_extra words more than the source has are written. With cached=False the whole prefix is run
     through the decoder at each step: slower, and the same. alpha: of the length penalty, by which the score is divided.
     """
+    source = _checked(source, alpha)
+    if len(source) == 0:
+        return []
     c, limits = model.config, _limits(model, source, max_extra)
     decoder = _Decoder(model, source, 1, cached)
     ids = [[] for _ in limits]
@@ -106,11 +109,17 @@ def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached
     Each step looks at the 2 * beam best continuations of a sentence. One that ends with the end mark is finished
     if it is among the best `beam` of them; the best `beam` of the others live on. A sentence is done when `beam`
     of its hypotheses are finished and no living one can reach the n_best, or at max_extra words more than
-    its source has.
+    its source has. What is cut off there, without an end mark, comes after all that are finished, whatever the scores:
+    so n_best = 1 gives the first of n_best = 3.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
+    source = _checked(source, alpha)
+    if beam < 1:
+        raise ValueError(f"the beam width must be at least 1, not {beam}")
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best must be from 1 to the beam width {beam}, not {n_best}")
+    if len(source) == 0:
+        return []
     c, limits = model.config, _limits(model, source, max_extra)
     searches = [_Search(i, limit, beam, alpha, n_best, c.eos_id) for i, limit in enumerate(limits)]
     going = searches
@@ -139,11 +148,11 @@ def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached
 
 
 class _Search:
-    """The beam search of one sentence: what is finished, and whether it is done."""
+    """The beam search of one sentence: what is finished, what was cut off at the limit, and whether it is done."""
 
     def __init__(self, number, limit, beam, alpha, n_best, eos_id):
         self.limit, self.beam, self.alpha, self.n_best, self.eos_id = limit, beam, alpha, n_best, eos_id
-        self.finished, self.done = [], False
+        self.finished, self.cut, self.done = [], [], False
 
     def advance(self, words, origins, totals, prefixes):
         """Take the best continuations, best first; returns which of them live on, `beam` in number."""
@@ -153,15 +162,15 @@ class _Search:
             if word != self.eos_id:
                 kept.append(rank)
             elif rank < self.beam and total > -np.inf:
-                self._finish(prefixes[origins[rank]][1:], total, length)
+                self._add(self.finished, prefixes[origins[rank]][1:], total, length)
         # With a tiny vocabulary there may be too few that live: those that ended fill the beam, as dead rows.
         ended = [rank for rank in range(len(words)) if words[rank] == self.eos_id]
         kept, dead = kept[: self.beam], ended[: max(0, self.beam - len(kept))]
         totals[dead] = -np.inf
         living = totals[kept].max() if kept else -np.inf
         if length >= self.limit or living == -np.inf:
-            for rank in kept if len(self.finished) < self.n_best else ():
-                self._finish([*prefixes[origins[rank]][1:], words[rank]], totals[rank], length)
+            for rank in kept:
+                self._add(self.cut, [*prefixes[origins[rank]][1:], words[rank]], totals[rank], length)
             self.done = True
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
@@ -169,37 +178,58 @@ class _Search:
             self.done = living / length_penalty(self.limit, self.alpha) <= scores[self.n_best - 1]
         return np.array(kept + dead, dtype=int)
 
-    def _finish(self, ids, total, length):
+    def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
             score = float(total) / length_penalty(length, self.alpha)
-            self.finished.append(Hypothesis([int(i) for i in ids], float(total), score))
+            hypotheses.append(Hypothesis([int(i) for i in ids], float(total), score))
 
     def best(self):
-        return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+        """Give the n_best: those that finished, then those cut off, each sorted by score."""
+        finished, cut = (sorted(found, key=lambda best: -best.score) for found in (self.finished, self.cut))
+        return (finished + cut)[: self.n_best]
 
 
 def _continuations(scores, totals, count):
     """Give the best `count` continuations of each sentence, best first: (words, origins, totals), each (B, count).
 
-    scores: of each next word, (R, V). totals: what to add to those of each beginning, (B, W). origins: which of the W.
+    scores: of each next word, (R, V). totals: float64, what to add to those of each beginning, (B, W). origins: which
+    of the W. The sums are compared in float64; among equals the earlier beginning wins, and of that the lower id.
     """
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
-    # The best stand in the blocks with the greatest maxima: so nearly all of them need not be compared one by one.
+    # The best are in the blocks with the greatest maxima: so nearly all of them need not be compared one by one.
     # Block i is the words i, i + stride, i + 2 * stride ...: so the maxima of all blocks are those of whole rows.
     width = next(width for width in _BLOCKS if size % width == 0 and beams * size // width >= count)
     stride = size // width
     blocks = scores.reshape(n, beams, width, stride)
-    greatest = blocks.max(axis=2) + to_device(totals, scores.dtype)[:, :, None]
-    chosen = to_numpy(xp.argpartition(-greatest.reshape(n, -1), count - 1, axis=-1)[:, :count])  # (B, count)
+    negative = (to_device(-totals)[:, :, None] - blocks.max(axis=2)).reshape(n, -1)
+    more = min(count + 1, beams * stride)  # one more than is needed, to see whether it is an equal of the last
+    chosen = to_numpy(xp.argpartition(negative, more - 1, axis=-1)[:, :more])  # (B, more)
     sentence, beam, block = np.arange(n)[:, None], chosen // stride, chosen % stride
     index = sentence[:, :, None], beam[:, :, None], np.arange(width), block[:, :, None]
-    values = to_numpy(blocks[tuple(map(to_device, index))]).astype(np.float64)  # (B, count, width)
+    values = to_numpy(blocks[tuple(map(to_device, index))]).astype(np.float64)  # (B, more, width)
     values = (values + totals[sentence, beam, None]).reshape(n, -1)
     best = (beam[:, :, None] * size + np.arange(width) * stride + block[:, :, None]).reshape(n, -1)
-    order = np.lexsort((best, -values))[:, :count]  # by value; among equals the lower id, as argmax takes it
+    first = np.argpartition(-values, more - 1, axis=-1)[:, :more]
+    best, values = np.take_along_axis(best, first, -1), np.take_along_axis(values, first, -1)
+    order = np.lexsort((best, -values))
     best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
+    for i in np.flatnonzero(values[:, count - 1] == values[:, -1]):  # equals at the border: compare them all
+        every = (to_numpy(scores[i * beams : (i + 1) * beams]) + totals[i, :, None]).ravel()
+        best[i] = np.argsort(-every, kind="stable")[:more]
+        values[i] = every[best[i]]
+    best, values = best[:, :count], values[:, :count]
     return best % size, best // size, values
+
+
+def _checked(source, alpha):
+    """Give the rows of source ids as an array (B, S)."""
+    source = np.asarray(source)
+    if source.ndim != 2 and source.shape != (0,):
+        raise ValueError(f"source ids have the shape (B, S), one row for each sentence, not {source.shape}")
+    if not 0 <= alpha < np.inf:
+        raise ValueError(f"alpha must be a number of at least 0, not {alpha}")
+    return source
 
 
 def _limits(model, source, max_extra):

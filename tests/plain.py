@@ -117,6 +117,5 @@ def plain_beam_search(ln_p, size, limit, beam, alpha, n_best):
         can_reach = alive[0][1] / penalty(limit, alpha)
         if len(finished) >= beam and can_reach <= finished[n_best - 1][2]:
             break
-    if len(finished) < n_best:
-        finished += [(list(ids), total, total / penalty(length, alpha)) for ids, total in alive]
-    return sorted(finished, key=lambda hypothesis: -hypothesis[2])[:n_best]
+    cut = [(list(ids), total, total / penalty(length, alpha)) for ids, total in alive]  # best first: of one length
+    return (finished + (cut if length == limit else []))[:n_best]

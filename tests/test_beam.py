@@ -8,7 +8,8 @@ import pytest
 from models import Table, fixed_table, random_table, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty, plain_beam_search
 
-from minitf.decode import beam_search, greedy
+from minitf.backend import xp
+from minitf.decode import _continuations, beam_search, greedy
 
 
 def assert_found(found, expected):
@@ -83,6 +84,98 @@ def test_a_sentence_that_is_done_is_not_computed_any_more():
     rows.clear()
     beam_search(Table(scores, 9), sources(1, 1), beam=2, alpha=0.0, cached=False)
     assert rows.count(4) < 2 * 4 < rows.count(5)
+
+
+# The limit --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_cut_off_comes_after_all_that_finished():
+    """Though its score is better: it is no translation yet."""
+    model = fixed_table({(): {4: 0.9, EOS: 0.09}, (4,): {4: 0.9, EOS: 0.04}})
+    first, second, third = beam_search(model, sources(1), 3, 0.0, max_extra=1, n_best=3, cached=False)[0]
+    assert [first.ids, second.ids, third.ids] == [[], [4], [4, 4]]
+    assert third.log_probability == pytest.approx(math.log(0.9**2)) and third.score > first.score > second.score
+    for n_best in (1, 2):
+        (found,) = beam_search(model, sources(1), 3, 0.0, max_extra=1, n_best=n_best, cached=False)
+        assert found == [first, second, third][:n_best]
+
+
+@pytest.mark.parametrize("size", [5, 6, 9])
+def test_fewer_are_the_first_of_more(size):
+    """Whatever the beam, the penalty and the limit; with so few words many are cut off, and many end."""
+    kinds = set()
+    for seed, end, alpha, max_extra in itertools.product(range(4), (-2.0, 0.5, 2.0), (0.0, 0.6, 2.0), (0, 1, 4)):
+        model, beam = random_table(seed, size, end), 2 + seed
+        every = beam_search(model, sources(1, 3), beam, alpha, max_extra, beam, cached=False)
+        for n_best in range(1, beam):
+            found = beam_search(model, sources(1, 3), beam, alpha, max_extra, n_best, cached=False)
+            assert found == [hypotheses[:n_best] for hypotheses in every]
+        for limit, hypotheses in zip((1 + max_extra, 3 + max_extra), every, strict=True):
+            scores = [h.score for h in hypotheses]
+            kinds.add((any(len(h.ids) == limit for h in hypotheses), scores == sorted(scores, reverse=True)))
+    assert {(True, False), (False, True)} <= kinds
+
+
+# The selection ----------------------------------------------------------------------------------------------
+
+
+def best_of_all(scores, totals, count):
+    """Sort all continuations of each sentence, in float64; among equals the lower place first."""
+    n, beams = totals.shape
+    every = (scores.astype(np.float64).reshape(n, beams, -1) + totals[:, :, None]).reshape(n, -1)
+    best = np.argsort(-every, axis=-1, kind="stable")[:, :count]
+    size = scores.shape[-1]
+    return best % size, best // size, np.take_along_axis(every, best, axis=-1)
+
+
+def assert_selected(scores, totals, count):
+    found = _continuations(xp.asarray(scores), totals, count)
+    for ours, expected in zip(found, best_of_all(scores, totals, count), strict=True):
+        assert np.array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("size", [1, 7, 48, 1000, 1600])
+def test_the_selection_is_that_of_a_sort(library, size):
+    """Bit by bit, with many equals and with none, with beams that are dead, and with large totals in float32."""
+    rng = np.random.default_rng(size)
+    for beams, levels in itertools.product((1, 2, 5), (None, 2, 40)):
+        scores = rng.normal(0, 3, (6 * beams, size)).astype(np.float32)
+        if levels:
+            scores = np.round(scores * levels / 10) / np.float32(levels)
+        scores[:, rng.integers(size)] = -np.inf
+        totals = -rng.uniform(50, 400, (6, beams)) if levels != 2 else -rng.integers(0, 3, (6, beams)).astype(float)
+        totals[0, 1:] = -np.inf
+        assert_selected(scores, totals, 2 * beams)
+
+
+def test_large_totals_do_not_hide_small_differences(rng):
+    """In float32 a step between neighbours near 300 is 3e-5: many differ by less."""
+    for _ in range(50):
+        scores = rng.normal(0, 1e-4, (8, 800)).astype(np.float32)
+        assert_selected(scores, -rng.uniform(300, 300.001, (2, 4)), 8)
+
+
+# What is given ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("empty", [np.zeros((0, 5), int), np.zeros((0, 0), int), []])
+def test_no_sentences(empty):
+    assert greedy(small_model(), empty) == beam_search(small_model(), empty) == []
+
+
+@pytest.mark.parametrize("decode", [greedy, beam_search])
+def test_wrong_arguments_are_named(decode):
+    for source in ([5, 6, 3], np.array(5), np.ones((1, 2, 3), int)):
+        with pytest.raises(ValueError, match=r"source ids have the shape \(B, S\)"):
+            decode(small_model(), source)
+    for alpha in (-0.1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="alpha must be a number of at least 0"):
+            decode(small_model(), sources(2), alpha=alpha)
+
+
+def test_a_beam_of_none():
+    with pytest.raises(ValueError, match="the beam width must be at least 1, not 0"):
+        beam_search(small_model(), sources(2), beam=0)
 
 
 # The whole space --------------------------------------------------------------------------------------------
