@@ -74,11 +74,18 @@ def parse(arguments=None):
     add("--input", metavar="FILE", help="read the lines from here (default: standard input)")
     add("--output", metavar="FILE", help="write here, the whole file at the end or none (default: standard output)")
     add("--model", metavar="DIR", default=MODEL, help="folder of a trained model (default: English to German)")
-    add("--beam", type=_number(int, 1, 1000), default=4, metavar="N", help="beam width, 1 is greedy (default 4)")
+    add("--beam", type=_number(int, 1, 1000), metavar="N", help="beam width, 1 is greedy (default 4)")
     add("--alpha", type=_number(float, 0, 10), default=0.6, metavar="A", help="length penalty (default 0.6)")
     extra = "a translation has at most N subwords more than its source (default 50)"
     add("--max-extra", type=_number(int, 0, 10_000), default=50, metavar="N", help=extra)
     add("--nbest", type=_number(int, 1, 1000), default=1, metavar="N", help="give the N best translations")
+    add("--sample", action="store_true", help="draw each word by its probability, instead of the best translation")
+    add("--temperature", type=_number(float, 0, 100), metavar="T", help="below 1 likely words are drawn more often")
+    add("--top-k", type=_number(int, 1, 10**6), metavar="K", help="draw among the K likeliest words only")
+    add(
+        "--top-p", type=_number(float, 0.001, 1), metavar="P", help="draw among the words that make up this probability"
+    )
+    add("--seed", type=_number(int, 0, 2**63), metavar="N", help="another seed draws another text (default 0)")
     add("--scores", action="store_true", help="write the score before each translation")
     add("--format", choices=("text", "json"), default="text", help="one JSON object per line, or plain text (default)")
     add("--attention", metavar="FILE", help="draw who attends to whom in the first sentence: .png, .pdf or .svg")
@@ -92,11 +99,23 @@ def parse(arguments=None):
     options.text += arguments[end + 1 :]
     if options.text and options.input is not None:
         parser.error("TEXT and --input: give one of them")
+    _check_sampling(parser, options)
+    options.beam = 4 if options.beam is None else options.beam
     if options.nbest > options.beam:
         parser.error(f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}")
     if not options.attention and (options.attention_kind or options.layer):
         parser.error("--attention-kind and --layer belong to a picture: name it with --attention FILE")
     return options
+
+
+def _check_sampling(parser, options):
+    """Refuse options that contradict each other, and collect those of sampling in options.draw."""
+    options.draw = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    options.draw = {name: value for name, value in options.draw.items() if value is not None}
+    if options.draw and not options.sample:
+        parser.error("--temperature, --top-k, --top-p and --seed belong to sampling: add --sample")
+    if options.sample and (options.beam or options.nbest > 1 or options.attention):
+        parser.error("--sample draws one translation of each line: leave out --beam, --nbest and --attention")
 
 
 class _Mistake(Exception):
@@ -160,7 +179,11 @@ def translate(options):
                 if sentence:
                     _draw(translator, sentence, search, options)
                     undrawn = None
-                found = translator.translate(lines, *search, options.nbest, progress=bar.over(raw))
+                if options.sample:  # the number of a line decides what is drawn for it, however the lines come
+                    shared = {"alpha": options.alpha, "max_extra": options.max_extra, "progress": bar.over(raw)}
+                    found = translator.sample(lines, first=number, **shared, **options.draw)
+                else:
+                    found = translator.translate(lines, *search, options.nbest, progress=bar.over(raw))
                 bar.clear()
                 write("".join(_rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
                 number += len(lines)

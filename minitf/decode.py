@@ -54,7 +54,7 @@ def length_penalty(length, alpha=0.6):
     return ((5 + length) / 6) ** alpha
 
 
-def _evaluating(decode):
+def evaluating(decode):
     """Let a way of decoding run without dropout and without recording, and leave the model as it was."""
 
     @functools.wraps(decode)
@@ -65,31 +65,45 @@ def _evaluating(decode):
     return run
 
 
-@_evaluating
+@evaluating
 def greedy(model, source, max_extra=50, cached=True, alpha=0.0):
     """Write the most probable next word until the end mark: one Hypothesis per row of source ids (B, S).
 
     At most max_extra words more than the source has are written. With cached=False the whole prefix is run
     through the decoder at each step: slower, and the same. alpha: of the length penalty, by which the score is divided.
     """
-    source = _checked(source, alpha)
+    return write(model, source, lambda logits, alive: to_numpy(logits.argmax(axis=-1)), max_extra, cached, alpha)
+
+
+def write(model, source, choose, max_extra=50, cached=True, alpha=0.0):
+    """Translate each row of source ids (B, S) word by word, as `choose` says (see lengthen): one Hypothesis each."""
+    source = checked(source, alpha)
     if len(source) == 0:
         return []
-    c, limits = model.config, _limits(model, source, max_extra)
+    prefixes = np.full((len(source), 1), model.config.bos_id)
     decoder = _Decoder(model, source, 1, cached)
+    return lengthen(decoder, prefixes, _limits(model, source, max_extra), choose, model.config.eos_id, alpha)
+
+
+def lengthen(decoder, prefixes, limits, choose, end_id=None, alpha=0.0):
+    """Add words to each of the prefixes (R, t) until the end mark, or up to its limit: one Hypothesis each.
+
+    decoder(prefixes) gives logits (R, V), on the device, and normalisers (R,): ln P = logit - normaliser.
+    decoder.select(rows, rows) says which rows go on. choose(logits, alive) gives the next word of each row, NumPy
+    integers; alive: the numbers of these rows.
+    """
     ids = [[] for _ in limits]
     totals, lengths = np.zeros(len(limits)), np.zeros(len(limits), dtype=int)  # lengths with the end mark
     alive = np.arange(len(limits))
-    prefixes = np.full((len(limits), 1), c.bos_id)
     while len(alive):
         logits, normalisers = decoder(prefixes)
-        words = to_numpy(logits.argmax(axis=-1))
+        words = choose(logits, alive)
         totals[alive] += to_numpy(logits[xp.arange(len(words)), to_device(words)]) - normalisers
         lengths[alive] += 1
         for row, word in zip(alive, words, strict=True):
-            if word != c.eos_id:
+            if word != end_id:
                 ids[row].append(int(word))
-        going = (words != c.eos_id) & (prefixes.shape[1] < limits[alive])
+        going = (words != end_id) & (lengths[alive] < limits[alive])
         prefixes = np.concatenate([prefixes, words[:, None]], axis=1)
         if not going.all():
             alive, prefixes = alive[going], prefixes[going]
@@ -98,7 +112,7 @@ def greedy(model, source, max_extra=50, cached=True, alpha=0.0):
     return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
-@_evaluating
+@evaluating
 def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached=True):
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -113,7 +127,7 @@ def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached
     so n_best = 1 gives the first of n_best = 3.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
-    source = _checked(source, alpha)
+    source = checked(source, alpha)
     if beam < 1:
         raise ValueError(f"the beam width must be at least 1, not {beam}")
     if not 1 <= n_best <= beam:
@@ -222,7 +236,7 @@ def _continuations(scores, totals, count):
     return best % size, best // size, values
 
 
-def _checked(source, alpha):
+def checked(source, alpha):
     """Give the rows of source ids as an array (B, S)."""
     source = np.asarray(source)
     if source.ndim != 2 and source.shape != (0,):
@@ -239,6 +253,14 @@ def _limits(model, source, max_extra):
     if model.config.positions == "learned":
         lengths = np.minimum(lengths, model.config.max_length)
     return np.maximum(lengths, 1)
+
+
+def normalisers_of(logits):
+    """Give ln of the sum of the exponentials of each row of logits (R, V): float64 (R,), on the CPU."""
+    greatest = logits.max(axis=-1, keepdims=True)
+    differences = logits - greatest
+    normalisers = xp.log(row_sums(xp.exp(differences, out=differences))) + greatest
+    return to_numpy(normalisers)[:, 0].astype(np.float64)
 
 
 def _can_cache(model):
@@ -286,12 +308,10 @@ class _Decoder:
     def __call__(self, prefixes):
         hidden = self._newest(prefixes) if self.caches else self._whole(prefixes)
         logits = self.model.logits(hidden[:, -1]).data
-        greatest = logits.max(axis=-1, keepdims=True)
-        differences = logits - greatest
-        normalisers = xp.log(row_sums(xp.exp(differences, out=differences))) + greatest
+        normalisers = normalisers_of(logits)
         for never in (self.model.config.pad_id, self.model.config.bos_id):
             logits[:, never] = -xp.inf
-        return logits, to_numpy(normalisers)[:, 0].astype(np.float64)
+        return logits, normalisers
 
     def _newest(self, prefixes):
         if self.length == self.room:

@@ -14,6 +14,7 @@ from minitf.checkpoint import read_model, read_notes
 from minitf.config import Config
 from minitf.decode import beam_search, greedy
 from minitf.processes import over_cores
+from minitf.sampling import sample
 from minitf.strips import for_decoding
 from minitf.tensor import no_grad
 from minitf.transformer import Transformer
@@ -78,21 +79,47 @@ class Translator:
         and of all parts.
         Raises UserError for a beam width or an n_best that cannot be, and for a model that computes no numbers.
         """
-        if isinstance(lines, str):
-            raise TypeError("translate() takes a list of lines, not one string")
         if not 1 <= n_best <= beam:
             raise UserError(f"{n_best} translations of a line cannot come from a beam of {beam}: widen the beam")
+
+        def search(source, places):
+            return self._search(source, beam, alpha, max_extra, n_best)
+
+        return self._over_lines(lines, search, beam, batch_tokens, progress)
+
+    def sample(self, lines, alpha=0.6, max_extra=50, first=0, batch_tokens=3000, progress=None, **settings):
+        """Draw one translation of each line, word by word; returns what translate returns.
+
+        settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the first line, where a
+        text comes in several calls. A translation depends on the line, its number and the seed, and not on the lines
+        beside it.
+        """
+
+        def search(source, places):
+            rows = [(first + line, part) for line, part in places]
+            found = sample(self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings)
+            return _finite([[best] for best in found])
+
+        return self._over_lines(lines, search, 1, batch_tokens, progress)
+
+    def _over_lines(self, lines, search, beam, batch_tokens, progress):
+        """Translate the parts of all lines, on all cores; search(source, places) translates a batch of them.
+
+        places: of each row, the number of the line and that of the part in it.
+        """
+        if isinstance(lines, str):
+            raise TypeError("translate() and sample() take a list of lines, not one string")
         keep_memory()
         lines = list(lines)
-        parts, owners = [], []
+        parts, places = [], []
         for i, line in enumerate(lines):
-            for part in self.parts(line):
+            for k, part in enumerate(self.parts(line)):
                 parts.append(part)
-                owners.append(i)
+                places.append((i, k))
 
         def work(rows):
             source = text.make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
-            return [self._ranked(best) for best in self._search(source, beam, alpha, max_extra, n_best)]
+            return [self._ranked(best) for best in search(source, [places[i] for i in rows])]
 
         if on_gpu():  # a GPU: whole batches, and large ones
             batch_tokens *= _ON_GPU
@@ -107,7 +134,7 @@ class Translator:
                 if progress:
                     progress(done, len(parts))
         results = [[] for _ in lines]
-        for owner, translations in zip(owners, found, strict=True):
+        for (owner, _), translations in zip(places, found, strict=True):
             results[owner].append(translations)
         return [_joined(pieces) for pieces in results]
 
@@ -121,9 +148,7 @@ class Translator:
             found = [[best] for best in greedy(self.fast, source, max_extra, alpha=alpha)]
         else:
             found = beam_search(self.fast, source, beam, alpha, max_extra, n_best)
-        if not all(best and math.isfinite(best[0].log_probability) for best in found):
-            raise UserError("the model computes no finite probabilities: its weights are of no use, take another")
-        return found
+        return _finite(found)
 
     def parts(self, line):
         """Cut a line into lists of subword ids of at most `longest` each; none if there is nothing to translate."""
@@ -208,6 +233,13 @@ def _build(directory, fields, arrays):
             return Transformer(config, initialise=False).load_state(arrays)
     except (TypeError, ValueError, MemoryError) as error:
         raise UserError(f"{directory}: its config.json is damaged ({error}): copy the model again") from None
+
+
+def _finite(found):
+    """Raise UserError if a row has no translation, or one without a finite probability."""
+    if not all(best and math.isfinite(best[0].log_probability) for best in found):
+        raise UserError("the model computes no finite probabilities: its weights are of no use, take another")
+    return found
 
 
 def cut(rows, beam):

@@ -108,6 +108,15 @@ TRAINER = {
 
 TRANSLATE = {
     "--nbest 5 'the dog'": "--beam 5",
+    "--temperature 0.5 'the dog'": "add --sample",
+    "--seed 0 'the dog'": "add --sample",
+    "--sample --beam 4 'the dog'": "leave out --beam",
+    "--sample --nbest 2 'the dog'": "leave out --beam, --nbest",
+    "--sample --attention a.png 'the dog'": "--attention",
+    "--sample --temperature -1 'the dog'": "from 0 to",
+    "--sample --top-k 0 'the dog'": "from 1 to",
+    "--sample --top-p 2 'the dog'": "from 0.001 to 1",
+    "--sample --seed x 'the dog'": "'x'",
     "--beam 0 'the dog'": "from 1 to",
     "--beam x 'the dog'": "'x'",
     "--alpha nan 'the dog'": "from 0 to",

@@ -41,7 +41,8 @@ FLOORS = {
     "strips": 5,
     "checkpoint": 5,
     "evaluate": 6,
-    "translator": 6,
+    "sampling": 6,
+    "translator": 7,
     "parallel": 6,
     "ranks": 6,
     "settings": 6,
@@ -50,10 +51,10 @@ FLOORS = {
     "runfolder": 6,
     "signals": 0,
     "planning": 6,
-    "lesson": 7,
-    "trainer": 7,
-    "train": 8,
-    "__init__": 9,
+    "lesson": 8,
+    "trainer": 8,
+    "train": 9,
+    "__init__": 10,
 }
 SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
 EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike

@@ -122,6 +122,24 @@ def test_json_holds_everything(run):
     assert (empty["translation"], empty["score"]) == ("", 0)
 
 
+def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
+    """And not on how many lines come at once."""
+    lines, settings = (
+        ["the dog", "a bird", "the dog", "", "we sing"] * 3,
+        ["--sample", "--max-extra", "5", "--top-k", "99"],
+    )
+    texts = {}
+    for size, seed in ((500, "1"), (4, "1"), (500, "2")):
+        monkeypatch.setattr(program, "LINES", size)
+        code, out, err = run(*settings, "--temperature", "0.9", "--seed", seed, stdin="\n".join(lines).encode())
+        assert (code, err) == (0, "")
+        texts[size, seed] = lines_of(out)
+    assert texts[500, "1"] == texts[4, "1"] != texts[500, "2"]
+    assert len(texts[4, "1"]) == len(lines) and len(set(texts[4, "1"])) > 6
+    greedy = run(*QUICK, "--max-extra", "5", stdin="\n".join(lines).encode())[1]
+    assert run("--sample", "--temperature", "0", "--max-extra", "5", stdin="\n".join(lines).encode())[1] == greedy
+
+
 def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
     monkeypatch.setattr(program, "LINES", 2)
     code, out, err = run("--nbest", "3", "--max-extra", "3", "the dog", "", "a bird")

@@ -1,0 +1,96 @@
+"""Texts that are drawn word by word, instead of searched for: translations, and what follows a prompt."""
+
+import math
+import operator
+
+import numpy as np
+
+from minitf.backend import to_numpy
+from minitf.decode import checked, evaluating, lengthen, normalisers_of, write
+from minitf.tensor import as_array, no_grad
+
+__all__ = ["generate", "sample"]
+
+
+@evaluating
+def sample(model, source, temperature=1.0, top_k=0, top_p=1.0, seed=0, max_extra=50, cached=True, alpha=0.0, rows=None):
+    """Draw a translation of each row of source ids (B, S), word by word: one Hypothesis each.
+
+        P(word) = softmax(logits / temperature)
+
+    Below a temperature of 1 probable words become more probable, and at 0 it is greedy decoding. top_k: only the
+    k most probable words can be drawn (0: all). top_p: of these, only the fewest that together have this probability.
+    A draw depends on the seed, the row and the step alone. rows: what names each row, integers (B,) or (B, n), where
+    the batch is a part of a text (its number in the batch, if it is not given). The rest is as in greedy; ln P is the
+    model's, without temperature, top_k and top_p.
+    Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
+    """
+    source = checked(source, alpha)
+    choose = _drawing(temperature, top_k, top_p, seed, range(len(source)) if rows is None else rows)
+    return write(model, source, choose, max_extra, cached, alpha)
+
+
+def generate(next_logits, prompts, length, temperature=1.0, top_k=0, top_p=1.0, seed=0, end_id=None):
+    """Draw how each of the prompts, ids (R, t), goes on: one Hypothesis each, without the prompt.
+
+    next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such as a language
+    model. length: how many words are written; fewer where the word end_id is drawn. The rest is as in sample.
+    """
+    prompts = np.asarray(prompts)
+    if prompts.ndim != 2:
+        raise ValueError(f"prompts are ids of the shape (R, t), one row for each text, not {prompts.shape}")
+    if length < 1:
+        raise ValueError(f"length must be at least 1, not {length}")
+    choose = _drawing(temperature, top_k, top_p, seed, range(len(prompts)))
+    with no_grad():
+        return lengthen(_Whole(next_logits), prompts, np.full(len(prompts), length), choose, end_id)
+
+
+class _Whole:
+    """A decoder for lengthen that reads the whole text at each step."""
+
+    def __init__(self, next_logits):
+        self.next_logits = next_logits
+
+    def __call__(self, prefixes):
+        logits = as_array(self.next_logits(prefixes))
+        return logits, normalisers_of(logits)
+
+    def select(self, rows, sentences):
+        """There is nothing to keep from step to step."""
+
+
+def _drawing(temperature, top_k, top_p, seed, rows):
+    """Give the function choose(logits, alive) for lengthen, which draws a word for each row."""
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
+    if operator.index(top_k) < 0:
+        raise ValueError(f"top_k must be at least 1, or 0 for all words, not {top_k}")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be more than 0 and at most 1, not {top_p}")
+    generators = [np.random.default_rng([seed, *np.ravel(row)]) for row in rows]  # each gives one number at each step
+
+    def choose(logits, alive):
+        sums = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p).cumsum(axis=-1)
+        drawn = np.array([generators[row].random() for row in alive])[:, None]
+        return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
+
+    return choose
+
+
+def _weights(logits, temperature, top_k, top_p):
+    """Give what the probability of each word is proportional to: (R, V), 0 for those that cannot be drawn."""
+    size = logits.shape[-1]
+    if temperature == 0:
+        return np.arange(size) == logits.argmax(axis=-1)[:, None]
+    weights = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
+    count = min(top_k or size, size)
+    if count == size and top_p == 1:
+        return weights
+    ordered = -np.sort(-weights, axis=-1)[:, :count]
+    sums = ordered.cumsum(axis=-1)
+    counts = np.minimum(1 + (sums < top_p * sums[:, -1:]).sum(axis=-1, keepdims=True), count)
+    least = np.take_along_axis(ordered, counts - 1, axis=-1)  # the weight of the last word that can be drawn
+    equal = weights == least  # of equals the lower ids can be drawn
+    room = counts - (weights > least).sum(axis=-1, keepdims=True)
+    return weights * ((weights > least) | equal & (equal.cumsum(axis=-1) <= room))
