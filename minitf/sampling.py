@@ -26,15 +26,19 @@ def sample(model, source, temperature=1.0, top_k=0, top_p=1.0, seed=0, max_extra
     Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
     """
     source = checked(source, alpha)
-    choose = _drawing(temperature, top_k, top_p, seed, range(len(source)) if rows is None else rows)
+    rows = range(len(source)) if rows is None else rows
+    if len(rows) != len(source):
+        raise ValueError(f"{len(rows)} rows are named, but source has {len(source)}")
+    choose = _drawing(temperature, top_k, top_p, seed, rows)
     return write(model, source, choose, max_extra, cached, alpha)
 
 
 def generate(next_logits, prompts, length, temperature=1.0, top_k=0, top_p=1.0, seed=0, end_id=None):
     """Draw how each of the prompts, ids (R, t), goes on: one Hypothesis each, without the prompt.
 
-    next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such as a language
-    model. length: how many words are written; fewer where the word end_id is drawn. The rest is as in sample.
+    next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such as the last position
+    of a language model; switch its dropout off before, with model.eval(). length: how many words are written, fewer
+    where the word end_id is drawn. The rest is as in sample.
     """
     prompts = np.asarray(prompts)
     if prompts.ndim != 2:
@@ -54,6 +58,8 @@ class _Whole:
 
     def __call__(self, prefixes):
         logits = as_array(self.next_logits(prefixes))
+        if logits.ndim != 2 or len(logits) != len(prefixes):
+            raise ValueError(f"next_logits must give logits (R, V) for ids {prefixes.shape}, not {logits.shape}")
         return logits, normalisers_of(logits)
 
     def select(self, rows, sentences):

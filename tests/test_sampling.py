@@ -205,6 +205,10 @@ def test_no_sentences_and_wrong_shapes():
         sample(small_model(), [5, 6, 3])
     with pytest.raises(ValueError, match=r"prompts are ids of the shape \(R, t\)"):
         generate(lambda ids: SCORES, [5, 6, 3], 3)
+    with pytest.raises(ValueError, match="2 rows are named, but source has 1"):
+        sample(small_model(), sources(3), rows=[4, 5])
+    with pytest.raises(ValueError, match=r"next_logits must give logits \(R, V\) for ids \(1, 2\), not \(1, 2, 9\)"):
+        generate(lambda ids: np.zeros((*ids.shape, 9)), [[5, 6]], 1)
     with pytest.raises(ValueError, match="length must be at least 1, not 0"):
         generate(lambda ids: SCORES, [[5]], 0)
 
