@@ -69,6 +69,14 @@ def test_the_search_stops_when_none_can_win(alpha, max_extra):
     assert model.steps == 1
 
 
+def test_who_wants_one_waits_for_no_second():
+    """Two are finished, and the living one can still pass the second of them, but not the first."""
+    model = fixed_table({(): {EOS: 0.5, 4: 0.3}, (4,): {4: 0.6, EOS: 0.35}})
+    (found,) = beam_search(model, sources(2), beam=2, alpha=0.0, cached=False)[0]
+    assert found.ids == []
+    assert model.steps == 2
+
+
 def test_a_sentence_that_is_done_is_not_computed_any_more():
     """The first of two sentences ends at once; afterwards only the rows of the other are decoded."""
     rows = []

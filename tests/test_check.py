@@ -5,7 +5,7 @@ import pytest
 from sizes import B, D, S, T
 
 from minitf import functions as F
-from minitf.check import grad_check, same, show
+from minitf.check import claim, grad_check, proved, same, show
 from minitf.tensor import Tensor, record
 
 
@@ -342,6 +342,53 @@ def test_constants_are_passed_on(rng):
     grad_check(F.where, np.array([True, False]), rng.normal(size=2), -1.0)
 
 
+def test_of_several_results_the_first_is_checked(rng):
+    """As the loss is, beside which the negative log-likelihood has no gradient."""
+    grad_check(lambda x: (F.exp(x), Tensor([1.0])), rng.normal(size=3))
+    with pytest.raises(AssertionError, match="zero everywhere"):
+        grad_check(lambda x: (mutant_softmax_zero(x), F.exp(x)), rng.normal(size=(B, D)))
+
+
+def test_errors_that_cancel_in_a_sum_are_found(rng):
+    """In an input too large to be checked element by element."""
+
+    def op(x):
+        wrong = np.where(np.arange(500) == 20, 1.0, np.where(np.arange(500) == 400, -1.0, 0.0))
+        return record(x.data * 2, (x,), lambda gy: 2 * gy + wrong)
+
+    with pytest.raises(AssertionError, match=r"the gradient of input 0"):
+        grad_check(op, rng.normal(size=500))
+
+
+def test_a_large_input_that_leaves_the_domain_is_no_success():
+    def op(x):
+        return record(np.where(x.data > 1, np.nan, 2 * x.data), (x,), lambda gy: 2 * gy)
+
+    with pytest.raises(AssertionError, match="nan"):
+        grad_check(op, np.ones(500))
+
+
+def test_an_input_that_is_changed_only_once_is_noticed(rng):
+    """The second result is that of the first call, so only the input itself tells."""
+
+    def relu_in_place(x):
+        np.maximum(x.data, 0, out=x.data)
+        return record(x.data.copy(), (x,), lambda gy: gy * (x.data > 0))
+
+    x = np.array([1.0, -1.0])
+    with pytest.raises(AssertionError, match="changed its input 0"):
+        grad_check(relu_in_place, x)
+    assert x.tolist() == [1, -1], "nor is the array of the caller changed"
+
+
+def test_of_two_errors_the_larger_one_is_named(rng):
+    def op(x):
+        return record(x.data * 2, (x,), lambda gy: 2 * gy + np.array([0.0, 0.1, 0.0, 5.0, 0.2]))
+
+    with pytest.raises(AssertionError, match=r"the gradient of input 0 \(x\) at \(3,\)"):
+        grad_check(op, rng.normal(size=5))
+
+
 def test_same(capsys):
     assert same("equal", [1.0, 2.0], np.array([1.0, 2.0 + 1e-12])) < 1e-11
     assert capsys.readouterr().out.startswith("ok  equal")
@@ -356,6 +403,33 @@ def test_same(capsys):
     for a, b in ((1.0, np.inf), (np.inf, 1.0), (np.inf, -np.inf)):
         with pytest.raises(AssertionError, match="inf"):
             same("infinity is equal to itself alone", np.array([a]), np.array([b]))
+    with pytest.raises(AssertionError, match=r"1 and 1\.1"):
+        same("a small number beside a large one", np.array([1.0, 1e9]), np.array([1.1, 1e9]))
+    with pytest.raises(AssertionError, match="3 and 5"):
+        same("bytes do not wrap around", np.array([3], np.uint8), np.array([5], np.uint8), atol=1.9)
+    same("bytes do not wrap around", np.array([3], np.uint8), np.array([5], np.uint8), atol=2, verbose=False)
+
+
+def test_a_claim_that_is_false_is_an_error(capsys):
+    for false in (False, np.False_, 0, []):
+        with pytest.raises(AssertionError, match=r"rain falls up: this is not so, measured 0\.3333"):
+            claim("rain falls up", false, 1 / 3)
+    assert not capsys.readouterr().out
+
+
+def test_what_was_found_true_is_counted_and_nothing_else(rng, capsys):
+    before = len(proved)
+    claim("one", True, 1)
+    same("two", 2.0, 2.0)
+    grad_check(F.exp, rng.normal(size=3), name="three")
+    assert proved[before:] == ["one", "two", "three gradient"]
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[:2]] == [["ok", "one"], ["ok", "two"]]
+    same("four", 2.0, 2.0, verbose=False)
+    grad_check(F.exp, rng.normal(size=3), name="five", verbose=False)
+    for check in (lambda: claim("six", False, 6), lambda: same("seven", 7.0, 8.0)):
+        with pytest.raises(AssertionError):
+            check()
+    assert proved[before:] == ["one", "two", "three gradient"] and not capsys.readouterr().out
 
 
 def test_show_prints_the_source(capsys):

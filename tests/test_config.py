@@ -121,9 +121,12 @@ WRONG = {
     "dropout of everything, as it is rounded": ({"dropout": 0.999999}, "dropout must be"),
     "no heads": ({"n_heads": 0}, "n_heads must be"),
     "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
+    "dropout that is no number": ({"dropout": float("nan")}, "dropout must be"),
     "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
     "an eps below 0": ({"eps": -1e-6}, "eps must be"),
     "an eps that is no number": ({"eps": float("nan")}, "eps must be"),
+    "an eps of 1": ({"eps": 1}, "eps must be"),
+    "no room for a text": ({"max_length": 0}, "max_length must be"),
     "an unknown norm": ({"norm": "rms"}, "norm must be post or pre"),
     "unknown positions": ({"positions": "rotary"}, "positions must be sinusoid or learned"),
     "an unknown layout": ({"sinusoid_layout": "shuffled"}, "sinusoid_layout must be interleaved or halves"),
@@ -131,6 +134,7 @@ WRONG = {
     "sinusoids of odd width": ({"d_model": 15, "n_heads": 3}, "even d_model"),
     "the same id twice": ({"eos_id": 0}, "special ids"),
     "an id outside of the vocabulary": ({"vocabulary_size": 3}, "special ids"),
+    "an id below 0": ({"pad_id": -1}, "special ids"),
 }
 
 
@@ -148,6 +152,11 @@ def test_unknown_preset_names_the_known_ones():
 
 def test_odd_width_is_fine_without_sinusoids():
     assert Config(100, d_model=15, n_heads=3, positions="learned").d_k == 5
+
+
+def test_the_ends_of_what_is_allowed():
+    config = Config(100, eps=0.0, dropout=0.9999, label_smoothing=0, max_length=1, eos_id=99)
+    assert (config.eps, config.dropout, config.max_length, config.eos_id) == (0, 0.9999, 1, 99)
 
 
 def test_to_json_and_back():
@@ -205,6 +214,11 @@ def test_weights_say_what_they_were_made_with(name):
         mine.check_arrays(arrays)
 
 
+def test_weights_of_many_layers_are_counted():
+    config = Config(11, **{**MINE, "n_layers": 12, "d_model": 6})
+    config.check_arrays(Transformer(config, initialise=False).state())
+
+
 def test_weights_that_are_incomplete_say_how_many_they_are():
     config = Config(11, **MINE)
     arrays = Transformer(config, initialise=False).state()
@@ -214,7 +228,9 @@ def test_weights_that_are_incomplete_say_how_many_they_are():
         config.check_arrays(arrays)
 
 
-@pytest.mark.parametrize("fields", [{}, {"n_layers": "2"}, {"tie": 1}, {"dropout": None}, {"norm": ["post"]}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{}, {"n_layers": "2"}, {"n_heads": True}, {"tie": 1}, {"dropout": None}, {"norm": ["post"]}], ids=str
+)
 def test_a_file_with_settings_that_are_none_is_refused(fields):
     for name in fields or ["vocabulary_size"]:
         with pytest.raises(UserError, match=f"{name}.*copy the file again"):

@@ -1,5 +1,6 @@
 """Greedy decoding and beam search with real models: the cache against none, batches, limits, backends."""
 
+import inspect
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from minitf import decode
 from minitf.backend import using
 from minitf.decode import beam_search, greedy, length_penalty
 from minitf.strips import for_decoding
+from minitf.tensor import is_recording
 
 EVERY = {**SWITCHES, "one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
 EVERY["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
@@ -180,6 +182,43 @@ def test_impossible_n_best():
     for n_best in (0, 5):
         with pytest.raises(ValueError, match="n_best must be from 1 to the beam width 4"):
             beam_search(small_model(), sources(2), beam=4, n_best=n_best)
+
+
+def test_greedy_counts_the_end_mark_as_the_beam_does(rng):
+    """Texts of several lengths that ended: their scores are ln P by the penalty of all that was written."""
+    model, source = likely_end(small_model()), random_batch(rng, rows=8).source
+    found, limits = greedy(model, source, 5, alpha=1.0), (source > EOS).sum(axis=1) + 5
+    written = [min(len(best.ids) + 1, limit) for best, limit in zip(found, limits, strict=True)]
+    assert len(set(written)) > 2 and any(length < limit for length, limit in zip(written, limits, strict=True))
+    expected = [best.log_probability / penalty(length, 1.0) for best, length in zip(found, written, strict=True)]
+    assert [best.score for best in found] == pytest.approx(expected)
+    assert [best.score for best in greedy(model, source, 5)] == [best.log_probability for best in found]
+
+
+def test_the_defaults_are_those_of_the_paper():
+    """Section 6.1: a beam of 4, alpha 0.6, and 50 words more than the source has at the most."""
+
+    def ends_late(sentence, ids):
+        return np.where(np.arange(9) == EOS, 0.5 * len(ids) - 30, np.sin(np.arange(9) * (len(ids) + 1)))
+
+    (best,) = beam_search(Table(ends_late, 9), sources(3), cached=False)
+    assert best == beam_search(Table(ends_late, 9), sources(3), 4, 0.6, 50, 1, cached=False)[0]
+    assert best[0].score == pytest.approx(best[0].log_probability / penalty(3 + 50, 0.6))
+    assert len(best[0].ids) == len(greedy(Table(ends_late, 9), sources(3), cached=False)[0].ids) == 3 + 50
+    assert inspect.signature(beam_search).parameters["beam"].default == 4
+
+
+def test_nothing_is_recorded():
+    """Else the memory of all steps would be kept until the end."""
+    recorded = []
+
+    def scores(sentence, ids):
+        recorded.append(is_recording())
+        return np.zeros(9)
+
+    greedy(Table(scores, 9), sources(2), max_extra=1, cached=False)
+    beam_search(Table(scores, 9), sources(2), max_extra=1, cached=False)
+    assert recorded and not any(recorded) and is_recording()
 
 
 def test_dropout_is_off(rng):

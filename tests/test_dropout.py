@@ -1,5 +1,6 @@
 """Dropout: its masks are a function of (seed, step, place, row), whoever draws them, in whatever parts."""
 
+import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,6 +53,14 @@ def test_the_mean_stays():
     values = np.unique(y)
     assert values[0] == 0
     assert values[1:] == pytest.approx([1 / (1 - RATE)], rel=1e-4)
+    threshold = round(RATE * 65536)  # of the 65,536 values of 16 bits: so the mean stays exactly
+    assert values[1:].tolist() == [65536 / (65536 - threshold)]
+
+
+def test_the_smallest_and_the_largest_rate():
+    """One value of 16 bits more or less that drops would be 6 of these elements."""
+    assert mask(shape=(400_000,), rate=1e-6).all()
+    assert 0 < mask(shape=(400_000,), rate=65535 / 65536).sum() < 30
 
 
 def test_each_number_counts():
@@ -128,6 +137,13 @@ def test_the_state_before_comes_back():
         assert np.array_equal([first, F.dropout(x, RATE).numpy()], expected)
 
 
+def test_zero_is_a_seed_like_any_other():
+    x = np.ones((B, T, D))
+    with F.dropout_state(seed=1, step=1):
+        one, two = (F.dropout(x, RATE, seed=0).numpy() for _ in range(2))
+        assert np.array_equal(one, two) and dropout._state.place == 0
+
+
 def test_threads_do_not_see_each_other():
     """Many threads, each in the middle of its own pass, draw what one alone would draw."""
     x = np.ones((B, T, D))
@@ -172,6 +188,16 @@ def test_no_dropout_is_no_work():
     with F.dropout_state(seed=1, step=1):
         F.dropout(x, 0.0)
         assert dropout._state.place == 0, "a rate of 0 takes no place"
+        assert dropout.next_decisions((B, D), 0.0) is dropout.NO_DROPOUT
+        assert dropout._state.place == 0, "nor does it where a kernel would draw"
+
+
+def test_a_kernel_is_told_what_the_mask_depends_on():
+    """The key of the generator, the number of the first decision, how many of 65,536 values drop, and the factor."""
+    with F.dropout_state(seed=7, step=3, first_row=5):
+        F.dropout(np.ones((2, 4)), RATE)
+        found = dropout.next_decisions((2, 4, 6), 0.25)
+    assert [float(number) for number in found] == [7, (3 << 16) + 1, 5 * 24, 16384, 4 / 3]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -186,6 +212,12 @@ def test_the_masks_are_the_same_everywhere(library):
     """A stored mask: another backend, system or version of NumPy must draw it again."""
     drawn = mask(3, (2, 20), seed=1, step=2, place=3, rate=0.5).astype(int)
     assert ["".join(map(str, row)) for row in drawn] == STORED
+
+
+def test_a_long_mask_is_the_same_everywhere(library):
+    """To the last bit: a threshold or a random number off by one changes a few of so many decisions."""
+    drawn = np.packbits(mask(5, (1000, 301), seed=3, step=70_000, place=9, rate=0.1))
+    assert hashlib.sha256(drawn).hexdigest()[:16] == "3dc206f2b2eccc9c"
 
 
 STORED = ["10000010010100101001", "11000100100010010010"]

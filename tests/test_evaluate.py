@@ -224,6 +224,24 @@ def test_what_cannot_be_scored_is_said_in_one_line(arguments, reason, tmp_path, 
 
 
 @needs_moses
+@pytest.mark.parametrize(
+    ("language", "line", "tokens"),
+    [
+        ("de", "Sie sah Peter bzw. Frau Kern.", ["Sie", "sah", "Peter", "bzw.", "Frau", "Kern", "."]),
+        ("fr", "L'homme dit qu'il vient.", ["L'", "homme", "dit", "qu'", "il", "vient", "."]),
+    ],
+)
+def test_the_tokens_are_those_of_the_language(language, line, tokens):
+    """Abbreviations and apostrophes are cut by other rules in each."""
+    assert paper_bleu([line], [line], language).reference_length == len(tokens)
+
+
+def test_a_compound_may_begin_with_a_sign():
+    assert split_compounds("die 10%-Klausel") == "die 10% ##AT##-##AT## Klausel"
+    assert split_compounds("(E-Mail) -5 a- b") == "(E ##AT##-##AT## Mail) -5 a- b"
+
+
+@needs_moses
 @pytest.mark.parametrize("corpus", ["wmt14-en-de", "tatoeba-en-de"])
 def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tmp_path):
     said = []

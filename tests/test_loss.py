@@ -275,6 +275,30 @@ def test_logits_and_hidden_states_are_left_alone(case, rng):
     assert all(np.array_equal(*pair) for pair in zip((logits, hidden, weight), copies, strict=True))
 
 
+def test_logits_without_padding_are_left_alone_too(case):
+    """Then all rows are worked on, and must still be worked on in a copy."""
+    x = Tensor(case[0].copy())
+    label_smoothed_cross_entropy(x, np.full((B, T), 3), pad_id=0).backward()
+    assert np.array_equal(x.numpy(), case[0])
+
+
+def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
+    logits, target = case
+    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
+    default, expected = ({"pad_id": 0, **given} for given in ({}, {"smoothing": 0.1}))
+    plain = [label_smoothed_cross_entropy(logits, target, **given) for given in (default, expected)]
+    fused = [projected_cross_entropy(hidden, weight, target, **given)[0] for given in (default, expected)]
+    assert float(plain[0]) == float(plain[1]) and float(fused[0]) == float(fused[1])
+
+
+def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
+    products, matmul = [], loss_module.matmul
+    monkeypatch.setattr(loss_module, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named))
+    with no_grad():
+        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0)
+    assert len(products) == 1, "the logits, and no more"
+
+
 @pytest.mark.parametrize("shape", [(B, T - 1), (T, B), (1, T), (B * T,), (B, T, 1)])
 def test_targets_of_another_shape_are_refused(rng, shape):
     target = np.full(shape, 3)

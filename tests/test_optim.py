@@ -355,6 +355,13 @@ def test_clipping_shortens_and_never_lengthens(dtype):
     assert not nothing.any()
 
 
+def test_a_length_that_is_known_is_not_computed_again():
+    """It may be that of the gradients of several machines."""
+    gradients = np.array([3.0, -4.0])
+    assert clip_gradient(gradients, 1.0, norm=10.0) == 10
+    assert np.allclose(gradients, [0.3, -0.4])
+
+
 def test_clipping_the_flat_gradient_clips_what_adam_uses(rng):
     model = Three(rng)
     optimizer = Adam(model.named_parameters())

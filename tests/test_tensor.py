@@ -30,6 +30,8 @@ def test_float32_and_float64_do_not_mix():
         Tensor([1.0]) + Tensor(np.ones(1))
     with pytest.raises(TypeError, match="astype"):
         F.linear(Tensor(np.ones((2, 3), np.float32)), Tensor(np.ones((3, 4))))
+    with pytest.raises(TypeError, match="mixes float32 and float64"):
+        Tensor(np.ones(1)) + Tensor([1.0])  # the result has the type of the first
 
 
 def test_diamond():
@@ -75,6 +77,26 @@ def test_backward_needs_a_gradient_to_start_from():
         (x * 2).backward(np.ones(3))
     (x * 2).backward(np.array([1.0, 10.0]))
     assert x.grad.tolist() == [2.0, 20.0]
+    column = Tensor([[1.0], [2.0]])
+    with pytest.raises(ValueError, match=r"the gradient has shape \(1, 2\), the tensor \(2, 1\)"):
+        (column * 2).backward(np.ones((1, 2)))
+
+
+def test_a_tensor_that_was_not_computed_takes_the_gradient_itself():
+    x = Tensor([1.0, 2.0])
+    x.backward(np.array([3.0, 4.0]))
+    x.backward(np.array([1.0, 1.0]))
+    assert x.grad.tolist() == [4.0, 5.0]
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 1), (3, 1), (1, 1, 1), (1,), ()])
+def test_what_was_broadcast_over_several_axes_gets_the_sum_over_all_of_them(shape, rng):
+    x, gradient = Tensor(rng.normal(size=shape)), rng.normal(size=(2, 3, 4))
+    (x + np.zeros((2, 3, 4))).backward(gradient)
+    ones = (1,) * (3 - len(shape)) + shape
+    summed = gradient.sum(axis=tuple(i for i, n in enumerate(ones) if n == 1), keepdims=True)
+    assert x.grad.shape == shape
+    np.testing.assert_allclose(x.grad, summed.reshape(shape), rtol=1e-12)
 
 
 def test_no_gradient_is_an_alias_of_another():
@@ -128,6 +150,16 @@ def test_no_grad():
     (y * x).backward()
     assert x.grad.tolist() == [2.0]
     assert (x * 2)._node is not None
+
+
+def test_after_an_error_it_records_as_before():
+    with pytest.raises(ZeroDivisionError), no_grad():
+        raise ZeroDivisionError
+    assert (Tensor([1.0]) * 2)._node is not None
+    with no_grad():
+        with pytest.raises(ZeroDivisionError), no_grad():
+            raise ZeroDivisionError
+        assert (Tensor([1.0]) * 2)._node is None
 
 
 def test_no_grad_is_per_thread():
@@ -290,9 +322,23 @@ def test_a_parent_without_gradient_stops_the_walk():
     assert x.grad.tolist() == [4.0, 8.0]
 
 
-def test_transpose_takes_a_tuple_as_numpy_does():
+def test_transpose_and_reshape_take_a_tuple_as_numpy_does():
     x = Tensor(np.arange(24.0).reshape(2, 3, 4))
     assert x.transpose((2, 0, 1)).shape == x.transpose(2, 0, 1).shape == (4, 2, 3)
+    assert x.reshape((4, -1)).shape == x.reshape(4, -1).shape == (4, 6)
+
+
+def test_the_mean_keeps_an_axis_where_it_is_asked_to():
+    x = Tensor(np.arange(6.0).reshape(2, 3))
+    assert x.mean(1, keepdims=True).numpy().tolist() == [[1.0], [4.0]]
+    assert x.mean((0, 1), keepdims=True).numpy().tolist() == [[2.5]]
+
+
+def test_an_exponent_is_a_number():
+    """A gradient for it is not there: a Tensor would silently get none."""
+    for exponent in (Tensor([2.0]), np.array([2.0]), [2.0]):
+        with pytest.raises(TypeError, match="the exponent of"):
+            Tensor([3.0]) ** exponent
 
 
 def test_wrong_gradients_are_named():
@@ -307,12 +353,15 @@ def test_wrong_gradients_are_named():
     def too_many(x):
         return record(x.data * 1, (x,), lambda gy: (gy, gy))
 
+    def too_few(x):
+        return record(x.data * 1, (x, None), lambda gy: gy)
+
     def a_number(x):
         return record(x.data * 1, (x,), lambda gy: gy.sum())
 
     for op, message in (
         *((wrong_shape, r"shape \(1, 2\)"), (wrong_type, "float32")),
-        *((too_many, "returned 2"), (a_number, r"shape \(\)")),
+        *((too_many, "returned 2"), (too_few, "has 2 inputs and returned 1"), (a_number, r"shape \(\)")),
     ):
         with pytest.raises(ValueError, match=f"{op.__name__}.*{message}"):
             op(x).backward(np.ones((2, 3)))

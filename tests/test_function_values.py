@@ -1,0 +1,88 @@
+"""What the named functions promise besides their gradients: large numbers, other axes, values that are not finite."""
+
+import numpy as np
+import pytest
+
+from minitf import functions as F
+from minitf.backend import to_device, to_numpy
+from minitf.tensor import Tensor
+
+
+def test_softmax_of_large_scores_is_that_of_their_differences():
+    for scores in ([1000.0, 1001.0], [-1001.0, -1000.0], [3e38, 3e38]):
+        x = Tensor(np.array(scores, np.float32))
+        y = F.softmax(x)
+        y.backward(np.array([1.0, 0.0]))
+        p = 1 / (1 + np.exp(scores[1] - scores[0]))
+        np.testing.assert_allclose(y.numpy(), [p, 1 - p], rtol=1e-6)
+        np.testing.assert_allclose(x.grad, [p * (1 - p), -p * (1 - p)], rtol=1e-6)
+
+
+def test_each_row_of_a_softmax_is_a_matter_of_its_own():
+    """With one maximum for all rows, the exponentials of those far below it would all be 0."""
+    x = np.array([[0.0, 1.0], [2000.0, 2001.0], [-2000.0, -1999.0]])
+    for function in (F.softmax, F.log_softmax):
+        expected = np.broadcast_to(function(x[:1]).numpy(), x.shape)
+        np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-12)
+        np.testing.assert_allclose(function(x.T, axis=0).numpy(), expected.T, rtol=1e-12)
+
+
+def test_relu_does_not_hide_what_is_not_a_number():
+    """A model that has diverged must not look as if it went on."""
+    assert np.array_equal(F.relu(np.array([np.nan, -1.0, np.inf])).numpy(), [np.nan, 0, np.inf], equal_nan=True)
+
+
+def test_where_takes_nothing_of_what_is_masked():
+    mask, x = np.array([True, False, False]), Tensor([1.0, np.nan, np.inf])
+    y = F.where(mask, x, -2.0)
+    y.backward(np.array([3.0, 4.0, 5.0]))
+    assert y.numpy().tolist() == [1, -2, -2] and x.grad.tolist() == [3, 0, 0]
+    never = F.where(mask, Tensor([1.0, 2.0, 3.0]), -np.inf)
+    assert never.numpy().tolist() == [1, -np.inf, -np.inf]
+
+
+def test_a_mask_may_have_more_axes_than_what_it_masks():
+    mask, x = np.array([[True, False], [True, True], [True, True]]), Tensor([5.0, 6.0])
+    y = F.where(mask, x, 0.0)
+    y.backward(np.ones((3, 2)))
+    assert y.numpy().tolist() == [[5, 0], [5, 6], [5, 6]] and x.grad.tolist() == [3, 2]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_concatenate_along_any_axis(axis, rng):
+    arrays = [rng.normal(size=np.insert([2, 4], axis % 3, n)) for n in (1, 3, 2)]
+    tensors, gradient = [Tensor(array) for array in arrays], rng.normal(size=np.insert([2, 4], axis % 3, 6))
+    y = F.concatenate(tensors, axis)
+    assert np.array_equal(y.numpy(), np.concatenate(arrays, axis))
+    y.backward(gradient)
+    for tensor, expected in zip(tensors, np.split(gradient, [1, 4], axis), strict=True):
+        assert np.array_equal(tensor.grad, expected)
+
+
+def test_the_variance_survives_a_large_mean(rng):
+    """As the mean of the squares less the square of the mean, it would have lost all of its digits in float32."""
+    x = rng.integers(-8, 8, (3, 16)) / 4
+    far = F.layer_norm((x + 4096).astype(np.float32), np.ones(16, np.float32), np.zeros(16, np.float32))
+    near = F.layer_norm(x, np.ones(16), np.zeros(16))
+    np.testing.assert_allclose(far.numpy(), near.numpy(), atol=1e-5)
+
+
+def test_an_id_beyond_the_table_is_refused_on_every_backend(library):
+    """A GPU would read another row without a word."""
+    table = Tensor(to_device(np.ones((4, 3))))
+    for ids in ([4], [[0, 1], [2, 4]], [400]):
+        with pytest.raises(IndexError, match="do not fit a table of 4 rows"):
+            F.embedding(table, np.array(ids))
+    assert to_numpy(F.embedding(table, np.array([0, 3])).data).shape == (2, 3)
+
+
+def test_no_ids_have_no_rows():
+    table = Tensor(np.ones((4, 3)))
+    y = F.embedding(table, np.zeros((2, 0), int))
+    y.backward(np.zeros((2, 0, 3)))
+    assert y.shape == (2, 0, 3) and not table.grad.any()
+
+
+def test_dropout_gives_a_tensor_at_every_rate():
+    for rate in (0.0, 0.5):
+        assert isinstance(F.dropout(np.ones(3), rate, seed=1), Tensor)
