@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,8 @@ def test_numpy_reads_the_file(saved, arrays):
 def test_equal_arrays_make_equal_files(saved, arrays, tmp_path):
     save_arrays(tmp_path / "again.npz", arrays, {"step": 12})
     assert saved.read_bytes() == (tmp_path / "again.npz").read_bytes()
+    with zipfile.ZipFile(saved) as archive:
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}, "whenever they are made"
 
 
 def test_big_endian_arrays_come_back_native(tmp_path):
@@ -192,6 +196,16 @@ def test_a_read_only_folder_keeps_the_old_file(saved, arrays):
     finally:
         saved.parent.chmod(0o700)
     assert_same(load_arrays(saved)[0], arrays)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot open a folder")
+def test_the_file_is_on_the_disk_before_its_name_and_the_name_thereafter(saved, arrays, monkeypatch):
+    """A power failure after the rename would else leave a name without a content, or the old one."""
+    steps, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(stat.S_ISDIR(os.fstat(handle).st_mode)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("rename"), replace(*paths)))
+    save_arrays(saved, arrays, {})
+    assert steps == [False, "rename", True]
 
 
 def test_a_folder_that_cannot_be_synced_is_no_error(saved, monkeypatch):

@@ -1,5 +1,6 @@
 """BLEU: the formula counted by hand; sacreBLEU and the paper's way on real outputs; bad input is refused."""
 
+import contextlib
 import importlib.util
 import json
 import math
@@ -9,12 +10,16 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from models import small_model
 
 from minitf import train
 from minitf.backend import UserError
 from minitf.corpora import Pairs
-from minitf.evaluate import bleu, paper_bleu, score_files, split_compounds
+from minitf.evaluate import bleu, paper_bleu, perplexity, score_files, split_compounds
+from minitf.tensor import is_recording
+from minitf.text import BOS, EOS, Words
 
 needs_moses = pytest.mark.skipif(
     importlib.util.find_spec("sacremoses") is None, reason="pip install -e '.[dev]' brings sacremoses"
@@ -261,6 +266,52 @@ def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tm
         assert said[2] == f"newstest2014: {paper_bleu(OURS, GOOD).text}"
     else:
         assert "paper_style" not in found and len(said) == 2
+
+
+# Perplexity -----------------------------------------------------------------------------------------------
+
+
+def perplexity_by_hand(model, subwords, pairs):
+    """Each sentence alone, its end mark included, by the logits of the model; no smoothing, no dropout."""
+    total = n = 0
+    for source, target in zip(subwords.encode(pairs.source), subwords.encode(pairs.target), strict=True):
+        z = model.eval()(np.array([[*source, EOS]]), np.array([[BOS, *target]])).numpy()[0]
+        ln_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
+        total, n = total - ln_p[np.arange(len(z)), [*target, EOS]].sum(), n + len(z)
+    return math.exp(total / n)
+
+
+PAIRS = Pairs(["a b c d", "c", "", "b a"], ["d c", "a b c d b a", "d", ""])
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 7, 12, 4096])
+def test_perplexity_is_that_of_the_words_whatever_the_batches(batch_tokens):
+    words = Words.train(["a b c d"])
+    model = small_model(vocabulary_size=len(words), dropout=0.5, label_smoothing=0.3)
+    expected = perplexity_by_hand(model, words, PAIRS)
+    model.train().encoder.eval()
+    before = [module.training for module in model.modules()]
+    assert perplexity(model, words, PAIRS, batch_tokens) == pytest.approx(expected, rel=1e-10)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(monkeypatch):
+    words, seen = Words.train(["a b c d"]), []
+    model = small_model(vocabulary_size=len(words))
+    loss = model.loss
+
+    def watch(source, target_in, target_out, **options):
+        seen.append((max(source.size, target_out.size), is_recording()))
+        return loss(source, target_in, target_out, **options)
+
+    monkeypatch.setattr(model, "loss", watch)
+    perplexity(model, words, Pairs(["a b c"] * 6, ["a"] * 6), batch_tokens=8)
+    assert seen == [(8, False)] * 3, "three words and the end mark: two sentences fill a batch of eight"
+
+
+def test_a_hopeless_perplexity_is_still_a_number():
+    model = SimpleNamespace(evaluating=contextlib.nullcontext, loss=lambda *ids, n_tokens: (0.0, 1e6))
+    assert math.isfinite(perplexity(model, Words.train(["a"]), Pairs(["a"], ["a"])))
 
 
 def lines_of(path):

@@ -8,6 +8,7 @@ import pytest
 from models import SWITCHES, random_batch, small_config, small_model
 from sizes import D, F, V
 
+from minitf import functions
 from minitf.backend import UserError
 from minitf.config import Config
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, flatten
@@ -89,6 +90,17 @@ def test_what_cannot_be_flat_is_refused(rng):
     flatten(model.astype("float32").parameters())
 
 
+def test_flattening_forgets_the_gradients_of_before(rng):
+    """They are not in the flat array: a step would leave them out."""
+    model = Linear(3, 2, rng)
+    x = np.ones((5, 3), np.float32)
+    model(x).sum().backward()
+    _, gradients = flatten(model.parameters())
+    assert all(p.grad is None for p in model.parameters())
+    model(x).sum().backward()
+    assert gradients.tolist() == [5.0] * 8
+
+
 def test_gradients_land_in_the_flat_array_and_add_up(rng):
     model = Linear(3, 2, rng)
     _, gradients = flatten(model.parameters())
@@ -115,6 +127,20 @@ def test_train_and_eval_reach_every_module(rng):
     assert (inner(x).numpy() == 0).any()
     assert len(set(map(id, model.modules()))) == 5
     assert Module.training, "the switch belongs to each module, not to the class"
+    assert model.eval().listed[1][0].rate_now() == 0.0 and model.train().listed[1][0].rate_now() == 0.5
+
+
+def test_evaluating_leaves_each_module_as_it_was(rng):
+    """Also after an error, and where some are switched off and others are not."""
+    model = Pair(rng).train()
+    model.first.eval()
+    before = [module.training for module in model.modules()]
+    with model.evaluating() as same:
+        assert same is model and not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == before and set(before) == {True, False}
+    with pytest.raises(ZeroDivisionError), model.evaluating():
+        raise ZeroDivisionError
+    assert [module.training for module in model.modules()] == before
 
 
 # Containers and cycles --------------------------------------------------------------------------------------
@@ -325,6 +351,13 @@ def test_the_seed_decides_the_weights():
             assert not np.array_equal(array, other[name])
     layers = [one[f"encoder.layers.{i}.self_attention.query.weight"] for i in (0, 1)]
     assert not np.array_equal(*layers)
+
+
+def test_the_eps_of_a_norm_is_small_unless_told_otherwise():
+    """Beside a variance of 1e-6 the default adds as much again."""
+    x = np.array([[1e-3, -1e-3]])
+    for y in (LayerNorm(2).astype("float64")(Tensor(x)), functions.layer_norm(x, np.ones(2), np.zeros(2))):
+        assert y.numpy()[0] == pytest.approx([0.5**0.5, -(0.5**0.5)], rel=1e-9)
 
 
 def test_new_weights_are_float32():

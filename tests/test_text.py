@@ -1,5 +1,6 @@
 """Subwords, words and batches: what goes in comes out, for any text, any ids, any lengths."""
 
+import os
 import subprocess
 import sys
 import unicodedata
@@ -17,6 +18,7 @@ from minitf.text import (
     UNK,
     Subwords,
     Words,
+    id_type,
     load_subwords,
     make_batch,
     pad_rows,
@@ -181,6 +183,15 @@ def test_save_and_load(tmp_path, subwords):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["subwords.model", "words.txt"]
 
 
+def test_saving_replaces_a_file_and_does_not_write_into_it(tmp_path):
+    """Under another name the old file is still there: it was never opened to be written."""
+    path, other = tmp_path / Words.file_name, tmp_path / "other"
+    Words(["a"]).save(path)
+    os.link(path, other)
+    Words(["b"]).save(path)
+    assert path.read_text() == "b\n" and other.read_text() == "a\n"
+
+
 @pytest.mark.parametrize("kind", [Subwords, Words])
 def test_damaged_files_are_refused(tmp_path, subwords, kind):
     path = tmp_path / kind.file_name
@@ -202,6 +213,7 @@ def test_words_by_frequency():
     assert len(Words.train(["b a b"], 9, log=notices.append)) == 6 and "6 are used" in notices[0]
     with pytest.raises(UserError, match="too small"):
         Words.train(["b a b"], 4)
+    assert Words.train(["d b", "c b a d"]).pieces(range(4, 8)) == ["b", "d", "a", "c"], "ties are alphabetical"
 
 
 def test_words_join_what_was_cut():
@@ -249,6 +261,23 @@ def test_a_plan_is_the_same_for_lengths_of_any_type(longest, kind):
     for budget in (2, 3 * longest, 100_000):
         plan = plan_batches(*lengths.astype(kind), budget, np.random.default_rng(1))
         assert [rows.tolist() for rows in plan] == plain_plan(*lengths.tolist(), budget, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("longest", [(16, 15), (15, 16), (15, 15), (17, 14), (256, 255), (255, 256), (255, 255)])
+def test_a_plan_at_the_ends_of_the_types_of_its_keys(longest):
+    """The product of the longest lengths may just fit a type that the key of the longest pair does not."""
+    lengths = [np.random.default_rng(i).integers(1, n + 1, 2000) for i, n in enumerate(longest)]
+    for side, n in zip(lengths, longest, strict=True):
+        side[:20] = n
+    plan = plan_batches(*lengths, 3000, np.random.default_rng(1))
+    expected = plain_plan(*(side.tolist() for side in lengths), 3000, np.random.default_rng(1))
+    assert [rows.tolist() for rows in plan] == expected
+
+
+def test_every_id_of_a_vocabulary_has_room():
+    for size in (4, 256, 65_535, 65_536, 65_537, 100_000):
+        assert np.iinfo(id_type(size)).max >= size - 1
+        assert id_type(size).itemsize == (2 if size <= 65_536 else 4)
 
 
 def test_batches_are_full_and_shuffled():

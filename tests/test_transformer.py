@@ -16,6 +16,7 @@ from minitf.tensor import Tensor
 from minitf.transformer import (
     FeedForward,
     MultiHeadAttention,
+    Positions,
     Residual,
     Transformer,
     causal_mask,
@@ -80,6 +81,35 @@ def test_sinusoids_go_as_far_as_the_text():
     for text, memory in zip(texts, memories, strict=True):
         assert np.allclose(memory, small_model().encode(text)[0].numpy(), rtol=0, atol=1e-12)
     assert model.source_positions.table.shape[0] >= 300
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 128, 129])
+def test_sinusoids_where_the_table_ends(length):
+    """It is made for a power of two of positions; one more needs another table."""
+    model = small_model()
+    model.encode(np.full((1, 64), 5))
+    positions = model.source_positions(Tensor(np.zeros((1, length, D)))).numpy()[0]
+    assert np.allclose(positions, sinusoid(length, D, dtype=np.float64), rtol=0, atol=1e-12)
+
+
+def test_sinusoids_take_the_precision_of_the_model():
+    """A table of float32 that was left from before would lose half of the digits of float64."""
+    config = small_config(dropout=0.0)
+    one, other = (Transformer(config, seed=1) for _ in range(2))
+    ids = np.full((1, 9), 5)
+    one.encode(ids)
+    found, expected = (model.astype("float64").encode(ids)[0].numpy() for model in (one, other))
+    assert np.array_equal(found, expected)
+    assert one.astype("float32").encode(ids)[0].dtype == np.float32
+
+
+def test_another_thread_may_put_a_shorter_table_there_meanwhile():
+    class Disturbed(Positions):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value[:64] if name == "table" and value is not None else value)
+
+    positions, x = Disturbed(small_config(), None), np.zeros((1, 100, D), np.float32)
+    assert np.array_equal(positions(Tensor(x)).numpy()[0], sinusoid(100, D))
 
 
 def test_learned_positions_end():
@@ -147,6 +177,28 @@ def test_padding_and_batching_change_nothing(rng, changes):
     assert float(nll) == pytest.approx(sum(float(part) for _, part in losses), rel=1e-12)
     for name, p in model.named_parameters():
         assert np.allclose(gradients[name], p.grad, rtol=1e-9, atol=1e-12), name
+
+
+def test_padding_may_have_another_id(rng):
+    """With the rows of two ids exchanged in the table and in the texts, everything is as it was."""
+    one, other = small_model(), small_model(pad_id=4)
+    table = other.embedding.weight.data
+    table[[0, 4]] = table[[4, 0]]
+    batch = random_batch(rng)
+    texts = batch.source, batch.target_in, batch.target_out
+    renamed = [np.where(ids == 0, 4, np.where(ids == 4, 0, ids)) for ids in texts]
+    assert np.allclose(one(*texts[:2]).numpy()[..., 5:], other(*renamed[:2]).numpy()[..., 5:], rtol=0, atol=1e-12)
+    for found, expected in zip(other.loss(*renamed), one.loss(*texts), strict=True):
+        assert float(found) == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_a_loss_without_smoothing_is_the_plain_one(rng):
+    """A smoothing of 0 is a smoothing that was asked for."""
+    model, batch = small_model(label_smoothing=0.3), random_batch(rng)
+    texts = batch.source, batch.target_in, batch.target_out
+    smoothed, nll = (float(x) for x in model.loss(*texts))
+    assert float(model.loss(*texts, smoothing=0.0)[0]) == pytest.approx(nll, rel=1e-12)
+    assert float(model.loss(*texts, smoothing=0.3)[0]) == smoothed != pytest.approx(nll, rel=1e-3)
 
 
 @switches
@@ -253,6 +305,19 @@ def test_residual_around_a_sublayer_that_gives_zero(rng):
     assert np.allclose(y, F.layer_norm(x, np.ones(D), np.zeros(D)).numpy())
 
 
+def test_dropout_is_on_the_sublayer_and_not_on_what_goes_by(rng):
+    x = Tensor(rng.normal(3, 2, (B, T, D)))
+    pre, post = (Residual(small_config(norm=norm, dropout=0.4)).astype("float64") for norm in ("pre", "post"))
+    with F.dropout_state(1, 2):
+        found = pre(x, lambda x: x * 2.0).numpy()
+    with F.dropout_state(1, 2):
+        assert np.allclose(found, (x + F.dropout(pre.norm(x) * 2.0, 0.4)).numpy())
+    with F.dropout_state(1, 2):
+        found = post(x, lambda x: x * 2.0).numpy()
+    with F.dropout_state(1, 2):
+        assert np.allclose(found, post.norm(x + F.dropout(x * 2.0, 0.4)).numpy())
+
+
 def test_what_the_sublayer_sees(rng):
     x = Tensor(rng.normal(3, 2, (B, T, D)).astype(np.float32))
     seen = {}
@@ -303,6 +368,15 @@ def test_kept_weights_are_those_of_the_attention(rng):
     assert np.allclose(y, heads @ attention.output.weight.data)
 
 
+def test_kept_weights_belong_to_one_attention(rng):
+    one, other = (MultiHeadAttention(small_config(), rng) for _ in range(2))
+    one.keep_weights = True
+    for length, attention in ((T, one), (S, other)):
+        x = Tensor(rng.normal(size=(B, length, D)).astype(np.float32))
+        attention(x, x)
+    assert one.weights.shape == (B, H, T, T) and not hasattr(other, "weights")
+
+
 def places(rng, monkeypatch, **rates):
     """List the shapes and rates of the masks that one training pass draws, and say if it changed the output."""
     model = small_model("float32", **rates)
@@ -332,6 +406,8 @@ def test_dropout_where_the_paper_has_it_and_nowhere_else(rng, monkeypatch):
     drawn, moved = places(rng, monkeypatch, feed_forward_dropout=0.3)
     assert moved
     assert drawn == sorted([((B, S, 16), 0.3), ((B, T, 16), 0.3)] * 2)
+    drawn, moved = places(rng, monkeypatch, dropout=0.1, positions="learned", max_length=16)
+    assert drawn == sorted([((B, S, D), 0.1)] * (1 + 2 * 2) + [((B, T, D), 0.1)] * (1 + 2 * 3))
 
 
 def test_feed_forward_by_hand():
