@@ -139,6 +139,18 @@ def test_a_file_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pai
     assert len(made) == 6
 
 
+def test_each_side_and_each_added_line_counts(data, pairs):
+    """What differs in one of them only, or in where a line ends, is another text."""
+    digests = [encode_pairs("x", pairs, NONE, WORDS, 20).digest]
+    for added in (Pairs(["a b", "c"], ["a", "b"]), Pairs(["a", "b c"], ["a", "b"]), Pairs(["a", "b"], ["c a", "b"])):
+        digests.append(encode_pairs("x", pairs, added, WORDS, 20).digest)
+    path = pairs.target.paths[0]
+    lines = path.read_text().splitlines()
+    write(path.parent, path.name, [*lines[1:], lines[0]])
+    digests.append(encode_pairs("x", pairs, NONE, WORDS, 20).digest)
+    assert len(set(digests)) == len(files(data)) == 5
+
+
 def test_a_damaged_file_is_made_anew(data, rng, pairs):
     log = []
     whole = encode_pairs("x", pairs, NONE, WORDS, 20, log.append)
@@ -177,6 +189,7 @@ def test_ids_and_lengths_of_four_bytes(data):
     assert found.lengths.tolist() == [[72_000, 2], [72_000, 2]] and found.ends.tolist()[1] == [144_000, 144_004]
     held = encode_pairs("x", long, NONE, WORDS, 65_534)
     assert held.lengths.dtype == np.uint16 and held.lengths.tolist() == [[2], [2]]
+    assert encode_pairs("x", long, NONE, WORDS, 65_535).lengths.dtype == np.uint32, "the end mark has to fit as well"
 
 
 def test_nothing_is_left_to_train_on(data, monkeypatch):

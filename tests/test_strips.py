@@ -43,7 +43,8 @@ def test_the_copy_leaves_the_model_alone(rng):
     names = [name for name, _ in model.named_parameters()]
     copy = for_decoding(model)
     assert [name for name, _ in model.named_parameters()] == names
-    assert all(module.training for module in model.modules()) and not any(m.training for m in copy.modules())
+    assert all(module.training for module in model.modules())
+    assert not any(module.training for stack in (copy.encoder, copy.decoder) for module in stack.modules())
     before = copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
     for parameter in model.parameters():
         if parameter.ndim == 2 and parameter.shape[0] != V:
