@@ -10,7 +10,7 @@ from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 from minitf import decode, processes
 from minitf.backend import UserError
 from minitf.checkpoint import save_model
-from minitf.text import Subwords, Words, printable, valid
+from minitf.text import EOS, Subwords, Words, printable, valid
 from minitf.translator import Translation, Translator
 
 EMPTY = [Translation("", 0.0, 0.0)]
@@ -110,6 +110,45 @@ def test_score_of_greedy_decoding_has_the_length_penalty(translator):
     assert plain.score == plain.log_probability == penalised.log_probability
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_options_reach_the_search(translator, beam):
+    """The text is that of decoding the same ids, up to as many words more."""
+    line = "the dog"
+    source = np.array([[*translator.parts(line)[0], EOS]])
+    for alpha, max_extra in ((0.6, 0), (0.6, 4), (2.0, 4)):
+        if beam == 1:
+            (best,) = decode.greedy(translator.model, source, max_extra, alpha=alpha)
+        else:
+            ((best,),) = decode.beam_search(translator.model, source, beam, alpha, max_extra)
+        (found,) = translator.translate([line], beam=beam, alpha=alpha, max_extra=max_extra)[0]
+        assert found.text == translator.subwords.decode([best.ids])[0].strip()
+        assert (found.log_probability, found.score) == pytest.approx((best.log_probability, best.score), rel=1e-4)
+
+
+def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator):
+    line = " ".join(TEXT)
+    parts = translator.subwords.decode(translator.parts(line))
+    (found,) = translator.translate([line], beam=2, max_extra=3)[0]
+    alone = [translator.translate([part], beam=2, max_extra=3)[0][0] for part in parts]
+    assert len(parts) > 1 and found.text == " ".join(each.text for each in alone if each.text)
+    assert found.log_probability == pytest.approx(sum(each.log_probability for each in alone), rel=1e-4)
+    assert found.score == pytest.approx(sum(each.score for each in alone), rel=1e-4)
+
+
+def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
+    """Four beams of a sentence take the memory of four sentences."""
+    sizes = []
+
+    def watch(model, source, beam, *arguments, **options):
+        sizes.append(source.size * beam)
+        return decode.beam_search(model, source, beam, *arguments, **options)
+
+    monkeypatch.setattr("minitf.translator.beam_search", watch)
+    monkeypatch.setattr(processes, "cores", lambda: 1)
+    translator.translate(["the dog"] * 40, beam=4, max_extra=0, batch_tokens=200)
+    assert max(sizes) <= 200 and len(sizes) > 1
+
+
 def test_progress_counts_the_parts(translator):
     seen = []
     translator.translate([*TEXT, " ".join(TEXT)], 1, max_extra=0, batch_tokens=30, progress=lambda *n: seen.append(n))
@@ -170,6 +209,7 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     assert cut(200, subwords, line, usual=1) == parts
     assert cut(200, subwords, line, usual=200) == [line]
     assert Translator(make_model(subwords), subwords, 200).usual == 33
+    assert Translator(make_model(subwords), subwords, 20, usual=50).usual == 20, "no more than it reads at once"
 
 
 @pytest.mark.parametrize("longest", [5, 50])
@@ -271,3 +311,17 @@ def test_attention_explains_what_it_cannot_draw(translator):
     assert "1 to 2" in message(translator.attention, "the dog", layer=3)
     assert "1 to 2" in message(translator.attention, "the dog", layer=0)
     assert "no text" in message(translator.attention, " \x00")
+
+
+def test_an_error_while_drawing_leaves_the_model_as_it_was(translator, monkeypatch):
+    """Else every later pass would keep its weights, and take the memory for them."""
+    model = translator.model
+
+    def fail(hidden):
+        raise MemoryError
+
+    monkeypatch.setattr(model, "logits", fail)
+    with pytest.raises(MemoryError):
+        translator.attention("the dog", max_extra=0)
+    assert not any(getattr(module, "keep_weights", False) for module in model.modules())
+    assert {module.training for module in model.modules()} == {True}
