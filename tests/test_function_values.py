@@ -1,11 +1,13 @@
 """What the named functions promise besides their gradients: large numbers, other axes, values that are not finite."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
-from minitf.tensor import Tensor
+from minitf.tensor import Tensor, no_grad
 
 
 def test_softmax_of_large_scores_is_that_of_their_differences():
@@ -86,3 +88,34 @@ def test_no_ids_have_no_rows():
 def test_dropout_gives_a_tensor_at_every_rate():
     for rate in (0.0, 0.5):
         assert isinstance(F.dropout(np.ones(3), rate, seed=1), Tensor)
+
+
+def test_attention_without_recording_is_attention(rng):
+    """A short way is taken then, but not past dropout, nor past the mask."""
+    query, key, value = (Tensor(rng.normal(size=(2, 3, n, 4))) for n in (5, 6, 6))
+    mask = rng.random((2, 1, 5, 6)) < 0.7
+    for arguments in ((None,), (mask,), (mask, 0.5, 3)):
+        recorded = F.attention(query, key, value, *arguments).numpy()
+        with no_grad():
+            np.testing.assert_allclose(F.attention(query, key, value, *arguments).numpy(), recorded, rtol=1e-12)
+    assert not np.allclose(recorded, F.attention(query, key, value, mask).numpy())
+
+
+def test_attention_without_dropout_takes_no_place(rng):
+    x = rng.normal(size=(2, 3, 5, 4))
+    with F.dropout_state(seed=1, step=1):
+        expected = F.dropout(x, 0.5).numpy()
+    for recording in (contextlib.nullcontext, no_grad):
+        with F.dropout_state(seed=1, step=1):
+            with recording():
+                F.attention(x, x, x)
+            assert np.array_equal(F.dropout(x, 0.5).numpy(), expected)
+
+
+def test_the_gradients_of_attention_lie_in_memory_as_its_inputs_do(rng):
+    """Where the heads are views of one array, the way back is a view as well and nothing is copied."""
+    heads = [Tensor(rng.normal(size=(2, n, 3, 4)).transpose(0, 2, 1, 3)) for n in (5, 6, 6)]
+    y = F.attention(*heads)
+    gradients = y._node.backward(np.ones(y.shape))
+    for array, given in zip((y.data, *gradients[:3]), (heads[0], *heads), strict=True):
+        assert array.strides == given.data.strides

@@ -118,12 +118,16 @@ def test_transposed_factors_are_not_copied(gpu):
     matrix, transposed, *_ = products._operand(key.swapaxes(-1, -2))
     matrix += 1
     assert transposed and np.array_equal(to_numpy(key), normal(B, H, T, K) + 1)
+    heads = LAYOUTS["heads of one sentence"](products.xp)
+    assert products._operand(heads)[0] is heads, "an axis of length one has no distance that could be wrong"
 
 
 def test_other_types_take_the_way_of_the_library(gpu):
     x, y = to_device(normal(T, K).astype(np.float64)), to_device(normal(K, N).astype(np.float64))
     assert matmul(x, y).dtype == np.float64
-    assert matmul(to_device(normal(B, T, K)), to_device(normal(1, K, N))).shape == (B, T, N)  # batches that broadcast
+    for left, right in (((B, T, K), (1, K, N)), ((1, T, K), (B, K, N)), ((B, H, T, K), (H, K, N))):  # they broadcast
+        found = to_numpy(matmul(to_device(normal(*left)), to_device(normal(*right))))
+        assert np.allclose(found, normal(*left) @ normal(*right), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -152,6 +156,35 @@ def test_tf32(gpu):
 def test_precision_is_one_of_three(gpu):
     with pytest.raises(UserError, match="choose float32, tf32, bfloat16"):
         use_precision("float16")
+
+
+def test_a_precision_that_is_refused_changes_nothing(monkeypatch):
+    for wrong in ("float16", "bfloat16"):
+        with pytest.raises(UserError):
+            use_precision(wrong)
+    with using(strict.with_kernels):
+        x = to_device(normal(T, K))
+        assert products.as_factor(x) is x
+        for old in (70, 75):
+            monkeypatch.setattr(products, "generation", lambda old=old: old)
+            with pytest.raises(UserError, match="sm_80"):
+                use_precision("bfloat16")
+            assert products.as_factor(x) is x
+
+
+def test_only_bfloat16_rounds_its_factors_before(gpu):
+    x = to_device(normal(T, K))
+    for precision in ("float32", "tf32"):
+        use_precision(precision)
+        assert products.as_factor(x) is x
+
+
+def test_on_a_cpu_too_the_result_goes_where_it_is_wanted():
+    x, y, out = normal(T, K), normal(K, N), normal(T, N)
+    before = out.copy()
+    products.add_product(x, y, out)
+    assert np.allclose(out, before + x @ y)
+    assert matmul(x, y, out=out) is out and np.array_equal(out, x @ y)
 
 
 def test_precision_is_for_gpus():
