@@ -190,6 +190,11 @@ def test_replace_lets_the_size_of_the_keys_follow():
     assert Config.preset("base").replace(n_heads=16, d_k=10).d_k == 10
 
 
+def test_weights_of_many_layers_are_counted():
+    config = Config(11, n_layers=12, d_model=6, n_heads=3, d_ff=8)
+    config.check_arrays(Transformer(config, initialise=False).state())
+
+
 MINE = {"d_model": 12, "n_heads": 3, "d_ff": 16, "n_layers": 2, "max_length": 16}
 OTHERS = {
     "vocabulary_size": (12, "vocabulary_size is 12, not 11"),
@@ -212,11 +217,6 @@ def test_weights_say_what_they_were_made_with(name):
     other.check_arrays(arrays)
     with pytest.raises(UserError, match=re.escape(f"weights of another configuration ({message}): use")):
         mine.check_arrays(arrays)
-
-
-def test_weights_of_many_layers_are_counted():
-    config = Config(11, **{**MINE, "n_layers": 12, "d_model": 6})
-    config.check_arrays(Transformer(config, initialise=False).state())
 
 
 def test_weights_that_are_incomplete_say_how_many_they_are():

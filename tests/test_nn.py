@@ -115,21 +115,6 @@ def test_gradients_land_in_the_flat_array_and_add_up(rng):
     assert np.allclose(gradients, expected, rtol=1e-6), "the gradient of the last update is forgotten"
 
 
-def test_train_and_eval_reach_every_module(rng):
-    model = Pair(rng)
-    inner = model.listed[1][0]
-    x = Tensor(np.ones((4, 4)))
-    assert model.eval() is model
-    assert not any(module.training for module in model.modules())
-    assert inner(x) is x
-    assert model.train() is model
-    assert all(module.training for module in model.modules())
-    assert (inner(x).numpy() == 0).any()
-    assert len(set(map(id, model.modules()))) == 5
-    assert Module.training, "the switch belongs to each module, not to the class"
-    assert model.eval().listed[1][0].rate_now() == 0.0 and model.train().listed[1][0].rate_now() == 0.5
-
-
 def test_evaluating_leaves_each_module_as_it_was(rng):
     """Also after an error, and where some are switched off and others are not."""
     model = Pair(rng).train()
@@ -247,6 +232,20 @@ def test_evaluating_leaves_every_module_as_it_was(rng):
 
 def test_a_layer_norm_of_its_own_has_the_eps_of_the_models():
     assert LayerNorm(3).eps == Config(11).eps == 1e-6
+
+
+def test_train_and_eval_reach_every_module(rng):
+    model = Pair(rng)
+    inner = model.listed[1][0]
+    x = Tensor(np.ones((4, 4)))
+    assert model.eval() is model
+    assert not any(module.training for module in model.modules())
+    assert inner(x) is x and inner.rate_now() == 0.0
+    assert model.train() is model
+    assert all(module.training for module in model.modules())
+    assert (inner(x).numpy() == 0).any() and inner.rate_now() == 0.5
+    assert len(set(map(id, model.modules()))) == 5
+    assert Module.training, "the switch belongs to each module, not to the class"
 
 
 def test_astype_makes_a_model_checkable(rng):
