@@ -381,6 +381,13 @@ def test_an_input_that_is_changed_only_once_is_noticed(rng):
     assert x.tolist() == [1, -1], "nor is the array of the caller changed"
 
 
+def test_another_seed_is_another_check(rng):
+    """Of the weights and directions; the same seed is the same check."""
+    x = rng.normal(size=(B, D))
+    one, same_again, other = (grad_check(F.softmax, x, seed=seed, verbose=False) for seed in (1, 1, 2))
+    assert one == same_again != other
+
+
 def test_of_two_errors_the_larger_one_is_named(rng):
     def op(x):
         return record(x.data * 2, (x,), lambda gy: 2 * gy + np.array([0.0, 0.1, 0.0, 5.0, 0.2]))
