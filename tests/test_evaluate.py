@@ -207,6 +207,16 @@ def test_tokenised_text_is_noticed(tmp_path):
     assert score_files(*files).splitlines()[2:] == [
         f"notice: {files[0]} looks tokenised, and neither score is meant for that: detokenise it first"
     ]
+    one_of_three = write(tmp_path / "one", [*plain[:2], REFERENCES[2]])
+    assert len(score_files(one_of_three, files[1]).splitlines()) == 2, "one line may well end so"
+
+
+def test_a_string_is_no_list_of_sentences():
+    """Its letters would be compared one by one."""
+    for hypotheses, references in (("abc", ["a", "b", "c"]), (["a", "b", "c"], "abc")):
+        for score in (bleu, paper_bleu):
+            with pytest.raises(TypeError, match="lists of sentences"):
+                score(hypotheses, references)
 
 
 @pytest.mark.parametrize(
