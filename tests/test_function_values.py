@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minitf import functions as F
-from minitf.backend import to_device, to_numpy
+from minitf.backend import memory_of, to_device, to_numpy
 from minitf.tensor import Tensor, no_grad
 
 
@@ -99,6 +99,17 @@ def test_attention_without_recording_is_attention(rng):
         with no_grad():
             np.testing.assert_allclose(F.attention(query, key, value, *arguments).numpy(), recorded, rtol=1e-12)
     assert not np.allclose(recorded, F.attention(query, key, value, mask).numpy())
+
+
+def test_attention_without_recording_keeps_no_weights(rng):
+    """Only backward would need them: all weights take 16 MiB here, those of one part 2."""
+    x = rng.normal(size=(2, 8, 512, 4)).astype(np.float32)
+
+    def attend():
+        with no_grad():
+            F.attention(x, x, x)
+
+    assert memory_of(attend) < 10 << 20
 
 
 def test_attention_without_dropout_takes_no_place(rng):
