@@ -50,6 +50,9 @@ __all__ = [
 ]
 
 
+_CGROUP = Path("/sys/fs/cgroup")  # what Linux lets this container use
+
+
 class UserError(Exception):
     """A mistake that the user can mend. Its text is one line: what is wrong, and what to do."""
 
@@ -256,10 +259,23 @@ def stretches(length, count):
 
 
 def cores():
-    """How many threads or processes may share the work: one for each core of this one, and one where a GPU does it."""
+    """Return how many threads or processes may share the work: one per core of this process, one where a GPU computes.
+
+    A container may have fewer cores than its machine: with a quota of 1.5 cores it is two threads.
+    """
     if on_gpu():
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(count, _quota())))
+
+
+def _quota():
+    """Return how many cores this container may use: microseconds of computing in a period, over its length."""
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # cgroup v2, v1
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # v2 says "max" where there is no quota
+            quota, period = map(int, " ".join((_CGROUP / name).read_text() for name in files).split())
+            return quota / period if quota > 0 else math.inf  # v1 says -1
+    return math.inf
 
 
 def nccl():
@@ -294,7 +310,7 @@ def free_memory():
     with contextlib.suppress(OSError, KeyError):
         found.append(_kilobytes("/proc/meminfo", "MemAvailable"))
     with contextlib.suppress(OSError, ValueError):  # in a container; "max" is no number
-        used, most = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("current", "max"))
+        used, most = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("current", "max"))
         found.append(most - used)
     with contextlib.suppress(OSError, ValueError, AttributeError):  # macOS says no more than this
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

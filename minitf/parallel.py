@@ -4,25 +4,48 @@ One matrix product on two cores leaves a core idle in everything that is no matr
 each on a core of its own with one-thread products, keep both busy from the first layer to the last.
 """
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from minitf import functions as F
-from minitf.backend import stretches, xp
+from minitf.backend import cores, stretches, xp
 from minitf.nn import flatten
 
-__all__ = ["Replicas", "machine"]
+__all__ = ["Replicas", "keep_to_cores", "machine", "threads_for"]
 
+_TINY = 1e8  # operations in a matrix product: about a millisecond on one core
 _WORTH_IT = 1 << 16  # numbers in the activations of one replica below which the threads cost more than they bring
 _FEW = 8  # stretches of the parameters, each a tenth of a millisecond: so few are not worth waking the threads
+_libraries = ThreadpoolController()  # made once: it takes half a millisecond to find the libraries
+
+
+def threads_for(operations):
+    """Return a `with` block in which matrix products have one thread if they take fewer operations than _TINY.
+
+    The threads of BLAS wait for each other at the end of every product. If another process has one of the cores,
+    that takes a slice of the scheduler's time, some milliseconds: ten to thirty times as long as a tiny product.
+    On idle cores the second thread gains nothing there; from about _TINY on it does.
+    """
+    return _one_thread() if operations < _TINY else contextlib.nullcontext()
+
+
+def _one_thread():
+    return _libraries.limit(limits=1, user_api="blas")
+
+
+def keep_to_cores():
+    """Give BLAS at most one thread per core that this process may use: it does not know a container's quota."""
+    for library in _libraries.select(user_api="blas").lib_controllers:
+        library.set_num_threads(min(library.get_num_threads(), cores()))
 
 
 def machine(replicas):
     """Say what the last bits of a sum depend on: where any of it differs, a resumed run is not bit-exact."""
     blas = [
         f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} x{pool['num_threads']}"
-        for pool in threadpool_info()
+        for pool in _libraries.info()
         if pool["user_api"] == "blas"
     ]
     library = f"{xp.__name__} {getattr(xp, '__version__', '')}".strip()
@@ -63,12 +86,18 @@ class Replicas:
             return loss.data, nll.data
 
         if len(parts) == 1:
-            return work(self.models[0], parts[0])
+            with threads_for(self._operations(batch)):
+                return work(self.models[0], parts[0])
         self._share()
-        with threadpool_limits(1, "blas"):
+        with _one_thread():
             results = list(self.pool.map(work, self.models, parts))
         self._sum(len(parts))
         return tuple(sum(column) for column in zip(*results, strict=True))
+
+    def _operations(self, batch):
+        """Return the multiplications and additions of the largest product that all layers have."""
+        config = self.models[0].config
+        return 2 * max(batch.source.size, batch.target_in.size) * config.d_model * config.d_ff
 
     def each(self, function, items):
         """Call a function with every item, on all cores: what `Adam.step` takes."""

@@ -14,6 +14,7 @@ from minitf.checkpoint import read_model, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
 from minitf.evaluate import paper_bleu, score_files
+from minitf.parallel import keep_to_cores
 from minitf.planning import report
 from minitf.products import use_precision
 from minitf.ranks import Ranks, launched
@@ -210,6 +211,7 @@ def main(arguments=None, program="09_train_wmt.py"):
             print(score_files(*arguments[1:]))
             return 0
         ranks.join()
+        keep_to_cores()
         if ranks.rank:
             _follow(ranks)
             return 0

@@ -11,7 +11,7 @@ from minitf import backend, planning
 from minitf.backend import to_device, to_numpy, xp
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
-from minitf.parallel import Replicas, machine
+from minitf.parallel import Replicas, machine, threads_for
 from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
 from minitf.signals import Interrupted, stop_on_signals
@@ -92,7 +92,8 @@ class Trainer:
             total, plain = total + loss, plain + nll
         gradients = self.optimizer.collect()
         self.ranks.sum(gradients)
-        norm = gradient_norm(gradients)
+        with threads_for(2 * gradients.size):
+            norm = gradient_norm(gradients)
         if self.ranks.size > 1:
             total, plain, asked = self.ranks.total(float(total), float(plain), self.interrupted)
             if asked and not self.interrupted:

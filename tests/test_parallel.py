@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 from models import SWITCHES, random_batch, small_model
 from sizes import V
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import dropout, parallel
 from minitf import functions as F
+from minitf.config import Config
 from minitf.optim import Adam, warmup_rate
-from minitf.parallel import Replicas
+from minitf.parallel import Replicas, threads_for
+from minitf.settings import QUICK
 from minitf.tensor import no_grad
+from minitf.transformer import Transformer
 
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "feed_forward_dropout": 0.1}
 ROWS = 7
+WORTH_IT = parallel._WORTH_IT
 switches = pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
 
 
@@ -215,3 +220,56 @@ def test_every_part_has_a_thread_of_its_own(rng):
     replicas.backward(batch, batch.n_tokens, 5, 6)
     assert set(threads) == {0, 1, 2}
     assert threading.get_ident() not in threads.values()
+
+
+# The threads of the matrix products ---------------------------------------------------------------------------
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_threads():
+    """BLAS has two threads, as it would on two cores."""
+    with threadpool_limits(2, "blas"):
+        yield
+
+
+@pytest.mark.parametrize(("count", "tiny", "threads"), [(1, 1e8, {1}), (1, 0, {2}), (3, 0, {1})])
+def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tiny, threads):
+    """So have those of several replicas; large products of a batch in one part have all."""
+    monkeypatch.setattr(parallel, "_TINY", tiny)
+    seen = []
+    forward = Transformer.loss
+    monkeypatch.setattr(Transformer, "loss", lambda *args: (seen.append(blas_threads()), forward(*args))[1])
+    batch = random_batch(rng, ROWS)
+    replicate(build()[0], count).backward(batch, batch.n_tokens, seed=5, step=6)
+    assert seen == [threads] * count
+    assert blas_threads() == {2}, "only inside"
+
+
+def test_what_is_tiny_depends_on_the_shape_of_the_batch_alone(rng, monkeypatch, two_threads):
+    replicas = replicate(build()[0], 1)
+    short, long = random_batch(rng, ROWS, 3, 9), random_batch(rng, ROWS, 9, 3)
+    config = replicas.models[0].config
+    for batch in (short, long):
+        assert replicas._operations(batch) == 2 * ROWS * 9 * config.d_model * config.d_ff
+    for operations, threads in ((99, {1}), (100, {2})):
+        monkeypatch.setattr(parallel, "_TINY", 100)
+        with threads_for(operations):
+            assert blas_threads() == threads
+
+
+def test_a_batch_of_quick_is_tiny():
+    """One thread does its updates, however busy the machine is."""
+    config = Config.preset(QUICK["preset"], QUICK["vocabulary_size"])
+    assert 2 * QUICK["batch_tokens"] * config.d_model * config.d_ff < parallel._TINY
+    assert QUICK["batch_tokens"] * config.d_model < 2 * WORTH_IT, "and not worth a second replica"
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, {1}), (2, {2}), (64, {2})])
+def test_blas_keeps_to_the_cores_of_a_container(monkeypatch, two_threads, cores, threads):
+    monkeypatch.setattr(parallel, "cores", lambda: cores)
+    parallel.keep_to_cores()
+    assert blas_threads() == threads

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import strict
 from runs import PACE, SMALL, prepare_folder, run, write_text
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from minitf import backend, parallel, train
+from minitf import backend, parallel, train, trainer
 from minitf.checkpoint import load_arrays, read_model
+from minitf.optim import gradient_norm
 from minitf.settings import parse
 from minitf.trainer import Trainer
 from minitf.transformer import Transformer
@@ -168,6 +170,20 @@ def test_accumulated_batches_weigh_every_token_alike(small):
     assert loss == pytest.approx(sum(losses) / n, rel=1e-6)
     assert norm == pytest.approx(np.linalg.norm(wanted / n), rel=1e-5)
     assert np.allclose(small.optimizer.gradients, wanted / n, atol=1e-6)
+
+
+def test_the_length_of_a_small_gradient_takes_one_thread(small, monkeypatch):
+    """Its dot product, cut over threads, would have other last bits, and would wait for them."""
+    seen = []
+
+    def watch(gradients):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return gradient_norm(gradients)
+
+    monkeypatch.setattr(trainer, "gradient_norm", watch)
+    with threadpool_limits(2, "blas"):
+        small.update()
+    assert set(seen) == {1}
 
 
 def test_clipping_shortens_the_gradient(small):

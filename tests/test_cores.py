@@ -1,0 +1,51 @@
+"""How many cores there are: those of this process, and no more than a container's quota."""
+
+import os
+
+import pytest
+
+from minitf import backend
+
+
+@pytest.fixture
+def eight(tmp_path, monkeypatch):
+    """A machine of eight cores whose cgroup files are in tmp_path."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr(backend, "_CGROUP", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("quota", "period", "cores"),
+    [(200_000, 100_000, 2), (150_000, 100_000, 2), (10_000, 100_000, 1), (50_000, 20_000, 3), (6_400_000, 100_000, 8)],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_container_may_use_part_of_the_cores(eight, version, quota, period, cores):
+    if version == 2:
+        (eight / "cpu.max").write_text(f"{quota} {period}\n")
+    else:
+        (eight / "cpu").mkdir()
+        (eight / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (eight / "cpu" / "cpu.cfs_period_us").write_text(f"{period}\n")
+    assert backend.cores() == cores
+
+
+@pytest.mark.parametrize("content", [None, "max 100000\n", "", "200000 0\n", "many\n"])
+def test_without_a_quota_all_cores(eight, content):
+    assert backend.cores() == 8
+    if content is not None:
+        (eight / "cpu.max").write_text(content)
+    assert backend.cores() == 8
+
+
+def test_a_quota_of_version_1_that_is_none(eight):
+    (eight / "cpu").mkdir()
+    (eight / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+    (eight / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert backend.cores() == 8
+
+
+def test_memory_of_a_container_too(eight):
+    (eight / "memory.max").write_text("5000\n")
+    (eight / "memory.current").write_text("2000\n")
+    assert backend.free_memory() == 3000
