@@ -39,35 +39,41 @@ def arithmetic(config, rows, source, target, n_tokens):
 
 
 def report(trainer):
-    """Measure some updates and give the lines that say what the run will take; the model is changed by them.
+    """Measure some updates and yield the lines that say what the run will take, each as soon as it is known.
 
-    Memory is judged by a part of the largest batch first: where the whole of it does not fit, it is not tried.
+    The model is changed by the updates. Memory is judged by a part of the largest batch first: where the whole of it
+    does not fit, it is not tried.
     """
     s, data = trainer.settings, trainer.dataset
     left = max(0, s.steps - trainer.step)
     tokens, work = _averages(trainer)
     accumulated = f" x {s.accumulate}" if s.accumulate > 1 else ""
     each = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
-    lines = [
+    yield (
         f"update   {s.batch_tokens:,}{accumulated} padded tokens a side at the most, {tokens:,.0f} target tokens on "
-        f"average; {len(trainer.plan) / s.accumulate:,.0f} updates an epoch of {len(data.targets):,} pairs",
-        f"products {_short(work)}FLOP an update, forward and backward",
-    ]
+        f"average; {len(trainer.plan) / s.accumulate:,.0f} updates an epoch of {len(data.targets):,} pairs"
+    )
+    yield f"products {_short(work)}FLOP an update, forward and backward"
     keep_memory()
+    passes, seconds = _passes(trainer)
+    times = f"{_duration(seconds)} each: {_duration(passes * seconds)}"
+    yield f"measure  about {passes} passes forward and backward, {times}"
     free, (always, batch) = free_memory(), _needed(trainer)
     if free is not None and always + batch > SAFE * free:
-        return [*lines, *_does_not_fit(s, always, batch, free)]
+        yield from _does_not_fit(s, always, batch, free)
+        return
     speed, n = _measured_speed(trainer)
     largest, seconds = largest_memory() or always + batch, tokens / speed
-    return [
-        *lines,
-        f"memory   {_short(largest)}B at the most{each}" + (f"; {_short(free)}B are free" if free else ""),
-        f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s, measured over {n} updates",
+    yield f"memory   {_short(largest)}B at the most{each}" + (f"; {_short(free)}B are free" if free else "")
+    yield f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s, measured over {n} updates"
+    yield (
         f"time     {_duration(seconds)} an update, {_duration(left * seconds)} for the {left:,} updates to come"
-        + _cut_short(s, left * seconds),
+        + _cut_short(s, left * seconds)
+    )
+    yield (
         f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's {PAPER_STEPS:,} updates of "
-        f"{PAPER_TOKENS:,} target tokens; validations are not counted",
-    ]
+        f"{PAPER_TOKENS:,} target tokens; validations are not counted"
+    )
 
 
 def summary(trainer, trial):
@@ -121,20 +127,39 @@ def _predicted(trainer, whole):
 
     An eighth and a quarter of the rows, but few enough to fit where the whole batch is far too large.
     """
-    total = len(whole.source)
-    most = 1 + PART // max(whole.source.shape[1], whole.target_in.shape[1])
-
-    def run(n):
-        part = whole.rows(0, n)
-        trainer.replicas.backward(part, part.n_tokens, trainer.settings.seed, 0)
-        trainer.model.zero_grad()
-
-    few = max(1, min(total // 8, most))
-    more = min(max(few + 1, min(total // 4, 2 * most)), total)
-    run(few)  # what only the first run makes, such as the table of positions, is no part of a batch
-    small, large = memory_of(lambda: run(few)), memory_of(lambda: run(more))
+    few, more, total = _parts(whole)
+    _pass(trainer, whole, few)  # what only the first run makes, such as the table of positions, is no part of a batch
+    small, large = (memory_of(lambda rows=rows: _pass(trainer, whole, rows)) for rows in (few, more))
     row = (large - small) / (more - few) if more > few else small / few
     return max(0, small - few * row), total * row
+
+
+def _parts(whole):
+    """Return how many rows the two parts of a batch have, and how many it has itself."""
+    total = len(whole.source)
+    most = 1 + PART // max(whole.source.shape[1], whole.target_in.shape[1])
+    few = max(1, min(total // 8, most))
+    return few, min(max(few + 1, min(total // 4, 2 * most)), total), total
+
+
+def _pass(trainer, whole, n):
+    """Run the first n rows of a batch forward and backward, and forget the result."""
+    part = whole.rows(0, n)
+    loss, _ = trainer.replicas.backward(part, part.n_tokens, trainer.settings.seed, 0)
+    float(loss)  # so that a GPU has come as far as the clock
+    trainer.model.zero_grad()
+
+
+def _passes(trainer):
+    """Guess how many passes over a batch the measuring takes, and the seconds of each, by a part of the largest one."""
+    batches, accumulate = list(trainer.largest_shares()), trainer.settings.accumulate
+    few, _, total = _parts(batches[0])
+    started = time.perf_counter()
+    _pass(trainer, batches[0], few)
+    seconds = (time.perf_counter() - started) * total / few
+    wanted, least, most = MEASURED
+    updates = 1 + min(max(math.ceil(wanted / (seconds * accumulate)), least), most)
+    return len(batches) + updates * accumulate, seconds
 
 
 def _measured_speed(trainer):

@@ -13,6 +13,7 @@ from runs import SMALL, prepare_folder, run
 
 from minitf import backend, planning, train
 from minitf.backend import memory_of
+from minitf.parallel import Replicas
 from minitf.planning import arithmetic
 from minitf.settings import parse
 from minitf.trainer import Trainer
@@ -105,7 +106,7 @@ def test_what_it_says_to_change_fits(folder, trainer, monkeypatch, share):
     monkeypatch.setattr(planning, "free_memory", lambda: free)
     monkeypatch.setattr(planning, "FEWEST", 5)
     monkeypatch.setattr(Trainer, "try_largest_batches", lambda self: pytest.fail("it does not fit"))
-    lines = planning.report(trainer)
+    lines = list(planning.report(trainer))
     assert "this run does not fit" in lines[-2] and "more are needed" in lines[-2]
     more = changed(lines[-1])
     settings, _ = parse([*TEXTS, *SMALL, "--set", "d_model=64", "--set", "d_ff=256", "--replicas", "1", *more])
@@ -115,7 +116,33 @@ def test_what_it_says_to_change_fits(folder, trainer, monkeypatch, share):
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 1000)
-    assert "take a smaller model with --preset" in planning.report(trainer)[-1]
+    assert "take a smaller model with --preset" in list(planning.report(trainer))[-1]
+
+
+# Lines ------------------------------------------------------------------------------------------------------
+
+
+def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
+    """What is known beforehand is said before anything is run; how long the rest takes, before it is measured."""
+    rows, updates = [], []
+    backward, update = Replicas.backward, Trainer.update
+
+    def watch(self, batch, *arguments):
+        rows.append(len(batch.source))
+        return backward(self, batch, *arguments)
+
+    monkeypatch.setattr(Replicas, "backward", watch)
+    monkeypatch.setattr(Trainer, "update", lambda self: (updates.append(len(rows)), update(self))[1])
+    monkeypatch.setattr(planning, "MEASURED", (1e9, 2, 3))  # as many updates as may be: three
+    lines = planning.report(trainer)
+    assert [next(lines).split()[0] for _ in range(2)] == ["update", "products"]
+    assert not rows, "nothing was run before"
+    announced = re.match(r"measure  about (\d+) passes .*, (.*) each: (.*)", next(lines))
+    assert sum(rows) <= len(next(trainer.largest_shares()).source) / 8, "a small part of one batch tells how long"
+    assert next(lines).startswith("memory") and len(updates) == 4
+    whole = len(rows) - updates[0] + len(list(trainer.largest_shares()))  # and those of parts, before the updates
+    assert int(announced[1]) == whole
+    assert [line.split()[0] for line in lines] == ["speed", "time", "paper"]
 
 
 # The command ------------------------------------------------------------------------------------------------
@@ -128,7 +155,19 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     assert sorted(folder.rglob("*")) == before
     said = capsys.readouterr().out
     names = [line.split()[0] for line in said.splitlines()]
-    assert names == ["pairs", "valid", "model", "machine", "update", "products", "memory", "speed", "time", "paper"]
+    assert names == [
+        "pairs",
+        "valid",
+        "model",
+        "machine",
+        "update",
+        "products",
+        "measure",
+        "memory",
+        "speed",
+        "time",
+        "paper",
+    ]
     assert "for the 13 updates to come" in said and "measured over 2 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {
