@@ -11,6 +11,7 @@ import numpy as np
 from minitf import augment, corpora
 from minitf.backend import UserError
 from minitf.encoded import Encoded, encode_pairs
+from minitf.progress import Progress
 from minitf.text import UNK, Subwords, Words, id_type, join_cuts, make_batch, plan_batches
 
 __all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
@@ -40,14 +41,16 @@ class Rows:
         self.ends = np.cumsum(self.lengths)
 
     @classmethod
-    def encode(cls, subwords, lines):
-        """Cut lines into subwords, some at a time."""
+    def encode(cls, subwords, lines, say=None):
+        """Cut lines into subwords, some at a time. say: as Progress has it."""
         dtype = id_type(len(subwords))
         parts, lengths = [], []
-        for start in range(0, len(lines), _BLOCK):
-            rows = subwords.encode(lines[start : start + _BLOCK])
-            lengths += [len(ids) for ids in rows]
-            parts.append(np.fromiter(chain.from_iterable(rows), dtype))
+        with Progress("lines cut into subwords", len(lines), say=say) as progress:
+            for start in range(0, len(lines), _BLOCK):
+                rows = subwords.encode(lines[start : start + _BLOCK])
+                lengths += [len(ids) for ids in rows]
+                parts.append(np.fromiter(chain.from_iterable(rows), dtype))
+                progress.to(len(lengths))
         return cls(parts, lengths)
 
     @classmethod
@@ -178,7 +181,7 @@ def prepare(settings, corpus, log, subwords=None):
         counts, unknown, n_ids = encoded.counts, encoded.unknown, len(encoded.ids)
     else:
         sides = zip(corpus.train, added, strict=True)
-        sources, targets = (Rows.encode(subwords, [*side, *more]) for side, more in sides)
+        sources, targets = (Rows.encode(subwords, [*side, *more], log) for side, more in sides)
         kept, counts = corpora.clean(sources, targets, longest)
         sources, targets = sources.keep(kept), targets.keep(kept)
         unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (sources, targets))
@@ -214,6 +217,7 @@ def _left_out(counts):
 
 def _learn_subwords(corpus, settings, log):
     lines = corpus.train.source + corpus.train.target
+    log("subwords are learned from the training text")
     if corpus.cut or settings.subwords == "none":
         return Words.train(lines, settings.vocabulary_size or None, log=log)
     return Subwords.train(lines, settings.vocabulary_size or DEFAULT_VOCABULARY, log=log)

@@ -84,7 +84,7 @@ def encode_pairs(name, pairs, added, subwords, max_length, log=print, threads=0)
         started = time.monotonic()
         _forget_forsaken(path)
         try:
-            facts = _make(path, key, pairs, added, subwords, max_length, threads)
+            facts = _make(path, key, pairs, added, subwords, max_length, log, threads)
         except OSError as error:
             raise UserError(f"{path} cannot be written ({error.strerror or error}): make room there") from None
         size, minutes = path.stat().st_size / 1e9, (time.monotonic() - started) / 60
@@ -130,7 +130,7 @@ def _forget_forsaken(path):
                 aside.unlink()
 
 
-def _make(path, key, pairs, added, subwords, max_length, threads):
+def _make(path, key, pairs, added, subwords, max_length, log, threads):
     """Write the file aside, and give it its name when it is whole."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     kind = id_type(len(subwords))
@@ -139,7 +139,7 @@ def _make(path, key, pairs, added, subwords, max_length, threads):
     try:
         with open(aside, "wb") as file:
             file.write(b" " * _HEADER)
-            for ids, block_lengths, block_counts in _blocks(pairs, added, subwords, max_length, kind, threads):
+            for ids, block_lengths, block_counts in _blocks(pairs, added, subwords, max_length, kind, log, threads):
                 n_ids, unknown = n_ids + len(ids), unknown + int(np.count_nonzero(ids == UNK))
                 counts.update(block_counts)
                 lengths.append(block_lengths.astype(length_kind))
@@ -162,11 +162,11 @@ def _make(path, key, pairs, added, subwords, max_length, threads):
     return facts
 
 
-def _blocks(pairs, added, subwords, max_length, kind, threads):
+def _blocks(pairs, added, subwords, max_length, kind, log, threads):
     """Give (ids, lengths (2, pairs kept), counts by rule) for some pairs at a time."""
     rows = chain(zip(*pairs, strict=True), zip(*added, strict=True))
     done, total = 0, len(pairs.source) + len(added.source)
-    with Progress("pairs cut into subwords", total) as progress:
+    with Progress("pairs cut into subwords", total, say=log) as progress:
         while block := list(islice(rows, _BLOCK)):
             ids = subwords.encode(list(chain.from_iterable(block)), threads)  # source, target, source, target, ...
             lengths = np.array([len(each) for each in ids]).reshape(-1, 2).T

@@ -149,21 +149,25 @@ def _moses(language):
     return lambda line: tokenizer.tokenize(line, escape=False, return_str=True)
 
 
-def perplexity(model, subwords, pairs, batch_tokens=4096) -> float:
+def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> float:
     """Say how many equally likely words the model hesitates between, on average, at each target piece.
 
         perplexity = exp( - 1/n sum_t ln p(y_t | y_1 ... y_t-1, x) )
 
     The plain likelihood, without label smoothing: of one vocabulary, lower is better; over different
-    vocabularies it cannot be compared (the paper's Table 3 is per piece as well).
+    vocabularies it cannot be compared (the paper's Table 3 is per piece as well). progress: called with the number of
+    pairs done and of all pairs.
     """
     sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
-    total, n_tokens = 0.0, 0
+    total, n_tokens, done = 0.0, 0, 0
     with model.evaluating(), no_grad():
         for rows in plan_batches(*lengths, batch_tokens, np.random.default_rng(0)):
             batch = make_batch([sources[i] for i in rows], [targets[i] for i in rows], len(subwords))
             _, nll = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens=1)
             total += float(nll)
             n_tokens += batch.n_tokens
+            done += len(rows)
+            if progress:
+                progress(done, len(sources))
     return math.exp(min(total / n_tokens, 700))

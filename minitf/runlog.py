@@ -10,7 +10,7 @@ from pathlib import Path
 from minitf.backend import UserError
 from minitf.checkpoint import save_text
 
-__all__ = ["RunLog", "read_history", "versions"]
+__all__ = ["RunLog", "read_history", "step_line", "versions"]
 
 LINES = "log.jsonl"
 CURVES = "curves.png"
@@ -20,12 +20,13 @@ class RunLog:
     """Prints each entry as one line, and appends it to log.jsonl in the run's folder.
 
     folder: None for lines that are only said. after: when a run is resumed, the step of its checkpoint; what was
-    logged later is forgotten. closed: whether nobody reads the lines any more, as in `... | head`.
+    logged later is forgotten. closed: whether nobody reads the lines any more, as in `... | head`. bar: a Progress that
+    is on the terminal between the lines.
     Raises UserError if the folder cannot be written; later on, a full disk costs log entries but never the training.
     """
 
     def __init__(self, folder, after=None, write=None):
-        self.history, self.closed = [], False
+        self.history, self.closed, self.bar = [], False, None
         self._write, self._lossy, self._drawn = write or _print, False, time.monotonic()
         if folder is None:
             return
@@ -42,6 +43,8 @@ class RunLog:
         """Print a line that is not part of the history."""
         if self.closed:
             return
+        if self.bar:
+            self.bar.wipe()
         try:
             self._write(text)
         except OSError:  # a closed pipe, or a terminal that is gone
@@ -58,7 +61,7 @@ class RunLog:
             if not self._lossy:
                 self.say(f"{self.folder / LINES} lacks entries from here on: {error.strerror}")
             self._lossy = True
-        self.say(_line(entry))
+        self.say(step_line(entry))
 
     def draw(self, seconds=0):
         """Draw the history as curves.png, unless that was done less than so many seconds ago."""
@@ -98,7 +101,8 @@ def _as_json(entry):
     return json.dumps(finite, allow_nan=False) + "\n"
 
 
-def _line(entry):
+def step_line(entry):
+    """Return an entry as a line to read."""
     head = f"step {entry['step']:>7,}"
     if "valid_bleu" in entry:
         return f"{head}  validation: perplexity {entry['valid_perplexity']:.3f}  BLEU {entry['valid_bleu']:.2f}"

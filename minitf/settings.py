@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import re
 import typing
 
 from minitf.backend import UserError, free_memory
@@ -113,9 +114,36 @@ _HELP = {
 _KINDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
+_EXIT_CODES = """exit code: 0 after a run that came to its end or was stopped by a signal; 2 after a mistake, said in
+one line; 3 if --minutes or --patience ended the run before its steps were done, and its model scores less than
+1 BLEU on the validation text: it cannot translate; 130 after a second Ctrl-C."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
+        message = re.sub(r"^argument (\S+): must be", r"\1 must be", message)
         raise UserError(f"{message} (--help lists what there is)")
+
+
+def _whole_number(text):
+    """Read 100000, 100_000 or 1e5."""
+    try:
+        return int(text)
+    except ValueError:
+        value = _number(text, "a whole number")
+        if not value.is_integer():
+            raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+        return int(value)
+
+
+def _number(text, what="a number"):
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be {what}, not {text!r}") from None
+
+
+_READERS = {int: _whole_number, float: _number}
 
 
 def parse(arguments, program="09_train_wmt.py"):
@@ -123,6 +151,7 @@ def parse(arguments, program="09_train_wmt.py"):
     parser = _Parser(
         prog=program,
         description="Train a Transformer to translate. Without any of these options lesson 09 runs, which tells how.",
+        epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -138,8 +167,8 @@ def parse(arguments, program="09_train_wmt.py"):
         elif hints[field.name] is bool:
             parser.add_argument(flag, action="store_true", help=text)
         else:
-            kind = hints[field.name] if hints[field.name] in (int, float) else str
-            parser.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=text)
+            kind = hints[field.name] if hints[field.name] in _READERS else str
+            parser.add_argument(flag, type=_READERS.get(kind, str), metavar=kind.__name__.upper(), help=text)
     parser.add_argument(
         "--quick", action="store_true", help="train a tiny model on the built-in toy corpus, in three minutes"
     )

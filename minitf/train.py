@@ -28,6 +28,8 @@ from minitf.translator import Translator
 __all__ = ["build", "finish", "main"]
 
 RESULTS = "results.json"
+NO_MODEL = 1.0  # BLEU on the validation text: a model with less than this cannot translate
+CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
 
 def build(settings, given=(), ranks=None):
@@ -87,6 +89,7 @@ def _begin(settings, ranks):
         with backend.naming(settings.start_from):
             config.check_arrays(weights)
         check_model(settings, config, len(subwords))
+    _say_reading(settings)
     corpus = read_corpus(settings)  # what the user named must be there before anything is written
     log = RunLog(None if settings.plan else settings.out)
     dataset = prepare(settings, corpus, log.say, subwords)
@@ -98,6 +101,11 @@ def _begin(settings, ranks):
         with backend.naming(settings.start_from):
             trainer.model.load_state(weights)
     return trainer
+
+
+def _say_reading(settings):
+    """Say at once what is read: a long text takes its time."""
+    RunLog(None).say(f"corpus   {', '.join(settings.train or [settings.corpus])}")
 
 
 def _choose_device(settings):
@@ -118,6 +126,7 @@ def _resume(settings, given, ranks):
     config, more_changes = resumed_model(config, assignments)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # which looks at the memory of the device
+    _say_reading(settings)
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)
@@ -142,12 +151,14 @@ def finish(trainer, command):
     value, score = trainer.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
     averaged = read_notes(folder).get("averaged")
-    line = f"average  of the last {averaged}: perplexity {value:.3f}  BLEU {score.score:.2f}"
+    what = f"average  of the last {averaged} checkpoints" if averaged != 1 else "weights  of the last step"
+    line = f"{what}: perplexity {value:.3f}  BLEU {score.score:.2f}"
     for entry in [entry for entry in log.history if "valid_bleu" in entry and averaged != 1][-1:]:
         valid["last"] = {"perplexity": entry["valid_perplexity"], "bleu": entry["valid_bleu"]}
         line += f"; the last alone: {entry['valid_perplexity']:.3f}  {entry['valid_bleu']:.2f}"
     log.say(line)
-    if valid.get("last", {}).get("bleu", -1) > score.score:
+    valid["bleu"] = max(score.score, valid.get("last", {}).get("bleu", 0))
+    if valid["bleu"] > score.score:
         log.say("average  is not the better one: the model has the weights of the last step")
         trainer.save_model(trainer.model.state(), 1)
         translator = Translator.load(folder, settings.max_length)
@@ -163,25 +174,30 @@ def finish(trainer, command):
 def _test(trainer, translator, name, pairs):
     """Translate a text with the beam, keep the translations beside the model, and score them."""
     s = trainer.settings
-    trainer.log.say(f"{name}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
-    found = translator.translate(pairs.source, s.beam, s.alpha, s.max_extra, progress=trainer.check_signal)
+    what = "validation text" if name == "valid" else name
+    trainer.log.say(f"{what}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
+    with trainer.watch(f"sentences of {name} translated") as progress:
+        found = translator.translate(pairs.source, s.beam, s.alpha, s.max_extra, progress=progress)
     lines = [best[0].text for best in found]
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = trainer.score(lines, pairs.target)
-    trainer.log.say(f"{name}: {score.text}")
+    trainer.log.say(f"{what}: {score.text}")
     found = {"bleu": score.score, "signature": score.signature, "sentences": len(lines), "text": score.text}
     if trainer.dataset.corpus.name in ("wmt14-en-de", "wmt14-en-fr"):  # what the paper reports
         try:
             paper = paper_bleu(lines, pairs.target, trainer.dataset.corpus.target_language)
             found["paper_style"] = {"bleu": paper.score, "signature": paper.signature, "text": paper.text}
-            trainer.log.say(f"{name}: {paper.text}")
+            trainer.log.say(f"{what}: {paper.text}")
         except backend.UserError as error:
-            trainer.log.say(f"{name}: paper-style BLEU: not counted: {error}")
+            trainer.log.say(f"{what}: paper-style BLEU: not counted: {error}")
     return found
 
 
 def _train(trainer, command):
-    """Train, and score the model; a signal leaves either of them so that --resume goes on from there."""
+    """Train, and score the model; a signal leaves either of them so that --resume goes on from there.
+
+    Returns the exit code.
+    """
     try:
         finished = trainer.run()
     except backend.UserError:
@@ -189,23 +205,41 @@ def _train(trainer, command):
         raise
     trainer.log.draw()
     if not finished:
-        return
+        return 0
     try:
-        finish(trainer, command)
+        found = finish(trainer, command)
     except Interrupted:
         trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
-        return
+        return 0
     out = trainer.settings.out
     trainer.log.say(f"model    in {out}: python examples/translate.py --model {out}")
+    return _judge(trainer, found["valid"]["bleu"])
+
+
+def _judge(trainer, score):
+    """Say so if the model cannot translate; returns the exit code."""
+    s, done = trainer.settings, trainer.step
+    if score >= NO_MODEL:
+        return 0
+    if done >= s.steps:
+        more, code = "a larger --steps", 0
+    else:
+        more, code = "--patience 0" if trainer.patience_is_over() else "a larger --minutes", CUT_SHORT
+    trainer.log.say(
+        f"notice   the model cannot translate yet, it has {score:.2f} BLEU on the validation text after {done:,} of "
+        f"{s.steps:,} updates (the learning rate rises for the first {s.warmup_steps:,}): "
+        f"train on with --resume --out {s.out} and {more}"
+    )
+    return code
 
 
 def main(arguments=None, program="09_train_wmt.py"):
-    """Run the command line; returns the exit code: 0, or 2 after a one-line message (130: killed by Ctrl-C)."""
+    """Run the command line; returns the exit code, which --help explains."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to stop
         if hasattr(stream, "reconfigure"):  # a notebook's has not
             stream.reconfigure(errors="backslashreplace")
-    ranks = Ranks(*launched())
+    ranks, code = Ranks(*launched()), 0
     try:
         if len(arguments) == 3 and arguments[0] == "--score":
             print(score_files(*arguments[1:]))
@@ -222,10 +256,10 @@ def main(arguments=None, program="09_train_wmt.py"):
                 trainer.log.say(line)
         else:
             with stop_on_signals(trainer), _quiet():
-                _train(trainer, shlex.join([program, *arguments]))
+                code = _train(trainer, shlex.join([program, *arguments]))
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
-        return 0
+        return code
     except backend.UserError as error:
         message, code = str(error), 2
     except MemoryError:

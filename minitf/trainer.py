@@ -12,8 +12,10 @@ from minitf.backend import to_device, to_numpy, xp
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.parallel import Replicas, machine, threads_for
+from minitf.progress import Pace, Progress
 from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
+from minitf.runlog import step_line
 from minitf.signals import Interrupted, stop_on_signals
 from minitf.transformer import Transformer
 from minitf.translator import Translator
@@ -47,6 +49,7 @@ class Trainer:
         self.weights = []  # the files that the next average is made of
         self.seconds, self.began = 0.0, (0, time.perf_counter())  # of earlier sessions; this one's first step, and when
         self.unseen, self.seen = [], []  # the figures of updates not looked at yet; those looked at but not logged
+        self.loss = math.nan  # of the last update looked at
         self.finite = None  # on a GPU, a flag there: whether all was finite so far
         self.stopping, self.interrupted = None, False
         self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
@@ -114,6 +117,7 @@ class Trainer:
         for place, row, n_tokens in zip(places, table.tolist(), tokens, strict=True):
             if not all(map(math.isfinite, row)):
                 self._stop_not_finite(place, row[0])
+            self.loss = row[0]
             if self.ranks.rank == 0:  # the others write no log
                 self.seen.append((*row, n_tokens))
 
@@ -195,6 +199,7 @@ class Trainer:
             if self.ranks.rank:
                 return self._follow()
             self.check_ranks()
+            self.log.say("trial    the largest batches come first: memory runs out now or never")
             if line := planning.summary(self, self.try_largest_batches()):
                 self.log.say(line)
             if not self.folder.has_checkpoint():  # a disk that is full says so now
@@ -222,17 +227,32 @@ class Trainer:
                 getattr(self, method)()
 
     def _loop(self):
-        mark = time.perf_counter()
         self._validate_if_due()  # where the last session was stopped in the middle of it
-        while not self._stops():
-            self.update()
-            if self.step % self.settings.log_every == 0 or self.step % self.settings.valid_every == 0 or self._stops():
-                self.look()
-                self._log_steps(time.perf_counter() - mark)
-                mark = time.perf_counter()
-            mark += self._validate_if_due()
+        mark, pace = time.perf_counter(), Pace(pause=0)  # the first update is shown at once
+        with Progress("updates", self.settings.steps, self.step) as self.log.bar:
+            while not self._stops():
+                self.update()
+                s, seconds = self.settings, time.perf_counter() - mark
+                if self.step % s.log_every == 0 or self.step % s.valid_every == 0 or self._stops():
+                    self.look()
+                    self.log.step(self._entry(seconds))
+                    self.seen = []
+                    mark = time.perf_counter()
+                    pace.restart()
+                else:
+                    self._show(pace, seconds)
+                mark += self._validate_if_due()
         if not self.interrupted and self.validated < self.step:
             self.validate()
+
+    def _show(self, pace, seconds):
+        """Show between two log entries that the run goes on: by the bar, or by a line where there is no terminal."""
+        if pace.due():  # on a GPU, to look means to wait
+            self.look()
+            if not self.log.bar.possible:
+                self.log.say(step_line(self._entry(seconds)))
+        self.log.bar.what = f"step {self.step:,}  loss {self.loss:.3f}"
+        self.log.bar.to(self.step, self._left())
 
     def _validate_if_due(self):
         """Validate or save every so many steps; returns the seconds it took."""
@@ -253,10 +273,15 @@ class Trainer:
         elif self.step >= s.steps:
             self.stopping = f"all {s.steps:,} steps are done"
         elif s.minutes and self.step > self.began[0] and self._elapsed() >= 60 * s.minutes:
-            self.stopping = f"{s.minutes:g} minutes are over"
-        elif s.patience and self.bad_validations >= s.patience:
+            limit = f"{s.minutes:g} minute{'s' * (s.minutes != 1)}"
+            self.stopping = f"time limit of {limit} reached after {self.step:,} of {s.steps:,} updates"
+        elif self.patience_is_over():
             self.stopping = f"neither BLEU nor perplexity got better in {s.patience} validations"
         return bool(self.stopping)
+
+    def patience_is_over(self):
+        """Return whether too many validations in a row brought nothing."""
+        return bool(self.settings.patience) and self.bad_validations >= self.settings.patience
 
     def _elapsed(self):
         return time.perf_counter() - self.began[1]
@@ -273,22 +298,20 @@ class Trainer:
             left = min(left, 60 * self.settings.minutes - seconds)
         return max(0, left)
 
-    def _log_steps(self, seconds):
-        seen, self.seen = self.seen, []
-        tokens = [n for _, _, _, n in seen]
-        mean = np.average([row[:3] for row in seen], axis=0, weights=tokens).tolist()
-        self.log.step(
-            {
-                "step": self.step,
-                "epoch": self.epoch + self.position / len(self.plan),
-                "loss": mean[0],
-                "perplexity": math.exp(min(mean[1], 50)),
-                "tokens_per_second": sum(tokens) / seconds,  # of the target
-                "learning_rate": self.rate(),
-                "gradient_norm": mean[2],
-                "seconds_left": self._left(),
-            }
-        )
+    def _entry(self, seconds):
+        """Return the figures of the updates since the last entry of the log, which took so many seconds."""
+        tokens = [n for _, _, _, n in self.seen]
+        mean = np.average([row[:3] for row in self.seen], axis=0, weights=tokens).tolist()
+        return {
+            "step": self.step,
+            "epoch": self.epoch + self.position / len(self.plan),
+            "loss": mean[0],
+            "perplexity": math.exp(min(mean[1], 50)),
+            "tokens_per_second": sum(tokens) / seconds,  # of the target
+            "learning_rate": self.rate(),
+            "gradient_norm": mean[2],
+            "seconds_left": self._left(),
+        }
 
     def validate(self):
         """Measure perplexity and BLEU on the validation text, save, and see whether it got better.
@@ -310,8 +333,10 @@ class Trainer:
     def measure(self, translator):
         """Perplexity and greedy BLEU on the validation text."""
         valid = self.dataset.valid
-        value = perplexity(translator.model, self.dataset.subwords, valid)
-        found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=self.check_signal)
+        with self.watch("pairs validated") as progress:
+            value = perplexity(translator.model, self.dataset.subwords, valid, progress=progress)
+        with self.watch("sentences translated") as progress:
+            found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=progress)
         return value, self.score([best[0].text for best in found], valid.target)
 
     def score(self, lines, references):
@@ -319,10 +344,18 @@ class Trainer:
         references = self.dataset.references(references)
         return bleu(lines, references, **({"tokenize": "none"} if self.dataset.corpus.tokenized else {}))
 
-    def check_signal(self, done, parts):
-        """Leave a translation in the middle when a signal has come; for Translator.translate."""
-        if self.interrupted:
-            raise Interrupted
+    @contextlib.contextmanager
+    def watch(self, what):
+        """Give a function for `progress=` that shows how much is done, and leaves in the middle after a signal."""
+        with Progress(what, say=self.log.say) as bar:
+
+            def progress(done, total):
+                if self.interrupted:
+                    raise Interrupted
+                bar.total = total
+                bar.to(done)
+
+            yield progress
 
     # Checkpoints ------------------------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ TEXTS = "--train train.en train.de --valid valid.en valid.de"
 
 TRAINER = {
     # the command line
-    "--steps soon": "argument --steps: invalid int value: 'soon'",
-    "--steps 1e5": "argument --steps: invalid int value: '1e5'",
+    "--steps soon": "--steps must be a whole number, not 'soon'",
+    "--steps 1.5": "--steps must be a whole number, not '1.5'",
+    "--steps inf": "--steps must be a whole number, not 'inf'",
+    "--learning-rate low": "--learning-rate must be a number, not 'low'",
     "--step 5": "unrecognized arguments: --step 5",
     "surplus": "unrecognized arguments: surplus",
     "--train train.en": "argument --train: expected 2 arguments",

@@ -99,7 +99,7 @@ def test_what_is_left_out_is_counted():
     targets = ["b", "x", "b " * 40, "c", "d", "y"]
     log = []
     data = made(own((sources, targets)), log=log.append, max_length=30)
-    assert log[0] == "pairs    2 to train on; left out: 2 empty, 1 too long, 1 ratio"
+    assert log[1] == "pairs    2 to train on; left out: 2 empty, 1 too long, 1 ratio"
     assert data.subwords.decode(list(data.sources)) == ["a", "c d"]
     assert data.corpus.train.source == []  # the ids are enough: the text of WMT takes gigabytes
 
@@ -123,7 +123,7 @@ def test_the_validation_text_is_the_first_thousand_that_fit():
     lines = [f"a {'b ' * (i % 60)}" for i in range(3000)]
     log = []
     data = made(own((["a b"], ["a"]), (lines, lines)), log=log.append, max_length=50)
-    assert log[1] == "valid    824 pairs (the first of 3,000); left out: 176 too long"
+    assert log[2] == "valid    824 pairs (the first of 3,000); left out: 176 too long"
     assert data.valid.source == [line for line in lines[:1000] if len(line.split()) <= 49]
     short = made(own((["a b"], ["a"]), (["a b", "a " * 30], ["a", "b"])))  # an absurd ratio stays: a test is a test
     assert len(short.valid.source) == 2

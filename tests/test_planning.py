@@ -155,19 +155,8 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     assert sorted(folder.rglob("*")) == before
     said = capsys.readouterr().out
     names = [line.split()[0] for line in said.splitlines()]
-    assert names == [
-        "pairs",
-        "valid",
-        "model",
-        "machine",
-        "update",
-        "products",
-        "measure",
-        "memory",
-        "speed",
-        "time",
-        "paper",
-    ]
+    assert names[:6] == ["corpus", "subwords", "pairs", "valid", "model", "machine"]
+    assert names[6:] == ["update", "products", "measure", "memory", "speed", "time", "paper"]
     assert "for the 13 updates to come" in said and "measured over 2 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {
@@ -192,5 +181,5 @@ def test_a_long_run_says_what_it_will_take(folder, monkeypatch, capsys):
     monkeypatch.setattr(planning, "LONG", 0)
     assert run("long", "--steps", "2") == 0
     assert re.search(r"plan +\d+ target tokens and .* for the 2 updates to come; --plan", capsys.readouterr().out)
-    assert run("cut", "--steps", "1000000", "--minutes", "0.001") == 0
+    assert run("cut", "--steps", "1000000", "--minutes", "0.001") in (0, train.CUT_SHORT)
     assert re.search(r"for the 1,000,000 updates to come \(--minutes 0.001 ends it before\)", capsys.readouterr().out)

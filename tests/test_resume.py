@@ -3,9 +3,11 @@
 import errno
 import itertools
 import os
+import re
 import shlex
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -287,10 +289,35 @@ def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
     assert load_arrays("here/checkpoint.npz")[1]["step"] == 5
 
 
-def test_minutes(folder, capsys):
+def test_minutes(folder, monkeypatch, capsys):
+    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up")))
     assert run("here", "--steps", "1000000", "--minutes", "0.005") == 0
-    assert "stopped  0.005 minutes are over" in capsys.readouterr().out
+    assert re.search(
+        r"stopped  time limit of 0\.005 minutes reached after [\d,]+ of 1,000,000 updates", capsys.readouterr().out
+    )
     assert Path("here/results.json").exists()
+
+
+@pytest.mark.parametrize("score, code", [(0.99, train.CUT_SHORT), (1.0, 0)])
+def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys, score, code):
+    """Where time or patience ended the run; whoever asks for few steps gets what was asked for, and a notice."""
+    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up")))
+    for more, found, hint in (
+        ("--steps 1000000 --minutes 0.005", code, "a larger --minutes"),
+        ("--steps 100 --valid-every 1 --patience 2", code, "--patience 0"),
+        ("--steps 2", 0, "a larger --steps"),
+    ):
+        assert run(hint, *more.split()) == found
+        notices = [line for line in capsys.readouterr().out.splitlines() if "cannot translate yet" in line]
+        assert len(notices) == (score < 1)
+        for notice in notices:
+            assert notice.endswith(f"train on with --resume --out {hint} and {hint}") and "0.99 BLEU" in notice
+
+
+def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
+    scores = iter([5.0, 5.0, 0.5])  # two validations, then the average
+    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=next(scores), signature="made up")))
+    assert run("here", "--steps", "100", "--valid-every", "1", "--patience", "1", "--average", "2") == 0
 
 
 def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, capsys):

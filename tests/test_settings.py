@@ -77,6 +77,12 @@ def test_the_paper_is_the_default():
     assert (found.average, found.beam, found.alpha, found.max_extra) == (5, 4, 0.6, 50)
 
 
+@pytest.mark.parametrize("steps", ["1e5", "100000", "100_000", "1.0e+5"])
+def test_a_whole_number_may_be_written_short(steps):
+    found, _ = parse(["--steps", steps])
+    assert found.steps == 100_000 and type(found.steps) is int
+
+
 def test_a_mistake_is_one_line_and_no_exit():
     with pytest.raises(UserError, match=r"unrecognized arguments: --nonsense \(--help"):
         parse(["--nonsense"])
@@ -170,5 +176,6 @@ def test_help_explains_every_setting(capsys):
         parse(["--help"], "some_lesson.py")
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("usage: some_lesson.py")
+    assert "3 if --minutes or --patience ended the run before its steps were done" in said
     for name, text in settings._HELP.items():
         assert f"--{name.replace('_', '-')} " in said and " ".join(text.split()[:6]) in said, name
