@@ -29,7 +29,7 @@ LESSON_OF = {
     **dict.fromkeys(("test_decode", "test_beam", "test_evaluate"), "08"),
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
     **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_ranks", "test_mpirun"), "09"),
-    **dict.fromkeys(("test_settings", "test_runlog", "test_heartbeat"), "09"),
+    **dict.fromkeys(("test_settings", "test_runlog", "test_heartbeat", "test_update"), "09"),
     **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
