@@ -55,6 +55,7 @@ def report(trainer):
     )
     yield f"products {_short(work)}FLOP an update, forward and backward"
     keep_memory()
+    yield "measure  a part of the largest batch first, which tells how long the rest takes"
     passes, seconds = _passes(trainer)
     times = f"{_duration(seconds)} each: {_duration(passes * seconds)}"
     yield f"measure  about {passes} passes forward and backward, {times}"

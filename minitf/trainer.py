@@ -175,10 +175,12 @@ class Trainer:
         """
         self.ranks.order("try_largest_batches")
         started = time.perf_counter()
-        for batch in self.largest_shares():
-            loss, _ = self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
-            float(loss)  # so that a GPU has come as far as the clock
-            self.model.zero_grad()
+        with Progress("of the largest batches tried", say=self.log.say) as bar:
+            for i, batch in enumerate(self.largest_shares(), 1):
+                loss, _ = self.replicas.backward(batch, batch.n_tokens, self.settings.seed, 0)
+                float(loss)  # so that a GPU has come as far as the clock
+                self.model.zero_grad()
+                bar.to(i)
         return time.perf_counter() - started
 
     def check_ranks(self):

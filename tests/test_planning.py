@@ -135,7 +135,7 @@ def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
     monkeypatch.setattr(Trainer, "update", lambda self: (updates.append(len(rows)), update(self))[1])
     monkeypatch.setattr(planning, "MEASURED", (1e9, 2, 3))  # as many updates as may be: three
     lines = planning.report(trainer)
-    assert [next(lines).split()[0] for _ in range(2)] == ["update", "products"]
+    assert [next(lines).split()[0] for _ in range(3)] == ["update", "products", "measure"]
     assert not rows, "nothing was run before"
     announced = re.match(r"measure  about (\d+) passes .*, (.*) each: (.*)", next(lines))
     assert sum(rows) <= len(next(trainer.largest_shares()).source) / 8, "a small part of one batch tells how long"
@@ -156,7 +156,7 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     said = capsys.readouterr().out
     names = [line.split()[0] for line in said.splitlines()]
     assert names[:6] == ["corpus", "subwords", "pairs", "valid", "model", "machine"]
-    assert names[6:] == ["update", "products", "measure", "memory", "speed", "time", "paper"]
+    assert names[6:] == ["update", "products", "measure", "measure", "memory", "speed", "time", "paper"]
     assert "for the 13 updates to come" in said and "measured over 2 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {
