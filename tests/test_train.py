@@ -2,13 +2,14 @@
 
 import json
 import shlex
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import strict
-from runs import PACE, SMALL, prepare_folder, run, write_text
+from runs import PACE, SMALL, at_step, prepare_folder, run, write_text
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import backend, parallel, train, trainer
@@ -78,6 +79,28 @@ def test_checkpoints_between_validations_are_averaged_as_well(folder, monkeypatc
     assert json.loads(Path("here/config.json").read_text())["averaged"] == 4
 
 
+def test_between_validations_the_model_stays_as_it_is(folder, monkeypatch):
+    """To average large weights takes longer than an update; the first of them are written, for there is nothing yet."""
+    at_step(monkeypatch, 7, lambda: signal.raise_signal(signal.SIGTERM))
+    assert run("here", "--valid-every", "100", "--save-every", "2") == 0
+    assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == ["04", "06"]
+    assert json.loads(Path("here/config.json").read_text())["step"] == 2
+
+
+def test_the_settings_of_decoding_arrive(folder, monkeypatch):
+    """Greedy for a validation, the beam for a test; and no line is cut where it would be for a user."""
+    calls, translate = [], Translator.translate
+
+    def watch(self, lines, beam=4, alpha=0.6, max_extra=50, **more):
+        calls.append((self.usual, self.longest, beam, max_extra, *([alpha] if beam > 1 else [])))
+        return translate(self, lines, beam, alpha, max_extra, **more)
+
+    monkeypatch.setattr(Translator, "translate", watch)
+    arguments = "--steps 1 --valid-every 1 --beam 3 --alpha 0.9 --max-extra 4 --max-length 120"
+    assert run("here", *arguments.split()) == 0
+    assert calls == [(120, 120, 1, 4), (120, 120, 1, 4), (120, 120, 3, 4, 0.9)]
+
+
 @pytest.mark.parametrize("better", ["average", "last"])
 def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, monkeypatch):
     scores = iter([1.0, 1.0, 1.0, 0.5 if better == "last" else 1.0])  # three validations, then the average's
@@ -85,13 +108,16 @@ def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, mon
     def made_up(*_):
         return 9.0, SimpleNamespace(score=next(scores), signature="made up")
 
+    tested = []
     monkeypatch.setattr(Trainer, "measure", made_up)
-    monkeypatch.setattr(train, "_test", lambda *_: {})
+    monkeypatch.setattr(train, "_test", lambda _, translator, *more: tested.append(translator.model.state()))
     assert run("here", "--steps", "12", "--average", "3") == 0
     last, _ = load_arrays("here/weights-00000012.npz")
     same = [np.array_equal(array, last[name].astype(np.float16)) for name, array in read_model("here")[0].items()]
     assert all(same) == (better == "last")
     assert json.loads(Path("here/config.json").read_text())["averaged"] == (1 if better == "last" else 3)
+    for name, array in read_model("here")[0].items():
+        assert np.array_equal(tested[0][name], array), "what is scored is what is in the folder"
 
 
 def test_a_single_checkpoint_is_not_compared_with_itself(folder, capsys):
