@@ -159,9 +159,11 @@ class Module:
     def load_state(self, arrays):
         """Take over the values of `arrays`, by name. Raises UserError where names or shapes do not fit."""
         parameters = dict(self.named_parameters())
-        if odd := sorted(parameters.keys() ^ arrays.keys()):
-            side = "lacks" if odd[0] in parameters else "has, and the model has not,"
-            raise UserError(f"the file {side} {odd[0]} ({len(odd)} such): it belongs to another configuration")
+        unknown, missing = sorted(arrays.keys() - parameters.keys()), sorted(parameters.keys() - arrays.keys())
+        if odd := unknown or missing:
+            what = f"contains {odd[0]}, which the model does not have" if unknown else f"lacks {odd[0]}"
+            count = f"{len(odd)} such array{'s' if len(odd) > 1 else ''}"
+            raise UserError(f"the file {what} ({count}): it was saved with other settings, or with other code")
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
                 raise UserError(f"{name} has shape {arrays[name].shape} in the file and {parameter.shape} in the model")

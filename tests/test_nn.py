@@ -296,7 +296,7 @@ def test_state_that_does_not_fit_is_refused(rng):
     state = model.state()
     cases = {
         "lacks bias": {"weight": state["weight"]},
-        "has, and the model has not, gain": {**state, "gain": np.ones(2)},
+        r"contains gain, which the model does not have \(1 such array\)": {**state, "gain": np.ones(2)},
         r"weight has shape \(2, 3\) in the file and \(3, 2\) in the model": {**state, "weight": state["weight"].T},
     }
     for message, wrong in cases.items():
