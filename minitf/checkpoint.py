@@ -19,13 +19,18 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from minitf.backend import UserError
+from minitf.backend import UserError, naming
+from minitf.config import Config
+from minitf.probe import check_probe, probe
 from minitf.text import load_subwords
+from minitf.transformer import Transformer
 
 __all__ = [
     "average",
     "clean_leftovers",
     "load_arrays",
+    "load_model",
+    "load_weights",
     "read_model",
     "read_notes",
     "save_arrays",
@@ -279,12 +284,16 @@ def _cast(values, dtype):
 # A trained model in a folder --------------------------------------------------------------------------------
 
 
-def save_model(directory, arrays, config: dict, subwords, dtype="float16", notes: dict | None = None) -> None:
-    """Write a model that `read_model` and `translate.py --model` read: weights, subwords and config.json.
+def save_model(
+    directory, arrays, config: dict, subwords, dtype="float16", notes: dict | None = None, model=None
+) -> None:
+    """Write a model that `load_model` and `translate.py --model` read: weights, subwords and config.json.
 
     The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model": config,
     "sha256": {file: hash}} and the notes. Killed at any moment, the folder still holds the old model or the
     new one (for certain where both have the same subwords, as they have within a run).
+    model: the Transformer that the weights are for. What it computes with them is kept (minitf/probe.py), so that
+    another one, with a layer changed in the code, is refused when they are loaded.
 
     Raises UserError where the disk refuses, and for weights that are not finite in `dtype`.
     """
@@ -293,22 +302,24 @@ def save_model(directory, arrays, config: dict, subwords, dtype="float16", notes
         directory.mkdir(parents=True, exist_ok=True)
     clean_leftovers(directory)
     weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
-    model, pieces = directory / WEIGHTS, directory / subwords.file_name
+    stored, pieces = directory / WEIGHTS, directory / subwords.file_name
     card, next_card = directory / CARD, directory / NEXT_CARD
     # Deflate makes normally distributed float16 weights 8% smaller.
     writers = {
-        model: lambda aside: _write_npz(aside, weights, {}, zipfile.ZIP_DEFLATED),
+        stored: lambda aside: _write_npz(aside, weights, {}, zipfile.ZIP_DEFLATED),
         pieces: subwords.save,
     }
     with _staged(writers) as files:
         hashes = {path.name: sha256(aside) for path, aside in files.items()}
         head = {"format": FORMAT, "model": config, "sha256": hashes}
+        if model is not None:
+            head["probe"] = probe(model, weights)
         text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
         with _staged({next_card: lambda aside: aside.write_bytes(text.encode())}) as cards:
             # The next card first: between any two of these steps the hashes of one card fit the files.
             _install(cards, next_card)
             _install(files, pieces)
-            _install(files, model)
+            _install(files, stored)
             _install({card: next_card}, card)
 
 
@@ -332,6 +343,39 @@ def read_model(directory) -> tuple[dict[str, np.ndarray], dict, object]:
         if not np.isfinite(arrays[name]).all():
             raise UserError(f"{directory / WEIGHTS}: array {name!r} holds what is no number: take another model")
     return arrays, card["model"], subwords
+
+
+def load_model(directory, model=Transformer) -> tuple:
+    """Return the model of a folder that `save_model` wrote, its subwords, and the notes.
+
+    model: called as model(config, initialise=False); a model whose code was changed is made by its own function.
+    Raises UserError as `read_model` does, where the weights are those of another model, and where the model computes
+    something else than the one that was saved.
+    """
+    arrays, fields, subwords = read_model(directory)
+    notes = read_notes(directory)
+    with naming(directory):
+        config = Config.from_dict(fields)
+        try:
+            if model is Transformer:
+                config.check_size(arrays)
+            made = load_weights(model(config, initialise=False), arrays)
+        except (TypeError, ValueError, MemoryError) as error:
+            if model is not Transformer:  # a mistake in the code that was given is shown with its traceback
+                raise
+            raise UserError(f"its {CARD} is damaged ({error}): copy the model again") from None
+        config.check_subwords(len(subwords))
+        check_probe(made, notes.pop("probe", None))
+    return made, subwords, notes
+
+
+def load_weights(model, arrays):
+    """Give a model the weights of a file, and return it. Raises UserError; if settings differ, it names them."""
+    try:
+        return model.load_state(arrays)
+    except UserError:
+        model.config.check_arrays(arrays)
+        raise
 
 
 def read_notes(directory) -> dict:

@@ -101,21 +101,32 @@ class Config:
         if count != self.vocabulary_size:
             raise UserError(f"{count:,} subwords, but the model knows {self.vocabulary_size:,}: two models' files?")
 
-    def check_arrays(self, arrays):
-        """Raise UserError if these arrays, by name, are those of another model, and say which of its settings differ.
+    def check_size(self, arrays):
+        """Raise UserError if a model of this configuration would be far larger than these arrays, by name.
 
-        To be called before a model is built: a wrong number in a file must not cost memory.
+        To be called before a model is built from a file, where a wrong number must not cost memory. The count need not
+        be that of `count_parameters`, because layers may have been changed in the code.
         """
+        size = sum(array.size for array in arrays.values())
+        if self.count_parameters() > 2 * size or self.n_layers > len(arrays):
+            self.check_arrays(arrays)
+            raise UserError(
+                f"{size:,} numbers in {len(arrays)} arrays are too few for a model of {self.n_layers} layers and "
+                f"{self.count_parameters():,} parameters: use the settings that it was made with, and if its code was "
+                "changed, give the class or function that makes it"
+            )
+
+    def check_arrays(self, arrays):
+        """Raise UserError if arrays, by name, were made with other settings than these, and name the settings."""
         found = _settings_of({name: array.shape for name, array in arrays.items()})
         mine = dataclasses.asdict(self)
         mine |= {"n_heads * d_k": self.n_heads * self.d_k, "n_heads * d_v": self.n_heads * self.d_v}
-        size = sum(array.size for array in arrays.values())
         differing = [f"{name} is {there}, not {mine[name]}" for name, there in found.items() if there != mine[name]]
-        if not differing and size != self.count_parameters():
-            differing = [f"it has {size:,} parameters, not {self.count_parameters():,}"]
         if differing:
             what = "; ".join(differing)
-            raise UserError(f"weights of another configuration ({what}): use the settings that it was made with")
+            raise UserError(
+                f"weights of another configuration ({what}): use the settings and the code that it was made with"
+            )
 
     def to_dict(self):
         """Give all fields as a dictionary, for JSON."""

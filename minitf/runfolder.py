@@ -21,7 +21,7 @@ CHECKPOINT = "checkpoint.npz"
 META = {"settings": dict, "config": dict, "step": int, "epoch": int, "position": int, "weights": list}
 META |= {"best": (int, float), "bad_validations": int}
 LATER = {"validated": int, "best_perplexity": (int, float), "seconds": (int, float), "machine": dict}
-LATER |= {"data": str, "subwords": str}
+LATER |= {"data": str, "subwords": str, "probe": (list, type(None))}
 WEIGHTS = re.compile(r"weights-\d{8,}\.npz")
 
 
@@ -72,9 +72,9 @@ class RunFolder:
             if WEIGHTS.fullmatch(path.name) and path.name not in names:
                 path.unlink(missing_ok=True)
 
-    def save_model(self, arrays, config, subwords, notes):
-        """Write what translate.py --model reads."""
-        save_model(self.path, arrays, config.to_dict(), subwords, notes=notes)
+    def save_model(self, model, arrays, subwords, notes):
+        """Write what translate.py --model reads: the model, with these weights in place of its own."""
+        save_model(self.path, arrays, model.config.to_dict(), subwords, notes=notes, model=model)
 
     def save_subwords(self, subwords):
         """Write what a checkpoint cannot do without, for a run that has no model yet."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import shlex
@@ -10,7 +11,7 @@ import types
 import warnings
 
 from minitf import backend
-from minitf.checkpoint import read_model, read_notes, save_text
+from minitf.checkpoint import load_model, load_weights, read_notes, save_text
 from minitf.config import Config
 from minitf.dataset import prepare, read_corpus
 from minitf.evaluate import paper_bleu, score_files
@@ -23,22 +24,23 @@ from minitf.runlog import RunLog, versions
 from minitf.settings import check_model, check_stored, model_changes, parse, resumed, resumed_model
 from minitf.signals import Interrupted, stop_on_signals
 from minitf.trainer import COUNTS, Trainer
+from minitf.transformer import Transformer
 from minitf.translator import Translator
 
-__all__ = ["build", "finish", "main"]
+__all__ = ["build", "finish", "main", "train"]
 
 RESULTS = "results.json"
 NO_MODEL = 1.0  # BLEU on the validation text: a model with less than this cannot translate
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
 
-def build(settings, given=(), ranks=None):
+def build(settings, given=(), ranks=None, model=Transformer):
     """Make the Trainer for the settings: new, from another model's weights, or where the last checkpoint was.
 
     given: the names of the settings that were asked for, which --resume changes. ranks: who shares the run; this is
-    the first of them. Raises UserError.
+    the first of them. model: what makes the model, as for `Trainer`. Raises UserError.
     """
-    trainer = _resume(settings, given, ranks) if settings.resume else _begin(settings, ranks)
+    trainer = _resume(settings, given, ranks, model) if settings.resume else _begin(settings, ranks, model)
     if trainer.ranks.size > 1:
         _hand_out(trainer)
     count = sum(p.size for p in trainer.model.parameters())
@@ -57,14 +59,14 @@ def _hand_out(trainer):
     trainer.log.say(f"ranks    {trainer.ranks.place}")
 
 
-def _follow(ranks):
+def _follow(ranks, model):
     """Be one of the other ranks: take what `_hand_out` gives, and do what the first rank does until it ends."""
     if (given := ranks.tell()) is None:
         return
     settings, dataset, config, state = given
     _choose_device(settings)
     ranks.connect()
-    trainer = Trainer(settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks)
+    trainer = Trainer(settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks, model)
     trainer.load(*state)
     with _quiet():
         trainer.run()
@@ -78,16 +80,15 @@ def _quiet():
         yield
 
 
-def _begin(settings, ranks):
+def _begin(settings, ranks, model):
     if not settings.plan:
         RunFolder(settings.out).must_be_free()
     _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
-        weights, fields, subwords = read_model(settings.start_from)
-        config = Config.from_dict(fields).replace(**model_changes(settings.set))
-        with backend.naming(settings.start_from):
-            config.check_arrays(weights)
+        start, subwords, _ = load_model(settings.start_from, model)
+        weights, config = start.state(), start.config.replace(**model_changes(settings.set))
+        del start
         check_model(settings, config, len(subwords))
     _say_reading(settings)
     corpus = read_corpus(settings)  # what the user named must be there before anything is written
@@ -96,10 +97,10 @@ def _begin(settings, ranks):
     if config is None:
         config = Config.preset(settings.preset, len(dataset.subwords), **model_changes(settings.set))
         check_model(settings, config, len(dataset.subwords))
-    trainer = Trainer(settings, dataset, config, log, ranks)
+    trainer = Trainer(settings, dataset, config, log, ranks, model)
     if weights:
         with backend.naming(settings.start_from):
-            trainer.model.load_state(weights)
+            load_weights(trainer.model, weights)
     return trainer
 
 
@@ -114,14 +115,15 @@ def _choose_device(settings):
     use_precision(settings.precision)
 
 
-def _resume(settings, given, ranks):
+def _resume(settings, given, ranks, model):
     folder = RunFolder(settings.out)
-    model, optimizer, meta, subwords = folder.read_checkpoint()
+    weights, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
     with backend.naming(folder.checkpoint):
         check_stored(meta["settings"])
         config = Config.from_dict(meta["config"])
-        config.check_arrays(model)
+        if model is Transformer:
+            config.check_size(weights)
     settings, changes = resumed(settings, given, meta["settings"])
     config, more_changes = resumed_model(config, assignments)
     _choose_device(settings)
@@ -129,9 +131,9 @@ def _resume(settings, given, ranks):
     _say_reading(settings)
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
-    trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks)
-    with backend.naming(folder.path):
-        trainer.load(model, optimizer, meta)
+    trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks, model)
+    with backend.naming(folder.checkpoint):
+        trainer.load(weights, optimizer, meta)
     changes |= more_changes | trainer.changes(meta)
     if changes:
         what = "; ".join(f"{name} was {before}, is {now}" for name, (before, now) in changes.items())
@@ -147,7 +149,8 @@ def finish(trainer, command):
     older ones are worse, and pull the average down: then the weights of the last step are the model.
     """
     settings, log, folder = trainer.settings, trainer.log, trainer.folder.path
-    translator = Translator.load(folder, settings.max_length)  # a text is scored line by line, and not in parts
+    load = functools.partial(Translator.load, folder, settings.max_length, trainer.make_model)  # scored line by line
+    translator = load()
     value, score = trainer.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
     averaged = read_notes(folder).get("averaged")
@@ -161,7 +164,7 @@ def finish(trainer, command):
     if valid["bleu"] > score.score:
         log.say("average  is not the better one: the model has the weights of the last step")
         trainer.save_model(trainer.model.state(), 1)
-        translator = Translator.load(folder, settings.max_length)
+        translator = load()
     texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
     tests = {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()}
     results = {"tests": tests, "valid": valid}
@@ -193,10 +196,24 @@ def _test(trainer, translator, name, pairs):
     return found
 
 
+def train(settings, model=Transformer):
+    """Train from Python as the command line does, and return what results.json says; None if a signal stopped it.
+
+        settings = Settings(train=["my.en", "my.de"], valid=["valid.en", "valid.de"], out="runs/variant")
+        results = train(settings, model=MyTransformer)
+        translator = Translator.load("runs/variant", model=MyTransformer)
+
+    model: what makes the model, as for `Trainer`. Raises UserError.
+    """
+    trainer = build(settings, model=model)
+    with stop_on_signals(trainer), _quiet():
+        return _train(trainer, "minitf.train.train")[0]
+
+
 def _train(trainer, command):
     """Train, and score the model; a signal leaves either of them so that --resume goes on from there.
 
-    Returns the exit code.
+    Returns what results.json says (None after a signal), and the exit code.
     """
     try:
         finished = trainer.run()
@@ -205,15 +222,15 @@ def _train(trainer, command):
         raise
     trainer.log.draw()
     if not finished:
-        return 0
+        return None, 0
     try:
-        found = finish(trainer, command)
+        results = finish(trainer, command)
     except Interrupted:
         trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
-        return 0
+        return None, 0
     out = trainer.settings.out
     trainer.log.say(f"model    in {out}: python examples/translate.py --model {out}")
-    return _judge(trainer, found["valid"]["bleu"])
+    return results, _judge(trainer, results["valid"]["bleu"])
 
 
 def _judge(trainer, score):
@@ -233,8 +250,11 @@ def _judge(trainer, score):
     return code
 
 
-def main(arguments=None, program="09_train_wmt.py"):
-    """Run the command line; returns the exit code, which --help explains."""
+def main(arguments=None, program="09_train_wmt.py", model=Transformer):
+    """Run the command line; returns the exit code, which --help explains.
+
+    model: what makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it, with all options.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to stop
         if hasattr(stream, "reconfigure"):  # a notebook's has not
@@ -247,16 +267,16 @@ def main(arguments=None, program="09_train_wmt.py"):
         ranks.join()
         keep_to_cores()
         if ranks.rank:
-            _follow(ranks)
+            _follow(ranks, model)
             return 0
         settings, given = parse(arguments, program)
-        trainer = build(settings, given, ranks)
+        trainer = build(settings, given, ranks, model)
         if settings.plan:
             for line in report(trainer):
                 trainer.log.say(line)
         else:
             with stop_on_signals(trainer), _quiet():
-                code = _train(trainer, shlex.join([program, *arguments]))
+                _, code = _train(trainer, shlex.join([program, *arguments]))
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
         return code

@@ -9,9 +9,11 @@ import numpy as np
 
 from minitf import backend, planning
 from minitf.backend import to_device, to_numpy, xp
+from minitf.checkpoint import load_weights
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.parallel import Replicas, machine, threads_for
+from minitf.probe import check_probe, probe
 from minitf.progress import Pace, Progress
 from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
@@ -32,16 +34,21 @@ class Trainer:
     The state of a run is the weights, Adam's moments, and a few numbers: updates done, epoch, batches of the
     epoch done, and what the validations found. Data order and dropout are functions of these and the seed, so a
     run that was stopped goes on exactly as if it had not been.
+
+    model: makes the model, called as the class Transformer: model(config, seed), and model(config, initialise=False)
+    for a copy whose weights are set afterwards. A subclass, or a function that exchanges layers, trains a variant.
     """
 
-    def __init__(self, settings, dataset, config, log, ranks=None):
+    def __init__(self, settings, dataset, config, log, ranks=None, model=Transformer):
         self.settings, self.dataset, self.config, self.log = settings, dataset, config, log
         self.folder = RunFolder(settings.out, log.say)
-        self.model = Transformer(config, settings.seed)
+        self.make_model, self.model = model, model(config, settings.seed)
+        if model is Transformer:  # or it could not be read from its files
+            config.check_size(dict(self.model.named_parameters()))
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
         n_replicas = 1 if backend.on_gpu() else settings.replicas or self.ranks.cores()
-        self.replicas = Replicas(self.model, lambda: Transformer(config, initialise=False), n_replicas)
+        self.replicas = Replicas(self.model, lambda: model(config, initialise=False), n_replicas)
         self.machine = machine(n_replicas) | {"ranks": self.ranks.size}
         self.fingerprint = dataset.fingerprint()
         self.step = self.epoch = self.position = 0
@@ -383,13 +390,13 @@ class Trainer:
         corpus = self.dataset.corpus
         notes = {"step": self.step, "averaged": count, "longest": self.dataset.longest, "corpus": corpus.name}
         notes |= {"source_language": corpus.source_language, "target_language": corpus.target_language}
-        self.folder.save_model(arrays, self.config, self.dataset.subwords, notes)
+        self.folder.save_model(self.model, arrays, self.dataset.subwords, notes)
 
     def _save_checkpoint(self):
         self.check_ranks()
         meta = {key: getattr(self, key) for key in COUNTS + MERITS} | {"seconds": self.trained_seconds()}
         meta |= {"settings": dataclasses.asdict(self.settings), "config": self.config.to_dict()}
-        meta |= {"machine": self.machine, "data": self.fingerprint}
+        meta |= {"machine": self.machine, "data": self.fingerprint, "probe": probe(self.model)}
         self.folder.save_checkpoint(self.model.state(), self.optimizer.state(), meta, self.dataset.subwords)
 
     def _save_interrupted(self):
@@ -406,7 +413,8 @@ class Trainer:
         for key in MERITS:
             setattr(self, key, meta.get(key, getattr(self, key)))
         self.validated = meta.get("validated", self.step)
-        self.model.load_state(model)
+        load_weights(self.model, model)
+        check_probe(self.model, meta.get("probe"))
         self.optimizer.load_state(optimizer)
         self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
 

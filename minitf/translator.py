@@ -9,9 +9,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitf import text
-from minitf.backend import UserError, keep_memory, naming, on_gpu, stretches
-from minitf.checkpoint import read_model, read_notes
-from minitf.config import Config
+from minitf.backend import UserError, keep_memory, on_gpu, stretches
+from minitf.checkpoint import load_model
 from minitf.decode import beam_search, greedy
 from minitf.processes import over_cores
 from minitf.sampling import sample
@@ -58,16 +57,14 @@ class Translator:
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
 
     @classmethod
-    def load(cls, directory, whole=0):
+    def load(cls, directory, whole=0, model=Transformer):
         """Read a model's folder. Raises UserError with one line that says what to do.
 
         whole: a line of up to so many subwords is translated in one piece, whatever the model says.
+        model: what makes it, as for `load_model`: the class or function that it was trained with.
         """
-        arrays, fields, subwords = read_model(directory)
-        model = _build(directory, fields, arrays)
-        with naming(directory):
-            model.config.check_subwords(len(subwords))
-        longest = read_notes(directory).get("longest")
+        model, subwords, notes = load_model(directory, model)
+        longest = notes.get("longest")
         longest = longest if isinstance(longest, int) and longest > 0 else _LONGEST
         return cls(model, subwords, max(longest, whole), whole)
 
@@ -222,17 +219,6 @@ class Translator:
         seen = ["<s>", *written[:-1]]
         rows, columns = {"source": (written, read), "encoder": (read, read), "decoder": (written, seen)}[kind]
         return chosen.weights[0], rows, columns
-
-
-def _build(directory, fields, arrays):
-    """Make the model that a card describes and give it its weights."""
-    try:
-        with naming(directory):
-            config = Config.from_dict(fields)
-            config.check_arrays(arrays)
-            return Transformer(config, initialise=False).load_state(arrays)
-    except (TypeError, ValueError, MemoryError) as error:
-        raise UserError(f"{directory}: its config.json is damaged ({error}): copy the model again") from None
 
 
 def _finite(found):

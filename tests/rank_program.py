@@ -2,7 +2,8 @@
 
     mpirun -n 2 python rank_program.py '{"float64": true}' [options of the trainer]
 
-float64: the model computes in float64. accidents: [[step, rank, what happens there right after the update]].
+float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank, what happens there
+right after the update]].
 Each rank notes in rows-RANK.txt the rows that it computes, and no rank but the first may write a file.
 """
 
@@ -12,8 +13,9 @@ import signal
 import sys
 
 import numpy as np
+from variants import Variant
 
-from minitf import parallel, train, trainer
+from minitf import parallel, train
 from minitf.ranks import launched
 from minitf.runlog import RunLog
 from minitf.trainer import Trainer
@@ -70,13 +72,16 @@ def main(wish, arguments):
     parallel._WORTH_IT = 1  # or batches this small would not be cut over threads
     RunLog.draw = lambda self, seconds=0: None
     os.fsync = lambda handle: None
-    if wish.get("float64"):
-        trainer.Transformer = lambda *given, **named: Transformer(*given, **named).astype(np.float64)
     if launched()[0]:
         os.replace = os.mkdir = refuse_to_write
+
+    def in_float64(*given, **named):
+        return Transformer(*given, **named).astype(np.float64)
+
+    model = in_float64 if wish.get("float64") else Variant if wish.get("variant") else Transformer
     with open(f"rows-{launched()[0]}.txt", "w") as out:
         watch_updates(wish.get("accidents", ()), out)
-        return train.main(arguments, "program")
+        return train.main(arguments, "program", model)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from minitf.backend import UserError
@@ -219,13 +220,16 @@ def test_weights_say_what_they_were_made_with(name):
         mine.check_arrays(arrays)
 
 
-def test_weights_that_are_incomplete_say_how_many_they_are():
+def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built():
     config = Config(11, **MINE)
     arrays = Transformer(config, initialise=False).state()
-    del arrays["decoder.layers.0.feed_forward.outer.bias"]
-    count = config.count_parameters()
-    with pytest.raises(UserError, match=f"it has {count - 12:,} parameters, not {count:,}"):
-        config.check_arrays(arrays)
+    for changes in ({}, {"n_layers": 3}, {"d_ff": 48}):  # changed code may have somewhat fewer than it says
+        config.replace(**changes).check_size(arrays)
+    for name, value in {"n_layers": 6, "d_ff": 10**9, "vocabulary_size": 10**9}.items():
+        with pytest.raises(UserError, match=f"{name} is {getattr(config, name)}, not {value}"):
+            config.replace(**{name: value}).check_size(arrays)
+    with pytest.raises(UserError, match="in 1 arrays are too few for a model of 2 layers"):
+        config.check_size({"encoder.layers.1.table": np.zeros(10**6)})
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ FLOORS = {
     "decode": 5,
     "strips": 5,
     "checkpoint": 5,
+    "probe": 2,
     "evaluate": 6,
     "sampling": 6,
     "translator": 7,
@@ -76,7 +77,7 @@ HOMES = {
     "sacrebleu": {"evaluate"},
     "mpi4py": {"ranks"},
     "sacremoses": {"evaluate", "recipes"},
-    "threadpoolctl": {"lesson", "parallel", "ranks", "translator"},
+    "threadpoolctl": {"lesson", "parallel", "probe", "ranks", "translator"},
 }
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}  # not while `import minitf` runs
 FILES = sorted(PACKAGE.glob("*.py"))

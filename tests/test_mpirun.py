@@ -102,6 +102,13 @@ def test_in_float32_two_ranks_equal_one_process_but_for_rounding():
     assert np.allclose(losses("one"), losses("two"), rtol=1e-5)
 
 
+def test_a_changed_model_on_two_ranks():
+    train(1, "threads", "--steps", "4", "--replicas", "2", variant=True)
+    train(2, "ranks", "--steps", "4", *ONE_THREAD, variant=True)
+    assert_same("threads", "ranks")
+    assert "model.decoder.layers.0.feed_forward.gate.weight" in weights("ranks")
+
+
 @pytest.mark.slow
 def test_the_lesson_itself_is_what_mpirun_starts():
     code, said, error = finish(start(2, LESSON, *TEXTS, *SMALL, *PACE, "--out", "here"))

@@ -226,7 +226,7 @@ def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
     *outer, name = key.split(".")
     (meta[outer[0]] if outer else meta)[name] = value
     save_arrays("here/checkpoint.npz", arrays, meta)
-    assert run("here", "--resume", text=False) == 2
+    assert train.main(["--resume", "--out", "here"]) == 2
     error = capsys.readouterr().err
     assert "here/checkpoint.npz: " in error and name.replace("_", "-") in error.replace("_", "-")
     assert error.count("\n") == 1
