@@ -22,7 +22,7 @@ from minitf.evaluate import bleu, split_compounds
 from minitf.lesson import begin, draw, finish, toy_model, train
 from minitf.optim import Adam, gradient_norm, warmup_rate
 from minitf.parallel import Replicas
-from minitf.settings import parse
+from minitf.settings import fill_in, parse
 from minitf.text import Subwords, make_batch, plan_batches
 from minitf.train import main
 from minitf.transformer import Transformer
@@ -209,12 +209,12 @@ draw(slides.bars, "09_bleu.png", published, y="BLEU, newstest2014 en-de", digits
 # %% [markdown]
 # ## What must be typed?
 # **State.** Table 2's base: 100,000 steps, the mean of 5 checkpoints, one in ten minutes: 1,500 steps of 0.4 seconds
-# (section 5.2). **Derive.** Each number is an option or a default. REPRODUCE.md has big, French, and 8 GPUs as well.
+# (section 5.2). **Derive.** Each is an option, or follows from the size of the text. In REPRODUCE.md: big, French, 8 GPUs.
 
 # %%
 command = "--corpus wmt14-en-de --preset base --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500"
 print(f"    python lessons/09_train_wmt.py {command} --patience 0 --backend cupy --out runs/base-en-de")
-s, _ = parse(command.split())  # Equate: 100,000 steps, a checkpoint every 1,500, the mean of 5
+s, _ = fill_in(parse(command.split())[0], 5_000)  # Equate: of 5,000 updates an epoch, as this text has, 100,000
 same("what the paper did", [s.steps, s.valid_every, s.average, s.warmup_steps], [100_000, 600 / 0.4, 5, 4000])
 if QUICK:  # Use: the whole way, on a small corpus from a grammar, with a model that learns it in two minutes
     found = train(main, "--quick --steps 2600 --minutes 0 --valid-every 1300 --save-every 50")

@@ -10,12 +10,15 @@ from minitf.config import PRESETS, Config, check_types
 from minitf.corpora import NAMES
 from minitf.products import PRECISIONS
 
-__all__ = ["Settings", "check_model", "check_stored", "model_changes", "parse", "resumed", "resumed_model"]
+__all__ = ["Settings", "check_model", "check_stored", "fill_in", "model_changes", "parse", "resumed", "resumed_model"]
 
 
 @dataclasses.dataclass
 class Settings:
-    """What a run depends on besides the corpus; stored with every checkpoint."""
+    """What a run depends on besides the corpus; stored with every checkpoint.
+
+    None: `fill_in` chooses a value for the size of the text.
+    """
 
     corpus: str = "toy"
     train: list[str] | None = None
@@ -30,12 +33,12 @@ class Settings:
     max_length: int = 250
     batch_tokens: int = 4096
     accumulate: int = 1
-    learning_rate: float = 1.0
-    warmup_steps: int = 4000
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
     clip: float = 0.0
-    steps: int = 100_000
+    steps: int | None = None
     minutes: float = 0.0
-    valid_every: int = 1000
+    valid_every: int | None = None
     save_every: int = 0
     log_every: int = 50
     patience: int = 10
@@ -68,6 +71,13 @@ QUICK = {
     "set": ["dropout=0.0", "label_smoothing=0.05"],
 }
 
+# What follows from the size of the text, unless it is given. First as the paper has it, and a large text gets it.
+_PAPER = {"learning_rate": 1.0, "warmup_steps": 4000, "steps": 100_000, "valid_every": 1000}
+_EPOCHS, _FEWEST_STEPS = 40, 1000  # of a new model: its length, which --patience may end before
+_TUNING_EPOCHS, _FEWEST_TUNING_STEPS = 5, 100  # of a model that was trained before,
+_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which too high a rate would spoil
+_FEWEST_VALID = 50  # updates between two validations, or they would take longer than the updates
+
 # Where nothing of it changes, a resumed run does what it would have done without the stop.
 _COURSE = ("max_length", "join", "copy", "batch_tokens", "accumulate", "learning_rate", "warmup_steps", "clip", "seed")
 _COURSE += ("precision",)
@@ -89,12 +99,16 @@ _HELP = {
     "max_length": "leave out pairs with a side of more subwords than this",
     "batch_tokens": "padded tokens a batch may hold on each side",
     "accumulate": "batches whose gradients are added up for one update",
-    "learning_rate": "a factor on the paper's warm-up schedule",
-    "warmup_steps": "updates until the rate is greatest",
+    "learning_rate": "a factor on the paper's warm-up schedule (default: 1; after a shorter warm-up less, so that the "
+    f"peak is the same; with --start-from {_TUNING_RATE} of that)",
+    "warmup_steps": "updates until the peak learning rate (default: a tenth of the updates, at most "
+    f"{_PAPER['warmup_steps']}; with --start-from at most {_TUNING_WARMUP})",
     "clip": "shorten longer gradients to this length; 0 leaves them alone, as the paper does",
-    "steps": "updates in all",
+    "steps": f"updates in all (default: {_EPOCHS} epochs, at least {_FEWEST_STEPS} and at most {_PAPER['steps']}; with "
+    f"--start-from {_TUNING_EPOCHS} epochs, at least {_FEWEST_TUNING_STEPS}; with --minutes {_PAPER['steps']})",
     "minutes": "stop after so many minutes, as if the steps were done; 0 for no limit",
-    "valid_every": "updates between validations; each writes a checkpoint",
+    "valid_every": "updates between validations; each writes a checkpoint (default: an epoch, but at least "
+    f"{_FEWEST_VALID} and at most {_PAPER['valid_every']})",
     "save_every": "updates between further checkpoints, which are averaged as well; 0 for none",
     "log_every": "updates between log lines",
     "patience": "stop when so many validations in a row brought neither BLEU nor perplexity forward; 0 never stops",
@@ -111,7 +125,7 @@ _HELP = {
     "precision": f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
 }
 
-_KINDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 _EXIT_CODES = """exit code: 0 after a run that came to its end or was stopped by a signal; 2 after a mistake, said in
@@ -167,7 +181,8 @@ def parse(arguments, program="09_train_wmt.py"):
         elif hints[field.name] is bool:
             parser.add_argument(flag, action="store_true", help=text)
         else:
-            kind = hints[field.name] if hints[field.name] in _READERS else str
+            hint = hints[field.name]
+            kind = next(kind for kind in (int, float, str) if kind in (hint, *typing.get_args(hint)))
             parser.add_argument(flag, type=_READERS.get(kind, str), metavar=kind.__name__.upper(), help=text)
     parser.add_argument(
         "--quick", action="store_true", help="train a tiny model on the built-in toy corpus, in three minutes"
@@ -192,10 +207,10 @@ def _check(settings):
     most |= {"beam": 1000, "alpha": 10, "max_extra": 10_000}  # as translate.py has it
     for name, smallest in least.items():
         value, largest = getattr(settings, name), most.get(name, 10**12)
-        if not smallest <= value <= largest:
+        if value is not None and not smallest <= value <= largest:
             limit = f"at most {largest}" if value > largest else f"at least {smallest}"
             raise UserError(f"--{name.replace('_', '-')} must be {limit}, not {value}")
-    if not settings.learning_rate:
+    if settings.learning_rate == 0:
         raise UserError("--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule")
     if settings.subwords not in ("sentencepiece", "none"):
         raise UserError(f"--subwords must be sentencepiece or none, not {settings.subwords!r}")
@@ -220,6 +235,36 @@ def _check_together(settings, given):
         for name in sorted(given.keys() & {"preset", "vocabulary_size", "subwords"}):
             flag = name.replace("_", "-")
             raise UserError(f"--start-from brings the model's own size and subwords: leave --{flag} out")
+
+
+def fill_in(settings, epoch):
+    """Return the settings with values for those that are None, and what was chosen as command-line options.
+
+    epoch: updates in an epoch of the text.
+
+    >>> fill_in(Settings(), 250)[1]
+    '--steps 10000 --warmup-steps 1000 --learning-rate 0.5 --valid-every 250'
+    >>> fill_in(Settings(start_from="model"), 250)[1]
+    '--steps 1250 --warmup-steps 50 --learning-rate 0.028 --valid-every 250'
+    >>> fill_in(Settings(), 30_000)[1]
+    '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
+    """
+    s, tuning = settings, bool(settings.start_from)
+    epochs, fewest = (_TUNING_EPOCHS, _FEWEST_TUNING_STEPS) if tuning else (_EPOCHS, _FEWEST_STEPS)
+    length = s.steps or round(min(max(epochs * epoch, fewest), _PAPER["steps"]))
+    longest_warmup = _TUNING_WARMUP if tuning else _PAPER["warmup_steps"]
+    warmup = s.warmup_steps or min(max(1, length // 10), longest_warmup)
+    # The peak of the schedule is factor * (d_model * warmup)^-0.5: so it is the paper's, whatever the warm-up.
+    factor = (_TUNING_RATE if tuning else 1) * min(1, warmup / _PAPER["warmup_steps"]) ** 0.5
+    values = {
+        "steps": _PAPER["steps"] if s.minutes else length,
+        "warmup_steps": warmup,
+        "learning_rate": float(f"{factor:.3g}"),
+        "valid_every": round(min(max(epoch, _FEWEST_VALID), _PAPER["valid_every"])),
+    }
+    chosen = {name: value for name, value in values.items() if getattr(s, name) is None}
+    options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items())
+    return dataclasses.replace(s, **chosen), options
 
 
 def check_model(settings, config, n_subwords):
@@ -255,7 +300,7 @@ def resumed(settings, given, stored):
     stored: the dictionary in the checkpoint; what this version does not know of it is left out. Returns the
     settings, and {name: (before, now)} for what makes the run another one than it would have been.
     """
-    stored = _known(stored)
+    stored = _PAPER | _known(stored)
     before = Settings(**stored)
     for name in _FIXED:
         if name in given and getattr(settings, name) != getattr(before, name):
@@ -287,7 +332,7 @@ def resumed_model(config, assignments):
 
 
 def model_changes(assignments):
-    """Turn ["d_model=128", "norm=pre"] into fields of Config. Raises UserError for a name or value that is none."""
+    """Return the fields of Config that ["d_model=128", "norm=pre"] sets. Raises UserError for a wrong name or value."""
     hints = {name: hint for name, hint in typing.get_type_hints(Config).items() if name not in _NOT_SET}
     changes = {}
     for assignment in assignments:
@@ -298,5 +343,5 @@ def model_changes(assignments):
         try:
             changes[name] = {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
         except (ValueError, KeyError):
-            raise UserError(f"--set {assignment}: {value!r} is no {_KINDS[kind]}") from None
+            raise UserError(f"--set {assignment}: {value!r} is not {_KINDS[kind]}") from None
     return changes

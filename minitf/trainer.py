@@ -18,6 +18,7 @@ from minitf.progress import Pace, Progress
 from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
 from minitf.runlog import step_line
+from minitf.settings import fill_in
 from minitf.signals import Interrupted, stop_on_signals
 from minitf.transformer import Transformer
 from minitf.translator import Translator
@@ -40,7 +41,12 @@ class Trainer:
     """
 
     def __init__(self, settings, dataset, config, log, ranks=None, model=Transformer):
-        self.settings, self.dataset, self.config, self.log = settings, dataset, config, log
+        self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
+        epoch = len(self.plan) / settings.accumulate
+        self.settings, chosen = fill_in(settings, epoch)
+        if chosen:
+            log.say(f"chosen   {chosen}, as an epoch has {math.ceil(epoch):,} updates; --help says how")
+        self.dataset, self.config, self.log = dataset, config, log
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)
         if model is Transformer:  # or it could not be read from its files
@@ -59,7 +65,6 @@ class Trainer:
         self.loss = math.nan  # of the last update looked at
         self.finite = None  # on a GPU, a flag there: whether all was finite so far
         self.stopping, self.interrupted = None, False
-        self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
 
     # One update -------------------------------------------------------------------------------------------
 

@@ -155,8 +155,8 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     assert sorted(folder.rglob("*")) == before
     said = capsys.readouterr().out
     names = [line.split()[0] for line in said.splitlines()]
-    assert names[:6] == ["corpus", "subwords", "pairs", "valid", "model", "machine"]
-    assert names[6:] == ["update", "products", "measure", "measure", "memory", "speed", "time", "paper"]
+    assert names[:7] == ["corpus", "subwords", "pairs", "valid", "chosen", "model", "machine"]
+    assert names[7:] == ["update", "products", "measure", "measure", "memory", "speed", "time", "paper"]
     assert "for the 13 updates to come" in said and "measured over 2 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {

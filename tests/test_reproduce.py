@@ -11,7 +11,7 @@ from lesson_files import ROOT
 
 from minitf import corpora
 from minitf.config import Config
-from minitf.settings import model_changes, parse
+from minitf.settings import fill_in, model_changes, parse
 from minitf.text import Subwords
 from minitf.transformer import Transformer
 
@@ -26,7 +26,7 @@ def arguments(command):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command[0]}-{command[-1].rpartition('/')[2]}")
 def test_each_command_asks_for_what_the_paper_did(command):
-    settings, _ = parse(arguments(command))
+    settings, _ = fill_in(parse(arguments(command))[0], 5_000)  # 4.5 million pairs of 28 tokens
     big, french = settings.preset == "big", settings.corpus.endswith("fr")
     config = Config.preset(settings.preset, settings.vocabulary_size, **model_changes(settings.set))
     sizes = config.n_layers, config.d_model, config.d_ff, config.n_heads

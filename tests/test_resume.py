@@ -246,7 +246,7 @@ def test_a_checkpoint_of_before_is_read(folder):
     assert run("whole", "--replicas", "1") == 0
     assert run("old", "--steps", "8", "--replicas", "1") == 0
     arrays, meta = load_arrays("old/checkpoint.npz")
-    for key in ("machine", "data", "subwords", "validated", "best_perplexity", "seconds"):
+    for key in ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe"):
         del meta[key]
     meta["settings"] |= {"of_a_later_version": 1}
     save_arrays("old/checkpoint.npz", arrays, meta)

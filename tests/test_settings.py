@@ -8,7 +8,7 @@ import pytest
 from minitf import settings
 from minitf.backend import UserError
 from minitf.config import Config
-from minitf.settings import QUICK, Settings, check_model, model_changes, parse, resumed, resumed_model
+from minitf.settings import QUICK, Settings, check_model, fill_in, model_changes, parse, resumed, resumed_model
 
 OTHERS = {
     "corpus": "multi30k",
@@ -72,9 +72,50 @@ def test_quick_is_a_set_of_defaults():
 
 
 def test_the_paper_is_the_default():
-    found, _ = parse([])
-    assert (found.learning_rate, found.warmup_steps, found.clip) == (1.0, 4000, 0)
-    assert (found.average, found.beam, found.alpha, found.max_extra) == (5, 4, 0.6, 50)
+    """For a text of the size of WMT 2014, in the paper's batches or in those that a laptop holds."""
+    for epoch in (5_000, 33_000):
+        found, _ = fill_in(parse([])[0], epoch)
+        assert (found.learning_rate, found.warmup_steps, found.clip) == (1.0, 4000, 0)
+        assert (found.steps, found.valid_every, found.patience) == (100_000, 1000, 10)
+        assert (found.average, found.beam, found.alpha, found.max_extra) == (5, 4, 0.6, 50)
+
+
+# (steps, warmup_steps, learning_rate, valid_every) by the updates in an epoch
+@pytest.mark.parametrize(
+    "arguments, epoch, expected",
+    [
+        ("", 0.3, (1000, 100, 0.158, 50)),
+        ("", 60.5, (2420, 242, 0.246, 60)),
+        ("", 300, (12_000, 1200, 0.548, 300)),
+        ("", 1500, (60_000, 4000, 1, 1000)),
+        ("--start-from x", 7, (100, 10, 0.0125, 50)),
+        ("--start-from x", 90, (450, 45, 0.0265, 90)),
+        ("--start-from x", 50_000, (100_000, 50, 0.028, 1000)),
+        ("--steps 5", 300, (5, 1, 0.0158, 300)),
+        ("--steps 500000", 300, (500_000, 4000, 1, 300)),
+        ("--minutes 90", 300, (100_000, 1200, 0.548, 300)),  # the minutes are what ends it
+        ("--warmup-steps 1000", 300, (12_000, 1000, 0.5, 300)),
+        ("--warmup-steps 16000", 300, (12_000, 16_000, 1, 300)),
+        ("--learning-rate 0.1 --start-from x", 300, (1500, 50, 0.1, 300)),
+        ("--steps 7 --warmup-steps 8 --learning-rate 9 --valid-every 6", 300, (7, 8, 9, 6)),
+    ],
+)
+def test_what_is_not_given_follows_from_the_size_of_the_text(arguments, epoch, expected):
+    settings, given = parse(arguments.split())
+    found, chosen = fill_in(settings, epoch)
+    assert (found.steps, found.warmup_steps, found.learning_rate, found.valid_every) == expected
+    again, given_now = parse([*arguments.split(), *chosen.split()])  # it is said as it would be typed
+    assert again == found and len(given_now) == len(given) + len(chosen.split()) // 2
+    assert fill_in(found, 10 * epoch) == (found, "")
+    peak = found.learning_rate * found.warmup_steps**-0.5
+    if "--learning-rate" not in arguments:
+        assert peak <= 1.002 * 4000**-0.5
+
+
+def test_runs_of_before_go_on_with_the_numbers_that_they_had():
+    merged, changes = resumed(*parse(["--resume"]), {"train": ["a", "b"], "steps": 7})
+    assert (merged.steps, merged.warmup_steps, merged.learning_rate, merged.valid_every) == (7, 4000, 1.0, 1000)
+    assert changes == {} and fill_in(merged, 3) == (merged, "")
 
 
 @pytest.mark.parametrize("steps", ["1e5", "100000", "100_000", "1.0e+5"])

@@ -126,6 +126,20 @@ def test_a_single_checkpoint_is_not_compared_with_itself(folder, capsys):
     assert "the last alone" not in said and "not the better one" not in said
 
 
+def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
+    texts = [*shlex.split("--train train.en train.de --valid valid.en valid.de --batch-tokens 60"), *SMALL]
+    assert train.main([*texts, "--out", "here", "--steps", "3"]) == 0
+    said = "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50, as an epoch has 7 updates"
+    assert capsys.readouterr().out.count(said) == 1
+    write_text("train", 600, seed=1)  # ten times the text, and the numbers stay
+    assert train.main(["--resume", "--out", "here", "--steps", "4"]) == 0
+    assert "chosen" not in capsys.readouterr().out
+    stored = load_arrays("here/checkpoint.npz")[1]["settings"]
+    assert (stored["warmup_steps"], stored["learning_rate"], stored["valid_every"]) == (1, 0.0158, 50)
+    tuned = train.build(parse([*texts[:8], "--start-from", "here", "--out", "there"])[0])
+    assert (tuned.settings.steps, tuned.settings.warmup_steps) == (5 * len(tuned.plan), 5 * len(tuned.plan) // 10)
+
+
 def test_odd_files_are_noticed(folder, capsys):
     """Another encoding, and the training text as the one to validate on."""
     assert run("here", "--steps", "1") == 0
