@@ -209,7 +209,7 @@ draw(slides.bars, "09_bleu.png", published, y="BLEU, newstest2014 en-de", digits
 # %% [markdown]
 # ## What must be typed?
 # **State.** Table 2's base: 100,000 steps, the mean of 5 checkpoints, one in ten minutes: 1,500 steps of 0.4 seconds
-# (section 5.2). **Derive.** Each is an option, or follows from the size of the text. In REPRODUCE.md: big, French, 8 GPUs.
+# (section 5.2). **Derive.** Each is an option, or follows from the text's size. REPRODUCE.md: big, French, 8 GPUs.
 
 # %%
 command = "--corpus wmt14-en-de --preset base --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500"

@@ -119,7 +119,8 @@ def _writing(path):
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
-            f"{path}: not written ({reason}): make room or choose another folder; what stood there is kept"
+            f"{path}: could not be written ({reason}): free some space or choose another folder; the existing file is "
+            "unchanged"
         ) from error
 
 
@@ -341,7 +342,7 @@ def read_model(directory) -> tuple[dict[str, np.ndarray], dict, object]:
         if array.dtype.kind == "f":
             arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
-            raise UserError(f"{directory / WEIGHTS}: array {name!r} holds what is no number: take another model")
+            raise UserError(f"{directory / WEIGHTS}: array {name!r} contains NaN or infinity: use another model")
     return arrays, card["model"], subwords
 
 

@@ -13,7 +13,7 @@ __all__ = ["PRESETS", "Config"]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that fixes a model besides its weights. The defaults are the paper's base model.
+    """Everything that defines a model apart from its weights. The defaults are the paper's base model.
 
     d_k and d_v default to d_model / n_heads. norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or
     "pre", x + Sublayer(LayerNorm(x)) with one more norm at the end. positions: "sinusoid" or "learned" (up to

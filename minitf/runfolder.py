@@ -57,13 +57,13 @@ class RunFolder:
     def average(self, names, step, arrays):
         """Average weights that were written, last of all those of this step: gives the names that took part, and it.
 
-        If one of the files is gone or damaged the average begins anew, with the weights of this step: a training is
+        If one of the files is gone or damaged the average starts again with the weights of this step: a training is
         not lost for that.
         """
         try:
             return names, average([self.path / each for each in names])
         except UserError as error:
-            self.say(f"average  begins anew with step {step}: {error}")
+            self.say(f"average  starts again with step {step}: {error}")
             return names[-1:], arrays
 
     def forget_weights(self, names):
@@ -81,7 +81,7 @@ class RunFolder:
         try:
             subwords.save(self.path / subwords.file_name)
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be written ({error.strerror}): make room") from None
+            raise UserError(f"{self.path}: could not be written ({error.strerror}): free some space") from None
 
     def save_checkpoint(self, model, optimizer, meta, subwords):
         """Write the state of the run: arrays by name, and plain values. The subwords are there already.
@@ -104,7 +104,7 @@ class RunFolder:
         _check_meta(path, meta)
         for name, array in arrays.items():
             if not np.isfinite(array).all():
-                raise UserError(f"{path}: array {name!r} holds what is no number: begin a new run in another --out")
+                raise UserError(f"{path}: array {name!r} contains NaN or infinity: begin a new run in another --out")
         subwords = load_subwords(self.path)
         if meta.get("subwords") not in (None, sha256(self.path / subwords.file_name)):
             raise UserError(f"{self.path / subwords.file_name}: changed since the checkpoint: copy the run again")

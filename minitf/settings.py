@@ -94,8 +94,8 @@ _HELP = {
     "set": "change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be repeated",
     "vocabulary_size": "subwords of both languages together (default 8000; with --subwords none, all words)",
     "subwords": "sentencepiece, or none for text that is already cut (words, or BPE with @@)",
-    "join": "add so many pairs made of two or three pairs, for a corpus of short sentences",
-    "copy": "add so many pairs that teach to copy names, numbers and signs",
+    "join": "add N pairs made by joining two or three pairs, for a corpus of short sentences",
+    "copy": "add N pairs that teach the model to copy names, numbers and signs",
     "max_length": "leave out pairs with a side of more subwords than this",
     "batch_tokens": "padded tokens a batch may hold on each side",
     "accumulate": "batches whose gradients are added up for one update",
@@ -136,7 +136,7 @@ one line; 3 if --minutes or --patience ended the run before its steps were done,
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
         message = re.sub(r"^argument (\S+): must be", r"\1 must be", message)
-        raise UserError(f"{message} (--help lists what there is)")
+        raise UserError(f"{message} (--help lists all options)")
 
 
 def _whole_number(text):

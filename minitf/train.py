@@ -162,7 +162,7 @@ def finish(trainer, command):
     log.say(line)
     valid["bleu"] = max(score.score, valid.get("last", {}).get("bleu", 0))
     if valid["bleu"] > score.score:
-        log.say("average  is not the better one: the model has the weights of the last step")
+        log.say("average  did not help: the model keeps the weights of the last step")
         trainer.save_model(trainer.model.state(), 1)
         translator = load()
     texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}

@@ -45,7 +45,7 @@ class Trainer:
         epoch = len(self.plan) / settings.accumulate
         self.settings, chosen = fill_in(settings, epoch)
         if chosen:
-            log.say(f"chosen   {chosen}, as an epoch has {math.ceil(epoch):,} updates; --help says how")
+            log.say(f"chosen   {chosen} (updates in an epoch: {math.ceil(epoch):,}; --help has the rule)")
         self.dataset, self.config, self.log = dataset, config, log
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)

@@ -219,7 +219,7 @@ def disks(folder, rng):
         for size in sizes:
             mount("-o", f"remount,size={size}k", disk)
             _, err = finish(begin(folder, "disk/run", 10**9, "--average", "100"), 2)
-            assert "No space left" in err and err.count("\n") == 1 and "make room" in err, err
+            assert "No space left" in err and err.count("\n") == 1 and "free some space" in err, err
             if Path("disk/run/checkpoint.npz").exists():
                 saved += check_folder("disk/run") > 0
         mount("-o", "remount,size=100m", disk)
