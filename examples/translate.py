@@ -24,15 +24,22 @@ BAR_AFTER = 2  # seconds before the progress bar appears
 MORE = """\
 examples:
   translate.py "The children are playing in the garden."
-  translate.py --input letter.txt --output brief.txt
+  translate.py --input letter.txt --paragraphs --output brief.txt
   tail -f chat.txt | translate.py --format json
   translate.py --attention picture.png --layer 2 "The cat I saw was black."
 
-Each input line gives exactly one output line, in order; a line ends at a line
-feed and nowhere else. An empty line stays empty. A long line is translated
-sentence by sentence, and a sentence too long for the model in parts that end
-where a clause ends. Input is UTF-8; what is not is read as U+FFFD. The output
-holds no control characters.
+lines and paragraphs:
+  Each line is translated by itself and gives one line, in the same order; an
+  empty line stays empty. Several sentences in a line are translated one by one.
+
+  In a letter, sentences go on in the next line. There --paragraphs is needed:
+  it joins the lines up to the next empty one (or one of blanks only), and each
+  paragraph gives one line. Empty lines stay. --scores, --nbest and --format
+  then take a paragraph for a line. A paragraph longer than a million characters
+  is cut, at the end of a line, into several.
+
+  Input is UTF-8; bytes that are not are read as U+FFFD. A line ends at a line
+  feed and nowhere else. The output holds no control characters.
 
 output:
   --format text       TRANSLATION
@@ -72,6 +79,7 @@ def parse(arguments=None):
     add = parser.add_argument
     add("text", nargs="*", metavar="TEXT", help="lines to translate; without any, they are read")
     add("--input", metavar="FILE", help="read the lines from here (default: standard input)")
+    add("--paragraphs", action="store_true", help="join the lines up to an empty one: for letters with wrapped lines")
     add("--output", metavar="FILE", help="write here, the whole file at the end or none (default: standard output)")
     add("--model", metavar="DIR", default=MODEL, help="folder of a trained model (default: English to German)")
     add("--beam", type=_number(int, 1, 1000), metavar="N", help="beam width, 1 is greedy (default 4)")
@@ -173,8 +181,7 @@ def translate(options):
         bar, number, undrawn = _Bar(file), 0, options.attention
         with _prompt(file) as prompt:
             prompt()
-            for raw in _batches(file):
-                lines = [_decoded(line) for line in raw]
+            for raw, lines in _paragraphs(_decoded(file)) if options.paragraphs else _decoded(file):
                 sentence = next(filter(translator.parts, lines), None) if undrawn else None
                 if sentence:
                     _draw(translator, sentence, search, options)
@@ -271,9 +278,36 @@ def _read(file, chunks):
         chunks.put(error)
 
 
-def _decoded(line):
-    """Bytes to text: a carriage return before the line feed and a byte order mark are not part of a line."""
-    return line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff")
+def _decoded(file):
+    """Give pairs: lists of lines as bytes, and as text.
+
+    A carriage return before the line feed and a byte order mark are not part of a line.
+    """
+    for raw in _batches(file):
+        lines = [line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in raw]
+        yield raw, lines
+
+
+def _paragraphs(pairs):
+    """Join the lines of each paragraph, at most BYTES characters or little more; an empty line stays a line.
+
+    Gives pairs like those it takes: the lines as they were read, and the paragraphs that end in them.
+    """
+    begun, size = [], 0
+    for raw, lines in pairs:
+        texts = []
+        for line in map(str.strip, lines):
+            if line:
+                begun.append(line)
+                size += len(line)
+            if begun and (not line or size >= BYTES):
+                texts.append(" ".join(begun))
+                begun, size = [], 0
+            if not line:
+                texts.append("")
+        yield raw, texts
+    if begun:
+        yield [], [" ".join(begun)]
 
 
 @contextlib.contextmanager

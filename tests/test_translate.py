@@ -4,7 +4,9 @@ import errno
 import io
 import json
 import random
+import re
 import sys
+from itertools import pairwise
 
 import command
 import pytest
@@ -23,6 +25,14 @@ def run(model):
     command = Command(model)
     yield command
     command.stop()
+
+
+def assert_alike(output, expected):
+    """The same but for the last digits of the scores, which depend on what else was in the batch."""
+    score = re.compile(r"-?\d+\.\d+")
+    assert score.sub("", output) == score.sub("", expected)
+    found, wanted = (list(map(float, score.findall(text))) for text in (output, expected))
+    assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 
 # One line in, one line out ----------------------------------------------------------------------------------
@@ -104,6 +114,45 @@ def test_ten_thousand_words_in_a_line(run):
     assert (code, err) == (0, "")
     long, short = lines_of(out)
     assert len(long) > 20 * len(short) > 0
+
+
+# Paragraphs -------------------------------------------------------------------------------------------------
+
+LETTER = b"the dog saw\r\n  a bird.\r\n \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\nyou do not"
+UNWRAPPED = b"the dog saw a bird.\n\n\nwe sing\n\nin the \xff house\x85, you do not\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--scores",), ("--nbest", "2", "--beam", "2"), ("--format", "json")])
+def test_wrapped_lines_are_translated_as_one(run, options):
+    """Numbers, scores and sources are those of the paragraphs."""
+    code, out, err = run("--max-extra", "3", "--paragraphs", *options, stdin=LETTER)
+    assert (code, err) == (0, "")
+    assert_alike(out, run("--max-extra", "3", *options, stdin=UNWRAPPED)[1])
+    assert lines_of(out) != lines_of(run("--max-extra", "3", *options, stdin=LETTER)[1])
+    if not options:
+        assert [bool(line) for line in lines_of(out)] == [True, False, False, True, False, True]
+
+
+def test_any_paragraph_gives_one_line(run, monkeypatch):
+    """Whatever the lines hold, and wherever batches end."""
+    monkeypatch.setattr(program, "LINES", 5)
+    rng = random.Random(5)
+    lines = [random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"]) for _ in range(60)]
+    code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=b"\n".join([*lines, b"the end"]))
+    blank = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
+    paragraphs = sum(not now and before for before, now in pairwise([True, *blank, False]))
+    assert (code, err) == (0, "") and not CONTROL.search(out)
+    assert len(lines_of(out)) == sum(blank) + paragraphs < 60
+
+
+def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
+    """Or a text without any empty line would have to be held in memory."""
+    monkeypatch.setattr(program, "BYTES", 30)
+    lines = ["the dog saw a bird."] * 5
+    code, out, err = run("--paragraphs", "--format", "json", *QUICK, *lines)
+    assert (code, err) == (0, "")
+    sources = [json.loads(line)["source"] for line in lines_of(out)]
+    assert sources == [" ".join(lines[:2]), " ".join(lines[:2]), lines[0]]
 
 
 # Formats ----------------------------------------------------------------------------------------------------

@@ -99,6 +99,21 @@ def test_pipe_is_answered_line_by_line_and_ctrl_c_is_quiet(run):
     assert process.stdout.read() == process.stderr.read() == b""
 
 
+def test_paragraph_is_answered_when_its_empty_line_has_come(run):
+    process = run.start(*QUICK, "--paragraphs")
+    for piece, answers in ((b"the dog\nsaw", 0), (b" a bird\n", 0), (b"\n", 2), (b"\nwe sing\n\n", 3)):
+        process.stdin.write(piece)
+        process.stdin.flush()
+        assert answers or not select.select([process.stdout], [], [], 0.3)[0], "answered before its end"
+        found = b""
+        while found.count(b"\n") < answers:
+            assert select.select([process.stdout], [], [], 60)[0], "the answer waits for more input"
+            found += os.read(process.stdout.fileno(), 1000)
+        assert found.count(b"\n") == answers
+    out, err = process.communicate(b"the\nend", timeout=60)
+    assert (process.returncode, out.count(b"\n"), err) == (0, 1, b"")
+
+
 def test_closed_pipe_is_no_error(run, tmp_path):
     (tmp_path / "in.txt").write_bytes(b"the dog\n" * 1100)
     process = run.start("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
