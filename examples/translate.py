@@ -20,6 +20,12 @@ MODEL = Path(__file__).resolve().parent / "models" / "en-de"
 LINES, BYTES = 500, 1 << 20  # so much text is sorted by length and translated together
 PATIENCE = 0.05  # seconds that a line from a pipe waits for others to share a batch with
 BAR_AFTER = 2  # seconds before the progress bar appears
+LANGUAGES = """
+    ar Arabic, bg Bulgarian, cs Czech, da Danish, de German, el Greek, en English, es Spanish, et Estonian, fi Finnish,
+    fr French, hi Hindi, hu Hungarian, it Italian, ja Japanese, ko Korean, lt Lithuanian, lv Latvian, nl Dutch,
+    no Norwegian, pl Polish, pt Portuguese, ro Romanian, ru Russian, sk Slovak, sl Slovene, sv Swedish, tr Turkish,
+    uk Ukrainian, vi Vietnamese, zh Chinese
+"""
 
 MORE = """\
 examples:
@@ -159,8 +165,12 @@ def _run(options):
 
 
 def _complain(message):
-    _say("".join(c if c.isprintable() else " " for c in f"{PROGRAM}: {message}"))
+    _say(_printable(f"{PROGRAM}: {message}"))
     return 2
+
+
+def _printable(text):
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _say(message, end="\n"):
@@ -179,22 +189,20 @@ def translate(options):
         translator = Translator.load(options.model)
         search = (options.beam, options.alpha, options.max_extra)
         bar, number, undrawn = _Bar(file), 0, options.attention
-        with _prompt(file) as prompt:
-            prompt()
-            for raw, lines in _paragraphs(_decoded(file)) if options.paragraphs else _decoded(file):
-                sentence = next(filter(translator.parts, lines), None) if undrawn else None
-                if sentence:
-                    _draw(translator, sentence, search, options)
-                    undrawn = None
-                if options.sample:  # the number of a line decides what is drawn for it, however the lines come
-                    shared = {"alpha": options.alpha, "max_extra": options.max_extra, "progress": bar.over(raw)}
-                    found = translator.sample(lines, first=number, **shared, **options.draw)
-                else:
-                    found = translator.translate(lines, *search, options.nbest, progress=bar.over(raw))
-                bar.clear()
-                write("".join(_rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
-                number += len(lines)
-                prompt()
+        read = _decoded(_typed(file, options) if file.isatty() and _is_terminal(sys.stderr) else _batches(file))
+        for raw, lines in _paragraphs(read) if options.paragraphs else read:
+            sentence = next(filter(translator.parts, lines), None) if undrawn else None
+            if sentence:
+                _draw(translator, sentence, search, options)
+                undrawn = None
+            if options.sample:  # the number of a line decides what is drawn for it, however the lines come
+                shared = {"alpha": options.alpha, "max_extra": options.max_extra, "progress": bar.over(raw)}
+                found = translator.sample(lines, first=number, **shared, **options.draw)
+            else:
+                found = translator.translate(lines, *search, options.nbest, progress=bar.over(raw))
+            bar.clear()
+            write("".join(_rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
+            number += len(lines)
         if undrawn:
             raise _Mistake("--attention: there is no text to draw a picture of: give a sentence")
 
@@ -278,12 +286,54 @@ def _read(file, chunks):
         chunks.put(error)
 
 
-def _decoded(file):
+def _is_terminal(stream):
+    return bool(stream) and stream.isatty()  # it may be closed
+
+
+def _typed(file, options):
+    """Greet whoever types the lines, prompt, and give lists of lines."""
+    source, target = _languages(options.model)
+    languages = f"{source} to {target}, " if source and target else ""
+    unit = "an empty line ends a paragraph" if options.paragraphs else "one sentence per line"
+    end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    _say(_printable(f"{languages}model {Path(options.model).resolve().name}; {unit}, {end} ends"))
+    yield from _edited() if file.fileno() == 0 and _is_terminal(sys.stdout) else _prompted(file)
+    _say("")  # the shell's own prompt comes next
+
+
+def _edited():
+    """Read lines with the arrow keys and a history, where the platform has them."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  input() uses it; imported here, because it writes to the terminal
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # any bytes can be typed
+    with contextlib.suppress(EOFError):
+        while True:  # what was pasted may be several lines
+            yield input("> ").encode(errors="surrogateescape").split(b"\n")
+
+
+def _prompted(file):
+    """Read lines as they come, where the terminal shows the prompt but not the translations."""
+    _say("> ", end="")
+    for lines in _batches(file):
+        yield lines
+        _say("> ", end="")
+
+
+def _languages(model):
+    """Give the English names of the two languages that the model's notes have, None for an unknown one."""
+    from minitf.checkpoint import read_notes
+
+    notes = read_notes(model)
+    names = dict(re.findall(r"(\w+) (\w+)", LANGUAGES))
+    return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]
+
+
+def _decoded(batches):
     """Give pairs: lists of lines as bytes, and as text.
 
     A carriage return before the line feed and a byte order mark are not part of a line.
     """
-    for raw in _batches(file):
+    for raw in batches:
         lines = [line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in raw]
         yield raw, lines
 
@@ -403,26 +453,12 @@ def _draw(translator, sentence, search, options):
         _say(f"{PROGRAM}: the line is translated in parts; {options.attention} shows the first of them")
 
 
-@contextlib.contextmanager
-def _prompt(file):
-    """Give the function that asks for the next line, if somebody types the lines."""
-    if not (file.isatty() and sys.stderr and sys.stderr.isatty()):
-        yield lambda: None
-        return
-    end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    _say(f"Type a line and press Enter to have it translated; {end} ends.")
-    try:
-        yield lambda: _say("> ", end="")
-    finally:
-        _say("")
-
-
 class _Bar:
     """One line on the terminal that says how much of a long text is done; nothing where there is no terminal."""
 
     def __init__(self, file):
         self.total, self.bytes, self.lines, self.started = _size(file), 0, 0, time.monotonic()
-        self.possible = bool(sys.stderr and sys.stderr.isatty() and not file.isatty())
+        self.possible = _is_terminal(sys.stderr) and not file.isatty()
         self.visible = False
 
     def over(self, batch):

@@ -1,5 +1,7 @@
 """The command translate.py and the world around it: files, pictures, pipes, terminals, environment."""
 
+import contextlib
+import importlib
 import os
 import select
 import signal
@@ -12,6 +14,8 @@ import pytest
 from command import QUICK, ROOT, SCRIPT, Command, Stream, lines_of, program
 from tiny_translator import LONGEST, make_subwords, save
 
+pty = None if sys.platform == "win32" else importlib.import_module("pty")
+needs_terminal = pytest.mark.skipif(pty is None, reason="needs a pseudo-terminal")
 BUNDLED = ROOT / "examples" / "models" / "en-de"
 
 
@@ -142,20 +146,90 @@ def test_backend_variable_is_checked_and_the_flag_wins(run):
     assert empty.communicate(timeout=60) == (out, b"") and empty.returncode == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_terminal_is_prompted(run):
-    master, terminal = os.openpty()
-    process = run.start(*QUICK, stdin=terminal, stderr=terminal)
-    os.close(terminal)
-    screen = b""
-    while not screen.endswith(b"> "):
-        screen += os.read(master, 1000)
-    assert b"Ctrl-D" in screen
-    os.write(master, b"the dog\n")
-    assert process.stdout.readline().endswith(b"\n")
-    os.write(master, b"\x04")
-    assert process.wait(timeout=60) == 0
-    os.close(master)
+class Screen:
+    """translate.py at a terminal, which the named streams are connected to."""
+
+    def __init__(self, run, *arguments, streams=("stdin", "stdout", "stderr"), **options):
+        self.master, terminal = pty.openpty()
+        self.process = run.start(*arguments, **dict.fromkeys(streams, terminal), **options)
+        os.close(terminal)
+        self.shown = b""
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def until(self, end):
+        """Read up to some bytes, and give what came."""
+        start = len(self.shown)
+        while end not in self.shown[start:]:
+            assert select.select([self.master], [], [], 60)[0], (end, self.shown)
+            self.shown += os.read(self.master, 1000)
+        return self.shown[start:].decode(errors="replace")
+
+    def ends(self, code):
+        """Wait for the end, which must have this exit code; give all that was shown."""
+        assert self.process.wait(timeout=60) == code
+        with contextlib.suppress(OSError):  # which Linux raises where nobody writes any more
+            while more := os.read(self.master, 1000):
+                self.shown += more
+        os.close(self.master)
+        return self.shown.decode(errors="replace").replace("\r\n", "\n")
+
+
+@needs_terminal
+def test_terminal_is_greeted_and_prompted(run):
+    screen = Screen(run, *QUICK, streams=("stdin", "stderr"))
+    assert screen.until(b"> ") == "model tiny; one sentence per line, Ctrl-D ends\r\n> "
+    screen.type(b"the dog\n")
+    assert screen.process.stdout.readline().endswith(b"\n")
+    screen.type(b"\x04")
+    assert screen.ends(0).endswith("> \n")
+
+
+@needs_terminal
+@pytest.mark.parametrize(
+    "notes, greeting",
+    [
+        ({"source_language": "cs", "target_language": "fr"}, "Czech to French, model a; "),
+        ({"source_language": "cs"}, "model a; "),
+        ({"source_language": ["cs"], "target_language": "\x1b"}, "model a; "),
+    ],
+)
+def test_greeting_names_the_languages_that_are_known(run, tmp_path, notes, greeting):
+    save(tmp_path / "a", make_subwords(), notes)
+    screen = Screen(run, "--model", tmp_path / "a", "--paragraphs", *QUICK)
+    screen.until(b"> ")
+    screen.type(b"\x04")
+    assert screen.ends(0) == greeting + "an empty line ends a paragraph, Ctrl-D ends\n> \n"
+
+
+@needs_terminal
+def test_typed_lines_can_be_edited_and_called_back(run):
+    pytest.importorskip("readline")
+    left, up = b"\x1b[D", b"\x1b[A"
+    screen = Screen(run, *QUICK, environment={"TERM": "dumb"})  # xterm would be told when a paste may come
+    screen.until(b"> ")
+    for keys, line in (
+        (b"te dog" + 5 * left + b"h\n", b"the dog"),
+        (up + b" x\n", b"the dog x"),
+        (b"caf\xe9 \xc3\xa9\n", b"caf\xe9 \xc3\xa9"),
+        (b"\n", b""),
+    ):
+        screen.type(keys)
+        expected = run(*QUICK, stdin=line + b"\n")[1]
+        assert screen.until(b"\n> ").endswith("\r\n" + expected.replace("\n", "\r\n") + "> ")
+    screen.type(b"\x04")
+    screen.ends(0)
+
+
+@needs_terminal
+def test_paste_of_several_lines_is_as_many_lines(run):
+    pytest.importorskip("readline")
+    screen = Screen(run, *QUICK, environment={"TERM": "xterm"})
+    screen.until(b"> ")
+    screen.type(b"\x1b[200~the dog\na bird\x1b[201~\n\x04")
+    shown, expected = screen.ends(0).split("\n"), lines_of(run(*QUICK, "the dog", "a bird")[1])
+    assert [line for line in shown if line in expected] == expected
 
 
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
