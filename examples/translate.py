@@ -1,6 +1,7 @@
 """Translate text with a trained model: from arguments, files, pipes or a prompt."""
 
 import argparse
+import collections
 import contextlib
 import errno
 import io
@@ -18,8 +19,20 @@ from pathlib import Path
 PROGRAM = "translate.py"
 MODEL = Path(__file__).resolve().parent / "models" / "en-de"
 LINES, BYTES = 500, 1 << 20  # so much text is sorted by length and translated together
+RECENT, SHORT = 10_000, 500  # so many translations are remembered, of lines of at most so many characters
 PATIENCE = 0.05  # seconds that a line from a pipe waits for others to share a batch with
 BAR_AFTER = 2  # seconds before the progress bar appears
+HINTS = {  # what to do where a file cannot be written
+    errno.ENOENT: "its folder does not exist: make it, or choose another one",
+    errno.ENOTDIR: "its folder is a file: choose another one",
+    errno.EISDIR: "it is a folder: name a file in it",
+    errno.EACCES: "you may not write there: choose another folder",
+    errno.EPERM: "you may not write there: choose another folder",
+    errno.EROFS: "you may not write there: choose another folder",
+    errno.ENOSPC: "the disk is full: make room, or choose another one",
+    errno.EDQUOT: "your share of the disk is full: make room, or choose another one",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 LANGUAGES = """
     ar Arabic, bg Bulgarian, cs Czech, da Danish, de German, el Greek, en English, es Spanish, et Estonian, fi Finnish,
     fr French, hi Hindi, hu Hungarian, it Italian, ja Japanese, ko Korean, lt Lithuanian, lv Latvian, nl Dutch,
@@ -78,9 +91,8 @@ def _number(kind, least, most):
     return parse
 
 
-def parse(arguments=None):
-    """Read the command line; a mistake ends in one line on stderr and exit code 2."""
-    parser = _Parser(prog=PROGRAM, description=__doc__, epilog=MORE, allow_abbrev=False)
+def _parser():
+    parser = _Parser(prog=PROGRAM, description=__doc__, epilog=MORE, allow_abbrev=False, add_help=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("text", nargs="*", metavar="TEXT", help="lines to translate; without any, they are read")
@@ -107,14 +119,25 @@ def parse(arguments=None):
     add("--attention-kind", choices=kinds, help="decoder to source (default), or one of the self-attentions")
     add("--layer", type=_number(int, 1, 1000), metavar="N", help="draw this layer, 1 is the lowest (default: the last)")
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or on the GPU")
+    add("--help", action="help", help="show this and exit")
+    return parser
+
+
+def parse(arguments=None):
+    """Read the command line; a mistake ends in one line on stderr and exit code 2."""
+    parser = _parser()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     end = arguments.index("--") if "--" in arguments else len(arguments)  # after it all is text, also "-Hello."
-    options = parser.parse_intermixed_args(arguments[:end])
+    words = ("--help" if word == "-h" else word for word in arguments[:end])  # as an option it would claim -hello
+    options, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        parser.error(f"{unknown[0]} is not an option: put -- before text that starts with a dash")
     options.text += arguments[end + 1 :]
     if options.text and options.input is not None:
         parser.error("TEXT and --input: give one of them")
     _check_sampling(parser, options)
-    options.beam = 4 if options.beam is None else options.beam
+    if options.beam is None:
+        options.beam = max(4, options.nbest)
     if options.nbest > options.beam:
         parser.error(f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}")
     if not options.attention and (options.attention_kind or options.layer):
@@ -140,7 +163,11 @@ def main(arguments=None):
     """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C."""
     try:
         return _run(parse(arguments))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if _is_terminal(sys.stderr):
+            _say("")  # the terminal has written ^C
+        if stop.args:
+            _complain(stop)
         return 130
     except BrokenPipeError:  # whoever reads the output has read enough
         return 0
@@ -153,11 +180,17 @@ def main(arguments=None):
 
 
 def _run(options):
-    if options.backend:  # the flag wins over the variable, even over one that would be refused
-        os.environ["MINITF_BACKEND"] = "numpy"
-    from minitf.backend import UserError
+    variable = os.environ.pop("MINITF_BACKEND", "")  # the import would refuse a wrong one in a line without our name
+    from minitf.backend import UserError, naming, use
 
+    if variable:
+        os.environ["MINITF_BACKEND"] = variable
     try:
+        if options.backend:
+            use(options.backend)
+        elif variable:
+            with naming("MINITF_BACKEND"):
+                use(variable)
         translate(options)
     except (UserError, _Mistake) as error:
         return _complain(error)
@@ -180,31 +213,54 @@ def _say(message, end="\n"):
 
 def translate(options):
     """Translate what the options name, a batch of lines at a time."""
-    from minitf import backend
     from minitf.translator import Translator
 
-    if options.backend:
-        backend.use(options.backend)
     with _input(options) as file, _output(options.output, file) as write:
         translator = Translator.load(options.model)
         search = (options.beam, options.alpha, options.max_extra)
-        bar, number, undrawn = _Bar(file), 0, options.attention
+        number, undrawn = 0, options.attention
         read = _decoded(_typed(file, options) if file.isatty() and _is_terminal(sys.stderr) else _batches(file))
-        for raw, lines in _paragraphs(read) if options.paragraphs else read:
-            sentence = next(filter(translator.parts, lines), None) if undrawn else None
-            if sentence:
-                _draw(translator, sentence, search, options)
-                undrawn = None
-            if options.sample:  # the number of a line decides what is drawn for it, however the lines come
-                shared = {"alpha": options.alpha, "max_extra": options.max_extra, "progress": bar.over(raw)}
-                found = translator.sample(lines, first=number, **shared, **options.draw)
-            else:
-                found = translator.translate(lines, *search, options.nbest, progress=bar.over(raw))
-            bar.clear()
-            write("".join(_rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
-            number += len(lines)
+        recent = _Recent(lambda lines, progress: translator.translate(lines, *search, options.nbest, progress=progress))
+        with _Bar(file) as bar:
+            for raw, lines in _paragraphs(read) if options.paragraphs else read:
+                sentence = next(filter(translator.parts, lines), None) if undrawn else None
+                if sentence:
+                    _draw(translator, sentence, search, options)
+                    undrawn = None
+                if options.sample:  # the number of a line decides what is drawn for it, however the lines come
+                    shared = {"alpha": options.alpha, "max_extra": options.max_extra, "progress": bar.over(raw)}
+                    found = translator.sample(lines, first=number, **shared, **options.draw)
+                else:
+                    found = recent.translate(lines, options.nbest, bar.over(raw))
+                bar.clear()
+                write("".join(_rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
+                number += len(lines)
         if undrawn:
             raise _Mistake("--attention: there is no text to draw a picture of: give a sentence")
+
+
+class _Recent:
+    """Translates equal lines once: those of one batch, and those that came not long before.
+
+    search: what translates a list of different lines.
+    """
+
+    def __init__(self, search):
+        self.search, self.known = search, collections.OrderedDict()
+
+    def translate(self, lines, n_best, progress):
+        """Give what `search` would give for each line."""
+        new = [line for line in dict.fromkeys(lines) if line not in self.known]
+        self.known.update(zip(new, self.search(new, progress), strict=True))
+        found = [self.known[line] for line in lines]
+        for line in dict.fromkeys(lines):
+            if len(line) <= SHORT:
+                self.known.move_to_end(line)
+            else:
+                del self.known[line]
+        while len(self.known) * n_best > RECENT:
+            self.known.popitem(last=False)
+        return found
 
 
 @contextlib.contextmanager
@@ -384,6 +440,8 @@ def _output(path, source):
                 shutil.copymode(path, aside)
             if not is_device:
                 os.replace(aside, path)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(*([] if is_device else [f"stopped: nothing was written to {path}"])) from None
     finally:
         with contextlib.suppress(OSError):
             file.close()
@@ -408,7 +466,8 @@ def _blame(name):
         # Windows says EINVAL of a pipe that nobody reads any more.
         if error.errno == errno.EPIPE or (os.name == "nt" and error.errno == errno.EINVAL):
             raise BrokenPipeError from None
-        raise _Mistake(f"{name}: not written ({error.strerror}): make room or choose another file") from None
+        hint = HINTS.get(error.errno, "choose another file")
+        raise _Mistake(f"{name}: not written ({error.strerror}): {hint}") from None
 
 
 def _settle_stdout():
@@ -460,6 +519,12 @@ class _Bar:
         self.total, self.bytes, self.lines, self.started = _size(file), 0, 0, time.monotonic()
         self.possible = _is_terminal(sys.stderr) and not file.isatty()
         self.visible = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.clear()
 
     def over(self, batch):
         """Give the function that the translator calls with the parts done and all parts of this batch."""

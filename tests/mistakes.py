@@ -109,7 +109,10 @@ TRAINER = {
 }
 
 TRANSLATE = {
-    "--nbest 5 'the dog'": "--beam 5",
+    "--beam 4 --nbest 5 'the dog'": "--beam 5",
+    "-Hello.": "-Hello. is not an option: put -- before text",
+    "-hello": "-hello is not an option: put -- before text",
+    "-o x 'the dog'": "-o is not an option",
     "--temperature 0.5 'the dog'": "add --sample",
     "--seed 0 'the dog'": "add --sample",
     "--sample --beam 4 'the dog'": "leave out --beam",
@@ -138,8 +141,9 @@ TRANSLATE = {
     "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
     "--input train.en --output ./train.en": "the text would be replaced by its translation: give --output another name",
-    "--output no/such/file 'the dog'": "no/such/file: not written",
-    "--output . 'the dog'": "not written",
+    "--output no/such/file 'the dog'": "no/such/file: not written (No such file or directory): its folder does",
+    "--output train.en/x 'the dog'": "its folder is a file",
+    "--output . 'the dog'": "it is a folder: name a file in it",
     "--model no/such/folder 'the dog'": "no such folder",
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
     "--model train.en 'the dog'": "is a file",

@@ -14,6 +14,8 @@ from command import CONTROL, QUICK, Command, is_refused, lines_of, program
 from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
+from minitf.translator import Translator
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
@@ -114,6 +116,45 @@ def test_ten_thousand_words_in_a_line(run):
     assert (code, err) == (0, "")
     long, short = lines_of(out)
     assert len(long) > 20 * len(short) > 0
+
+
+def test_equal_lines_are_translated_once(run, monkeypatch):
+    words = ["the dog", "a bird", "", "we sing", "old house"]
+    lines = [words[i * i % 5 if i < 30 else i % 5] for i in range(60)]
+    expected = [run(*QUICK, word)[1] for word in words]
+    assert len(set(expected)) > 3
+    seen, translate = [], Translator.translate
+    monkeypatch.setattr(program, "LINES", 7)
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, new, *a, **b: seen.extend(new) or translate(self, new, *a, **b)
+    )
+    assert run(*QUICK, *lines) == (0, "".join(expected[words.index(line)] for line in lines), "")
+    assert sorted(seen) == sorted(words)
+
+
+def test_memory_of_translations_is_bounded(rng, monkeypatch):
+    """Many lines, long lines, and many translations of a line."""
+    monkeypatch.setattr(program, "RECENT", 12)
+    monkeypatch.setattr(program, "SHORT", 4)
+    for n_best, most in ((1, 12), (5, 2), (100, 0)):
+        asked = []
+
+        def search(lines, progress, asked=asked):
+            asked += lines
+            return [line.upper() for line in lines]
+
+        recent = program._Recent(search)
+        for _ in range(50):
+            lines = ["a" * n for n in rng.integers(0, 7, 9)] + [f"x{n}" for n in rng.integers(0, 30, 9)]
+            assert recent.translate(lines, n_best, None) == [line.upper() for line in lines]
+            assert len(recent.known) <= most and max(map(len, recent.known), default=0) <= 4
+        assert (len(asked) < 600) == (n_best == 1)
+
+
+def test_n_best_widens_the_beam(run):
+    source = ("--max-extra", "2", "the dog")
+    assert run("--nbest", "6", *source) == run("--nbest", "6", "--beam", "6", *source) != run("--nbest", "4", *source)
+    assert run("--nbest", "2", *source) == run("--nbest", "2", "--beam", "4", *source)
 
 
 # Paragraphs -------------------------------------------------------------------------------------------------

@@ -61,6 +61,21 @@ def test_output_keeps_links_permissions_and_devices(run, tmp_path):
     assert run(*QUICK, "--input", "-", "--output", "-", stdin=b"the dog") == run(*QUICK, "the dog")
 
 
+def test_ctrl_c_says_what_became_of_the_output(run, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    monkeypatch.setattr("minitf.translator.Translator.translate", interrupted)
+    assert run("a bird") == (130, "", "")
+    said = f"translate.py: stopped: nothing was written to {path}\n"
+    assert run("--output", path, "a bird") == (130, "", said)
+    assert run("--output", path, "a bird", stderr=Stream(terminal=True)) == (130, "", "\n" + said)
+    assert run("--output", os.devnull, "a bird") == (130, "", "")  # some may have come through
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
 # Pictures ---------------------------------------------------------------------------------------------------
 
 
@@ -133,6 +148,7 @@ def test_full_disk_is_explained(run):
         message = process.stderr.read().decode()
     assert process.wait(timeout=60) == 2
     assert message.startswith("translate.py: standard output: not written") and message.count("\n") == 1
+    assert "make room" in message
 
 
 def test_backend_variable_is_checked_and_the_flag_wins(run):
@@ -140,7 +156,8 @@ def test_backend_variable_is_checked_and_the_flag_wins(run):
     mended = run.start(*QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"})
     empty = run.start(*QUICK, "the dog", environment={"MINITF_BACKEND": ""})
     out, err = wrong.communicate(timeout=60)
-    assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"abacus" in err and b"numpy" in err
+    assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"numpy" in err
+    assert err.startswith(b"translate.py: MINITF_BACKEND: unknown backend 'abacus'")
     out, err = mended.communicate(timeout=60)
     assert (mended.returncode, err) == (0, b"") and out.count(b"\n") == 1
     assert empty.communicate(timeout=60) == (out, b"") and empty.returncode == 0
@@ -232,9 +249,27 @@ def test_paste_of_several_lines_is_as_many_lines(run):
     assert [line for line in shown if line in expected] == expected
 
 
+@needs_terminal
+def test_ctrl_c_wipes_the_bar(run, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"the dog saw {i} birds\n" for i in range(100_000)))
+    screen = Screen(run, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", streams=("stderr",))
+    screen.until(b"left")
+    screen.process.send_signal(signal.SIGINT)
+    bar, end = screen.ends(130).rsplit("\r" + 60 * " " + "\r", 1)
+    assert "left" in bar and end.lstrip("\r\n") == f"translate.py: stopped: nothing was written to {tmp_path}/out.txt\n"
+
+
+@needs_terminal
+def test_ctrl_c_at_the_prompt_ends_its_line(run):
+    screen = Screen(run, *QUICK)
+    screen.until(b"> ")
+    screen.process.send_signal(signal.SIGINT)
+    assert screen.ends(130).endswith("> \n")
+
+
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr(program, "BAR_AFTER", 0)
-    (tmp_path / "in.txt").write_bytes(b"the dog saw a bird.\n" * 600)
+    (tmp_path / "in.txt").write_text("".join(f"the dog saw {i}\n" for i in range(600)))
     arguments = ("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
     code, out, screen = run(*arguments, stderr=Stream(terminal=True))
     assert code == 0 and out.count("\n") == 600
