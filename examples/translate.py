@@ -22,6 +22,11 @@ LINES, BYTES = 500, 1 << 20  # so much text is sorted by length and translated t
 RECENT, SHORT = 10_000, 500  # so many translations are remembered, of lines of at most so many characters
 PATIENCE = 0.05  # seconds that a line from a pipe waits for others to share a batch with
 BAR_AFTER = 2  # seconds before the progress bar appears
+CAPTIONS = {
+    "source": "Where the model looks in the input to choose each word of the output (decoder to source",
+    "encoder": "Where the model looks in the input to understand each word of it (encoder self-attention",
+    "decoder": "Where the model looks in the output so far to choose its next word (decoder self-attention",
+}
 HINTS = {  # what to do where a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another one",
     errno.ENOTDIR: "its folder is a file: choose another one",
@@ -115,6 +120,7 @@ def _parser():
     add("--scores", action="store_true", help="write the score before each translation")
     add("--format", choices=("text", "json"), default="text", help="one JSON object per line, or plain text (default)")
     add("--attention", metavar="FILE", help="draw who attends to whom in the first sentence: .png, .pdf or .svg")
+    add("--attention-subwords", action="store_true", help="draw the model's own subwords, not words")
     kinds = ("source", "encoder", "decoder")
     add("--attention-kind", choices=kinds, help="decoder to source (default), or one of the self-attentions")
     add("--layer", type=_number(int, 1, 1000), metavar="N", help="draw this layer, 1 is the lowest (default: the last)")
@@ -140,8 +146,8 @@ def parse(arguments=None):
         options.beam = max(4, options.nbest)
     if options.nbest > options.beam:
         parser.error(f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}")
-    if not options.attention and (options.attention_kind or options.layer):
-        parser.error("--attention-kind and --layer belong to a picture: name it with --attention FILE")
+    if not options.attention and (options.attention_kind or options.layer or options.attention_subwords):
+        parser.error("--attention-kind, --attention-subwords and --layer need a picture: name it with --attention FILE")
     return options
 
 
@@ -502,13 +508,18 @@ def _draw(translator, sentence, search, options):
 
     kind, last = options.attention_kind or "source", len(translator.model.encoder.layers)
     weights, rows, columns = translator.attention(sentence, kind, options.layer, *search)
-    what = {"source": "decoder to source", "encoder": "encoder to itself", "decoder": "decoder to itself"}[kind]
-    title = f"{what}, layer {options.layer or last} of {last}"
+    parts = translator.parts(sentence)
+    (title,) = translator.subwords.decode(parts[:1])
+    source, target = _languages(options.model)
+    read, written = f"{source or ''} input".strip(), f"{target or ''} output".strip()
+    names = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}[kind]
+    caption = f"{CAPTIONS[kind]}, layer {options.layer or last} of {last}). Dark is much; each row sums to 1."
+    words = not options.attention_subwords
     try:
-        plot.attention_maps(weights, rows, columns, options.attention, title)
+        plot.attention_maps(weights, rows, columns, options.attention, title.strip(), caption, names, words)
     except ValueError as error:
         raise _Mistake(error) from None
-    if len(translator.parts(sentence)) > 1:
+    if len(parts) > 1:
         _say(f"{PROGRAM}: the line is translated in parts; {options.attention} shows the first of them")
 
 

@@ -5,12 +5,17 @@ Everything here takes plain arrays and lists and writes one file, in the format 
 and settings stay as they are.
 """
 
+import contextlib
+import re
+import textwrap
+import unicodedata
 import warnings
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["attention_maps", "curves", "schedule"]
+__all__ = ["attention_maps", "curves", "join_pieces", "schedule"]
 
 # Besides DejaVu Sans, which matplotlib brings along (Latin, Greek, Cyrillic, Arabic, symbols, some emoji):
 # what Linux, Windows and macOS have for other scripts. Those not installed are passed over. Fonts in colour
@@ -28,18 +33,36 @@ LINES_FROM = 0.1  # in smaller cells the lines between them would be all there i
 GAP = 0.16
 HEAD_TITLE = 0.3
 FONT = 12.0  # points
+LETTER = 0.085  # inches that a letter takes in this size
 SMALLEST_FONT = 4.0
+NARROWEST = 5.0  # inches that the title and the caption may take above a smaller picture
 COLOURS = ("#1f5fa8", "#d1701c", "#3f8f3f", "#8a4fa3", "#777777")  # told apart in grey by the dashes
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
+
+
+JOINED = "Words of several subwords: their columns are added, their rows averaged."
+MARKED = "_ marks the beginning of a word."
+BOXES = "Boxes: no installed font has these characters; Noto Sans CJK has Chinese and Japanese ones."
 
 
 # Who attends to whom ----------------------------------------------------------------------------------------
 
 
-def attention_maps(weights, target_tokens, source_tokens, path, title: str | None = None) -> None:
+def attention_maps(
+    weights,
+    target_tokens,
+    source_tokens,
+    path,
+    title: str | None = None,
+    caption: str | None = None,
+    names: tuple[str, str] = ("queries", "keys"),
+    words: bool = False,
+) -> None:
     """Draw attention weights, one panel for each head: rows attend, columns are attended to, dark is much.
 
     weights: (H, T, S), each row a distribution.  target_tokens: T strings.  source_tokens: S strings.
+    caption: small print under the title; it also explains the tokens.  names: those of the rows and of the columns.
+    words: draw words in place of subwords, as `join_pieces` joins them; the bytes of a character are always joined.
 
     Raises ValueError where the sizes do not agree, and for a path that cannot be written.
     Source: the figures in the paper's appendix.
@@ -51,8 +74,13 @@ def attention_maps(weights, target_tokens, source_tokens, path, title: str | Non
             f"weights of shape {weights.shape} for {sizes[0]} target and {sizes[1]} source tokens: "
             f"they must be (heads, target tokens, source tokens)"
         )
-    rows = [_label(token) for token in target_tokens]
-    columns = [_label(token) for token in source_tokens]
+    weights, target_tokens, source_tokens = join_pieces(weights, target_tokens, source_tokens, words)
+    rows, columns = ([_label(token) for token in tokens] for tokens in (target_tokens, source_tokens))
+    title = _drawable(title or "")
+    if caption:
+        joined = words and weights.shape[1:] != sizes
+        caption = _explained(_drawable(caption), [*target_tokens, *source_tokens, title], joined)
+    sizes = weights.shape[1:]
     grid = _Grid(len(weights), rows, columns)
     figure = new_figure(grid.width, grid.height)
     highest = float(np.nanmax(weights)) or 1.0
@@ -63,15 +91,36 @@ def attention_maps(weights, target_tokens, source_tokens, path, title: str | Non
         _separate_cells(axes, *sizes, lines=grid.cell > LINES_FROM)
         _name_cells(axes.yaxis, rows, grid.cell, shown=grid.is_left(head))
         _name_cells(axes.xaxis, columns, grid.cell, shown=grid.is_lowest(head))
-        axes.set_ylabel("queries" if grid.is_left(head) else "", fontsize=FONT)
-        axes.set_xlabel("keys" if grid.is_lowest(head) else "", fontsize=FONT)
+        axes.set_ylabel(names[0] if grid.has_row_name(head, names[0]) else "", fontsize=FONT, **_plain())
+        axes.set_xlabel(names[1] if grid.has_column_name(head, names[1]) else "", fontsize=FONT, **_plain())
     bar = figure.colorbar(image, cax=figure.add_axes(grid.place_bar()))
     bar.set_label("attention weight", fontsize=FONT)
     bar.ax.tick_params(labelsize=0.8 * FONT)
     bar.outline.set_linewidth(0.5)
-    if title:
-        figure.suptitle(_printable(title), y=1 + 0.1 / grid.height, va="bottom", fontsize=1.3 * FONT, **_plain())
+    _head(figure, title, caption)
     save_figure(figure, path)
+
+
+def _explained(caption, tokens, joined):
+    """Add to the caption what the reader has to know about these tokens."""
+    boxes = not all(map(_has_glyph, set(_drawable("".join(tokens)))))
+    hints = {JOINED: joined, MARKED: any("▁" in token for token in tokens), BOXES: boxes}
+    return " ".join([caption, *(hint for hint, needed in hints.items() if needed)])
+
+
+def _head(figure, title, caption):
+    """Write the caption above the panels, in lines of about their width, and the title above the caption."""
+    wide, high = figure.get_size_inches()
+    wide, size = max(wide, NARROWEST), FONT * max(1.0, wide / 14)  # a large picture is seen from further away
+    top = 1 + 0.1 / high
+    if caption:
+        lines = textwrap.wrap(caption, int(72 * wide / (0.47 * size)))
+        style = {"va": "bottom", "ha": "center", "color": "#555555", "linespacing": 1.3, **_plain()}
+        figure.text(0.5, top, "\n".join(lines), fontsize=0.85 * size, **style)
+        top += (1.3 * len(lines) + 0.6) * 0.85 * size / 72 / high
+    if title:
+        title = _cut(title, int(72 * wide / (0.6 * 1.3 * size)))
+        figure.suptitle(title, y=top, va="bottom", fontsize=1.3 * size, **_plain())
 
 
 class _Grid:
@@ -122,6 +171,14 @@ class _Grid:
     def is_lowest(self, head):
         return head + self.across >= self.n
 
+    def has_row_name(self, head, name):
+        """Small panels share one, in which the names would overlap."""
+        return self.is_left(head) and (head == 0 or LETTER * len(name) < self.high)
+
+    def has_column_name(self, head, name):
+        """The same for the columns."""
+        return self.is_lowest(head) and (self.is_left(head) or LETTER * len(name) < self.wide)
+
 
 def _separate_cells(axes, n_rows, n_columns, lines):
     if lines:  # pale, to lead the eye from a dark cell to its tokens
@@ -142,8 +199,101 @@ def _name_cells(axis, labels, cell, shown):
 
 
 def _label(token):
-    text = _printable(token).replace("▁", "_")  # the mark of a word's beginning is a heavy bar in most fonts
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    return _cut(_drawable(token).replace("▁", "_"), LONGEST_LABEL)  # the mark ▁ is a heavy bar in most fonts
+
+
+def _cut(text, length):
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+# Pieces to words --------------------------------------------------------------------------------------------
+
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_BYTES = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}  # in a character, by the first half of its first byte
+# A word in the kinds of `_kind`: letters, perhaps with an apostrophe or a dot between them; a flag; or one character
+# with what changes it.
+_WORD = re.compile("b*(?:w(?:[wmz]|jw)*|rr|[^b]m*(?:z.m*)*)")
+
+
+def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
+    """Join the bytes of each character and, with words=True, the subwords of each word.
+
+        joined[h, i, j] = mean over the rows t of word i of the sum over the columns s of word j of weights[h, t, s]
+
+    weights: (H, T, S); the result is ((H, I, J), I strings, J strings).
+
+    So each row still sums to what it did: a word attends as its subwords do on average, and gets what they get
+    together. U+2581 begins a word, as in SentencePiece; where no piece has it, each piece is a word unless @@ marks a
+    cut. A punctuation mark is a word of its own, and so is a Chinese character. A word is given without these marks,
+    and the marks of a sentence's two ends as "(start)" and "(end)".
+
+    >>> join_pieces([[[0.2, 0.3, 0.5], [0.4, 0.5, 0.1]]], ["▁H", "i"], ["▁Hal", "lo", "</s>"], words=True)
+    (array([[[0.7, 0.3]]]), ['Hi'], ['Hallo', '(end)'])
+    >>> join_pieces([[[0.2, 0.3, 0.5]]], ["é"], ["<0xC3>", "<0xA9>", "▁"])
+    (array([[[0.5, 0.5]]]), ['é'], ['é', '▁'])
+    """
+    weights = np.asarray(weights)
+    (rows, row_starts), (columns, column_starts) = (_joined(p, words) for p in (target_pieces, source_pieces))
+    sizes = np.diff([*row_starts, weights.shape[1]]).astype(weights.dtype)
+    summed = np.add.reduceat(weights, column_starts, axis=2)
+    return np.add.reduceat(summed, row_starts, axis=1) / sizes[:, None], rows, columns
+
+
+def _joined(pieces, words):
+    """Give the characters or words that the pieces make, and at which piece each of them begins."""
+    texts, starts, at = [], [], 0
+    while at < len(pieces):
+        text, size = _character(pieces, at)
+        texts.append(text)
+        starts.append(at)
+        at += size
+    if not words:
+        return texts, starts
+    begins = [i for i, begins in enumerate(_begins(texts)) if begins]
+    found = ["".join(texts[i:j]) for i, j in zip(begins, [*begins[1:], len(texts)], strict=True)]
+    return [_word(text) for text in found], [starts[i] for i in begins]
+
+
+def _character(pieces, at):
+    """Give the piece at this place, or the character whose bytes begin there, and how many pieces that takes."""
+    if first := _BYTE.fullmatch(pieces[at]):
+        size = _BYTES.get(int(first[1], 16) >> 4, 1)
+        found = [_BYTE.fullmatch(piece) for piece in pieces[at : at + size]]
+        if all(found):
+            with contextlib.suppress(UnicodeDecodeError):  # also where one byte is missing
+                return bytes(int(byte[1], 16) for byte in found).decode(), size
+    return pieces[at], 1
+
+
+def _begins(texts):
+    """Tell of each text whether it begins a word."""
+    if not any("▁" in text for text in texts):
+        return [True, *(not text.endswith("@@") for text in texts[:-1])]
+    line = "".join(texts)
+    inside = {i for match in _WORD.finditer("".join(map(_kind, line))) for i in range(match.start() + 1, match.end())}
+    return [at not in inside for at in accumulate(map(len, texts[:-1]), initial=0)]
+
+
+def _kind(character):
+    """Tell what a character is to a word: w, m, z, j, r, b or x."""
+    category = unicodedata.category(character)
+    if character == "▁":
+        return "b"  # begins a word
+    if character == "\u200d":
+        return "z"  # joins two emoji
+    if category in ("Mn", "Mc", "Me", "Cf") or "\U0001f3fb" <= character <= "\U0001f3ff":
+        return "m"  # changes the one before it: an accent, a colour of skin
+    if "\U0001f1e6" <= character <= "\U0001f1ff":
+        return "r"  # two of them are a flag
+    if character in "'’.,:-_@":
+        return "j"  # is part of a word between two letters
+    if character.isalnum() and unicodedata.east_asian_width(character) != "W":
+        return "w"  # a letter or digit, of a script that has blanks between words
+    return "x"
+
+
+def _word(text):
+    return {"<s>": "(start)", "</s>": "(end)"}.get(text) or text.replace("@@", "").strip("▁") or text
 
 
 # Curves -----------------------------------------------------------------------------------------------------
@@ -298,3 +448,19 @@ def _plain():
 
 def _printable(text):
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _drawable(text):
+    """Leave out what is invisible, and write the name of a sign that no font here has, as [waving hand sign]."""
+    text = _printable("".join(character for character in text if unicodedata.category(character) != "Cf"))
+    signs = {character for character in text if unicodedata.category(character) in ("So", "Sk")}
+    names = {sign: unicodedata.name(sign, "sign").lower() for sign in signs if not _has_glyph(sign)}
+    names = {sign: f"[{name.removeprefix('regional indicator symbol letter ')}]" for sign, name in names.items()}
+    return "".join(names.get(character, character) for character in text)
+
+
+def _has_glyph(character):
+    from matplotlib import font_manager
+
+    fonts = (font_manager.get_font(font_manager.findfont(name)) for name in _fonts())
+    return any(font.get_char_index(ord(character)) for font in fonts)

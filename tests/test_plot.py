@@ -151,6 +151,124 @@ def test_sizes_must_agree(tmp_path, shape):
         plot.attention_maps(np.ones(shape), TARGET, SOURCE, tmp_path / "a.png")
 
 
+# Words, titles and names ------------------------------------------------------------------------------------
+
+
+def joined_by_loops(weights, row_words, column_words):
+    """Sum over the columns of a word, mean over its rows."""
+    return [
+        [[np.mean([sum(head[t][s] for s in columns) for t in rows]) for columns in column_words] for rows in row_words]
+        for head in weights
+    ]
+
+
+def test_weights_of_a_word_are_summed_over_columns_and_averaged_over_rows():
+    weights = attention(3, 5, 7)
+    rows, columns = ["▁Gr", "ü", "ße", "!", "</s>"], ["▁", "He", "llo", "▁Tom", "'", "s", "</s>"]
+    found, row_words, column_words = plot.join_pieces(weights, rows, columns, words=True)
+    assert row_words == ["Grüße", "!", "(end)"] and column_words == ["Hello", "Tom's", "(end)"]
+    expected = joined_by_loops(weights, [[0, 1, 2], [3], [4]], [[0, 1, 2], [3, 4, 5], [6]])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-12)
+
+
+BYTES = {character: [f"<0x{byte:02X}>" for byte in character.encode()] for character in "👋👨👩😀你好éд🇩🇪❤\u200d\ufe0f"}
+
+
+@pytest.mark.parametrize(
+    "pieces, words",
+    [
+        (["▁don", "'", "t", "▁'", "tis", "▁well", "-", "k", "nown"], ["don't", "'", "tis", "well-known"]),
+        (["▁", "3", ".", "5", "▁years", ".", "</s>"], ["3.5", "years", ".", "(end)"]),
+        (['▁"', "Yes", "!", '"', "▁-", "▁no", "…"], ['"', "Yes", "!", '"', "-", "no", "…"]),
+        (["<s>", "▁a", "<unk>", "b"], ["(start)", "a", "<unk>", "b"]),
+        (["▁n", "a", *BYTES["é"], "f", "▁", *BYTES["д"], *BYTES["д"]], ["naéf", "дд"]),
+        (["▁Hi", "▁", *BYTES["👋"], *BYTES["😀"], "▁"], ["Hi", "👋", "😀", "▁"]),
+        (["▁", *BYTES["👨"], *BYTES["\u200d"], *BYTES["👩"], "."], ["👨\u200d👩", "."]),
+        (["▁", *BYTES["❤"], *BYTES["\ufe0f"], *BYTES["🇩"], *BYTES["🇪"], *BYTES["🇩"]], ["❤\ufe0f", "🇩🇪", "🇩"]),
+        (["▁", *BYTES["你"], *BYTES["好"], "▁ok"], ["你", "好", "ok"]),
+        (["▁中国", "人"], ["中国", "人"]),
+        (["▁a", "<0xF0>", "<0x9F>", "b", "<0xFF>", "<0xC3>"], ["a", "<0xF0>", "<0x9F>", "b", "<0xFF>", "<0xC3>"]),
+        (["ein", "klei@@", "nes", "haus", "</s>"], ["ein", "kleines", "haus", "(end)"]),
+        (["a", "", "b", "▁", "▁▁", "c", "▁▁"], ["ab", "c", "▁▁"]),
+    ],
+)
+def test_pieces_make_words(pieces, words):
+    weights = np.ones((1, 1, len(pieces)))
+    found, _, columns = plot.join_pieces(weights, ["x"], pieces, words=True)
+    assert columns == words and found.sum() == len(pieces)
+
+
+def test_any_pieces_can_be_joined(rng):
+    pool = [*ODD, *SOURCE, "▁", *BYTES["👋"], "'", "@@"]
+    for words in (False, True):
+        for _ in range(100):
+            n_target, n_source = rng.integers(1, 12, 2)
+            targets, sources = ([pool[i] for i in rng.integers(0, len(pool), n)] for n in (n_target, n_source))
+            weights, rows, columns = plot.join_pieces(attention(2, n_target, n_source), targets, sources, words)
+            assert weights.shape == (2, len(rows), len(columns))
+            np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-9)
+
+
+def test_bytes_of_a_character_have_one_label(figures):
+    weights = attention(2, 2, 6)
+    plot.attention_maps(weights, ["▁Hi", "</s>"], ["▁Hi", "▁", *BYTES["é"], "!", "</s>"], "a.png")
+    axes = panels(figures[0])[0]
+    assert tick_labels(axes, "x") == ["_Hi", "_", "é", "!", "</s>"]
+    np.testing.assert_allclose(axes.images[0].get_array()[:, 2], weights[0, :, 2:4].sum(-1))
+
+
+def heads_of(figure):
+    """The title and the caption."""
+    return figure.get_suptitle(), " ".join(text.get_text().replace("\n", " ") for text in figure.texts[:-1])
+
+
+def test_caption_explains_the_tokens(figures, monkeypatch):
+    monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans"])
+    for tokens, words, hints in (
+        (["▁a", "b"], True, ["Look. " + plot.JOINED]),
+        (["▁a", "b"], False, ["Look. " + plot.MARKED]),
+        (["▁a", "▁b"], True, ["Look."]),
+        (["▁a", "▁東"], True, ["Look. " + plot.BOXES]),
+    ):
+        plot.attention_maps(attention(1, 2, 2), tokens, tokens, "a.png", "Title", "Look.", words=words)
+        assert [heads_of(figures[-1])[1]] == hints
+    plot.attention_maps(attention(1, 2, 2), ["▁a", "b"], ["▁a", "b"], "a.png", "Title")
+    assert heads_of(figures[-1]) == ("Title", "")
+
+
+def test_a_long_title_is_shortened_and_a_caption_wrapped(figures):
+    for n in (2, 60):
+        tokens = [f"w{i}" for i in range(n)]
+        plot.attention_maps(attention(4, n, n), tokens, tokens, "a.png", "long " * 99, "small print " * 30)
+        figure = figures[-1]
+        title, caption = figure._suptitle, figure.texts[0]
+        wide = max(figure.get_size_inches()[0], plot.NARROWEST) * figure.dpi * 1.05
+        boxes = [text.get_window_extent() for text in (title, caption)]
+        assert title.get_text().endswith("…") and max(box.width for box in boxes) < wide
+        assert boxes[0].y0 >= boxes[1].y1 and boxes[1].y0 >= panels(figure)[0].title.get_window_extent().y1
+
+
+def test_names_of_rows_and_columns_do_not_overlap(figures):
+    for n_target, n_source in ((2, 3), (9, 20)):
+        rows, columns = (["x"] * n for n in (n_target, n_source))
+        plot.attention_maps(attention(8, n_target, n_source), rows, columns, "a.png", names=("German output", "input"))
+        labels = [axes.yaxis.label for axes in panels(figures[-1])] + [axes.xaxis.label for axes in panels(figures[-1])]
+        labels = [label for label in labels if label.get_text()]
+        assert {label.get_text() for label in labels} == {"German output", "input"}
+        boxes = [label.get_window_extent() for label in labels]
+        assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+def test_a_sign_without_a_font_is_named(figures, monkeypatch):
+    monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans"])
+    tokens = ["👋", "😀", "🇩🇪", "👨\u200d👩", "❤\ufe0f", "東"]
+    plot.attention_maps(attention(1, 6, 1), tokens, ["a"], "a.png", "Hi 👋")
+    expected = ["[waving hand sign]", "😀", "[d][e]", "[man][woman]", "❤\ufe0f", "東"]
+    assert tick_labels(panels(figures[0])[0], "y") == expected
+    assert heads_of(figures[0])[0] == "Hi [waving hand sign]"
+
+
 # Curves -----------------------------------------------------------------------------------------------------
 
 

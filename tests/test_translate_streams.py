@@ -82,14 +82,22 @@ def test_ctrl_c_says_what_became_of_the_output(run, tmp_path, monkeypatch):
 def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("minitf.plot.attention_maps", lambda *arguments: drawn.append(arguments))
+    model = save(tmp_path / "en-de", make_subwords(), {"source_language": "en", "target_language": "de"})
     code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
     assert (code, err) == (0, "") and len(lines_of(out)) == 3
-    ((weights, rows, columns, path, title),) = drawn
+    ((weights, rows, columns, path, title, caption, names, words),) = drawn
     assert weights.shape == (2, len(rows), len(columns)) and path == str(tmp_path / "a.png")
-    assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "decoder to source, layer 2 of 2"
-    choice = ("--attention-kind", "encoder", "--layer", "1")
-    assert run(*QUICK, "--attention", "a.png", *choice, "the dog saw a bird. " * 9)[2].count("in parts") == 1
-    assert drawn[1][1] == drawn[1][2] and drawn[1][4] == "encoder to itself, layer 1 of 2"
+    assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "the dog"
+    assert "decoder to source, layer 2 of 2" in caption and names == ("output", "input") and words
+    line = "the dog saw a bird. " * 9
+    choice = ("--attention-kind", "encoder", "--layer", "1", "--attention-subwords")
+    assert run(*QUICK, "--attention", "a.png", *choice, line)[2].count("in parts") == 1
+    _, rows, columns, _, title, caption, names, words = drawn[1]
+    assert rows == columns and names == ("input", "input") and not words
+    assert "encoder self-attention, layer 1 of 2" in caption and title and line.startswith(title)
+    for kind, expected in (("source", ("German output", "English input")), ("decoder", ("German output",) * 2)):
+        assert run(*QUICK, "--model", model, "--attention", "a.png", "--attention-kind", kind, "the dog")[0] == 0
+        assert drawn[-1][6] == expected
 
 
 def test_picture_is_written(run, tmp_path):
@@ -263,7 +271,10 @@ def test_ctrl_c_wipes_the_bar(run, tmp_path):
 def test_ctrl_c_at_the_prompt_ends_its_line(run):
     screen = Screen(run, *QUICK)
     screen.until(b"> ")
-    screen.process.send_signal(signal.SIGINT)
+    while screen.process.poll() is None:  # a signal between the prompt and the wait for a key is seen at the next one
+        screen.process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            screen.process.wait(timeout=5)
     assert screen.ends(130).endswith("> \n")
 
 
