@@ -1,4 +1,4 @@
-"""Translate text with a trained model: from arguments, files, pipes or a prompt."""
+"""Translate text: given in quotes, in a file, through a pipe or at a prompt."""
 
 import argparse
 import collections
@@ -10,6 +10,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import stat
 import sys
 import threading
@@ -22,6 +23,13 @@ LINES, BYTES = 500, 1 << 20  # so much text is sorted by length and translated t
 RECENT, SHORT = 10_000, 500  # so many translations are remembered, of lines of at most so many characters
 PATIENCE = 0.05  # seconds that a line from a pipe waits for others to share a batch with
 BAR_AFTER = 2  # seconds before the progress bar appears
+NOT_TEXT = {  # how files begin that are no plain text
+    rb"PK\x03\x04": "a Word, LibreOffice or zip file",
+    rb"\xd0\xcf\x11\xe0": "an old Word file",
+    rb"%PDF-": "a PDF",
+    rb"\{\\rtf": "an RTF file",
+    rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]": "in UTF-16",
+}
 CAPTIONS = {
     "source": "Where the model looks in the input to choose each word of the output (decoder to source",
     "encoder": "Where the model looks in the input to understand each word of it (encoder self-attention",
@@ -48,24 +56,26 @@ LANGUAGES = """
 MORE = """\
 examples:
   translate.py "The children are playing in the garden."
+  translate.py                                 (asks for sentences to translate)
   translate.py --input letter.txt --paragraphs --output brief.txt
+  translate.py -- "-5 degrees?"                (text that starts with a dash)
   tail -f chat.txt | translate.py --format json
-  translate.py --attention picture.png --layer 2 "The cat I saw was black."
+  translate.py --attention picture.png "The cat I saw was black."
 
 lines and paragraphs:
   Each line is translated by itself and gives one line, in the same order; an
-  empty line stays empty. Several sentences in a line are translated one by one.
+  empty line stays empty. A line may hold several sentences.
 
-  In a letter, sentences go on in the next line. There --paragraphs is needed:
-  it joins the lines up to the next empty one (or one of blanks only), and each
+  In a letter, a sentence often continues on the next line. Use --paragraphs:
+  it joins the lines up to the next empty line (or one of blanks only), and each
   paragraph gives one line. Empty lines stay. --scores, --nbest and --format
-  then take a paragraph for a line. A paragraph longer than a million characters
-  is cut, at the end of a line, into several.
+  then count a paragraph as a line. A paragraph of more than a million
+  characters is cut, at the end of a line, into several.
 
-  Input is UTF-8; bytes that are not are read as U+FFFD. A line ends at a line
-  feed and nowhere else. The output holds no control characters.
+  Text is read as UTF-8; bytes that are not UTF-8 become U+FFFD. A line ends at
+  a line feed and nowhere else. The output holds no control characters.
 
-output:
+what is written:
   --format text       TRANSLATION
     with --scores     SCORE <tab> TRANSLATION
     with --nbest N    NUMBER ||| TRANSLATION ||| SCORE, up to N lines for each
@@ -73,7 +83,7 @@ output:
                       from 0, as Moses and Marian count
   --format json       {"source", "translation", "score", "log_probability",
                       "nbest": [{"translation", "score", "log_probability"}]}
-SCORE is ln P(translation) / ((5 + length) / 6)^alpha; the greater, the better.
+  SCORE is ln P(translation) / ((5 + length) / 6)^alpha; greater is better.
 
 The exit code is 0, or 2 after a one-line message, or 130 after Ctrl-C. The
 environment variable MINITF_BACKEND chooses a backend as --backend does.
@@ -99,33 +109,40 @@ def _number(kind, least, most):
 def _parser():
     parser = _Parser(prog=PROGRAM, description=__doc__, epilog=MORE, allow_abbrev=False, add_help=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("text", nargs="*", metavar="TEXT", help="lines to translate; without any, they are read")
-    add("--input", metavar="FILE", help="read the lines from here (default: standard input)")
-    add("--paragraphs", action="store_true", help="join the lines up to an empty one: for letters with wrapped lines")
-    add("--output", metavar="FILE", help="write here, the whole file at the end or none (default: standard output)")
-    add("--model", metavar="DIR", default=MODEL, help="folder of a trained model (default: English to German)")
-    add("--beam", type=_number(int, 1, 1000), metavar="N", help="beam width, 1 is greedy (default 4)")
-    add("--alpha", type=_number(float, 0, 10), default=0.6, metavar="A", help="length penalty (default 0.6)")
-    extra = "a translation has at most N subwords more than its source (default 50)"
-    add("--max-extra", type=_number(int, 0, 10_000), default=50, metavar="N", help=extra)
+    parser.usage = f"{PROGRAM} [OPTIONS] [TEXT ...]"
+    add = parser.add_argument_group("text").add_argument
+    add("text", nargs="*", metavar="TEXT", help="text to translate, in quotes (default: it is read)")
+    add("--input", metavar="FILE", help="read the text from this file (default: from a pipe or the keyboard)")
+    add("--paragraphs", action="store_true", help="join the lines of each paragraph first: for letters")
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="FILE", help="write to this file, when all is translated (default: show each line at once)")
+    add("--format", choices=("text", "json"), default="text", help="plain text (default), or a JSON object per line")
+    add("--scores", action="store_true", help="write the score before each translation")
     add("--nbest", type=_number(int, 1, 1000), default=1, metavar="N", help="give the N best translations")
+    add = parser.add_argument_group("model").add_argument
+    add("--model", metavar="DIR", default=MODEL, help="folder of a trained model (default: English to German)")
+    wide = "compare N translations in the making; more takes longer, 1 is greedy (default: 4, or as many as --nbest)"
+    add("--beam", type=_number(int, 1, 1000), metavar="N", help=wide)
+    penalty = "length penalty: a greater one favours longer translations (default 0.6)"
+    add("--alpha", type=_number(float, 0, 10), default=0.6, metavar="A", help=penalty)
+    extra = "a translation has at most N subwords (parts of words) more than its source (default 50)"
+    add("--max-extra", type=_number(int, 0, 10_000), default=50, metavar="N", help=extra)
+    add("--backend", choices=("numpy", "cupy"), help="compute on the CPU (numpy) or on the GPU (cupy)")
+    add = parser.add_argument_group("sampling, for variety").add_argument
     add("--sample", action="store_true", help="draw each word by its probability, instead of the best translation")
     add("--temperature", type=_number(float, 0, 100), metavar="T", help="below 1 likely words are drawn more often")
     add("--top-k", type=_number(int, 1, 10**6), metavar="K", help="draw among the K likeliest words only")
-    add(
-        "--top-p", type=_number(float, 0.001, 1), metavar="P", help="draw among the words that make up this probability"
-    )
+    likely = "draw among the likeliest words that together have this probability"
+    add("--top-p", type=_number(float, 0.001, 1), metavar="P", help=likely)
     add("--seed", type=_number(int, 0, 2**63), metavar="N", help="another seed draws another text (default 0)")
-    add("--scores", action="store_true", help="write the score before each translation")
-    add("--format", choices=("text", "json"), default="text", help="one JSON object per line, or plain text (default)")
-    add("--attention", metavar="FILE", help="draw who attends to whom in the first sentence: .png, .pdf or .svg")
+    add = parser.add_argument_group("picture of the attention").add_argument
+    add("--attention", metavar="FILE", help="draw which words the model looks at in the first sentence: .png .pdf .svg")
+    looks = "attention of the output to the source (default), or within the encoder or the decoder"
+    add("--attention-kind", choices=tuple(CAPTIONS), help=looks)
     add("--attention-subwords", action="store_true", help="draw the model's own subwords, not words")
-    kinds = ("source", "encoder", "decoder")
-    add("--attention-kind", choices=kinds, help="decoder to source (default), or one of the self-attentions")
     add("--layer", type=_number(int, 1, 1000), metavar="N", help="draw this layer, 1 is the lowest (default: the last)")
-    add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or on the GPU")
-    add("--help", action="help", help="show this and exit")
+    add = parser.add_argument_group("help").add_argument
+    add("--help", action="help", help="show this text (also -h)")
     return parser
 
 
@@ -221,7 +238,7 @@ def translate(options):
     """Translate what the options name, a batch of lines at a time."""
     from minitf.translator import Translator
 
-    with _input(options) as file, _output(options.output, file) as write:
+    with _ended_by_exception(), _input(options) as file, _output(options.output, file) as write:
         translator = Translator.load(options.model)
         search = (options.beam, options.alpha, options.max_extra)
         number, undrawn = 0, options.attention
@@ -281,11 +298,24 @@ def _input(options):
         except OSError as error:
             raise _Mistake(f"{options.input}: cannot be read ({error.strerror}): name a text file") from None
         with file:
+            _check_is_text(file, options.input)
             yield file
     elif sys.stdin is None:
         raise _Mistake("standard input is closed: give TEXT or --input FILE")
     else:
         yield getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+
+
+def _check_is_text(file, name):
+    """Refuse what a word processor wrote, whose bytes would all be translated."""
+    start = b""
+    if _size(file) is not None:
+        with contextlib.suppress(OSError):  # whoever reads the text will hear of it
+            start = file.read(8)
+            file.seek(0)
+    for pattern, kind in NOT_TEXT.items():
+        if re.match(pattern, start, re.DOTALL):
+            raise _Mistake(f"{name}: is {kind}: save it as plain text, in UTF-8")
 
 
 def _size(file):
@@ -454,6 +484,24 @@ def _output(path, source):
         if not is_device:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
+
+
+@contextlib.contextmanager
+def _ended_by_exception():
+    """Let a kill and a closed terminal raise SystemExit, or they would leave half a file."""
+
+    def end(number, frame):
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup ignores SIGHUP
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _write(file, name, text):

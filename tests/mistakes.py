@@ -140,6 +140,9 @@ TRANSLATE = {
     "--input x y": "one of them",
     "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
+    "--input letter.docx": "letter.docx: is a Word, LibreOffice or zip file: save it as plain text, in UTF-8",
+    "--input letter.pdf": "letter.pdf: is a PDF",
+    "--input utf-16.txt": "utf-16.txt: is in UTF-16",
     "--input train.en --output ./train.en": "the text would be replaced by its translation: give --output another name",
     "--output no/such/file 'the dog'": "no/such/file: not written (No such file or directory): its folder does",
     "--output train.en/x 'the dog'": "its folder is a file",
@@ -168,6 +171,12 @@ def prepare(folder, run):
         "other": "nothing that was seen before\n" * 5,
     }.items():
         Path(folder, name).write_text(content)
+    for name, content in {
+        "letter.docx": b"PK\x03\x04\x14\0",
+        "letter.pdf": b"%PDF-1.7\n",
+        "utf-16.txt": "Dear Anna,\n".encode("utf-16"),
+    }.items():
+        Path(folder, name).write_bytes(content)
     run(str(Path(folder, "run")))
     for name, change in COPIES.items():
         shutil.copytree(Path(folder, "run"), Path(folder, name))

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,18 @@ def test_ctrl_c_says_what_became_of_the_output(run, tmp_path, monkeypatch):
     assert run("--output", path, "a bird", stderr=Stream(terminal=True)) == (130, "", "\n" + said)
     assert run("--output", os.devnull, "a bird") == (130, "", "")  # some may have come through
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill ends a process at once there")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_no_half_written_file_is_left_by_a_kill(run, tmp_path, number):
+    process = run.start(*QUICK, "--output", tmp_path / "out.txt")
+    while not list(tmp_path.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(getattr(signal, number))
+    assert process.wait(timeout=60) == 128 + getattr(signal, number)
+    assert list(tmp_path.iterdir()) == [] and process.stderr.read() == b""
 
 
 # Pictures ---------------------------------------------------------------------------------------------------
