@@ -111,7 +111,7 @@ def _parser():
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = f"{PROGRAM} [OPTIONS] [TEXT ...]"
     add = parser.add_argument_group("text").add_argument
-    add("text", nargs="*", metavar="TEXT", help="text to translate, in quotes (default: it is read)")
+    add("text", nargs="*", metavar="TEXT", help="text to translate, in quotes; without it, text is read")
     add("--input", metavar="FILE", help="read the text from this file (default: from a pipe or the keyboard)")
     add("--paragraphs", action="store_true", help="join the lines of each paragraph first: for letters")
     add = parser.add_argument_group("output").add_argument
