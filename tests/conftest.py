@@ -82,7 +82,20 @@ def words():
     return Words.train(["the dog sees the cat"])
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    """Mark each test with its lessons; leave out what was not asked for, and skip what this machine cannot run."""
+    _mark_lessons(items)
+    left_out = [mark for mark in ("slow", "gpu") if not _asked_for(mark, config)]
+    deselected = {item for item in items if any(item.get_closest_marker(mark) for mark in left_out)}
+    config.hook.pytest_deselected(items=[item for item in items if item in deselected])
+    items[:] = [item for item in items if item not in deselected]
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and (missing := _why_no_gpu()):
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def _mark_lessons(items):
     """Mark each test with the lesson that it belongs to, so that a class can run  pytest -m lesson04."""
     teachers = {name.split(".")[1]: path.stem[:2] for path in LESSONS for name in introduced(tree_of(path))}
     for item in items:
@@ -93,3 +106,17 @@ def pytest_collection_modifyitems(items):
         lessons.add(LESSON_OF.get(item.path.stem))
         for lesson in lessons - {None}:
             item.add_marker(f"lesson{lesson}")
+
+
+def _asked_for(mark, config):
+    """Whether -m has the word, as in  pytest -m "lesson04 and slow",  or each test is named, as in  file.py::test."""
+    return re.search(rf"\b{mark}\b", config.option.markexpr) or all("::" in name for name in config.args)
+
+
+def _why_no_gpu():
+    """Return why CuPy cannot be used on this machine, or None if it can."""
+    try:
+        with backend.using("cupy"):
+            return None
+    except backend.UserError as error:
+        return str(error)
