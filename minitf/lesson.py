@@ -1,9 +1,10 @@
-"""What every lesson needs besides its subject: its options, where its figures go, its last line, the exercises."""
+"""What every lesson needs besides its subject: its options, where its figures go, headings, last line, exercises."""
 
 import argparse
 import ast
 import inspect
 import json
+import linecache
 import sys
 import time
 import traceback
@@ -18,6 +19,29 @@ from minitf.translator import Translator
 __all__ = ["begin", "check_exercises", "draw", "finish", "toy_model", "train"]
 
 _run = {"name": "", "started": 0.0, "figures": Path("figures"), "drawn": 0}
+
+
+class _UnderHeadings:
+    """Standard output that prints the heading of each section of a lesson before the first output of that section.
+
+    The headings are comments in the lesson's file, which only a notebook shows. frame: the lesson's own frame, whose
+    f_lineno is the line that is running.
+    """
+
+    def __init__(self, stream, frame):
+        self.stream, self.frame, self.printed = stream, frame, ""
+        lines = linecache.getlines(frame.f_code.co_filename)
+        self.headings = [(n, line[5:].rstrip()) for n, line in enumerate(lines, 1) if line.startswith("# ## ")]
+
+    def write(self, text):
+        above = [heading for n, heading in self.headings if n < self.frame.f_lineno]
+        if above and above[-1] != self.printed:
+            self.printed = above[-1]
+            self.stream.write(f"\n{self.printed}\n")
+        return self.stream.write(text)
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
 
 
 def begin(name, trainer=None):
@@ -43,6 +67,8 @@ def begin(name, trainer=None):
     threadpool_limits(1, "blas")  # the products of a lesson are small: a second thread would only be waited for
     proved.clear()
     _run.update(started=time.perf_counter(), figures=Path(options.figures), drawn=0)
+    if not _notebook():
+        sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
     return getattr(options, "quick", False)
 
 

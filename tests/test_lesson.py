@@ -1,6 +1,7 @@
 """What lessons share: which command line is a lesson, which one is lesson 09's trainer, and where it trains."""
 
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ def begin(monkeypatch):
     """Gives what `begin` returns for a command line, and what it handed to the trainer, if it did."""
     for name in ("use", "threadpool_limits"):
         monkeypatch.setattr(lesson, name, lambda *_: None)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # begin puts another in its place
 
     def start(*arguments):
         monkeypatch.setattr(sys, "argv", ["lesson.py", *arguments])
@@ -79,3 +81,32 @@ def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, mo
     assert seen[0][:4] == ["--quick", "--steps", "3", "--out"] and Path(seen[0][4]).parent == Path("runs")
     with pytest.raises(SystemExit, match="130"):
         lesson.train(lambda arguments: 130, "--quick")
+
+
+def test_each_heading_is_printed_once_before_the_first_output_of_its_section(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "00_lesson.py"
+    path.write_text(SECTIONS)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    monkeypatch.setattr(lesson, "threadpool_limits", lambda *_: None)
+    runpy.run_path(str(path))
+    said = ["above", "", "Why one?", "first", "second", "", "Why three?", "1", "2"]
+    assert capsys.readouterr().out.splitlines() == said
+
+
+SECTIONS = """from minitf.lesson import begin
+begin("00_lesson")
+print("above")
+# ## Why one?
+def say(text):
+    print(text)
+say("first")
+say("second")
+# ## Why two?
+silent = 3
+# ## Why three?
+for n in (
+    1, 2
+):
+    say(n)
+"""

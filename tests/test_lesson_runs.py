@@ -44,10 +44,14 @@ def test_lesson_proves_itself(lesson, tmp_path):
     assert len(figures) == int(last[2]) >= 1
     assert all(figure.name.startswith(lesson.stem[:2]) and figure.suffix == ".png" for figure in figures)
     assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["figures"]
-    code = lesson.read_text(encoding="utf-8")
-    prose = set(prose_of(lesson))
-    code = "\n".join(line for line in code.splitlines() if line.removeprefix("#").strip() not in prose)
-    missing = [number for line in prose for number in numbers(line) if number not in done.stdout + code]
+    prose = prose_of(lesson)
+    headings = [line.removeprefix("## ") for line in prose if line.startswith("## ")]
+    assert [line for line in done.stdout.splitlines() if line in headings] == headings[:-1]  # but "Your turn"
+    code = [
+        line for line in lesson.read_text(encoding="utf-8").splitlines() if line.removeprefix("#").strip() not in prose
+    ]
+    proof = "\n".join(line for line in [*done.stdout.splitlines(), *code] if line not in headings)
+    missing = [number for line in prose for number in numbers(line) if number not in proof]
     assert not missing, f"the text says {missing}, which nothing prints or asserts"
 
 
