@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 01. Attention: every position asks all positions, and averages what they answer (section 3.2.1 of the paper).
+"""# Lesson 01. Attention
+
+Every position asks all positions, and averages what they answer (section 3.2.1 of the paper).
 
 You need Python, matrices, and what a variance is. You will have built the operation that gives the paper its name,
 and know why it divides by sqrt(d_k), what a mask does, and what it costs beside the layers that it replaced.
@@ -17,9 +19,7 @@ from minitf.check import claim, same, show
 from minitf.lesson import begin, draw, finish, toy_model
 from minitf.transformer import causal_mask, padding_mask
 
-INTRODUCES = ("functions.softmax", "functions.attention_weights", "functions.attention",
-              "transformer.causal_mask", "transformer.padding_mask")  # fmt: skip
-begin("01_attention")
+begin("01_attention")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
@@ -28,6 +28,7 @@ rng = np.random.default_rng(1)
 # means in "the bank of the river" stands three positions further on. Attention lets each position fetch what it needs:
 # it holds a *query* q (what am I looking for?), and every position holds a *key* k (what do I offer?) and a
 # *value* v (what you get). The dot product q . k says how well a key fits a query.
+#
 # **State.** Equation 1, with the queries, keys and values as rows of Q, K and V, and d_k the length of a key:
 #
 #     Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
@@ -75,6 +76,7 @@ same("attention of a batch of 7 = 7 attentions", F.attention(*batch), list(map(a
 # **State.** Section 3.2.1 suspects that for large d_k the dot products grow large and push the softmax to where its
 # gradients (slopes: lesson 02) are extremely small. If the components of q and k are independent, with mean 0 and
 # variance 1, then q . k has mean 0 and variance d_k.
+#
 # **Derive.** q . k is a sum of d_k products, each of mean 0 and variance 1, and variances of independent terms add. So
 # q . k is spread like sqrt(d_k); divided by that, it is spread like 1, whatever d_k. To see what the softmax makes of
 # it, take its *entropy*, -sum w ln w: ln n where all n weights are equal, 0 where one of them is 1.
@@ -105,6 +107,7 @@ draw(slides.lines, "01_entropy.png", entropy, x="d_k", y=f"entropy of the softma
 # **State.** Two kinds of keys must not count. Sentences of a batch differ in length, so short ones are filled up with
 # *padding*, which means nothing. And while it learns, a model that writes word after word must not see the words to
 # come, or it would copy them: position t may look at positions up to t (section 3.2.3). A *mask* says who may attend.
+#
 # **Derive.** Give a forbidden key the score minus infinity: exp makes exactly 0 of it, and the others share the sum.
 
 
@@ -225,7 +228,10 @@ finish("Attention is an average with softmax weights: sqrt(d_k) keeps them soft,
 
 # %%
 def additive_mask(mask):
-    """Turn a mask (True: may attend) into numbers to add to the scores: softmax(scores + additive_mask(mask))."""
+    """Turn a mask (True: may attend) into numbers to add to the scores: softmax(scores + additive_mask(mask)).
+
+    Hint: "How is a position kept from looking?" has the score of a forbidden key.
+    """
     ...
 
 
@@ -233,6 +239,9 @@ def softmax_average(scores, values):
     """Give softmax(scores) @ values in one loop over the keys, without storing the weights.
 
     Keep the largest score so far, the sum of exponentials, and the weighted sum of values.
+
+    Hint: "How can a word look at other words?" subtracts the largest score of all. Here a larger one may still come:
+    then both sums so far were made with the smaller one, and need a factor.
     """
     ...
 
@@ -247,3 +256,9 @@ def check_softmax_average():
     values = np.random.default_rng(7).standard_normal((50, 3))
     for name, scores in (("rising", np.linspace(-999, 999, 50)), ("falling", np.linspace(999, -999, 50))):
         same(f"softmax_average, {name}", softmax_average(scores, values), F.softmax(scores).numpy() @ values)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("functions.softmax", "functions.attention_weights", "functions.attention",
+              "transformer.causal_mask", "transformer.padding_mask")  # fmt: skip

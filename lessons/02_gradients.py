@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 02. Gradients: one walk back through a program tells what every number in it does to the result (section 5).
+"""# Lesson 02. Gradients
+
+One walk back through a program tells what every number in it does to the result (section 5).
 
 You need lesson 01, and derivatives. You will have built the walk that trains every model of this course, and know why
 its order matters, what the gradient of attention is, and which check of a gradient to trust.
@@ -19,8 +21,7 @@ from minitf.lesson import begin, draw, finish
 from minitf.tensor import Tensor, no_grad, record
 from minitf.transformer import causal_mask
 
-INTRODUCES = ("tensor.Tensor", "tensor.record", "tensor.no_grad", "functions.exp", "functions.log", "functions.where")
-begin("02_gradients")
+begin("02_gradients")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
@@ -227,24 +228,38 @@ finish("A node passes on its gradient when all of it has arrived; a check of it 
 
 # %%
 def log_sum_exp(x):
-    """Return ln sum_j exp(x_j) over the last axis, through record, without overflow at x = 1000. gy lacks that axis."""
+    """Return ln sum_j exp(x_j) over the last axis, through record, without overflow at x = 1000. gy lacks that axis.
+
+    Hint: "What is the gradient of attention?" has the slopes of s = sum_j exp(x_j). Those of ln s are one step further.
+    """
     ...
 
 
 def check_log_sum_exp():
     x = np.random.default_rng(0).standard_normal((2, 3))
-    same("log_sum_exp of x + 1000", log_sum_exp(Tensor(x + 1000)), np.log(np.exp(x).sum(axis=-1)) + 1000)
+    total = log_sum_exp(Tensor(x + 1000)).numpy()
+    same("exp(x - log_sum_exp(x)) is the softmax", np.exp(x + 1000 - total[:, None]), F.softmax(x))
     grad_check(log_sum_exp, x)
 
 
 def fools_the_sum(x):
-    """Return x minus its mean, through record, with a wrong backward that still gives the sum its right gradient, 0."""
+    """Return x minus its mean, through record, with a wrong backward that still gives the sum its right gradient, 0.
+
+    Hint: "How can a gradient check lie?" The check by the sum calls backward with one gy only: all ones.
+    """
     ...
 
 
 def check_fools_the_sum():
     x = Tensor(np.random.default_rng(0).standard_normal(5))
-    same("x minus its mean", fools_the_sum(x), record(x.data - x.data.mean(), (), None))
+    y = fools_the_sum(x).numpy()
+    same("each entry and the next differ as in x", np.diff(y), np.diff(x.numpy()))
+    same("the sum", y.sum(), 0.0)
     fools_the_sum(x).backward(np.ones(5))
     same("the gradient of the sum", x.grad, np.zeros(5))
     np.testing.assert_raises_regex(AssertionError, "gradient of", grad_check, fools_the_sum, x)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("tensor.Tensor", "tensor.record", "tensor.no_grad", "functions.exp", "functions.log", "functions.where")

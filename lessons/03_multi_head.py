@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 03. Multi-head attention: several small attentions at the price of one large one (section 3.2.2 of the paper).
+"""# Lesson 03. Multi-head attention
+
+Several small attentions at the price of one large one (section 3.2.2 of the paper).
 
 You need lessons 01 and 02. You will have built a layer that learns, the objects that hold what it learned, and the
 attention of the Transformer; and you will have seen what one head cannot do and several can.
@@ -20,16 +22,16 @@ from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention, padding_mask
 
-INTRODUCES = ("functions.linear", "functions.concatenate", "nn.Parameter", "nn.Module", "nn.Linear",
-              "config.Config", "transformer.MultiHeadAttention")  # fmt: skip
-begin("03_multi_head")
+begin("03_multi_head")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
 # ## How does a layer make its queries, keys and values?
 # In lesson 01 they were given. A *layer* makes them itself, out of what stands at each position, with numbers that it
 # learns: a *linear map* from D numbers to F numbers, by a *weight* W of shape (D, F) and a *bias* b of shape (F,).
+#
 # **State.** y = x W + b, for each position x of any batch (section 3.3, eq. 2, has two such maps).
+#
 # **Derive.** At one position y_j = sum_i x_i W_ij + b_j. So the chain rule of lesson 02 gives gx_i = sum_j gy_j W_ij;
 # and, as one W and one b serve all positions, gW_ij is the sum of x_i gy_j over the positions, gb_j that of gy_j. In
 # matrices, with the positions as rows: gx = gy W^T, gW = x^T gy, gb = the sum of the rows of gy.
@@ -58,7 +60,9 @@ grad_check(F.linear, x, W, b)
 # **State.** Training moves every learned number p a little against its gradient, p <- p - rate dL/dp: *gradient
 # descent*. So it must find them all. A *Parameter* is a Tensor that training changes. A *Module* is an object that
 # holds Parameters and other Modules as attributes; the path of attributes is a Parameter's name. `Linear` is a linear
-# map as a Module. **Derive.** Names and gradients by hand, for x W V W in which the last map is the first one again:
+# map as a Module.
+#
+# **Derive.** Names and gradients by hand, for x W V W in which the last map is the first one again:
 
 # %%
 model = Module()
@@ -78,7 +82,9 @@ same("a shared Parameter gets two gradients", model.first.weight.grad, (x @ W @ 
 # The paper does not say with what W starts. If the x_i are independent with mean 0, y_j is a sum of n_in terms, with
 # variance n_in Var(W) Var(x): it stays if Var(W) = 1/n_in. Backward, gx_i has n_out terms and asks for 1/n_out.
 # Glorot and Bengio (2010, eq. 16) take 2 / (n_in + n_out); numbers drawn evenly from -a to a have variance a^2 / 3, so
-# a = sqrt(6 / (n_in + n_out)). **Use.** Send random numbers through 10 maps, and random gradients back:
+# a = sqrt(6 / (n_in + n_out)).
+#
+# **Use.** Send random numbers through 10 maps, and random gradients back:
 
 # %%
 a, variances = (6 / (256 + 256)) ** 0.5, {}
@@ -105,7 +111,9 @@ draw(slides.lines, "03_glorot.png", variances, x="linear maps passed", y="varian
 #     MultiHead(x, memory) = Concat(head_1, ..., head_h) W^O        W^O: (h d_v, d_model)
 #
 # The paper takes d_k = d_v = d_model / h: many heads are small heads. All sizes of a model stand in its *Config*. Do
-# heads need separate matrices? **Derive.** h attentions of one sentence, each with its columns of the library's three:
+# heads need separate matrices?
+#
+# **Derive.** h attentions of one sentence, each with its columns of the library's three:
 
 
 # %%
@@ -160,13 +168,15 @@ claim("Config: d_k = d_model / n_heads, and no misfit", len(errors) == 2 and con
 # %% [markdown]
 # ## What do several heads buy, and at what price?
 # **State.** Table 3 (A) of the paper compares numbers of heads at equal cost: 8 and 16 are best, 1 is worst, 32 are too
-# many. Does h change the number of parameters, or the work? They are counted below, for T = 12. **Derive.** What
-# can one head not do? Take a task with three places: each position holds three blocks of random numbers, and shall give
-# out the first block of the position before it, the second block of the one after it, and the third of the very first
-# position. Let c_1 ... c_T be what stands in one slot of a block. If the weights depend on the positions alone, h heads
-# bring a position h sums a_i1 c_1 + ... + a_iT c_T. The best linear guess of c from these is P c, where P projects on
-# the span of the h rows a_i; for independent c of variance 1 the guess of c_s has the squared error 1 - P_ss. No P_ss
-# is below 0, and their sum, the dimension of the span, is at most h: the mean over three places is 1 - h/3 or more.
+# many. Does h change the number of parameters, or the work? They are counted below, for T = 12.
+#
+# **Derive.** What can one head not do? Take a task with three places: each position holds three blocks of random
+# numbers, and shall give out the first block of the position before it, the second block of the one after it, and the
+# third of the very first position. Let c_1 ... c_T be what stands in one slot of a block. If the weights depend on the
+# positions alone, h heads bring a position h sums a_i1 c_1 + ... + a_iT c_T. The best linear guess of c from these is P
+# c, where P projects on the span of the h rows a_i; for independent c of variance 1 the guess of c_s has the squared
+# error 1 - P_ss. No P_ss is below 0, and their sum, the dimension of the span, is at most h: the mean over three places
+# is 1 - h/3 or more.
 
 # %%
 print("Table 3 (A), BLEU (a score of translations) by h:", {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4})
@@ -224,13 +234,20 @@ finish("h small heads have the parameters and products of one large head, and lo
 
 # %%
 def merge_heads(heads):
-    """Undo split_heads for a Tensor: (B, H, T, K) -> (B, T, H*K)."""
+    """Undo split_heads for a Tensor: (B, H, T, K) -> (B, T, H*K).
+
+    Hint: "How can one position look at several places at once?" cuts heads apart by a reshape and a transpose. Undo the
+    last one first.
+    """
     ...
 
 
 def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
     """Self-attention of a Tensor x (T, D) whose heads share one key map and one value map (fewer numbers to keep).
-    W_q: (D, H*K). W_k, W_v: (D, K). W_o: (H*K, D)."""
+    W_q: (D, H*K). W_k, W_v: (D, K). W_o: (H*K, D).
+
+    Hint: heads_one_by_one in "How can one position look at several places at once?", with W_k and W_v uncut.
+    """
     ...
 
 
@@ -248,3 +265,9 @@ def check_multi_query():
     arrays = np.random.default_rng(5).standard_normal((5, 12)), W_q, W_k[:, :4], W_v[:, :4], W_o
     same("multi_query", multi_query(*map(Tensor, arrays), 3), layer(arrays[0][None], arrays[0][None]).numpy()[0])
     grad_check(multi_query, *arrays, 3)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("functions.linear", "functions.concatenate", "nn.Parameter", "nn.Module", "nn.Linear",
+              "config.Config", "transformer.MultiHeadAttention")  # fmt: skip

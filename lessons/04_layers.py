@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 04. Layers: what stands around attention, and lets many layers learn (section 3.1, section 3.3, section 5.4).
+"""# Lesson 04. Layers
+
+What stands around attention, and lets many layers learn (section 3.1, section 3.3, section 5.4).
 
 You need lessons 01 to 03. You will have derived the gradient of layer norm, built the feed-forward network, dropout and
 the residual connection, and measured what changes when the norm stands before the sub-layer.
@@ -18,16 +20,13 @@ from minitf.nn import Dropout, LayerNorm
 from minitf.tensor import Tensor, record
 from minitf.transformer import EncoderLayer, FeedForward, MultiHeadAttention, Residual, causal_mask
 
-INTRODUCES = (
-    *("functions.layer_norm", "functions.relu", "functions.dropout", "functions.dropout_state", "transformer.Residual"),
-    *("functions.dropout_mask", "nn.LayerNorm", "nn.Dropout", "transformer.FeedForward", "transformer.EncoderLayer"),
-)
-begin("04_layers")
+begin("04_layers")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
 # ## What does layer norm look at?
 # The D = d_model numbers in the vector of a position are its *features*. Their size would drift from layer to layer.
+#
 # **State.** *Layer norm* (section 3.1, after Ba et al., 2016) sets it right: m and s are the mean and the deviation of
 # the features of ONE position; *gain* and *bias*, a number per feature, are learned; eps avoids a division by 0:
 #
@@ -128,6 +127,7 @@ draw(slides.matrices, "04_mixing.png", moved, rows="output t", columns="changed 
 # ## Does dropout change the expected output?
 # **State.** *Dropout* (section 5.4) sets each feature to 0 with probability `rate` (the paper's P_drop, 0.1) while the
 # model learns, so that it relies on none. Most programs then divide the others by 1 - rate: y = mask * x / (1 - rate).
+#
 # **Derive.** The mean of y is (1 - rate) x / (1 - rate) = x. The gradient is gy, through the same mask and division.
 # The mask comes from *Philox*: its n-th 256 random bits are a function of a key and n. The key here is seed, step and
 # place (which dropout of the pass). An element, by its index, has 16 of the bits; it is kept if they are >= rate 2^16.
@@ -229,22 +229,37 @@ finish("Around each sub-layer: residual, dropout, norm, in the paper after the s
 
 # %%
 def rms_norm(x, gain):
-    """Give (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6), backward(gy) = (gx, g_gain)."""
+    """Give (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6), backward(gy) = (gx, g_gain).
+
+    Hint: follow the four lines of "What is its gradient?" without the mean m: which terms go?
+    """
     ...
 
 
 def sees_one_position(norm):
-    """For arrays x (B, T, D): return whether norm(x)[b, t] depends on x[b, t] alone. No grad_check can tell."""
+    """For arrays x (B, T, D): return whether norm(x)[b, t] depends on x[b, t] alone. No grad_check can tell.
+
+    Hint: "What does layer norm look at?" changes all positions of a sentence but one. x has other sentences as well.
+    """
     ...
 
 
 def check_rms_norm():
     x, g = np.random.default_rng(4).standard_normal((2, 3, 8)), np.arange(1.0, 9.0)
-    same("rms_norm", rms_norm(x, g)[0], g * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6))
+    mirrored = np.concatenate([x, -x], axis=-1)  # has mean 0, and so the deviation is the root of the mean square
+    same("rms_norm", rms_norm(x, g)[0], g * F.layer_norm(mirrored, np.ones(16), np.zeros(16)).numpy()[..., :8])
     grad_check(lambda x, g: record(rms_norm(x.data, g.data)[0], (x, g), rms_norm(x.data, g.data)[1]), x, g, name="rms")
 
 
 def check_sees_one_position():
-    for axes in (2, 1, 0, (1, 2)):
+    for name, axes in {"features": 2, "positions": 1, "sentences": 0, "positions and features": (1, 2)}.items():
         answer = sees_one_position(lambda x, axes=axes: (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True))
-        claim(f"a norm over the axes {axes} sees one position: {answer}", answer == (axes == 2), answer)
+        claim(f"a norm over {name}: sees_one_position gives {axes == 2}", answer == (axes == 2), answer)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = (
+    *("functions.layer_norm", "functions.relu", "functions.dropout", "functions.dropout_state", "transformer.Residual"),
+    *("functions.dropout_mask", "nn.LayerNorm", "nn.Dropout", "transformer.FeedForward", "transformer.EncoderLayer"),
+)

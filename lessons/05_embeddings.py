@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 05. Embeddings and positions: a word becomes a vector, and so does its place (sections 3.4 and 3.5).
+"""# Lesson 05. Embeddings and positions
+
+A word becomes a vector, and so does its place (sections 3.4 and 3.5).
 
 You need lessons 01 to 04. You will have turned words into vectors, and vectors into scores of words, with one and the
 same matrix, and have given the model what attention lacks: the order of the words.
@@ -21,16 +23,17 @@ from minitf.nn import Embedding, Module, Parameter
 from minitf.tensor import Tensor, record
 from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid
 
-INTRODUCES = ("functions.embedding", "nn.Embedding", "transformer.sinusoid", "transformer.Positions")
-begin("05_embeddings")
+begin("05_embeddings")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
 # ## How does a word become a vector?
 #
 # A text is first cut into *subwords*: frequent words whole, rare ones in pieces (lesson 09 learns them from text). The
-# list of all V subwords is the *vocabulary*; the number of a subword in it is its *id*. **State.** Section 3.4: a
-# learned matrix E, the *embedding table*, holds one row of d_model numbers for each id, the *embedding* of that word.
+# list of all V subwords is the *vocabulary*; the number of a subword in it is its *id*.
+#
+# **State.** Section 3.4: a learned matrix E, the *embedding table*, holds one row of d_model numbers for each id, the
+# *embedding* of that word.
 #
 # **Derive.** Write an id as a *one-hot* row: zeros, with a 1 in the place of the id. Times E, that is the row of the
 # id. So the lookup is a product, one_hot E, and lesson 02 gave the gradient of products: gE = one_hot^T gy. Its row v
@@ -129,7 +132,9 @@ same("and so for a whole layer", encoder(bitten, None), encoder(bites, None)[:, 
 #     PE(pos, 2i) = sin(pos / 10000^(2i/d_model))        PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))
 #
 # Each pair of columns turns like the hand of a clock: the first once in 2 pi positions, its *wavelength*, and each
-# pair after it more slowly, up to nearly 10000 * 2 pi. **Derive.** One number at a time.
+# pair after it more slowly, up to nearly 10000 * 2 pi.
+#
+# **Derive.** One number at a time.
 
 
 # %%
@@ -228,18 +233,24 @@ finish("One table embeds the words and scores them; the sinusoids say where each
 
 # %%
 def look_up(table, ids):
-    """Return the rows of the Tensor `table` at ids (N,), which may repeat, through record, with their gradient."""
+    """Return the rows of the Tensor `table` at ids (N,), which may repeat, through record, with their gradient.
+
+    Hint: "How does a word become a vector?" shows why g[ids] += gy is not enough; np.add.at adds each.
+    """
     ...
 
 
 def check_look_up():
     table, ids = np.random.default_rng(5).standard_normal((5, 3)), np.array([3, 1, 3, 0, 3])
-    same("the rows", look_up(Tensor(table), ids), record(table[ids], (), None))
+    same("the rows", look_up(Tensor(table), ids), record(np.eye(5)[ids] @ table, (), None))
     grad_check(look_up, table, ids)
 
 
 def look_back(k, d_model):
-    """Return W (d_model, d_model): row pos of (PE W) PE^T holds the dot products of PE(pos - k) with every PE."""
+    """Return W (d_model, d_model): row pos of (PE W) PE^T holds the dot products of PE(pos - k) with every PE.
+
+    Hint: "What can a model read from the waves?" has the matrix that turns PE(pos) into PE(pos + k).
+    """
     ...
 
 
@@ -248,3 +259,8 @@ def check_look_back():
     scores = PE @ look_back(k, 32) @ PE.T
     claim("the largest score of position 10 is at 7", scores[10].argmax() == 7, f"it is at {scores[10].argmax()}")
     same("scores of pos = products of pos - k", scores[k:], PE[: 60 - k] @ PE.T)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("functions.embedding", "nn.Embedding", "transformer.sinusoid", "transformer.Positions")

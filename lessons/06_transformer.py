@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 06. The Transformer: the pieces become the model of figure 1 (section 3.1, section 3.2.3, table 3).
+"""# Lesson 06. The Transformer
+
+The pieces become the model of figure 1 (section 3.1, section 3.2.3, table 3).
 
 You need lessons 01 to 05. You will have run figure 1 by hand and with the library, know what each half of it may read
 and why it cannot see the answer, and have counted the parameters of every model of the paper.
@@ -19,9 +21,7 @@ from minitf.tensor import Tensor
 from minitf.text import make_batch
 from minitf.transformer import Decoder, DecoderLayer, Encoder, Transformer, causal_mask, padding_mask, sinusoid
 
-INTRODUCES = ("transformer.Encoder", "transformer.DecoderLayer", "transformer.Decoder", "transformer.Transformer",
-              "config.PRESETS")  # fmt: skip
-begin("06_transformer")
+begin("06_transformer")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
@@ -29,6 +29,7 @@ rng = np.random.default_rng(1)
 #
 # It reads a *source* sentence and writes a *target* sentence. The *encoder* turns the source into the memory (lesson
 # 03), a vector for each word. The *decoder* predicts, at each position of the target, the word that comes next.
+#
 # **State.** Figure 1, with the embedding table E and the sinusoids PE (lesson 05). N layers of a kind are stacked, each
 # with weights of its own. Around every sub-layer stands x <- LayerNorm(x + Sublayer(x)) (lesson 04).
 #
@@ -109,6 +110,7 @@ same(f"gradient of all {n} parameters = change by hand", along, (moved[0] - move
 # each word is judged by those before it. Section 3.1: the decoder reads the target *shifted right*. A *start mark* (id
 # 2) stands first, so position t reads the words up to t-1 and must predict word t; the last is the *end mark* (id 3).
 # While it learns it reads the true words, whatever it would have said itself: *teacher forcing*.
+#
 # **Derive.** T predictions are T runs, each one word longer than the last. But no position reads what comes after it,
 # so the later words change nothing of what the shorter runs gave: the longest run holds them all.
 
@@ -139,7 +141,9 @@ for V in (1000, 4000, 16_000):
 #
 # **State.** Three masks (section 3.2.3). In the encoder all look at the words of the source, not at its padding. In the
 # decoder position t looks up to t. And where the decoder looks at the memory, the padding of the source is left out
-# again. **Derive.** The program above has no mask and no padding: a batch must give what its sentences give alone.
+# again.
+#
+# **Derive.** The program above has no mask and no padding: a batch must give what its sentences give alone.
 
 # %%
 batch = make_batch([[5, 9, 4, 7, 8], [4, 11, 6]], [[6, 10, 9, 6, 11], [7, 5]], 12)
@@ -185,6 +189,7 @@ claim("a head copies all next words; with the mask none", right[0] == 1 and righ
 #
 # **State.** Table 3 lists millions of parameters; values it leaves out are those of base. PRESETS holds its rows: A
 # (heads), B (d_k), C (sizes), D (dropout, smoothing), E (learned positions), big. V is "about 37000" (section 5.1).
+#
 # **Derive.** Each attention has 2 d_model h (d_k + d_v) parameters, h the number of heads; feed-forward has
 # 2 d_model d_ff + d_ff + d_model, a layer norm 2 d_model. An encoder layer has 1 attention, 1 feed-forward, 2 norms; a
 # decoder layer 2, 1, 3. The table, V d_model, is tied (lesson 05): three places share it, and it counts once.
@@ -227,19 +232,27 @@ finish("Each position predicts from what stands before it, exactly; the paper's 
 
 # %%
 def prefix_mask(length, p):
-    """Make a mask, bool (1, 1, T, T): the first p positions all see each other, and the rest is causal."""
+    """Make a mask, bool (1, 1, T, T): the first p positions all see each other, and the rest is causal.
+
+    Hint: the causal mask of "Who may look at what, and does the padding matter?" allows s <= t. What else is allowed?
+    """
     ...
 
 
 def check_prefix_mask():
-    for p in (0, 3, 6):
-        expected = [[s <= t or s < p for s in range(6)] for t in range(6)]
-        same(f"a prefix of {p} among 6", prefix_mask(6, p), np.array([[expected]]))
+    rows = {0: "1000 1100 1110 1111", 2: "1100 1100 1110 1111", 4: "1111 1111 1111 1111"}
+    for p, expected in rows.items():
+        expected = [[digit == "1" for digit in row] for row in expected.split()]
+        same(f"a prefix of {p} among 4", prefix_mask(4, p), np.array([[expected]]))
 
 
 def leaks(run, x):
     """Find leaks by gradients: bool (T, T), True where output t of run depends on row s of the Tensor x.
-    run: Tensor (T, D) -> Tensor (T, D). Send a gradient back from output t alone: it is 0, exactly, at unread rows."""
+    run: Tensor (T, D) -> Tensor (T, D). Send a gradient back from output t alone: it is 0, exactly, at unread rows.
+
+    Hint: "Who may look at what, and does the padding matter?" finds leaks by changes, one word at a time. Gradients of
+    several walks add up in x.grad (lesson 02): set it to None before each.
+    """
     ...
 
 
@@ -248,3 +261,9 @@ def check_leaks():
     leaking[1, 4] = True
     for name, mask in (("causal", causal_mask(6)[0, 0]), ("with one leak", leaking)):
         same(f"attention, {name}", leaks(lambda x, m=mask: F.attention(x, x, x, m), x), mask)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("transformer.Encoder", "transformer.DecoderLayer", "transformer.Decoder", "transformer.Transformer",
+              "config.PRESETS")  # fmt: skip

@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 07. Training: a loss that is never quite satisfied, Adam, and a rate that warms up (sections 5.3 and 5.4).
+"""# Lesson 07. Training
+
+A loss that is never quite satisfied, Adam, and a rate that warms up (sections 5.3 and 5.4).
 
 You need lessons 01 to 06. You will have derived the loss, taken Adam's steps by hand, trained whole Transformers in
 seconds, and seen what label smoothing, the kind of positions and the warm-up do to them.
@@ -19,9 +21,7 @@ from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.text import make_batch
 from minitf.transformer import Transformer
 
-INTRODUCES = ("functions.log_softmax", "loss.label_smoothed_cross_entropy", "loss.projected_cross_entropy",
-    "nn.flatten", "optim.Adam", "optim.warmup_rate", "optim.gradient_norm", "optim.clip_gradient")  # fmt: skip
-begin("07_training")
+begin("07_training")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(1)
 
 # %% [markdown]
@@ -29,6 +29,7 @@ rng = np.random.default_rng(1)
 # **State.** At each position the model gives V logits z (lesson 05); p = softmax(z) is its distribution over the next
 # word. If y is the id of the true word, the loss of the position is the *cross-entropy* -ln p_y: 0 where p_y = 1, and
 # without bound as p_y goes to 0. exp of its mean is the *perplexity* (section 6.1): V for an even choice among V words.
+#
 # **Derive.** ln p_y = z_y - ln sum_w exp(z_w). The slopes of the first term are q, the one-hot row of y; those of the
 # second are exp(z_v) over the sum: p_v. So the gradient of -ln p_y with respect to z is p - q.
 
@@ -49,6 +50,7 @@ claim("softmax gives the last word 0, log_softmax", F.softmax(z).numpy()[3] == 0
 # **State.** -ln p_y falls as long as the true word's logit grows. *Label smoothing* (section 5.4) sets a goal that can
 # be reached: q_v is 1 - eps for v = y, else eps / (V - 1) (so tensor2tensor; the paper has no formula). The loss is the
 # mean of -sum_v q_v ln p_v over the n target words. Padding is no word: it adds nothing and is not counted.
+#
 # **Derive.** q sums to 1 - eps + (V - 1) eps / (V - 1) = 1. A term -q_w ln p_w has the gradient q_w (p - one-hot row of
 # w), and over all w that is p - q again. It is 0 where p = q; there the loss is the entropy of q (lesson 01), not 0.
 
@@ -134,6 +136,7 @@ draw(slides.lines, "07_schedule.png", rates, x="step", y="learning rate, d_model
 # %% [markdown]
 # ## Is a parameter changed the moment an output is wrong?
 # **State.** No. An *update* changes all parameters once, by the mean loss over all words of a batch (section 5.1).
+#
 # **Derive.** That mean is sum_t loss_t / n: its gradient is a sum over words. So a batch too large for memory may be
 # cut into *micro-batches*, whose gradients add up (lesson 02), if each is divided by n_tokens, the n of the whole
 # update. In a mean of their own means, a word counts more where there are fewer.
@@ -170,6 +173,7 @@ claim("one step changes all that have a gradient", (adam.data != before)[whole !
 # %% [markdown]
 # ## What do these choices do to a training?
 # **State.** All pieces together, on a task whose answers are known: write 3 to 8 random digits backwards.
+#
 # **Derive.** Draw a batch, walk back, take a step; in the end take the mean of the parameters over the last 100 steps
 # (section 6.1 averages too). A text is right if each word is the most probable one after the right words before it.
 
@@ -228,7 +232,11 @@ finish("The loss has a goal at p = q, Adam's first step is as long as the rate, 
 
 # %%
 def momentum_step(data, gradient, velocity, rate):
-    """Descend with momentum, in place: velocity becomes 0.9 velocity + gradient, and data moves by -rate velocity."""
+    """Descend with momentum, in place: velocity becomes 0.9 velocity + gradient, and data moves by -rate velocity.
+
+    Hint: Adam's loop in "How does Adam take a step, and how large is it?" makes new numbers. In place, x *= 2 changes
+    the array that was given; x = 2 * x does not.
+    """
     ...
 
 
@@ -240,7 +248,10 @@ def check_momentum_step():
 
 
 def pytorch_loss(logits, target, eps):
-    """Call label_smoothed_cross_entropy so that q is PyTorch's: 1 - eps on the true word, plus eps / V on each."""
+    """Call label_smoothed_cross_entropy so that q is PyTorch's: 1 - eps on the true word, plus eps / V on each.
+
+    Hint: "Why should a model not be too sure?" gives each wrong word eps / (V - 1). Which eps makes that eps / V?
+    """
     ...
 
 
@@ -248,3 +259,9 @@ def check_pytorch_loss():
     logits, target = np.random.default_rng(5).standard_normal((3, 5)), np.array([4, 1, 2])
     unsmoothed, by_all = label_smoothed_cross_entropy(logits, target, 0.0), -F.log_softmax(logits).numpy().mean()
     same("the loss", pytorch_loss(logits, target, 0.3), 0.7 * unsmoothed + 0.3 * by_all)
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("functions.log_softmax", "loss.label_smoothed_cross_entropy", "loss.projected_cross_entropy",
+    "nn.flatten", "optim.Adam", "optim.warmup_rate", "optim.gradient_norm", "optim.clip_gradient")  # fmt: skip

@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 08. Decoding: from a model to a translation, and from a translation to a mark (section 6.1 of the paper).
+"""# Lesson 08. Decoding
+
+From a model to a translation, and from a translation to a mark (section 6.1 of the paper).
 
 You need lessons 01 to 07. You will have built greedy decoding and its cache, beam search with its penalty, and BLEU.
 """
@@ -20,8 +22,7 @@ from minitf.lesson import begin, draw, finish, toy_model
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer
 
-INTRODUCES = ("decode.Hypothesis", "decode.greedy", "decode.beam_search", "decode.length_penalty")
-begin("08_decoding")
+begin("08_decoding")  # reads the options --figures and --backend, and starts to count the claims
 rng = np.random.default_rng(4)  # a seed for which one sentence shows what a beam does
 
 # %% [markdown]
@@ -31,6 +32,7 @@ rng = np.random.default_rng(4)  # a seed for which one sentence shows what a bea
 # translation Y = y_1 ... y_n has P(Y|X) = prod_t P(y_t | y_1 ... y_t-1, X); its last word is the *end mark* `</s>`.
 # *Decoding* is the search for a Y of large P among far too many. *Greedy decoding* takes the most probable word at
 # each step, up to the end mark, or until the text has as many words as the source and 50 more (section 6.1).
+#
 # **Derive.** A loop for one sentence. The trained model beside the lessons knows its grammar by heart, and greedy makes
 # no mistake in it. So we *spoil* it: each weight gets a random number added, of a third of its matrix's spread.
 
@@ -69,6 +71,7 @@ same("each Hypothesis of greedy = loop", numbers(written[:10]), numbers(map(gree
 # ## Must every word be read again at each step?
 #
 # **State.** To get word t, the loop sends t positions through the decoder: for n words 1 + 2 + ... + n = n (n + 1) / 2.
+#
 # **Derive.** No position sees what comes later (the causal mask of lesson 01). So what the decoder made of it stays,
 # and the newest position asks the others for their keys and values only. A *cache* keeps these, layer by layer.
 
@@ -172,6 +175,7 @@ claim("one output, three tokenisations, three scores", np.ptp(list(cut.values())
 #
 # **State.** A *search error*: the search misses a text of better score. A *model error*: the text of better score is
 # the worse translation: above the beam of 4, too short, has BLEU 66.38, greedy 72.96. The length penalty helps a bit.
+#
 # **Derive.** A longer text Y beats Z if ln P(Y) / ln P(Z) < lp(Y) / lp(Z). The right side grows with alpha. So where
 # the longer one wins, it wins for each larger alpha too: of the same texts, longer and longer ones are chosen.
 
@@ -201,6 +205,7 @@ draw(slides.tree, "08_tree.png", nodes, title=f"{text}  (greedy: {first})")
 #
 # **State.** The decoder's second attention (section 3.2.3) asks the source. In "dass er das Buch gelesen hat" the verb
 # comes last, in English before the book: to write "gelesen", the model has to find "read".
+#
 # **Derive.** Row t of its weights reads word t - 1 (row 1 the start mark) and writes word t. So "gelesen" has the row
 # that writes it, not the next one, which reads it.
 
@@ -229,12 +234,19 @@ finish("A search finds what the model scores high; whether that is a good transl
 
 # %%
 def rank(hypotheses, alpha):
-    """Sort Hypotheses (ids, log_probability, score) by ln P / (len(ids) + 1)^alpha, best first; new ones hold it."""
+    """Sort Hypotheses (ids, log_probability, score) by ln P / (len(ids) + 1)^alpha, best first; new ones hold it.
+
+    Hint: |Y| of "What if the best first word leads nowhere?" counts the end mark, which is not among the ids.
+    """
     ...
 
 
 def step(totals, scores, beam):
-    """Give the `beam` best of totals[:, None] (W, 1) + scores (W, V), best first, as two arrays: beginnings, words."""
+    """Give the `beam` best of totals[:, None] (W, 1) + scores (W, V), best first, as two arrays: beginnings, words.
+
+    Hint: beam_by_lists in "What if the best first word leads nowhere?" sorts one list of all continuations. For an
+    array, np.argsort(..., axis=None) gives places p of the flat array: row p // V, column p % V.
+    """
     ...
 
 
@@ -248,3 +260,8 @@ def check_step():
     totals, scores = np.array([-1, -1.2, -9]), np.random.default_rng(8).normal(-3, 1, (3, 7))
     every = sorted(product(range(3), range(7)), key=lambda at: -totals[at[0]] - scores[at])
     same("beginnings and words", np.array(step(totals, scores, 4)), np.transpose(every[:4]))
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("decode.Hypothesis", "decode.greedy", "decode.beam_search", "decode.length_penalty")

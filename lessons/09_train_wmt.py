@@ -1,5 +1,7 @@
 # %% [markdown]
-"""Lesson 09. Training on WMT: from raw text to a comparable score (section 5.1, section 5.2, section 6.1 of the paper).
+"""# Lesson 09. Training on WMT
+
+From raw text to a comparable score (section 5.1, section 5.2, section 6.1 of the paper).
 
 You need lessons 01 to 08. You will have cut words into pieces, filled batches, cut a step over many machines, averaged
 checkpoints, found four scores in one output; and you will know what to type to train the paper's models.
@@ -27,7 +29,6 @@ from minitf.text import Subwords, make_batch, plan_batches
 from minitf.train import main
 from minitf.transformer import Transformer
 
-INTRODUCES = ("text.Subwords", "text.plan_batches", "parallel.Replicas", "checkpoint.average")
 QUICK = begin("09_train_wmt", trainer=main)  # given a trainer's options, this file is the trainer and ends here
 rng = np.random.default_rng(1)
 
@@ -37,6 +38,7 @@ rng = np.random.default_rng(1)
 # (section 5.1; Sennrich et al. 2016) lies between. Cut the text into characters, with "▁" for the blank before a word.
 # *Merge* the most frequent pair of neighbours within words into one piece, wherever it stands; and so on, until there
 # are as many pieces as wanted, 37,000 for English and German together. New text gets the same merges.
+#
 # **Derive.** Count each word once. Of equally frequent pairs take the shorter, then the first by alphabet.
 
 
@@ -72,6 +74,7 @@ draw(slides.lines, "09_pieces.png", curves, x="merges", y="tokens in 2,000 sente
 # ## What is a batch of 25,000 tokens?
 # **State.** A batch has about 25,000 source and 25,000 target tokens (pieces, end marks), of pairs of about the same
 # length (section 5.1): two rectangles, rows times longest row. What in them is no text is padding, done for nothing.
+#
 # **Derive.** Add rows until a rectangle would exceed this budget. If the pairs are sorted before, by target and then by
 # source length, up and down in turn, little of it is padding.
 
@@ -104,6 +107,7 @@ draw(slides.bars, "09_padding.png", shares, y="padding, %", title="batches of 25
 # ## How do eight GPUs take one step?
 # **State.** In *data-parallel training* each of n *ranks* (section 5.2: 8 GPUs) has the whole model and a part of the
 # batch. The gradients of all are summed; then all take the same Adam step, and stay equal.
+#
 # **Derive.** The loss is a sum over words, divided by their number n_tokens. Its gradient is the sum of the parts' if
 # each is divided by the n_tokens of the *whole*, once (lesson 07), and if a part draws the dropout of its rows: a mask
 # depends on seed, step and row (lesson 04). In a ring, N numbers in n pieces are summed in 2 (n - 1) turns: each rank
@@ -147,6 +151,7 @@ draw(slides.lines, "09_ranks.png", curves, x="GPUs", y="speed-up, 25,000 tokens 
 # %% [markdown]
 # ## Why average the last checkpoints?
 # **State.** The paper's models are means of the last 5 (big: 20) *checkpoints*, copies of all parameters (section 6.1).
+#
 # **Derive.** Near its least value a loss is a parabola, say x^2 / 2. A batch gives its gradient x with noise: x <- x -
 # rate (x + noise). So x never rests, and its mean loss, half its variance, stays above 0. The mean of n x's that forgot
 # each other has 1/n of that; but steps are small: neighbours are nearly equal.
@@ -191,6 +196,7 @@ draw(slides.lines, "09_average.png", ways, x="0: mean of 8, 1: checkpoint", y="l
 # **State.** BLEU counts tokens (lesson 08), so a score belongs to the rules that cut text into them. sacreBLEU cuts by
 # its own rules, and names them in a *signature*. The paper names none for its 27.3 (Table 2); its authors' script cuts
 # as the *Moses* tokenizer, which takes all quotes off, and at hyphens: "E-Mail-Adresse" is five tokens.
+#
 # **Derive.** Then parts of a wrong word may be right, and the score is mostly higher.
 
 # %%
@@ -209,7 +215,9 @@ draw(slides.bars, "09_bleu.png", published, y="BLEU, newstest2014 en-de", digits
 # %% [markdown]
 # ## What must be typed?
 # **State.** Table 2's base: 100,000 steps, the mean of 5 checkpoints, one in ten minutes: 1,500 steps of 0.4 seconds
-# (section 5.2). **Derive.** Each is an option, or follows from the text's size. REPRODUCE.md: big, French, 8 GPUs.
+# (section 5.2).
+#
+# **Derive.** Each number is an option, or follows from the size of the text. REPRODUCE.md: big, French, 8 GPUs.
 
 # %%
 command = "--corpus wmt14-en-de --preset base --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500"
@@ -230,7 +238,10 @@ finish("A score needs its signature, a mean of checkpoints beats each, and one s
 
 # %%
 def best_pair(words):
-    """Give the pair to merge next; words: {tuple of pieces: how often}. Of equals the shorter, then by alphabet."""
+    """Give the pair to merge next; words: {tuple of pieces: how often}. Of equals the shorter, then by alphabet.
+
+    Hint: "What are the words of a model?" counts pairs in the first lines of learn. There words have blanks inside.
+    """
     ...
 
 
@@ -240,7 +251,10 @@ def check_best_pair():
 
 
 def combine(gradients, counts):
-    """Give the gradient of the batch from the ranks' gradients, each of the mean loss of its own so many words."""
+    """Give the gradient of the batch from the ranks' gradients, each of the mean loss of its own so many words.
+
+    Hint: "How do eight GPUs take one step?" divides once, by the words of the batch. Undo the ranks' own divisions.
+    """
     ...
 
 
@@ -248,3 +262,8 @@ def check_combine():
     words = np.random.default_rng(5).standard_normal((10, 3))  # the gradient of each word's loss
     parts = np.split(words, [1, 4])
     same("1, 3 and 6 words", combine([part.mean(axis=0) for part in parts], [1, 3, 6]), words.mean(axis=0))
+
+
+# %%
+# For the tests: the parts of the library that this lesson introduces.
+INTRODUCES = ("text.Subwords", "text.plan_batches", "parallel.Replicas", "checkpoint.average")

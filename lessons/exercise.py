@@ -5,10 +5,12 @@ the answers.
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 
 MARK = "# ## Your turn"
+SCAFFOLDING = "# For the tests:"  # begins the last cell of a lesson, which is not for its reader
 LAST = '\n\nif __name__ == "__main__":\n    check_exercises(globals())\n'
 
 
@@ -17,15 +19,16 @@ def sheet(lesson):
     source = lesson.read_text(encoding="utf-8")
     lines = source.splitlines()
     start = lines.index(MARK) - 1  # with the cell's own line
-    part = "\n".join(lines[start:]).rstrip()
-    used = {node.id for node in ast.walk(ast.parse(part)) if isinstance(node, ast.Name)}
+    end = next(n for n, line in enumerate(lines) if line.startswith(SCAFFOLDING)) - 1
+    part = "\n".join(lines[start:end]).rstrip()
+    used = set(re.findall(r"\w+", part))  # also what only the text asks the reader to use
     imports = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             node.names = [name for name in node.names if (name.asname or name.name) in used]
             if node.names:
                 imports.append(ast.unparse(node))
-    title = ast.get_docstring(ast.parse(source)).splitlines()[0]
+    title = ast.get_docstring(ast.parse(source)).splitlines()[0].removeprefix("# ")
     imports.append("from minitf.lesson import check_exercises")
     return f'"""Exercises. {title}"""\n\n' + "\n".join(imports) + f"\n\n{part}\n{LAST}"
 
@@ -39,7 +42,7 @@ def main(arguments):
         return 2
     path = Path(f"my_{found[0].name}")
     if path.exists():
-        print(f"exercise.py: {path} is there already: move your answers away first", file=sys.stderr)
+        print(f"exercise.py: {path} already exists: rename it first if you want a new sheet", file=sys.stderr)
         return 2
     try:
         path.write_text(sheet(found[0]), encoding="utf-8")

@@ -113,22 +113,28 @@ def toy_model():
 def check_exercises(names):
     """Say of each exercise whether it is still to do, wrong and where, or right; exit code 0 if all are right.
 
-    names: globals(). Each function check_NAME in it checks what the reader wrote in the function NAME.
+    names: globals(). Each function check_NAME in it checks what the reader wrote in the function NAME, whose docstring
+    may end with a hint for answers that are wrong.
     """
     checks = [name for name, thing in names.items() if name.startswith("check_") and thing is not check_exercises]
     states = []
     for number, check in enumerate(checks, 1):
         name = check.removeprefix("check_")
-        state, said = _state(names[name], names[check]) if name in names else ("wrong", ": the function is not there")
+        exercise = names.get(name)
+        missing = "wrong", ": the function is not there"
+        state, said = _state(exercise, names[check]) if inspect.isfunction(exercise) else missing
         states.append(state)
         print(f"{state:7s}{number}. {name}{said}")
+        hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
+        if state == "wrong" and hint:
+            print(f"          hint: {' '.join(hint.split())}")
     if not _notebook():
         sys.exit(0 if states and set(states) == {"right"} else 1)
 
 
 def _state(exercise, check):
     if _is_empty(exercise):
-        return "to do", f": {inspect.getdoc(exercise).splitlines()[0]}"
+        return "to do", f": {(inspect.getdoc(exercise) or 'write its body').splitlines()[0]}"
     try:
         check()
     except Exception as error:
@@ -141,9 +147,10 @@ def _state(exercise, check):
 
 
 def _is_empty(function):
-    """Whether the body still ends in the three dots."""
+    """Whether the body ends in the three dots, in pass, or in its docstring: nothing was written yet."""
     (definition,) = ast.parse(inspect.getsource(function)).body
-    return ast.unparse(definition.body[-1]) == "..."
+    last = definition.body[-1]
+    return isinstance(last, ast.Pass) or (isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant))
 
 
 def _or_stop(function, *arguments, **options):

@@ -1,5 +1,6 @@
 """The exercise sheets: written from the lessons, honest about what is missing, hard to pass with a wrong answer."""
 
+import ast
 import importlib.util
 import inspect
 import re
@@ -8,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lesson_files import LESSONS, ROOT
+from lesson_files import LESSONS, ROOT, prose_of, tree_of
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
@@ -74,12 +75,46 @@ def test_wrong_answers_do_not(lesson, tmp_path):
     assert len(said) == len(wrong) and all(re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said), lines
 
 
+@each_lesson
+def test_each_exercise_has_a_hint_that_names_a_section_of_its_lesson(lesson):
+    tree, headings = tree_of(lesson), {line.removeprefix("## ") for line in prose_of(lesson)}
+    docs = {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for name in answers(lesson)[0]:
+        hint = " ".join(docs[name].partition("\n\nHint: ")[2].split())
+        assert any(f'"{heading}"' in hint for heading in headings if heading), f"{name}: {hint!r}"
+
+
+@pytest.mark.parametrize("body", ["...", "pass", '"""Only its docstring."""', '"""More."""\n    pass  # later'])
+def test_what_is_not_written_yet_is_to_do(body, tmp_path):
+    code, lines, _ = run(tmp_path / "sheet.py", SHEET.format(body=body))
+    assert code == 1 and lines[0].startswith("to do  1. one: ") and len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "body", ["return 0.0", "return None", '"""Return 1.\n\n    Hint: think.\n    """\n    return 2']
+)
+def test_what_is_written_is_right_or_wrong_and_wrong_brings_the_hint(body, tmp_path):
+    code, lines, _ = run(tmp_path / "sheet.py", SHEET.format(body=body))
+    hint = ["          hint: think."] if "Hint" in body else []
+    assert code == 1 and lines[0].startswith("wrong  1. one") and lines[1:] == hint
+
+
+SHEET = """from minitf.lesson import check_exercises
+def one():
+    {body}
+def check_one():
+    assert one() == 1, "it is not 1"
+check_exercises(globals())
+"""
+
+
 def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
     sheet = load(SCRIPT).sheet(LESSONS[0]).replace("def additive_mask", "def renamed")
     broken = "def softmax_average(scores, values):\n    return 1 / 0\n"
     code, lines, err = run(tmp_path / "sheet.py", sheet.replace("\n\nif __name__", f"\n\n{broken}\nif __name__"))
     assert (code, err) == (1, "")
     assert lines[0] == "wrong  1. additive_mask: the function is not there"
+    assert len(lines) == 2  # the answer has no docstring, and so no hint
     assert re.fullmatch(r"wrong  2\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[1])
 
 
@@ -90,7 +125,7 @@ def test_the_command_writes_the_sheet_once(tmp_path):
     assert (tmp_path / "my_04_layers.py").read_text(encoding="utf-8").startswith('"""Exercises. Lesson 04.')
     (tmp_path / "my_04_layers.py").write_text("my answers")
     second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert second.returncode == 2 and "there already" in second.stderr and second.stderr.count("\n") == 1
+    assert second.returncode == 2 and "already exists" in second.stderr and second.stderr.count("\n") == 1
     assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
 
 

@@ -75,8 +75,7 @@ def test_no_function_is_a_copy_of_the_library(path):
 def test_form(path):
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    assert 120 <= len(lines) <= 250
-    assert lines[0] == "# %% [markdown]" and lines[1].startswith(f'"""Lesson {path.stem[:2]}. ')
+    assert lines[0] == "# %% [markdown]" and lines[1].startswith(f'"""# Lesson {path.stem[:2]}. ')
     assert f'begin("{path.stem}"' in text and "\nfinish(" in text
     for beat in ("State", "Derive", "Equate", "Use"):
         assert re.search(rf"^# (\*\*)?{beat}[.:]", text, re.MULTILINE), f"no beat is called {beat}"

@@ -82,8 +82,6 @@ def test_command(command, tmp_path):
             assert len(arguments) == 3
         else:
             parse(arguments)
-    elif words[0] == "jupytext":
-        assert "lessons/0[1-9]_*.py" in words  # run by test_notebooks
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
     elif "examples/translate.py" in command:
