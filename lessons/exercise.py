@@ -35,6 +35,9 @@ def sheet(lesson):
 
 def main(arguments):
     """Write the sheet of the lesson whose number is given. Returns the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
     found = sorted(Path(__file__).parent.glob(f"{arguments[0]:0>2}_*.py")) if len(arguments) == 1 else []
     found = [lesson for lesson in found if MARK in lesson.read_text(encoding="utf-8")]
     if not found:

@@ -4,6 +4,7 @@ The sentences are statements, questions, and clauses after "because", "that" and
 with "not" and "no"; and they make sense: people read books, dogs do not, and nobody buys a car every morning.
 """
 
+import sys
 from itertools import count, islice
 
 import numpy as np
@@ -340,3 +341,17 @@ def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
         "test_held_out": held_out[:n_test],
     }
     return {name: tuple([pair[side] for pair in part] for side in (0, 1)) for name, part in parts.items()}
+
+
+def main(arguments) -> int:
+    """Print some sentences of the corpus, English and German; returns the exit code."""
+    if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
+        print("usage: python -m minitf.toy [N]\nPrint N sentences of the built-in corpus (default 10).")
+        return 0 if {"-h", "--help"} & set(arguments) else 2
+    for english, german in zip(*pairs(int(*arguments or ["10"])), strict=True):
+        print(f"{english}\t{german}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -288,3 +288,7 @@ def main(arguments=None, program="09_train_wmt.py", model=Transformer):
         message, code = "stopped at once; what was saved before is whole", 130
     ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
     return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(program="minitf.train"))

@@ -268,3 +268,7 @@ def _joined(pieces):
         )
         for ranked in zip(*pieces, strict=False)
     ]
+
+
+if __name__ == "__main__":
+    print("minitf.translator is a part of the library. To translate: python examples/translate.py --help")

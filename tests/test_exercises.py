@@ -129,6 +129,10 @@ def test_the_command_writes_the_sheet_once(tmp_path):
     assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
 
 
+def test_help_is_the_docstring(capsys):
+    assert load(SCRIPT).main(["--help"]) == 0 and "python lessons/exercise.py 04" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"]])
 def test_anything_else_is_refused(arguments, tmp_path):
     done = subprocess.run(

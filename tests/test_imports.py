@@ -56,6 +56,7 @@ FLOORS = {
     "trainer": 8,
     "train": 9,
     "__init__": 10,
+    "__main__": 10,
 }
 SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
 EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike

@@ -90,14 +90,6 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
     assert make(tmp_path, "--folder").returncode == 2 and make(tmp_path, "--help").returncode == 0
 
 
-def with_answers(cells, lesson):
-    """Put the model answers in place of the empty functions, as a reader does, under the cell that has them."""
-    import nbformat
-
-    text = (ROOT / "tests" / "answers" / lesson.name).read_text(encoding="utf-8")
-    return [*cells[:-1], nbformat.v4.new_code_cell(text), cells[-1]]
-
-
 @pytest.mark.slow
 @each_lesson
 def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
@@ -105,12 +97,12 @@ def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
     import nbformat
 
     book = nbformat.read(notebooks / f"{lesson.stem}.ipynb", as_version=4)
-    empty, book.cells = len(book.cells), with_answers(book.cells, lesson)
-    book.cells.insert(-2, book.cells[-1].copy())  # the check before anything is filled in
+    answers = (ROOT / "tests" / "answers" / lesson.name).read_text(encoding="utf-8")
+    book.cells += [nbformat.v4.new_code_cell(source) for source in (answers, book.cells[-1].source)]
     nbclient.NotebookClient(book, timeout=560, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type in ("execute_result", "error")]
     assert any(output.output_type == "display_data" for output in outputs), "a figure"
-    before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (empty - 1, -1))
+    before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (-3, -1))
     assert re.fullmatch(r"(to do  \d\. .+\n)+", before)
-    assert re.fullmatch(r"(right  \d\. .+\n)+", after) and after.count("\n") == before.count("\n")
+    assert len(re.findall(r"^right  ", after, re.MULTILINE)) == before.count("\n"), after

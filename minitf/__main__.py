@@ -1,0 +1,23 @@
+"""What `python -m minitf` prints: the commands, the lessons, and where to read on."""
+
+OVERVIEW = """\
+minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
+Commands, to be run in the repository; each has --help:
+
+  python examples/translate.py "Where is the station?"
+                                      translate text, a file or a pipe
+  python lessons/01_attention.py      run a lesson; there are nine, 01 to 09
+  python lessons/exercise.py 04       write the exercises of lesson 04
+  python lessons/notebooks.py         make a notebook of each lesson
+  python -m minitf.train --corpus toy --preset tiny --out runs/mine
+                                      train a model (as lesson 09 does)
+  python -m minitf.corpora NAME       fetch a corpus for training
+  python -m minitf.toy 10             print sentences of the built-in corpus
+  pytest                              run the tests
+
+To read: README.md to begin with, lessons/README.md for the course,
+minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""
+
+
+if __name__ == "__main__":
+    print(OVERVIEW)
