@@ -99,6 +99,12 @@ def test_what_is_written_is_right_or_wrong_and_wrong_brings_the_hint(body, tmp_p
     assert code == 1 and lines[0].startswith("wrong  1. one") and lines[1:] == hint
 
 
+def test_an_answer_may_be_a_lambda_and_a_number_is_none(tmp_path):
+    sheet = SHEET.replace("def one():\n    {body}", "one = {body}")
+    assert run(tmp_path / "sheet.py", sheet.format(body="lambda: 1"))[:2] == (0, ["right  1. one"])
+    assert run(tmp_path / "sheet.py", sheet.format(body="1"))[:2] == (1, ["wrong  1. one: the function is not there"])
+
+
 SHEET = """from minitf.lesson import check_exercises
 def one():
     {body}
