@@ -315,8 +315,8 @@ def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(mo
         return loss(source, target_in, target_out, **options)
 
     monkeypatch.setattr(model, "loss", watch)
-    perplexity(model, words, Pairs(["a b c"] * 6, ["a"] * 6), batch_tokens=8)
-    assert seen == [(8, False)] * 3, "three words and the end mark: two sentences fill a batch of eight"
+    perplexity(model, words, Pairs(["a b c"] * 6, ["a"] * 6), batch_tokens=9)
+    assert seen == [(8, False)] * 3, "three words and the end mark: a third sentence would be over nine"
 
 
 def test_a_hopeless_perplexity_is_still_a_number():
