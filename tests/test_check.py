@@ -251,6 +251,13 @@ def test_a_right_gradient_of_any_size_passes(case, rng):
     grad_check(function, rng.normal(size=shape) * size)
 
 
+def test_rounding_errors_inside_a_function_are_no_mistake():
+    """Its values do not show how large they are; slopes of the finest steps do, also where two agree by chance."""
+    for seed in range(25):
+        x = np.random.default_rng(seed).normal(size=(3, 6))
+        grad_check(lambda x: F.log(x * 1e-6 + 1.0) * 1e6, x, seed=seed, verbose=False)
+
+
 def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
     grad_check(mean_square, rng.normal(size=(40, 30)))
     assert "input 0 (x): checked 24 of 1,200 elements, and all of them in 16 groups\n" in capsys.readouterr().out

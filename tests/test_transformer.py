@@ -238,6 +238,41 @@ def test_a_masked_row_passes_no_gradient(rng, dtype):
         assert not x.grad.any()
 
 
+@switches
+def test_padding_may_have_any_id(rng, changes):
+    """It is hidden from attention and from the loss wherever the configuration puts it."""
+    model = small_model(pad_id=5, **changes)
+    source, target_in, target_out = ([6, 7, 3], [2, 6, 8], [6, 8, 3])
+    alone = model(np.array([source]), np.array([target_in])).numpy()
+    padded = [np.array([row + [5, 5]]) for row in (source, target_in, target_out)]
+    assert np.allclose(model(*padded[:2]).numpy()[:, :3], alone, rtol=0, atol=1e-12)
+    short = [np.array([row]) for row in (source, target_in, target_out)]
+    for with_padding, without in zip(model.loss(*padded), model.loss(*short), strict=True):
+        assert float(with_padding) == pytest.approx(float(without), rel=1e-12)
+    zero = np.array([source + [0, 0]])
+    assert not np.allclose(model(zero, padded[1]).numpy()[:, :3], alone), "0 is a word like others"
+
+
+def test_the_smoothing_of_a_loss_can_be_chosen(rng):
+    model, batch = small_model(), random_batch(rng)
+    ids = batch.source, batch.target_in, batch.target_out
+    default, nll = map(float, model.loss(*ids))
+    assert default == float(model.loss(*ids, smoothing=model.config.label_smoothing)[0])
+    assert float(model.loss(*ids, smoothing=0.0)[0]) == pytest.approx(nll, rel=1e-12)
+    assert default != pytest.approx(nll, rel=1e-3)
+
+
+@pytest.mark.parametrize("changes", [{}, SWITCHES["learned positions"]], ids=["sinusoid", "learned"])
+def test_a_converted_model_has_positions_of_its_new_type(rng, changes):
+    """The table that it keeps from its use in float32 would bring errors of 1e-8 into every gradient check."""
+    batch = random_batch(rng)
+    used, fresh = small_model("float32", **changes), small_model("float32", **changes)
+    used(batch.source, batch.target_in)
+    logits = [model.astype("float64")(batch.source, batch.target_in).numpy() for model in (used, fresh)]
+    assert np.array_equal(*logits)
+    assert used.astype("float32")(batch.source, batch.target_in).dtype == np.float32
+
+
 # What is no batch -----------------------------------------------------------------------------------------
 
 
@@ -399,6 +434,8 @@ def test_dropout_where_the_paper_has_it_and_nowhere_else(rng, monkeypatch):
     drawn, moved = places(rng, monkeypatch, dropout=0.1)
     assert moved
     assert drawn == sorted([((B, S, D), 0.1)] * (1 + 2 * 2) + [((B, T, D), 0.1)] * (1 + 2 * 3))
+    learned, moved = places(rng, monkeypatch, dropout=0.1, positions="learned", max_length=16)
+    assert moved and learned == drawn
     drawn, moved = places(rng, monkeypatch, attention_dropout=0.2)
     assert moved
     weights = [(B, H, S, S), (B, H, T, T), (B, H, T, S)]
