@@ -132,7 +132,7 @@ def _parser():
     add("--sample", action="store_true", help="draw each word by its probability, instead of the best translation")
     add("--temperature", type=_number(float, 0, 100), metavar="T", help="below 1 likely words are drawn more often")
     add("--top-k", type=_number(int, 1, 10**6), metavar="K", help="draw among the K likeliest words only")
-    likely = "draw among the likeliest words that together have this probability"
+    likely = "draw among the likeliest words that together have the probability P"
     add("--top-p", type=_number(float, 0.001, 1), metavar="P", help=likely)
     add("--seed", type=_number(int, 0, 2**63), metavar="N", help="another seed draws another text (default 0)")
     add = parser.add_argument_group("picture of the attention").add_argument

@@ -1,7 +1,6 @@
 """Attention that looks at positions, decoded with a cache and without one; and models that have no cache."""
 
 import contextlib
-import runpy
 import sys
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from models import SWITCHES, random_batch, small_model
 from test_decode import assert_same, likely_end
-from threadpoolctl import threadpool_limits
 from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf import decode
@@ -257,15 +255,3 @@ def test_a_class_can_say_that_it_has_a_cache(rng):
 
     model = with_attention(likely_end(small_model()), Thoughtful)
     assert_decoded_alike(model, random_batch(rng, rows=5).source)
-
-
-# The example ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_example_learns_and_decodes(capsys):
-    with threadpool_limits(1, "blas"):  # on a busy machine two threads would wait for each other
-        runpy.run_path(rotary.__file__, run_name="__main__")
-    lines = capsys.readouterr().out.splitlines()
-    greedily, beam, uncached = (int(line.split()[-6]) for line in lines if line.endswith("lines are right"))
-    assert greedily == uncached > 180 and beam > 180
