@@ -195,6 +195,15 @@ def test_the_largest_batch_is_counted_with_its_end_marks():
     assert [len(rows) for rows in found] == [10, 3]
 
 
+def test_a_long_side_makes_more_pairs_than_two_of_middle_length():
+    """In a batch of one pair (29, 1), (15, 15), or of twenty (1, 1): the last has the most positions."""
+    lengths = np.array([[29, 15] + [1] * 20, [1, 15] + [1] * 20])
+    sides = [Rows([np.ones(side.sum(), np.uint16)], side) for side in lengths]
+    data = Dataset(own(([], [])), None, *sides, Pairs([], []))
+    found = data.largest([np.array([0]), np.array([1]), np.arange(2, 22)])
+    assert [len(rows) for rows in found] == [1, 20] and found[0].tolist() == [0]
+
+
 def test_the_longest_usual_source():
     lengths = np.array([5] * 5000 + [9] * 6 + [200] * 3)
     side = Rows([np.ones(lengths.sum(), np.uint16)], lengths)

@@ -157,6 +157,15 @@ def test_a_run_can_be_repeated_bit_by_bit():
     assert all(np.array_equal(array, again[name]) for name, array in one.items())
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 7, 8, 23])
+def test_each_item_is_taken_once(count, n):
+    """Adam's step changes every stretch of the parameters, and none twice."""
+    taken = []
+    list(replicate(build()[0], count).each(taken.append, list(range(n))))
+    assert sorted(taken) == list(range(n))
+
+
 def test_replicas_made_before_the_optimizer(rng):
     """Adam moves the weights to another place: the replicas must look there."""
     model = small_model(**RATES)
