@@ -61,7 +61,11 @@ def threadpool_info():
 def threadpool_limits(*args, **kwargs):
     return contextlib.nullcontext()
 class ThreadpoolController:
-    limit = info = staticmethod(threadpool_limits)
+    lib_controllers = ()
+    info = staticmethod(threadpool_info)
+    limit = staticmethod(threadpool_limits)
+    def select(self, **which):
+        return self
 """
 
 
