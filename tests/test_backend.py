@@ -1,4 +1,4 @@
-"""What `backend` promises beside the choice of a library: sums of rows, stretches, memory, and what it puts back."""
+"""The helpers of `backend`: sums of rows, stretches, kernels, memory."""
 
 import os
 import sys

@@ -122,7 +122,7 @@ WRONG = {
     "dropout of everything, as it is rounded": ({"dropout": 0.999999}, "dropout must be"),
     "no heads": ({"n_heads": 0}, "n_heads must be"),
     "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
-    "dropout that is no number": ({"dropout": float("nan")}, "dropout must be"),
+    "dropout of NaN": ({"dropout": float("nan")}, "dropout must be"),
     "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
     "an eps below 0": ({"eps": -1e-6}, "eps must be"),
     "an eps that is no number": ({"eps": float("nan")}, "eps must be"),

@@ -192,7 +192,7 @@ def test_no_dropout_is_no_work():
         assert dropout._state.place == 0, "nor does it where a kernel would draw"
 
 
-def test_a_kernel_is_told_what_the_mask_depends_on():
+def test_a_kernel_is_told_all_that_the_mask_depends_on():
     """The key of the generator, the number of the first decision, how many of 65,536 values drop, and the factor."""
     with F.dropout_state(seed=7, step=3, first_row=5):
         F.dropout(np.ones((2, 4)), RATE)

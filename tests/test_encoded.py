@@ -140,7 +140,7 @@ def test_a_file_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pai
 
 
 def test_each_side_and_each_added_line_counts(data, pairs):
-    """What differs in one of them only, or in where a line ends, is another text."""
+    """A change in one of them, or in where a line ends, makes another text."""
     digests = [encode_pairs("x", pairs, NONE, WORDS, 20).digest]
     for added in (Pairs(["ab", "c"], ["a", "b"]), Pairs(["a", "bc"], ["a", "b"]), Pairs(["a", "b"], ["ca", "b"])):
         digests.append(encode_pairs("x", pairs, added, WORDS, 20).digest)

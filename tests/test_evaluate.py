@@ -211,7 +211,7 @@ def test_tokenised_text_is_noticed(tmp_path):
     assert len(score_files(one_of_three, files[1]).splitlines()) == 2, "one line may well end so"
 
 
-def test_a_string_is_no_list_of_sentences():
+def test_a_string_instead_of_a_list_is_refused():
     """Its letters would be compared one by one."""
     for hypotheses, references in (("abc", ["a", "b", "c"]), (["a", "b", "c"], "abc")):
         for score in (bleu, paper_bleu):
@@ -319,7 +319,7 @@ def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(mo
     assert seen == [(8, False)] * 3, "three words and the end mark: a third sentence would be over nine"
 
 
-def test_a_hopeless_perplexity_is_still_a_number():
+def test_the_worst_perplexity_is_finite():
     model = SimpleNamespace(evaluating=contextlib.nullcontext, loss=lambda *ids, n_tokens: (0.0, 1e6))
     assert math.isfinite(perplexity(model, Words.train(["a"]), Pairs(["a"], ["a"])))
 

@@ -1,4 +1,4 @@
-"""What the named functions promise besides their gradients: large numbers, other axes, values that are not finite."""
+"""The values of the named functions: large numbers, other axes, NaN and infinity, attention without recording."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ def test_softmax_of_large_scores_is_that_of_their_differences():
         np.testing.assert_allclose(x.grad, [p * (1 - p), -p * (1 - p)], rtol=1e-6)
 
 
-def test_each_row_of_a_softmax_is_a_matter_of_its_own():
+def test_each_row_of_a_softmax_has_its_own_maximum():
     """With one maximum for all rows, the exponentials of those far below it would all be 0."""
     x = np.array([[0.0, 1.0], [2000.0, 2001.0], [-2000.0, -1999.0]])
     for function in (F.softmax, F.log_softmax):
@@ -29,12 +29,12 @@ def test_each_row_of_a_softmax_is_a_matter_of_its_own():
         np.testing.assert_allclose(function(x.T, axis=0).numpy(), expected.T, rtol=1e-12)
 
 
-def test_relu_does_not_hide_what_is_not_a_number():
+def test_relu_keeps_nan():
     """A model that has diverged must not look as if it went on."""
     assert np.array_equal(F.relu(np.array([np.nan, -1.0, np.inf])).numpy(), [np.nan, 0, np.inf], equal_nan=True)
 
 
-def test_where_takes_nothing_of_what_is_masked():
+def test_where_takes_nothing_from_masked_elements():
     mask, x = np.array([True, False, False]), Tensor([1.0, np.nan, np.inf])
     y = F.where(mask, x, -2.0)
     y.backward(np.array([3.0, 4.0, 5.0]))
@@ -43,7 +43,7 @@ def test_where_takes_nothing_of_what_is_masked():
     assert never.numpy().tolist() == [1, -np.inf, -np.inf]
 
 
-def test_a_mask_may_have_more_axes_than_what_it_masks():
+def test_a_mask_may_have_more_axes_than_x():
     mask, x = np.array([[True, False], [True, True], [True, True]]), Tensor([5.0, 6.0])
     y = F.where(mask, x, 0.0)
     y.backward(np.ones((3, 2)))
@@ -123,7 +123,7 @@ def test_attention_without_dropout_takes_no_place(rng):
             assert np.array_equal(F.dropout(x, 0.5).numpy(), expected)
 
 
-def test_the_gradients_of_attention_lie_in_memory_as_its_inputs_do(rng):
+def test_the_gradients_of_attention_have_the_layout_of_its_inputs(rng):
     """Where the heads are views of one array, the way back is a view as well and nothing is copied."""
     heads = [Tensor(rng.normal(size=(2, n, 3, 4)).transpose(0, 2, 1, 3)) for n in (5, 6, 6)]
     y = F.attention(*heads)

@@ -90,7 +90,7 @@ def test_a_tensor_that_was_not_computed_takes_the_gradient_itself():
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 1), (3, 1), (1, 1, 1), (1,), ()])
-def test_what_was_broadcast_over_several_axes_gets_the_sum_over_all_of_them(shape, rng):
+def test_broadcasting_over_several_axes_is_summed_over_all_of_them(shape, rng):
     x, gradient = Tensor(rng.normal(size=shape)), rng.normal(size=(2, 3, 4))
     (x + np.zeros((2, 3, 4))).backward(gradient)
     ones = (1,) * (3 - len(shape)) + shape

@@ -340,7 +340,7 @@ def test_residual_around_a_sublayer_that_gives_zero(rng):
     assert np.allclose(y, F.layer_norm(x, np.ones(D), np.zeros(D)).numpy())
 
 
-def test_dropout_is_on_the_sublayer_and_not_on_what_goes_by(rng):
+def test_dropout_is_on_the_sublayer_and_not_on_the_residual(rng):
     x = Tensor(rng.normal(3, 2, (B, T, D)))
     pre, post = (Residual(small_config(norm=norm, dropout=0.4)).astype("float64") for norm in ("pre", "post"))
     with F.dropout_state(1, 2):
