@@ -199,7 +199,8 @@ class _Probe:
 
         def slope(steps):
             lengths = steps * self.size * len(chosen) ** 0.5
-            numeric, doubt = _differentiate(lambda t: self.outputs(self.x + t * v), self.weights, lengths)
+            # asarray: of arrays without axes NumPy's sum is a scalar
+            numeric, doubt = _differentiate(lambda t: self.outputs(np.asarray(self.x + t * v)), self.weights, lengths)
             return _Slope(parts, numeric, doubt + self.zero, self.rtol, self.atol)
 
         if not careful and (found := slope(np.array([self.step]))).settled:

@@ -449,3 +449,10 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
 def test_show_prints_the_source(capsys):
     show(F.softmax)
     assert "def softmax(x, axis=-1):" in capsys.readouterr().out
+
+
+def test_a_single_number_is_checked_too():
+    """A sum of arrays without axes is one of NumPy's scalars, which is no array."""
+    grad_check(lambda x: x * x, np.array(3.0), verbose=False)
+    with pytest.raises(AssertionError, match="is 3, but should be 6"):
+        grad_check(lambda x: record(x.data**2, (x,), lambda gy: gy * x.data), np.array(3.0))

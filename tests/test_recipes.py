@@ -275,7 +275,7 @@ def test_multi30k_tokenized(data, internet, monkeypatch):
     (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder is there, its files are not
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sacremoses", None)
-        with pytest.raises(UserError, match=r"multi30k-tok is made by sacremoses: pip install 'minitf\[corpora\]'"):
+        with pytest.raises(UserError, match=r"multi30k-tok needs sacremoses: pip install sacremoses"):
             corpora.load("multi30k-tok", quiet)
     pytest.importorskip("sacremoses")
     corpus = corpora.load("multi30k-tok", quiet)

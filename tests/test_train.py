@@ -148,7 +148,7 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
 def test_odd_files_are_noticed(folder, capsys):
     """Another encoding, and the training text as the one to validate on."""
     assert run("here", "--steps", "1") == 0
-    assert "notice" not in capsys.readouterr().out
+    assert "notice   train" not in capsys.readouterr().out
     content = Path("train.de").read_bytes().splitlines(keepends=True)
     Path("train.de").write_bytes(b"".join(["größte ".encode("latin-1") + line for line in content[:3]] + content[3:]))
     assert run("there", "--steps", "1", "--valid", "train.en", "train.de") == 0

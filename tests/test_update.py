@@ -121,7 +121,7 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     assert (entry["loss"], entry["gradient_norm"], entry["tokens_per_second"]) == (2.5, 3.5, 5.0)
     assert entry["perplexity"] == pytest.approx(math.exp(2.0)), "of the plain likelihood, without smoothing"
     assert entry["epoch"] == 2 + 3 / len(trainer.plan)
-    assert entry["learning_rate"] == pytest.approx(16**-0.5 * 4 * 8**-1.5)
+    assert entry["learning_rate"] == pytest.approx(trainer.settings.learning_rate * 16**-0.5 * 4 * 8**-1.5)
 
 
 def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
