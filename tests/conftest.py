@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -80,6 +81,12 @@ def saved(tmp_path, arrays):
 @pytest.fixture
 def words():
     return Words.train(["the dog sees the cat"])
+
+
+def pytest_configure():
+    """Let Ctrl-C arrive, which some tests send: a shell makes what it starts with `&` ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):
