@@ -15,9 +15,17 @@ Commands, to be run in the repository; each has --help:
   python -m minitf.toy 10             print sentences of the built-in corpus
   pytest                              run the tests
 
+An installed package without the repository has  minitf-translate --model DIR
+and  minitf-train.
+
 To read: README.md to begin with, lessons/README.md for the course,
 minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""
 
 
-if __name__ == "__main__":
+def main():
+    """Print the overview."""
     print(OVERVIEW)
+
+
+if __name__ == "__main__":
+    main()

@@ -105,9 +105,15 @@ def finish(summary):
 
 def toy_model():
     """Give the small trained model that lies beside the lessons, as a Translator. Its README says how it was made."""
+    return _or_stop(_load_toy_model)
+
+
+def _load_toy_model():
     beside = [Path(sys.argv[0]).parent, Path.cwd(), Path.cwd() / "lessons", Path(__file__).parents[1] / "lessons"]
-    folder = next((place / "toy-model" for place in beside if (place / "toy-model").is_dir()), beside[-1] / "toy-model")
-    return _or_stop(Translator.load, folder)
+    for place in beside:
+        if (place / "toy-model").is_dir():
+            return Translator.load(place / "toy-model")
+    raise UserError("the folder toy-model is missing: it is beside the lessons in the repository, run this there")
 
 
 def check_exercises(names):

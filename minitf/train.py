@@ -290,5 +290,10 @@ def main(arguments=None, program="09_train_wmt.py", model=Transformer):
     return code
 
 
+def installed():
+    """Run the command `minitf-train` of the installed package; returns the exit code."""
+    return main(program="minitf-train")
+
+
 if __name__ == "__main__":
     sys.exit(main(program="minitf.train"))

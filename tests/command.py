@@ -1,7 +1,6 @@
 """The command translate.py for tests: run inside the test's process, which takes no time to start, or as its own."""
 
 import functools
-import importlib.util
 import io
 import os
 import re
@@ -10,16 +9,13 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+from minitf import translate as program
 from minitf.translator import Translator
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "examples" / "translate.py"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed
 QUICK = ("--beam", "1", "--max-extra", "3")
-
-spec = importlib.util.spec_from_file_location("translate", SCRIPT)
-program = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(program)
 
 load = functools.cache(Translator.load)  # reading a model costs more than most tests
 

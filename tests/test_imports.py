@@ -44,6 +44,7 @@ FLOORS = {
     "evaluate": 6,
     "sampling": 6,
     "translator": 7,
+    "translate": 8,
     "parallel": 6,
     "ranks": 6,
     "settings": 6,
@@ -59,7 +60,8 @@ FLOORS = {
     "__main__": 10,
 }
 SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
-EXTRA = {("runlog", "plot"), ("slides", "plot")}  # a run draws its own curves; both kinds of pictures are saved alike
+# A run draws its own curves, a translation its attention; both kinds of pictures are saved alike.
+EXTRA = {("runlog", "plot"), ("translate", "plot"), ("slides", "plot")}
 # What a GPU does is one floor in four files.
 EXTRA |= {
     ("fused", "dropout"),

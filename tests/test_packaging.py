@@ -1,7 +1,10 @@
 """The package as a person installs it: found from any folder, and never confused with another project of its name."""
 
 import configparser
+import functools
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +50,43 @@ def test_the_version_is_stated_once():
     assert re.fullmatch(r"\d+\.\d+\.\d+", minitf.__version__)
     assert f"## {minitf.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"version: {minitf.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_wheel_works_away_from_the_repository(tmp_path):
+    """Its commands translate and train; where the model or the lessons are missing, one line says so."""
+    run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    source = tmp_path / "source"  # building writes into the folder of the sources
+    shutil.copytree(ROOT / "minitf", source / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    built = run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, source])
+    assert built.returncode == 0, built.stdout + built.stderr
+    done = run([*pip, "install", "--no-deps", "--target", site, *wheels.glob("*.whl")])
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {str(path.relative_to(site)) for path in site.glob("minitf/*")}
+    assert "minitf/py.typed" in names and names >= {f"minitf/{path.name}" for path in ROOT.glob("minitf/*.py")}
+    environment = os.environ | {"PYTHONPATH": str(site)}
+    (tmp_path / "empty").mkdir()
+
+    def command(name, *arguments):
+        words = [sys.executable, site / "bin" / name, *arguments]
+        return run(words, cwd=tmp_path / "empty", env=environment)
+
+    assert "minitf-translate --model DIR" in command("minitf").stdout
+    sentence = "The children are playing in the garden."
+    done = command("minitf-translate", "--model", ROOT / "examples" / "models" / "en-de", sentence)
+    assert done.stdout == "Die Kinder spielen im Garten.\n", done.stderr
+    done = command("minitf-translate", sentence)
+    assert done.returncode == 2 and done.stderr.startswith("minitf-translate: name a trained model with --model DIR")
+    assert done.stderr.count("\n") == 1
+    assert "--corpus" in command("minitf-train", "--help").stdout
+    done = run(
+        [sys.executable, "-c", "from minitf.lesson import toy_model; toy_model()"],
+        cwd=tmp_path / "empty",
+        env=environment,
+    )
+    assert done.returncode == 2 and "it is beside the lessons in the repository" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -5,12 +5,13 @@ import io
 import json
 import random
 import re
+import subprocess
 import sys
 from itertools import pairwise
 
 import command
 import pytest
-from command import CONTROL, QUICK, Command, is_refused, lines_of, program
+from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, program
 from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
@@ -278,9 +279,13 @@ def test_damaged_model_is_refused(run, model, tmp_path):
 
 def test_closed_streams_and_missing_packages(run, monkeypatch):
     assert is_refused(run(stdin=None), "TEXT")
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "minitf.translator", None)
-        assert is_refused(run("the dog"), "pip install")
+    hide = (
+        f"import runpy, sys; sys.modules['sentencepiece'] = None; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
+    )
+    for missing in ("numpy", "sentencepiece"):
+        words = [sys.executable, "-c", hide.replace("sentencepiece", missing), "the dog"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert is_refused((done.returncode, done.stdout, done.stderr), f"{missing} is not installed: run  pip install")
     with monkeypatch.context() as patch:
         patch.setattr(command, "load", lambda folder: bytearray(1 << 62))
         assert is_refused(run("the dog"), "--beam")
