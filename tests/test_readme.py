@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from minitf.settings import parse
+from minitf.translator import Translator
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / place for place in ("README.md", "minitf/README.md", "lessons/README.md", "lessons/REPRODUCE.md")]
@@ -56,6 +57,19 @@ def test_python_block_prints_what_it_says(page, block, monkeypatch):
     assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), f"printed: {printed}\nsaid: {said}"
 
 
+def test_the_program_of_the_readme_is_the_example():
+    (block,) = [block for block in blocks(PAGES[0], "python") if "reverse" in block]
+    assert block == (ROOT / "examples" / "train_reverse.py").read_text(encoding="utf-8")
+
+
+def test_the_limits_are_real():
+    """What README says that the bundled model gets wrong."""
+    translator = Translator.load(ROOT / "examples" / "models" / "en-de")
+    ((best,),) = translator.translate(["The cat sat on the mat."])
+    assert best.text == "Die Katze saß auf der Mathe."
+    assert f"`{best.text}`" in PAGES[0].read_text(encoding="utf-8")
+
+
 def _commands():
     for page in PAGES:
         for block in blocks(page, "sh"):
@@ -88,6 +102,7 @@ def test_command(command, tmp_path):
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         runnable = runnable.replace("examples/", f"{ROOT}/examples/")
+        (tmp_path / "letter.txt").write_text("Where is\nthe station?\n\nIt is raining.\n", encoding="utf-8")
         done = subprocess.run(
             runnable,
             shell=True,
@@ -99,6 +114,10 @@ def test_command(command, tmp_path):
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stdout.strip()
+        output = done.stdout
+        if "--output" in words:
+            output = (tmp_path / words[words.index("--output") + 1]).read_text(encoding="utf-8")
+            assert output.count("\n") == 3, "two paragraphs and the empty line between them"
+        assert output.strip()
     else:
         assert words[0] == "python" and (ROOT / words[1]).exists(), f"nothing tests {command!r}"
