@@ -16,6 +16,7 @@ import os
 import sys
 import tracemalloc
 import types
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ __all__ = [
     "xp",
 ]
 
-
+DType = np.dtype | type | str  # for type hints: what NumPy takes as a dtype
 _CGROUP = Path("/sys/fs/cgroup")  # what Linux lets this container use
 
 
@@ -85,7 +86,7 @@ xp = _Library()
 cuda = _InsideKernels()
 
 
-def use(library):
+def use(library: str | types.ModuleType) -> None:
     """Choose the array library: "numpy", "cupy", or a module that looks like one of them.
 
     Arrays made before the switch stay where they are, so call it before the first Tensor is made.
@@ -102,7 +103,7 @@ def use(library):
 
 
 @contextlib.contextmanager
-def using(library):
+def using(library: str | types.ModuleType) -> Iterator[_Library]:
     """Use another array library inside a `with` block: for tests that compare the two."""
     before = xp.__dict__["_module"]
     use(library)
@@ -126,12 +127,12 @@ def _load(name):
     return module
 
 
-def to_device(array, dtype=None):
+def to_device(array: np.ndarray | Sequence | float, dtype: DType | None = None) -> np.ndarray:
     """Give the array (or nested list) as an array of the library in use, moved there if it has to be."""
     return xp.asarray(array, dtype=dtype)
 
 
-def to_numpy(array):
+def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
     """Give the array as a NumPy array. From a GPU this waits for the result: log with it, do not compute."""
     if isinstance(array, np.ndarray):
         return array

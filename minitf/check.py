@@ -5,12 +5,15 @@ cancels in the sum passes. The outputs of a softmax always sum to 1, so there ev
 `grad_check` therefore weighs the outputs at random, moves the inputs in a random direction, and works in float64.
 """
 
+from __future__ import annotations
+
 import inspect
+from collections.abc import Callable
 
 import numpy as np
 
 from minitf.backend import to_device, to_numpy
-from minitf.tensor import Tensor
+from minitf.tensor import ArrayLike, Tensor
 
 __all__ = ["claim", "grad_check", "proved", "same", "show"]
 
@@ -24,7 +27,16 @@ _EPS = np.finfo(np.float64).eps
 _STEPS = 10.0 ** -np.arange(1, 13)  # as fractions of the input's size: what one step leaves in doubt, these decide
 
 
-def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=0.0, step=1e-5, seed=0, verbose=True):
+def grad_check(
+    fn: Callable,
+    *arrays: ArrayLike | None,
+    name: str | None = None,
+    rtol: float = 1e-6,
+    atol: float = 0.0,
+    step: float = 1e-5,
+    seed: int = 0,
+    verbose: bool = True,
+) -> float:
     """Compare the gradients of fn with central differences, and print one line if they agree.
 
         L(x) = sum_i c_i fn(x)_i                          with random weights c
@@ -66,7 +78,7 @@ def grad_check(fn, *arrays, name=None, rtol=1e-6, atol=0.0, step=1e-5, seed=0, v
     return worst
 
 
-def same(name, a, b, rtol=1e-7, atol=1e-9, verbose=True):
+def same(name: str, a: ArrayLike, b: ArrayLike, rtol: float = 1e-7, atol: float = 1e-9, verbose: bool = True) -> float:
     """Assert that two results are equal up to rounding, and print one line with the largest difference.
 
     a, b: Tensors, arrays or numbers of one shape; NaN equals NaN, and infinity only itself. Returns the largest
@@ -88,7 +100,7 @@ def same(name, a, b, rtol=1e-7, atol=1e-9, verbose=True):
     return worst
 
 
-def claim(text, truth, measured):
+def claim(text: str, truth: bool | np.bool, measured: object) -> None:
     """Assert what is no equality of arrays, and print one line with what was measured.
 
     >>> claim("a softmax over 3 equal scores gives thirds", abs(1 / 3 - 0.3333) < 1e-3, "0.3333")
@@ -102,7 +114,7 @@ def claim(text, truth, measured):
     _report(text, measured)
 
 
-def show(thing):
+def show(thing: Callable) -> None:
     """Print the source of a function or class of the library, as it stands."""
     print(inspect.getsource(thing))
 

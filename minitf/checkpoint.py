@@ -14,15 +14,16 @@ import os
 import re
 import time
 import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.lib import format as npy
 
-from minitf.backend import UserError, naming
+from minitf.backend import DType, UserError, naming
 from minitf.config import Config
 from minitf.probe import check_probe, probe
-from minitf.text import load_subwords
+from minitf.text import Subwords, Words, load_subwords
 from minitf.transformer import Transformer
 
 __all__ = [
@@ -51,7 +52,7 @@ INFLATION = 1040  # deflate makes at most 1032 bytes of one
 # Writing ----------------------------------------------------------------------------------------------------
 
 
-def save_arrays(path, arrays: dict[str, np.ndarray], meta: dict) -> None:
+def save_arrays(path: str | Path, arrays: dict[str, np.ndarray], meta: dict) -> None:
     """Write named arrays and a dictionary of plain values to one .npz file, whole or not at all.
 
     The file that stood there is replaced in one step; until then it stays untouched. `numpy.load` reads the
@@ -65,7 +66,7 @@ def save_arrays(path, arrays: dict[str, np.ndarray], meta: dict) -> None:
         _install(files, path)
 
 
-def save_text(path, text: str) -> None:
+def save_text(path: str | Path, text: str) -> None:
     """Write a text file whole or not at all, with line feeds on every system. Raises UserError as above."""
     path = Path(path)
     content = text.encode(errors="replace")
@@ -73,7 +74,7 @@ def save_text(path, text: str) -> None:
         _install(files, path)
 
 
-def clean_leftovers(folder, minutes: float = 10) -> None:
+def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
     """Remove the half-written files that killed processes left in a folder.
 
     Only files older than `minutes` go, because another process may be writing a younger one this moment.
@@ -157,7 +158,7 @@ def _is_supported(dtype):
 # Reading ----------------------------------------------------------------------------------------------------
 
 
-def load_arrays(path, shapes: dict[str, tuple] | None = None) -> tuple[dict[str, np.ndarray], dict]:
+def load_arrays(path: str | Path, shapes: dict[str, tuple] | None = None) -> tuple[dict[str, np.ndarray], dict]:
     """Read what `save_arrays` wrote: the named arrays and the dictionary.
 
     shapes: the names and shapes that the file must hold, neither fewer nor more; None takes what it holds.
@@ -252,7 +253,7 @@ def _check_names(found, wanted):
         raise _Misfit("arrays " + "; ".join(problems))
 
 
-def average(paths) -> dict[str, np.ndarray]:
+def average(paths: Iterable[str | Path]) -> dict[str, np.ndarray]:
     """Average the arrays of several files, summed in float64 and given back in their own dtype.
 
         mean[name] = (file_1[name] + ... + file_n[name]) / n
@@ -286,7 +287,13 @@ def _cast(values, dtype):
 
 
 def save_model(
-    directory, arrays, config: dict, subwords, dtype="float16", notes: dict | None = None, model=None
+    directory: str | Path,
+    arrays: dict[str, np.ndarray],
+    config: dict,
+    subwords: Subwords | Words,
+    dtype: DType = "float16",
+    notes: dict | None = None,
+    model: Transformer | None = None,
 ) -> None:
     """Write a model that `load_model` and `translate.py --model` read: weights, subwords and config.json.
 
@@ -324,7 +331,7 @@ def save_model(
             _install({card: next_card}, card)
 
 
-def read_model(directory) -> tuple[dict[str, np.ndarray], dict, object]:
+def read_model(directory: str | Path) -> tuple[dict[str, np.ndarray], dict, Subwords | Words]:
     """Read a folder that `save_model` wrote: the arrays as float32, the config, and the subwords.
 
     Raises UserError where the folder or a file is missing, changed or damaged, or of an unknown format.
@@ -346,7 +353,9 @@ def read_model(directory) -> tuple[dict[str, np.ndarray], dict, object]:
     return arrays, card["model"], subwords
 
 
-def load_model(directory, model=Transformer) -> tuple:
+def load_model(
+    directory: str | Path, model: Callable[..., Transformer] = Transformer
+) -> tuple[Transformer, Subwords | Words, dict]:
     """Return the model of a folder that `save_model` wrote, its subwords, and the notes.
 
     model: called as model(config, initialise=False); a model whose code was changed is made by its own function.
@@ -370,7 +379,7 @@ def load_model(directory, model=Transformer) -> tuple:
     return made, subwords, notes
 
 
-def load_weights(model, arrays):
+def load_weights(model: Transformer, arrays: dict[str, np.ndarray]) -> Transformer:
     """Give a model the weights of a file, and return it. Raises UserError; if settings differ, it names them."""
     try:
         return model.load_state(arrays)
@@ -379,7 +388,7 @@ def load_weights(model, arrays):
         raise
 
 
-def read_notes(directory) -> dict:
+def read_notes(directory: str | Path) -> dict:
     """Read what `save_model` was given as notes, such as the step; raises UserError as `read_model` does."""
     card = _fitting_card(Path(directory))
     return {key: value for key, value in card.items() if key not in ("format", "model", "sha256")}

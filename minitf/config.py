@@ -69,20 +69,20 @@ class Config:
             raise UserError(f"the special ids {ids} must differ and be less than vocabulary_size")
 
     @classmethod
-    def preset(cls, name, vocabulary_size=37000, **changes):
+    def preset(cls, name: str, vocabulary_size: int = 37000, **changes: typing.Any) -> typing.Self:
         """Give a named model: tiny, small, base, big, or a row of the paper's Table 3 (see PRESETS)."""
         if name not in PRESETS:
             raise UserError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
         return cls(vocabulary_size, **{**PRESETS[name], **changes})
 
-    def replace(self, **changes):
+    def replace(self, **changes: typing.Any) -> typing.Self:
         """Give a copy with some fields changed; d_k and d_v follow d_model / n_heads where they did before."""
         for name in ("d_k", "d_v"):
             if getattr(self, name) * self.n_heads == self.d_model:
                 changes.setdefault(name, None)
         return dataclasses.replace(self, **changes)
 
-    def count_parameters(self):
+    def count_parameters(self) -> int:
         """Count the numbers that training changes, without building the model.
 
         >>> Config.preset("base").count_parameters()
@@ -96,12 +96,12 @@ class Config:
         tables += 2 * self.max_length if self.positions == "learned" else 0
         return layers + tables * self.d_model + (2 * norm if self.norm == "pre" else 0)
 
-    def check_subwords(self, count):
+    def check_subwords(self, count: int) -> None:
         """Raise UserError if a model of this size does not go with so many subwords."""
         if count != self.vocabulary_size:
             raise UserError(f"{count:,} subwords, but the model knows {self.vocabulary_size:,}: two models' files?")
 
-    def check_size(self, arrays):
+    def check_size(self, arrays: dict) -> None:
         """Raise UserError if a model of this configuration would be far larger than these arrays, by name.
 
         To be called before a model is built from a file, where a wrong number must not cost memory. The count need not
@@ -116,7 +116,7 @@ class Config:
                 "changed, give the class or function that makes it"
             )
 
-    def check_arrays(self, arrays):
+    def check_arrays(self, arrays: dict) -> None:
         """Raise UserError if arrays, by name, were made with other settings than these, and name the settings."""
         found = _settings_of({name: array.shape for name, array in arrays.items()})
         mine = dataclasses.asdict(self)
@@ -128,12 +128,12 @@ class Config:
                 f"weights of another configuration ({what}): use the settings and the code that it was made with"
             )
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Give all fields as a dictionary, for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields):
+    def from_dict(cls, fields: dict) -> typing.Self:
         """Build from a dictionary. Raises UserError for a field that this version does not know."""
         unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
         if unknown:

@@ -3,6 +3,8 @@
 Letters: B sentences, W beams of each, R = B * W rows that are decoded side by side, V vocabulary.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 from itertools import chain
@@ -10,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from minitf.backend import on_gpu, row_sums, to_device, to_numpy, xp
-from minitf.tensor import Tensor, no_grad
+from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
@@ -40,7 +42,7 @@ class Hypothesis:
     score: float
 
 
-def length_penalty(length, alpha=0.6):
+def length_penalty(length: float, alpha: float = 0.6) -> float:
     """Give what ln P is divided by, so that a long translation can win against a short one.
 
         lp(Y) = ((5 + |Y|) / 6)^alpha
@@ -66,7 +68,9 @@ def evaluating(decode):
 
 
 @evaluating
-def greedy(model, source, max_extra=50, cached=True, alpha=0.0):
+def greedy(
+    model: Transformer, source: Ids, max_extra: int = 50, cached: bool = True, alpha: float = 0.0
+) -> list[Hypothesis]:
     """Write the most probable next word until the end mark: one Hypothesis per row of source ids (B, S).
 
     At most max_extra words more than the source has are written. With cached=False the whole prefix is run
@@ -113,7 +117,15 @@ def lengthen(decoder, prefixes, limits, choose, end_id=None, alpha=0.0):
 
 
 @evaluating
-def beam_search(model, source, beam=4, alpha=0.6, max_extra=50, n_best=1, cached=True):
+def beam_search(
+    model: Transformer,
+    source: Ids,
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+    n_best: int = 1,
+    cached: bool = True,
+) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
     Gives for each row of source ids (B, S) its n_best hypotheses (n_best <= beam), best first, by

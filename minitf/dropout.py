@@ -7,6 +7,7 @@ machines draws in each part the masks of the whole.
 import contextlib
 import math
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -25,7 +26,7 @@ _state = _DropoutState()
 
 
 @contextlib.contextmanager
-def dropout_state(seed, step, first_row=0):
+def dropout_state(seed: int, step: int, first_row: int = 0) -> Iterator[None]:
     """Fix the masks of every `dropout` in the block: they depend on these numbers and on nothing else.
 
     first_row: which row of the whole batch is the first of this part of it.
@@ -38,7 +39,7 @@ def dropout_state(seed, step, first_row=0):
         _state.seed, _state.step, _state.first_row, _state.place = before
 
 
-def dropout_mask(seed, step, place, first_row, shape, rate):
+def dropout_mask(seed: int, step: int, place: int, first_row: int, shape: tuple[int, ...], rate: float) -> np.ndarray:
     """Draw which elements to keep: True with probability 1 - rate, to 1/65536.
 
     Element i of row r is decided by 16 bits of a counter-based generator (Philox: the n-th random number is a

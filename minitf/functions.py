@@ -5,8 +5,11 @@ axes in front. Inputs are Tensors (which get a gradient) or arrays (which are co
 on the CPU: there a wrong one is an error, while a GPU would read some other row without a word.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +17,7 @@ from minitf import fused
 from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
 from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
 from minitf.products import as_factor, matmul
-from minitf.tensor import Tensor, as_array, is_recording, operand, record
+from minitf.tensor import ArrayLike, Ids, Tensor, as_array, is_recording, operand, record
 
 __all__ = [
     "attention",
@@ -35,7 +38,7 @@ __all__ = [
 ]
 
 
-def exp(x):
+def exp(x: ArrayLike) -> Tensor:
     """Raise e to each element.
 
         y = e^x
@@ -46,7 +49,7 @@ def exp(x):
     return record(y, (x,), lambda gy: gy * y)
 
 
-def log(x):
+def log(x: ArrayLike) -> Tensor:
     """Take the natural logarithm of each element.
 
         y = ln x
@@ -57,7 +60,7 @@ def log(x):
     return record(xp.log(x_data), (x,), lambda gy: gy / x_data)
 
 
-def relu(x):
+def relu(x: ArrayLike) -> Tensor:
     """Replace what is negative by zero.
 
         y = max(0, x)
@@ -69,7 +72,7 @@ def relu(x):
     return record(y, (x,), lambda gy: gy * (y > 0))
 
 
-def where(mask, x, value):
+def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
     """Keep x where the mask is True, and take the value elsewhere.
 
         y = x if mask else value
@@ -97,7 +100,7 @@ def _boolean(mask):
     return mask
 
 
-def concatenate(tensors, axis=-1):
+def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     """Join tensors along one axis.
 
         y = Concat(x_1, ..., x_n)
@@ -114,7 +117,7 @@ def concatenate(tensors, axis=-1):
     return record(xp.concatenate(arrays, axis=axis), tuple(tensors), backward)
 
 
-def softmax(x, axis=-1):
+def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Turn scores into positive weights that sum to 1.
 
         y_i = exp(x_i) / sum_j exp(x_j)
@@ -137,7 +140,7 @@ def _shifted(x, axis):
     return x - x.max(axis=axis, keepdims=True) if x.size else x.copy()
 
 
-def log_softmax(x, axis=-1):
+def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Take the logarithm of the softmax, without computing the softmax, which could be 0.
 
         y_i = x_i - ln sum_j exp(x_j)
@@ -153,7 +156,7 @@ def log_softmax(x, axis=-1):
     return record(y, (x,), backward)
 
 
-def linear(x, weight, bias=None):
+def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Tensor:
     """Multiply by a matrix, and add a bias if there is one.
 
         y = x W + b
@@ -191,7 +194,7 @@ def _check_vector(name, vector, size):
         raise ValueError(f"{name} has shape {vector.shape}, but ({size},) is needed, one number for each feature")
 
 
-def layer_norm(x, gain, bias, eps=1e-6):
+def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6) -> Tensor:
     """Give every position mean 0 and variance 1 over its features, then scale and shift.
 
         y = gain * (x - mean) / sqrt(var + eps) + bias
@@ -234,7 +237,7 @@ def integers(ids, name):
     return ids.astype(np.int64) if ids.dtype.kind not in "iu" else ids
 
 
-def embedding(table, ids):
+def embedding(table: ArrayLike, ids: Ids) -> Tensor:
     """Look up one row of the table for each id.
 
         y = table[ids], which is  one_hot(ids) @ table
@@ -259,7 +262,7 @@ def embedding(table, ids):
     return record(weight[ids], (table, None), backward)
 
 
-def dropout(x, rate, seed=None):
+def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
     """Set each element to zero with probability `rate`, and scale the others so that the mean stays.
 
         y = mask * x / (1 - rate)
@@ -343,7 +346,7 @@ def _scores_gradient(g_weights, weights, d_k):
     return g_weights
 
 
-def attention_weights(query, key, mask=None):
+def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None = None) -> Tensor:
     """Say how much each query attends to each key.
 
         weights = softmax(Q K^T / sqrt(d_k)), 0 where the mask is False
@@ -364,7 +367,14 @@ def attention_weights(query, key, mask=None):
     return record(weights, (query, key, None), backward)
 
 
-def attention(query, key, value, mask=None, rate=0.0, seed=None):
+def attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    mask: ArrayLike | None = None,
+    rate: float = 0.0,
+    seed: int | None = None,
+) -> Tensor:
     """Average the values, weighted by how well their keys fit each query.
 
         y = softmax(Q K^T / sqrt(d_k)) V

@@ -13,6 +13,8 @@ into: dividing each part by its own count would weigh the words of short sentenc
 Source: section 5.4; Szegedy et al. 2016, section 7. The form, eps/(V-1), is tensor2tensor's.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -21,7 +23,7 @@ from minitf import fused
 from minitf.backend import has_kernels, row_sums, to_device, xp
 from minitf.functions import integers
 from minitf.products import add_product, as_factor, matmul
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import ArrayLike, Ids, Tensor, as_array, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 
@@ -29,7 +31,9 @@ _CHUNK = 512  # of how many rows the logits exist at a time, however long the ba
 _CHUNK_ON_GPU = 4096
 
 
-def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=None, n_tokens=None):
+def label_smoothed_cross_entropy(
+    logits: ArrayLike, target: Ids, smoothing: float = 0.1, pad_id: int | None = None, n_tokens: float | None = None
+) -> Tensor:
     """Measure how far the predicted distributions are from the smoothed true words.
 
         loss = - 1/n sum_t sum_v q_tv ln p_tv
@@ -54,7 +58,14 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=None, n_t
     return record(losses.sum() / n_tokens, (logits,), backward)
 
 
-def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
+def projected_cross_entropy(
+    x: ArrayLike,
+    weight: ArrayLike,
+    target: Ids,
+    smoothing: float = 0.1,
+    pad_id: int | None = None,
+    n_tokens: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """Compute the loss of logits = x E^T without ever holding the logits of all positions.
 
         loss = label_smoothed_cross_entropy(x E^T, target)

@@ -1,14 +1,18 @@
 """Parameters, modules, and the layers that hold parameters of their own."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Self
 
 import numpy as np
 
 from minitf import functions as F
 from minitf import fused
-from minitf.backend import UserError, has_kernels, to_device, to_numpy, xp
+from minitf.backend import DType, UserError, has_kernels, to_device, to_numpy, xp
 from minitf.dropout import next_decisions
-from minitf.tensor import Tensor, record
+from minitf.tensor import ArrayLike, Ids, Tensor, record
 
 __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter", "flatten"]
 
@@ -16,7 +20,7 @@ __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter",
 class Parameter(Tensor):
     """A Tensor that training changes. After `flatten`, its gradient has a fixed place in memory."""
 
-    def __init__(self, data):
+    def __init__(self, data: ArrayLike):
         super().__init__(data)
         self._place = None  # where the gradient goes
 
@@ -32,7 +36,7 @@ class Parameter(Tensor):
         return {**vars(self), "_place": None}
 
 
-def flatten(parameters):
+def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
     """Move parameters into one flat array and their gradients into another: (data, gradients).
 
     Each parameter becomes a named view of its stretch, so one operation on the flat array updates them all.
@@ -74,7 +78,7 @@ class Module:
 
     training = True
 
-    def named_parameters(self):
+    def named_parameters(self) -> list[tuple[str, Parameter]]:
         """List (name, parameter) in the order of definition, each parameter once, under its first name.
 
         Raises ValueError where two parameters would have the same name, as under the keys 1 and "1" of a dict.
@@ -101,11 +105,11 @@ class Module:
             raise ValueError(f"two parameters have the name {odd}: give the dict that holds them other keys")
         return found
 
-    def parameters(self):
+    def parameters(self) -> list[Parameter]:
         """List the parameters, each once."""
         return [parameter for _, parameter in self.named_parameters()]
 
-    def modules(self):
+    def modules(self) -> list[Module]:
         """List this module and all modules inside it, each once."""
         found, waiting = {}, [self]
         while waiting:
@@ -118,18 +122,18 @@ class Module:
                 waiting.extend(child for _, child in _items(value))
         return list(found.values())
 
-    def train(self, training=True):
+    def train(self, training: bool = True) -> Self:
         """Switch dropout on, here and in every module inside; returns the module."""
         for module in self.modules():
             module.training = training
         return self
 
-    def eval(self):
+    def eval(self) -> Self:
         """Switch dropout off."""
         return self.train(False)
 
     @contextlib.contextmanager
-    def evaluating(self):
+    def evaluating(self) -> Iterator[Self]:
         """Switch dropout off inside a `with` block; after it everything is as it was before."""
         before = [(module, module.training) for module in self.modules()]
         try:
@@ -138,7 +142,7 @@ class Module:
             for module, training in before:
                 module.training = training
 
-    def astype(self, dtype):
+    def astype(self, dtype: DType) -> Self:
         """Convert every parameter, for gradient checks in float64; returns the module.
 
         Make the optimizer afterwards: one that was there before holds the old parameters.
@@ -147,16 +151,16 @@ class Module:
             parameter.data, parameter.grad, parameter._place = parameter.data.astype(dtype), None, None
         return self
 
-    def zero_grad(self):
+    def zero_grad(self) -> None:
         """Forget the gradients of the last update."""
         for parameter in self.parameters():
             parameter.grad = None
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """Give a copy of every parameter as a NumPy array, by name."""
         return {name: to_numpy(parameter.data).copy() for name, parameter in self.named_parameters()}
 
-    def load_state(self, arrays):
+    def load_state(self, arrays: dict[str, np.ndarray]) -> Self:
         """Take over the values of `arrays`, by name. Raises UserError where names or shapes do not fit."""
         parameters = dict(self.named_parameters())
         unknown, missing = sorted(arrays.keys() - parameters.keys()), sorted(parameters.keys() - arrays.keys())
@@ -215,14 +219,14 @@ def _xavier(rng, n_in, n_out):
 class Linear(Module):
     """y = x W + b, with W drawn by Glorot and Bengio's rule and b = 0; without b if bias is False."""
 
-    def __init__(self, n_in, n_out, rng, bias=True):
+    def __init__(self, n_in: int, n_out: int, rng: np.random.Generator | None, bias: bool = True):
         self.weight = Parameter(_xavier(rng, n_in, n_out))
         self.bias = Parameter(np.zeros(n_out, dtype=np.float32)) if bias else None
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
-    def relu(self, x, dropout):
+    def relu(self, x: ArrayLike, dropout: Dropout) -> Tensor:
         """Dropout(max(0, x W + b)). On a GPU all that follows the product is one kernel."""
         if self.bias is None or not has_kernels(self.weight.data):
             return dropout(F.relu(self(x)))
@@ -235,29 +239,29 @@ class Linear(Module):
 class Embedding(Module):
     """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) its entries have variance 1."""
 
-    def __init__(self, n, d_model, rng):
+    def __init__(self, n: int, d_model: int, rng: np.random.Generator | None):
         if rng is None:
             table = np.empty((n, d_model), dtype=np.float32)
         else:
             table = rng.normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
         self.weight = Parameter(table)
 
-    def __call__(self, ids):
+    def __call__(self, ids: Ids) -> Tensor:
         return F.embedding(self.weight, ids)
 
 
 class LayerNorm(Module):
     """Mean 0 and variance 1 over the features of each position, then a learned gain (1) and bias (0)."""
 
-    def __init__(self, d_model, eps=1e-6):
+    def __init__(self, d_model: int, eps: float = 1e-6):
         self.gain = Parameter(np.ones(d_model, dtype=np.float32))
         self.bias = Parameter(np.zeros(d_model, dtype=np.float32))
         self.eps = eps
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Tensor:
         return F.layer_norm(x, self.gain, self.bias, self.eps)
 
-    def of_sum(self, x, added, dropout):
+    def of_sum(self, x: ArrayLike, added: Tensor, dropout: Dropout) -> Tensor:
         """LayerNorm(x + Dropout(added)). On a GPU all of it is one kernel."""
         if not has_kernels(self.gain.data):
             return self(x + dropout(added))
@@ -269,12 +273,12 @@ class LayerNorm(Module):
 class Dropout(Module):
     """Dropout while training, nothing otherwise."""
 
-    def __init__(self, rate):
+    def __init__(self, rate: float):
         self.rate = rate
 
-    def __call__(self, x):
+    def __call__(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.rate) if self.training else x
 
-    def rate_now(self):
+    def rate_now(self) -> float:
         """The rate while training, and 0 otherwise."""
         return self.rate if self.training else 0.0

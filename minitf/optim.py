@@ -1,5 +1,9 @@
 """Adam, the warm-up schedule of the paper, and the size of a gradient."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from minitf import fused
@@ -9,7 +13,7 @@ from minitf.nn import Module, Parameter, flatten, side_by_side
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
 
 
-def warmup_rate(step, d_model, warmup_steps=4000, factor=1.0):
+def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float = 1.0) -> float:
     """Give the learning rate of a step: it rises linearly, then falls as one over the root of the step.
 
         rate = factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
@@ -40,7 +44,13 @@ class Adam:
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
-    def __init__(self, named_parameters, beta_1=0.9, beta_2=0.98, eps=1e-9):
+    def __init__(
+        self,
+        named_parameters: Iterable[tuple[str, Parameter]],
+        beta_1: float = 0.9,
+        beta_2: float = 0.98,
+        eps: float = 1e-9,
+    ):
         self.named_parameters = _checked(named_parameters)
         self.beta_1, self.beta_2, self.eps, self.step_count = beta_1, beta_2, eps, 0
         self._take_over()
@@ -63,12 +73,12 @@ class Adam:
         for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
             parameter.grad = gradient
 
-    def zero_grad(self):
+    def zero_grad(self) -> None:
         """Forget the gradients of the last update."""
         for _, parameter in self.named_parameters:
             parameter.grad = None
 
-    def collect(self):
+    def collect(self) -> np.ndarray:
         """Give the flat gradient of this update; a parameter that got none has one of zeros from now on."""
         for (name, parameter), (data, place) in zip(self.named_parameters, self._places, strict=True):
             if parameter._place is not place:
@@ -82,7 +92,7 @@ class Adam:
                 parameter.grad = _copied(f"{name}.grad", parameter.grad, place)
         return self.gradients
 
-    def step(self, rate, each=map, finite=None):
+    def step(self, rate: float, each: Callable = map, finite: np.ndarray | None = None) -> None:
         """Change every parameter once, by the gradients that lie in the flat array.
 
         each: calls a function with every item of a list, in any order; that of `Replicas` uses all cores.
@@ -124,14 +134,14 @@ class Adam:
 
         list(each(update, blocks(gradients.shape)))
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""
         arrays = {"step": np.array(self.step_count)}
         for name, m, v in self._moments():
             arrays[f"m.{name}"], arrays[f"v.{name}"] = to_numpy(m).copy(), to_numpy(v).copy()
         return arrays
 
-    def load_state(self, arrays):
+    def load_state(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
         if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
             raise UserError("the checkpoint does not say at which step of the optimizer it was made")
@@ -173,12 +183,14 @@ def _copied(name, array, place):
     return place
 
 
-def gradient_norm(gradients):
+def gradient_norm(gradients: np.ndarray) -> np.ndarray | np.floating:
     """Give the Euclidean length of a flat gradient, as a number on the device."""
     return xp.sqrt(xp.dot(gradients, gradients))
 
 
-def clip_gradient(gradients, largest, norm=None):
+def clip_gradient(
+    gradients: np.ndarray, largest: float, norm: np.ndarray | np.floating | None = None
+) -> np.ndarray | np.floating:
     """Shorten a flat gradient in place to the length `largest` if it is longer; returns its length before.
 
     norm: that length, where it is known. Not in the paper, so off unless asked for.

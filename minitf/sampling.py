@@ -1,19 +1,34 @@
 """Texts that are drawn word by word, instead of searched for: translations, and what follows a prompt."""
 
+from __future__ import annotations
+
 import math
 import operator
+from collections.abc import Callable
 
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import checked, evaluating, lengthen, normalisers_of, write
-from minitf.tensor import as_array, no_grad
+from minitf.decode import Hypothesis, checked, evaluating, lengthen, normalisers_of, write
+from minitf.tensor import ArrayLike, Ids, as_array, no_grad
+from minitf.transformer import Transformer
 
 __all__ = ["generate", "sample"]
 
 
 @evaluating
-def sample(model, source, temperature=1.0, top_k=0, top_p=1.0, seed=0, max_extra=50, cached=True, alpha=0.0, rows=None):
+def sample(
+    model: Transformer,
+    source: Ids,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    max_extra: int = 50,
+    cached: bool = True,
+    alpha: float = 0.0,
+    rows: Ids | None = None,
+) -> list[Hypothesis]:
     """Draw a translation of each row of source ids (B, S), word by word: one Hypothesis each.
 
         P(word) = softmax(logits / temperature)
@@ -33,7 +48,16 @@ def sample(model, source, temperature=1.0, top_k=0, top_p=1.0, seed=0, max_extra
     return write(model, source, choose, max_extra, cached, alpha)
 
 
-def generate(next_logits, prompts, length, temperature=1.0, top_k=0, top_p=1.0, seed=0, end_id=None):
+def generate(
+    next_logits: Callable[[np.ndarray], ArrayLike],
+    prompts: Ids,
+    length: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    end_id: int | None = None,
+) -> list[Hypothesis]:
     """Draw how each of the prompts, ids (R, t), goes on: one Hypothesis each, without the prompt.
 
     next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such as the last position

@@ -6,14 +6,17 @@ turns the gradient of the result into the gradients of the inputs. That is all a
 The rest of the chain rule stands in `Tensor.backward`, once.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import inspect
 import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minitf.backend import to_device, to_numpy, xp
+from minitf.backend import DType, to_device, to_numpy, xp
 
 __all__ = ["Tensor", "no_grad", "record"]
 
@@ -36,13 +39,13 @@ class no_grad(contextlib.ContextDecorator):
     its caller either. Decorate the generator function instead: that turns recording off only while it runs.
     """
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         _recording.off += 1
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         _recording.off = max(0, _recording.off - 1)  # a generator may end in another thread than it began in
 
-    def __call__(self, function):
+    def __call__(self, function: Callable) -> Callable:
         if not inspect.isgeneratorfunction(function):
             return super().__call__(function)
 
@@ -65,7 +68,7 @@ def is_recording():
     return not _recording.off
 
 
-def record(data, parents, backward, converts=False):
+def record(data: np.ndarray, parents: Sequence, backward: Callable | None, converts: bool = False) -> Tensor:
     """Make the Tensor that an operation returns: the only place where a node of the graph is made.
 
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
@@ -117,9 +120,11 @@ class Tensor:
     Raises TypeError for complex numbers and what is not numbers at all.
     """
 
+    data: np.ndarray
+    grad: np.ndarray | None
     __array_ufunc__ = None  # so that  array + tensor  asks the tensor
 
-    def __init__(self, data):
+    def __init__(self, data: ArrayLike):
         array = as_array(data)
         self.data = array if hasattr(data, "dtype") else array.astype(np.float32)
         self.grad, self._node = None, None
@@ -129,14 +134,14 @@ class Tensor:
     size = property(lambda self: self.data.size)
     dtype = property(lambda self: self.data.dtype)
 
-    def numpy(self):
+    def numpy(self) -> np.ndarray:
         """Give the values as a NumPy array."""
         return to_numpy(self.data)
 
     def __array__(self, dtype=None, copy=None):
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
-    def item(self):
+    def item(self) -> float:
         """Give the only number as a Python float. Raises ValueError if there are none or several."""
         if self.size != 1:
             raise ValueError(f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed")
@@ -165,7 +170,7 @@ class Tensor:
 
     # The chain rule --------------------------------------------------------------------------------------
 
-    def backward(self, gradient=None):
+    def backward(self, gradient: ArrayLike | None = None) -> None:
         """Give every Tensor that this one was computed from, and that was not itself computed, its `.grad`.
 
         gradient: that of the final quantity with respect to this Tensor; 1 if this Tensor is one number.
@@ -319,18 +324,18 @@ class Tensor:
 
     # Methods of arrays -----------------------------------------------------------------------------------
 
-    def detach(self):
+    def detach(self) -> Tensor:
         """The same numbers without history: a constant of what is computed from it."""
         return Tensor(self)
 
-    def astype(self, dtype):
+    def astype(self, dtype: DType) -> Tensor:
         """The same numbers as float32 or float64. The gradient comes back in the dtype of this Tensor."""
         before, dtype = self.dtype, np.dtype(dtype)
         if dtype not in (np.float32, np.float64):
             raise TypeError(f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})")
         return record(self.data.astype(dtype), (self,), lambda gy: gy.astype(before), converts=True)
 
-    def sum(self, axis=None, keepdims=False):
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """The sum over the axes (all of them by default)."""
         shape = self.shape
 
@@ -341,19 +346,19 @@ class Tensor:
 
         return record(self.data.sum(axis=axis, keepdims=keepdims), (self,), backward)
 
-    def mean(self, axis=None, keepdims=False):
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """The mean over the axes (all of them by default). Raises ValueError for the mean of no numbers."""
         total = self.sum(axis, keepdims)
         if not self.size and total.size:
             raise ValueError(f"mean: there are no numbers to average in a tensor of shape {self.shape}, axis {axis}")
         return total * (total.size / max(1, self.size))
 
-    def var(self, axis=None, keepdims=False):
+    def var(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """The mean square of the distances from the mean (the biased variance, as in layer normalization)."""
         distance = self - self.mean(axis, keepdims=True)
         return (distance * distance).mean(axis, keepdims)
 
-    def max(self, axis=None, keepdims=False):
+    def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """The largest number over the axes (all of them by default). Equal ones share the gradient."""
         x = self.data
         largest = x.max(axis=axis, keepdims=True)
@@ -365,13 +370,13 @@ class Tensor:
 
         return record(largest if keepdims else largest.squeeze(axis), (self,), backward)
 
-    def reshape(self, *shape):
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """The same numbers in another shape; one length may be -1."""
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         before = self.shape
         return record(self.data.reshape(shape), (self,), lambda gy: gy.reshape(before))
 
-    def transpose(self, *axes):
+    def transpose(self, *axes: int | tuple[int, ...]) -> Tensor:
         """The axes in another order; reversed by default."""
         axes = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple) else axes
         axes = axes or tuple(reversed(range(self.ndim)))
@@ -380,9 +385,14 @@ class Tensor:
 
     T = property(lambda self: self.transpose(), doc="The axes in reverse order.")
 
-    def swapaxes(self, axis, other):
+    def swapaxes(self, axis: int, other: int) -> Tensor:
         """Two axes exchanged."""
         return record(self.data.swapaxes(axis, other), (self,), lambda gy: gy.swapaxes(axis, other))
+
+
+# For type hints. On a GPU np.ndarray means CuPy's array, here and in every other hint.
+ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
+Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
 
 
 def as_array(x):

@@ -8,6 +8,7 @@ import io
 import os
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -73,7 +74,7 @@ class Subwords:
             raise UserError("no SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: copy the file again")
 
     @classmethod
-    def train(cls, lines, vocabulary_size: int, log=print) -> "Subwords":
+    def train(cls, lines: Iterable[str], vocabulary_size: int, log: Callable[[str], object] = print) -> "Subwords":
         """Learn pieces from lines of all languages together; the same lines give the same pieces.
 
         Of two million lines or more every second is taken, of four or more every third, and so on: 37,000 pieces
@@ -102,12 +103,12 @@ class Subwords:
         raise UserError(f"no vocabulary of {vocabulary_size} can be learnt from this text: try another size")
 
     @classmethod
-    def load(cls, path) -> "Subwords":
+    def load(cls, path: str | Path) -> "Subwords":
         """Read what `save` wrote. Raises UserError for a missing or damaged file."""
         with naming(path):
             return cls(_read(path))
 
-    def save(self, path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the SentencePiece file whole or not at all."""
         _write(path, self.content())
 
@@ -118,14 +119,14 @@ class Subwords:
     def __len__(self):
         return self._processor.get_piece_size()
 
-    def encode(self, lines, threads: int = 0) -> list[list[int]]:
+    def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
         """The piece ids of each line, without special ids. Any string will do.
 
         threads: how many share the lines inside SentencePiece, 0 for one on each core: on two cores twice as fast.
         """
         return self._processor.encode([valid(line) for line in lines], num_threads=threads or -1)
 
-    def decode(self, id_lists) -> list[str]:
+    def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
         """The text of each list of ids; special ids are skipped, bytes that are no UTF-8 become U+FFFD.
 
         Raises ValueError for an id out of range.
@@ -133,7 +134,7 @@ class Subwords:
         texts = self._processor.decode([_ordinary(ids, len(self)) for ids in id_lists])
         return [printable(text) for text in texts]
 
-    def pieces(self, ids) -> list[str]:
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece behind each id, for tables and plots; U+2581 stands for a blank."""
         names = self._processor.id_to_piece(_checked(ids, len(self)))
         names = [_ASCII_BYTE.sub(lambda byte: chr(int(byte[1], 16)), name) for name in names]
@@ -152,7 +153,7 @@ class Words:
 
     file_name = "words.txt"
 
-    def __init__(self, words):
+    def __init__(self, words: Iterable[str]):
         """words: those of ids 4, 5, ... Raises UserError for one that is there twice, empty or has blanks."""
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
@@ -160,7 +161,9 @@ class Words:
             raise UserError("not a word list: every line must hold one word, and each word once")
 
     @classmethod
-    def train(cls, lines, vocabulary_size: int | None = None, log=print) -> "Words":
+    def train(
+        cls, lines: Iterable[str], vocabulary_size: int | None = None, log: Callable[[str], object] = print
+    ) -> "Words":
         """Take the most frequent tokens, ties alphabetical; all of them if no size is given.
 
         vocabulary_size: special ids included. Raises UserError if there is no text.
@@ -177,7 +180,7 @@ class Words:
         return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
 
     @classmethod
-    def load(cls, path) -> "Words":
+    def load(cls, path: str | Path) -> "Words":
         """Read what `save` wrote. Raises UserError for a missing or damaged file."""
         try:
             with naming(path):
@@ -185,7 +188,7 @@ class Words:
         except UnicodeDecodeError:
             raise UserError(f"{path}: not UTF-8: copy the file again") from None
 
-    def save(self, path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write one word a line, whole or not at all."""
         _write(path, self.content())
 
@@ -196,21 +199,21 @@ class Words:
     def __len__(self):
         return len(self.words)
 
-    def encode(self, lines, threads: int = 0) -> list[list[int]]:
+    def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
         """The ids of each line's tokens; what the list does not have is UNK. It takes one thread."""
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
-    def decode(self, id_lists) -> list[str]:
+    def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
         """The words of each list of ids, cuts joined, special ids skipped. Raises ValueError out of range."""
         lines = (" ".join(self.words[i] for i in _ordinary(ids, len(self))) for ids in id_lists)
         return [printable(join_cuts(line)) for line in lines]
 
-    def pieces(self, ids) -> list[str]:
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         """The token behind each id."""
         return [self.words[i] for i in _checked(ids, len(self))]
 
 
-def load_subwords(directory) -> Subwords | Words:
+def load_subwords(directory: str | Path) -> Subwords | Words:
     """Read the subwords or the words that a model's folder holds. Raises UserError if it holds neither."""
     for kind in (Subwords, Words):
         path = Path(directory) / kind.file_name
@@ -226,7 +229,12 @@ def id_type(vocabulary_size):
     return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
-def plan_batches(source_lengths, target_lengths, batch_tokens: int, rng) -> list[np.ndarray]:
+def plan_batches(
+    source_lengths: Sequence[int] | np.ndarray,
+    target_lengths: Sequence[int] | np.ndarray,
+    batch_tokens: int,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
     """Put pairs of about the same length together, so that a batch is full of tokens and not of padding.
 
         rows * longest source <= batch_tokens   and   rows * longest target <= batch_tokens
@@ -300,7 +308,7 @@ class Batch:
         return Batch(self.source[cut], self.target_in[cut], self.target_out[cut], self.first_row + start)
 
 
-def make_batch(sources, targets, vocabulary_size: int) -> Batch:
+def make_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], vocabulary_size: int) -> Batch:
     """Pad lists of ids to a batch; BOS and EOS are added here.
 
     Raises ValueError for an id that is no piece of a vocabulary of this size, and for unequal numbers of

@@ -9,6 +9,7 @@ import shlex
 import sys
 import types
 import warnings
+from collections.abc import Callable, Collection, Iterable
 
 from minitf import backend
 from minitf.checkpoint import load_model, load_weights, read_notes, save_text
@@ -21,7 +22,7 @@ from minitf.products import use_precision
 from minitf.ranks import Ranks, launched
 from minitf.runfolder import RunFolder
 from minitf.runlog import RunLog, versions
-from minitf.settings import check_model, check_stored, model_changes, parse, resumed, resumed_model
+from minitf.settings import Settings, check_model, check_stored, model_changes, parse, resumed, resumed_model
 from minitf.signals import Interrupted, stop_on_signals
 from minitf.trainer import COUNTS, Trainer
 from minitf.transformer import Transformer
@@ -34,7 +35,12 @@ NO_MODEL = 1.0  # BLEU on the validation text: a model with less than this canno
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
 
-def build(settings, given=(), ranks=None, model=Transformer):
+def build(
+    settings: Settings,
+    given: Collection[str] = (),
+    ranks: Ranks | None = None,
+    model: Callable[..., Transformer] = Transformer,
+) -> Trainer:
     """Make the Trainer for the settings: new, from another model's weights, or where the last checkpoint was.
 
     given: the names of the settings that were asked for, which --resume changes. ranks: who shares the run; this is
@@ -142,7 +148,7 @@ def _resume(settings, given, ranks, model):
     return trainer
 
 
-def finish(trainer, command):
+def finish(trainer: Trainer, command: str) -> dict:
     """Choose between the averaged weights and the last, and score them on the test texts; writes results.json.
 
     Averaging helps when the last checkpoints are about equally good (section 6.1 of the paper). After a short run the
@@ -196,7 +202,7 @@ def _test(trainer, translator, name, pairs):
     return found
 
 
-def train(settings, model=Transformer):
+def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -> dict | None:
     """Train from Python as the command line does, and return what results.json says; None if a signal stopped it.
 
         settings = Settings(train=["my.en", "my.de"], valid=["valid.en", "valid.de"], out="runs/variant")
@@ -250,7 +256,11 @@ def _judge(trainer, score):
     return code
 
 
-def main(arguments=None, program="09_train_wmt.py", model=Transformer):
+def main(
+    arguments: Iterable[str] | None = None,
+    program: str = "09_train_wmt.py",
+    model: Callable[..., Transformer] = Transformer,
+) -> int:
     """Run the command line; returns the exit code, which --help explains.
 
     model: what makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it, with all options.

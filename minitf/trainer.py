@@ -4,12 +4,15 @@ import contextlib
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from minitf import backend, planning
 from minitf.backend import to_device, to_numpy, xp
 from minitf.checkpoint import load_weights
+from minitf.config import Config
+from minitf.dataset import Dataset
 from minitf.evaluate import bleu, perplexity
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.parallel import Replicas, machine, threads_for
@@ -17,8 +20,8 @@ from minitf.probe import check_probe, probe
 from minitf.progress import Pace, Progress
 from minitf.ranks import Ranks
 from minitf.runfolder import RunFolder
-from minitf.runlog import step_line
-from minitf.settings import fill_in
+from minitf.runlog import RunLog, step_line
+from minitf.settings import Settings, fill_in
 from minitf.signals import Interrupted, stop_on_signals
 from minitf.transformer import Transformer
 from minitf.translator import Translator
@@ -40,7 +43,15 @@ class Trainer:
     for a copy whose weights are set afterwards. A subclass, or a function that exchanges layers, trains a variant.
     """
 
-    def __init__(self, settings, dataset, config, log, ranks=None, model=Transformer):
+    def __init__(
+        self,
+        settings: Settings,
+        dataset: Dataset,
+        config: Config,
+        log: RunLog,
+        ranks: Ranks | None = None,
+        model: Callable[..., Transformer] = Transformer,
+    ):
         self.plan = dataset.plan(0, settings.batch_tokens, settings.seed)
         epoch = len(self.plan) / settings.accumulate
         self.settings, chosen = fill_in(settings, epoch)

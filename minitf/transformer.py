@@ -4,12 +4,18 @@ Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V
 integers (B, T); masks are boolean, True = may attend.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from minitf import functions as F
-from minitf.backend import UserError, to_device
+from minitf.backend import DType, UserError, to_device
+from minitf.config import Config
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from minitf.tensor import ArrayLike, Ids, Tensor
 
 __all__ = [
     "Decoder",
@@ -27,7 +33,9 @@ __all__ = [
 ]
 
 
-def sinusoid(length, d_model, layout="interleaved", base="paper", dtype=np.float32):
+def sinusoid(
+    length: int, d_model: int, layout: str = "interleaved", base: str = "paper", dtype: DType = np.float32
+) -> np.ndarray:
     """Give each position a vector of sines and cosines of falling frequency.
 
         PE(pos, 2i) = sin(pos / 10000^(2i/d_model))
@@ -45,12 +53,12 @@ def sinusoid(length, d_model, layout="interleaved", base="paper", dtype=np.float
     return pair.reshape(length, d_model).astype(dtype)
 
 
-def padding_mask(ids, pad_id=0):
+def padding_mask(ids: Ids, pad_id: int = 0) -> np.ndarray:
     """Let every position attend to the real tokens of its sentence: bool (B, 1, 1, S) for ids (B, S)."""
     return (np.asarray(ids) != pad_id)[:, None, None, :]
 
 
-def causal_mask(length):
+def causal_mask(length: int) -> np.ndarray:
     """Let position t attend to positions up to t: bool (1, 1, T, T).
 
     Source: section 3.2.3, "to prevent leftward information flow in the decoder".
@@ -73,7 +81,7 @@ class MultiHeadAttention(Module):
 
     keep_weights = False
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         c = config
         self.query = Linear(c.d_model, c.n_heads * c.d_k, rng, bias=False)
         self.key = Linear(c.d_model, c.n_heads * c.d_k, rng, bias=False)
@@ -81,16 +89,18 @@ class MultiHeadAttention(Module):
         self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, bias=False)
         self.n_heads, self.rate = c.n_heads, c.attention_dropout
 
-    def split_heads(self, x):
+    def split_heads(self, x: Tensor) -> Tensor:
         """(B, T, H*K) -> (B, H, T, K), a view."""
         batch, length, _ = x.shape
         return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
 
-    def keys_and_values(self, memory):
+    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Project what is attended to: (B, S, D) -> (B, H, S, K) twice."""
         return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
-    def __call__(self, x, memory, mask=None, cache=None):
+    def __call__(
+        self, x: Tensor, memory: Tensor, mask: np.ndarray | None = None, cache: Callable | None = None
+    ) -> Tensor:
         """Attend from x (B, T, D) to memory (B, S, D). A cache gives keys and values in place of the memory.
 
         A cache may hold fewer rows than x: then rows of x share them, B*W rows as W queries of each of B.
@@ -106,7 +116,14 @@ class MultiHeadAttention(Module):
         joined = heads.transpose(0, 2, 1, 3).reshape(*x.shape[:-1], -1)  # (B, T, H*K)
         return self.output(joined)
 
-    def attend(self, queries, keys, values, mask, positions):
+    def attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: np.ndarray | None,
+        positions: tuple[np.ndarray, np.ndarray] | None,
+    ) -> Tensor:
         """Attend in all heads: queries (B, H, T, K), keys and values (B, H, S, K) -> (B, H, T, K).
 
         positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy integers, for a
@@ -125,12 +142,12 @@ class FeedForward(Module):
     Source: section 3.3, eq. 2.
     """
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         self.inner = Linear(config.d_model, config.d_ff, rng)
         self.outer = Linear(config.d_ff, config.d_model, rng)
         self.dropout = Dropout(config.feed_forward_dropout)
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Tensor:
         return self.outer(self.inner.relu(x, self.dropout))
 
 
@@ -143,12 +160,12 @@ class Residual(Module):
     Source: sections 3.1 and 5.4.
     """
 
-    def __init__(self, config):
+    def __init__(self, config: Config):
         self.norm = LayerNorm(config.d_model, config.eps)
         self.dropout = Dropout(config.dropout)
         self.post = config.norm == "post"
 
-    def __call__(self, x, sublayer):
+    def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.post:
             return self.norm.of_sum(x, sublayer(x), self.dropout)
         return x + self.dropout(sublayer(self.norm(x)))
@@ -157,13 +174,13 @@ class Residual(Module):
 class EncoderLayer(Module):
     """Self-attention, then the feed-forward network. Source: section 3.1."""
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         self.self_attention = MultiHeadAttention(config, rng)
         self.attention_residual = Residual(config)
         self.feed_forward = FeedForward(config, rng)
         self.feed_forward_residual = Residual(config)
 
-    def __call__(self, x, mask):
+    def __call__(self, x: Tensor, mask: np.ndarray | None) -> Tensor:
         x = self.attention_residual(x, lambda x: self.self_attention(x, x, mask))
         return self.feed_forward_residual(x, self.feed_forward)
 
@@ -174,7 +191,7 @@ class DecoderLayer(Module):
     Source: section 3.1.
     """
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         self.self_attention = MultiHeadAttention(config, rng)
         self.self_residual = Residual(config)
         self.source_attention = MultiHeadAttention(config, rng)
@@ -182,7 +199,14 @@ class DecoderLayer(Module):
         self.feed_forward = FeedForward(config, rng)
         self.feed_forward_residual = Residual(config)
 
-    def __call__(self, x, memory, target_mask, source_mask, cache=(None, None)):
+    def __call__(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        target_mask: np.ndarray | None,
+        source_mask: np.ndarray | None,
+        cache: Sequence = (None, None),
+    ) -> Tensor:
         x = self.self_residual(x, lambda x: self.self_attention(x, x, target_mask, cache[0]))
         x = self.source_residual(x, lambda x: self.source_attention(x, memory, source_mask, cache[1]))
         return self.feed_forward_residual(x, self.feed_forward)
@@ -195,13 +219,13 @@ class Positions(Module):
     Source: sections 3.5 and 5.4.
     """
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         self.config, self.table = config, None
         self.dropout = Dropout(config.dropout)
         if config.positions == "learned":
             self.learned = Embedding(config.max_length, config.d_model, rng)
 
-    def __call__(self, x, start=0):
+    def __call__(self, x: Tensor, start: int = 0) -> Tensor:
         """x: embeddings (B, T, D) of the positions from `start` on."""
         c, end = self.config, start + x.shape[1]
         if c.positions == "learned":
@@ -218,11 +242,11 @@ class Positions(Module):
 class Encoder(Module):
     """A stack of N encoder layers, and a last norm if the norms come before the sub-layers."""
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         self.layers = [EncoderLayer(config, rng) for _ in range(config.n_layers)]
         self.norm = LayerNorm(config.d_model, config.eps) if config.norm == "pre" else None
 
-    def __call__(self, x, mask):
+    def __call__(self, x: Tensor, mask: np.ndarray | None) -> Tensor:
         for layer in self.layers:
             x = layer(x, mask)
         return self.norm(x) if self.norm else x
@@ -231,11 +255,18 @@ class Encoder(Module):
 class Decoder(Module):
     """A stack of N decoder layers, and a last norm if the norms come before the sub-layers."""
 
-    def __init__(self, config, rng):
+    def __init__(self, config: Config, rng: np.random.Generator | None):
         self.layers = [DecoderLayer(config, rng) for _ in range(config.n_layers)]
         self.norm = LayerNorm(config.d_model, config.eps) if config.norm == "pre" else None
 
-    def __call__(self, x, memory, target_mask, source_mask, caches=None):
+    def __call__(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        target_mask: np.ndarray | None,
+        source_mask: np.ndarray | None,
+        caches: Sequence | None = None,
+    ) -> Tensor:
         for i, layer in enumerate(self.layers):
             cache = (None, None) if caches is None else caches[i]
             x = layer(x, memory, target_mask, source_mask, cache)
@@ -250,7 +281,7 @@ class Transformer(Module):
     Source: figure 1, section 3; section 3.4 for the one matrix shared by both embeddings and the output.
     """
 
-    def __init__(self, config, seed=0, initialise=True):
+    def __init__(self, config: Config, seed: int = 0, initialise: bool = True):
         rng = np.random.default_rng(seed) if initialise else None
         size = config.vocabulary_size, config.d_model
         self.config = config
@@ -262,14 +293,22 @@ class Transformer(Module):
         self.encoder = Encoder(config, rng)
         self.decoder = Decoder(config, rng)
 
-    def encode(self, source):
+    def encode(self, source: Ids) -> tuple[Tensor, np.ndarray]:
         """Read the source (B, S): the memory (B, S, D), and the mask of its real tokens."""
         source = _ids(source, "source", "(B, S)")
         mask = padding_mask(source, self.config.pad_id)
         x = self.embedding(source) * self.config.d_model**0.5
         return self.encoder(self.source_positions(x), to_device(mask)), mask  # moved once, for all layers
 
-    def decode(self, target, memory, source_mask, start=0, caches=None, target_mask=None):
+    def decode(
+        self,
+        target: np.ndarray,
+        memory: Tensor,
+        source_mask: np.ndarray | None,
+        start: int = 0,
+        caches: Sequence | None = None,
+        target_mask: np.ndarray | None = None,
+    ) -> Tensor:
         """Give the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
         With caches (see minitf.decode), `target` holds only the newest ids, at positions from `start` on, and
@@ -282,17 +321,24 @@ class Transformer(Module):
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
         return self.decoder(self.target_positions(x, start), memory, *masks, caches)
 
-    def logits(self, hidden):
+    def logits(self, hidden: ArrayLike) -> Tensor:
         """Score every word of the vocabulary: (..., D) -> (..., V)."""
         return F.linear(hidden, self.output_embedding.weight.transpose())
 
-    def __call__(self, source, target):
+    def __call__(self, source: Ids, target: Ids) -> Tensor:
         """Source ids (B, S) and target ids (B, T), which begin with the start mark -> logits (B, T, V)."""
         source, target = _batch(source, target)
         memory, mask = self.encode(source)
         return self.logits(self.decode(target, memory, mask))
 
-    def loss(self, source, target_in, target_out, n_tokens=None, smoothing=None):
+    def loss(
+        self,
+        source: Ids,
+        target_in: Ids,
+        target_out: Ids,
+        n_tokens: float | None = None,
+        smoothing: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """The training loss of a batch, and the plain negative log-likelihood per token beside it.
 
         n_tokens: by what to divide, the target tokens of the whole update (default: of this batch).

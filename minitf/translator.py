@@ -1,9 +1,14 @@
 """Lines of text in, their translations out: in order, one for one, whatever the lines hold."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import re
+from collections.abc import Callable, Iterable
 from itertools import pairwise
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -50,14 +55,20 @@ class Translator:
     sentences leaves some out where several stand in a row (a sixth of the longest, if it is not given).
     """
 
-    def __init__(self, model, subwords, longest=_LONGEST, usual=None):
+    def __init__(
+        self,
+        model: Transformer,
+        subwords: text.Subwords | text.Words,
+        longest: int = _LONGEST,
+        usual: int | None = None,
+    ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
         if model.config.positions == "learned":  # there are none for more, and the end mark takes one
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
 
     @classmethod
-    def load(cls, directory, whole=0, model=Transformer):
+    def load(cls, directory: str | Path, whole: int = 0, model: Callable[..., Transformer] = Transformer) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do.
 
         whole: a line of up to so many subwords is translated in one piece, whatever the model says.
@@ -68,7 +79,16 @@ class Translator:
         longest = longest if isinstance(longest, int) and longest > 0 else _LONGEST
         return cls(model, subwords, max(longest, whole), whole)
 
-    def translate(self, lines, beam=4, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
+    def translate(
+        self,
+        lines: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        max_extra: int = 50,
+        n_best: int = 1,
+        batch_tokens: int = 3000,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[list[Translation]]:
         """Translate each line; returns a list of up to n_best Translations per line, in the order of the lines.
 
         A line without any text gives one empty translation. batch_tokens: how many source tokens, times beams,
@@ -84,7 +104,16 @@ class Translator:
 
         return self._over_lines(lines, search, beam, batch_tokens, progress)
 
-    def sample(self, lines, alpha=0.6, max_extra=50, first=0, batch_tokens=3000, progress=None, **settings):
+    def sample(
+        self,
+        lines: Iterable[str],
+        alpha: float = 0.6,
+        max_extra: int = 50,
+        first: int = 0,
+        batch_tokens: int = 3000,
+        progress: Callable[[int, int], object] | None = None,
+        **settings: float,
+    ) -> list[list[Translation]]:
         """Draw one translation of each line, word by word; returns what translate returns.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the first line, where a
@@ -147,7 +176,7 @@ class Translator:
             found = beam_search(self.fast, source, beam, alpha, max_extra, n_best)
         return _finite(found)
 
-    def parts(self, line):
+    def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of subword ids of at most `longest` each; none if there is nothing to translate."""
         line = text.printable(text.valid(line)).strip()
         (ids,) = self.subwords.encode([line])
@@ -182,7 +211,15 @@ class Translator:
                 size = length
         return packed
 
-    def attention(self, line, kind="source", layer=None, beam=4, alpha=0.6, max_extra=50):
+    def attention(
+        self,
+        line: str,
+        kind: str = "source",
+        layer: int | None = None,
+        beam: int = 4,
+        alpha: float = 0.6,
+        max_extra: int = 50,
+    ) -> tuple[np.ndarray, list[str], list[str]]:
         """Say who attends to whom when the line is translated: (weights (H, T, S), row tokens, column tokens).
 
         kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer: counted from 1;

@@ -4,15 +4,18 @@ They follow the rules of functions.py, and take and give the same. Larger pieces
 SwiGLU's gate is `g * sigmoid(g)`, and RMSNorm is `x / sqrt((x * x).mean(-1, keepdims=True) + eps)`.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 
 from minitf.backend import xp
-from minitf.tensor import as_array, record
+from minitf.tensor import ArrayLike, Tensor, as_array, record
 
 __all__ = ["gelu_tanh", "sigmoid", "sqrt", "stack", "tanh"]
 
 
-def tanh(x):
+def tanh(x: ArrayLike) -> Tensor:
     """Squeeze each number between -1 and 1.
 
         y = (e^x - e^-x) / (e^x + e^-x)
@@ -23,7 +26,7 @@ def tanh(x):
     return record(y, (x,), lambda gy: gy * (1 - y * y))
 
 
-def sigmoid(x):
+def sigmoid(x: ArrayLike) -> Tensor:
     """Squeeze each number between 0 and 1.
 
         y = 1 / (1 + e^-x)
@@ -37,7 +40,7 @@ def sigmoid(x):
     return record(y, (x,), lambda gy: gy * (e / ((1 + e) * (1 + e))))
 
 
-def gelu_tanh(x):
+def gelu_tanh(x: ArrayLike) -> Tensor:
     """Weigh each number by about the probability that a normal variable is smaller: GELU, in the form with tanh.
 
         y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
@@ -57,7 +60,7 @@ def gelu_tanh(x):
     return record(y, (x,), backward)
 
 
-def sqrt(x):
+def sqrt(x: ArrayLike) -> Tensor:
     """Take the square root of each number; its gradient at 0 is infinite.
 
         y = x^(1/2)
@@ -68,7 +71,7 @@ def sqrt(x):
     return record(y, (x,), lambda gy: gy / (2 * y))
 
 
-def stack(tensors, axis=0):
+def stack(tensors: Sequence[ArrayLike], axis: int = 0) -> Tensor:
     """Join tensors of one shape along a new axis.
 
         y_i = x_i

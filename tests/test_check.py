@@ -448,7 +448,7 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
 
 def test_show_prints_the_source(capsys):
     show(F.softmax)
-    assert "def softmax(x, axis=-1):" in capsys.readouterr().out
+    assert "def softmax(x: ArrayLike, axis: int = -1) -> Tensor:" in capsys.readouterr().out
 
 
 def test_a_single_number_is_checked_too():
