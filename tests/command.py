@@ -15,6 +15,10 @@ from minitf.translator import Translator
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "examples" / "translate.py"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed
+SOONER = """import sys
+from minitf import translate
+translate.BAR_AFTER = {}
+sys.exit(translate.main())"""
 QUICK = ("--beam", "1", "--max-extra", "3")
 
 load = functools.cache(Translator.load)  # reading a model costs more than most tests
@@ -52,9 +56,10 @@ class Command:
                 code = end.code
         return code, out.text(), err.text()
 
-    def start(self, *arguments, environment=None, **streams):
+    def start(self, *arguments, environment=None, bar_after=program.BAR_AFTER, **streams):
         """Start it as a process of its own, with every warning an error."""
-        command = [sys.executable, "-W", "error", str(SCRIPT), *self._with_model(arguments)]
+        script = [str(SCRIPT)] if bar_after == program.BAR_AFTER else ["-c", SOONER.format(bar_after)]
+        command = [sys.executable, "-W", "error", *script, *self._with_model(arguments)]
         changes = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **(environment or {})}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self.started.append(subprocess.Popen(command, env={**os.environ, **changes}, **{**pipes, **streams}))

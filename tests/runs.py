@@ -1,5 +1,6 @@
 """Tiny training runs through the command line, for the tests."""
 
+import functools
 import os
 import shlex
 from pathlib import Path
@@ -36,6 +37,20 @@ def write_text(name, n, seed):
 def run(out, *more, text=True):
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de") if text else []
     return train.main([*texts, *SMALL, *PACE, "--out", out, *more])
+
+
+@functools.cache
+def _files_of_run(out, arguments):
+    assert run(out, *arguments) == 0
+    return {path.name: path.read_bytes() for path in Path(out).iterdir()}
+
+
+def copied_run(out, *arguments):
+    """Write the files of run(out, *arguments), which trains only the first time: it is the same in every test."""
+    files = _files_of_run(out, arguments)
+    Path(out).mkdir(exist_ok=True)
+    for name, content in files.items():
+        (Path(out) / name).write_bytes(content)
 
 
 def at_step(monkeypatch, step, act):

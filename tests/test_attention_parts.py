@@ -21,7 +21,7 @@ def part(request, monkeypatch):
 
 
 @pytest.mark.parametrize("longest", [0, S], ids=["computed again", "kept"])
-@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_gradients_do_not_depend_on_the_parts(part, longest, rate, rng, monkeypatch):
     monkeypatch.setattr(F, "_LONG", longest)
     arrays = rng.normal(size=(B, H, T, K)), rng.normal(size=(B, H, S, K)), rng.normal(size=(B, H, S, D))

@@ -41,7 +41,7 @@ def test_a_command_of_the_overview_has_help(command):
         ("python -m minitf.train --help", 0, "--preset"),
         ("python -m minitf.train --steps 0", 2, "minitf.train: --steps must be at least 1"),
         ("python -m minitf.corpora", 2, "minitf.corpora: name a corpus"),
-        ("python -m minitf.corpora toy", 0, "toy: train 60,000 pairs"),
+        pytest.param("python -m minitf.corpora toy", 0, "toy: train 60,000 pairs", marks=pytest.mark.slow),
         ("python -m minitf.toy 2", 0, "\t"),
         ("python -m minitf.toy many", 2, "usage: python -m minitf.toy [N]"),
         ("python -m minitf.translator", 0, "python examples/translate.py --help"),

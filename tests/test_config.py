@@ -63,7 +63,10 @@ def by_hand(c):
     return c.n_layers * (encoder_layer + decoder_layer) + last_norms + tables + positions
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize(
+    "name",  # the rows D are as large as base
+    [pytest.param(name, marks=pytest.mark.slow if name.startswith("D-") else []) for name in PRESETS],
+)
 def test_every_preset_weighs_what_it_should(name):
     for changes in ({}, {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}):
         config = Config.preset(name, **changes)

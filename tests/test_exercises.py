@@ -1,11 +1,15 @@
 """The exercise sheets: written from the lessons, honest about what is missing, hard to pass with a wrong answer."""
 
 import ast
+import contextlib
 import importlib.util
 import inspect
+import io
 import re
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -39,9 +43,16 @@ def answered(sheet, functions, source):
 
 
 def run(path, text):
+    """Run a sheet in this process, which takes no time to start: exit code, lines, messages."""
     path.write_text(text, encoding="utf-8")
-    done = subprocess.run([sys.executable, path.name], cwd=path.parent, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout.splitlines(), done.stderr
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue().splitlines(), err.getvalue()
 
 
 @each_lesson
@@ -73,6 +84,18 @@ def test_wrong_answers_do_not(lesson, tmp_path):
     assert (code, err) == (1, "")
     said = [line for line in lines if line.startswith(("wrong", "right"))]
     assert len(said) == len(wrong) and all(re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said), lines
+
+
+@pytest.mark.parametrize(
+    "lesson",  # one process is enough by default: in all other tests the sheet is run in this one
+    [pytest.param(path, id=path.stem, marks=pytest.mark.slow if i else []) for i, path in enumerate(LESSONS)],
+)
+def test_a_sheet_as_a_program_says_the_same(lesson, tmp_path):
+    for functions in ({}, *answers(lesson)):
+        sheet = answered(load(SCRIPT).sheet(lesson), functions, ROOT / "tests" / "answers" / lesson.name)
+        expected = run(tmp_path / "sheet.py", sheet)
+        done = subprocess.run([sys.executable, "sheet.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.splitlines(), done.stderr) == expected
 
 
 @each_lesson

@@ -56,7 +56,7 @@ def test_the_table_holds_every_operator_of_tensor():
     assert all(sign in shown for sign in signs.values())
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_the_whole_model(norm, rng):
     """Every parameter of a small Transformer, from the loss, with padding and dropout."""
     config = Config(7, 1, 4, 5, 2, d_v=3, norm=norm, eps=1e-3, attention_dropout=0.2, feed_forward_dropout=0.1)

@@ -1,6 +1,7 @@
 """The form of the lessons: in order, complete, equated with the library, nothing copied, in plain words."""
 
 import ast
+import functools
 import re
 
 import pytest
@@ -58,13 +59,20 @@ def test_what_is_introduced_is_equated(path):
             assert equated, f"{name} is neither equated nor grad-checked"
 
 
-@each_lesson
-def test_no_function_is_a_copy_of_the_library(path):
+@functools.cache
+def library_windows():
+    """Return {row of statements: the library's function that has it}."""
     library = {}
     for file in sorted((ROOT / "minitf").glob("*.py")):
         for node in ast.walk(tree_of(file)):
             if isinstance(node, ast.FunctionDef):
                 library.update(dict.fromkeys(windows(node), f"{file.stem}.{node.name}"))
+    return library
+
+
+@each_lesson
+def test_no_function_is_a_copy_of_the_library(path):
+    library = library_windows()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef):
             copied = [library[window] for window in windows(node) if window in library]

@@ -102,6 +102,7 @@ def test_in_float32_two_ranks_equal_one_process_but_for_rounding():
     assert np.allclose(losses("one"), losses("two"), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_changed_model_on_two_ranks():
     train(1, "threads", "--steps", "4", "--replicas", "2", variant=True)
     train(2, "ranks", "--steps", "4", *ONE_THREAD, variant=True)

@@ -93,8 +93,15 @@ def assert_decoded_alike(model, rows, cached=True):
         assert bool(decode._Decoder(model, rows, 2, cached=True).caches) == cached
 
 
-@pytest.mark.parametrize("everywhere", [False, True], ids=["self", "self and source"])
-@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+CHANGED = [  # self-attention alone: by default in the paper's model
+    pytest.param(changes, everywhere, id=f"{name}-{place}", marks=pytest.mark.slow if alone else [])
+    for name, changes in SWITCHES.items()
+    for place, everywhere in (("self", False), ("self and source", True))
+    for alone in [not everywhere and name != "paper"]
+]
+
+
+@pytest.mark.parametrize("changes, everywhere", CHANGED)
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
 def test_positions_come_with_the_cache(rng, kind, changes, everywhere):
     """On random weights beams end and go on as several all the time, so slots are out of order, and are dropped."""
@@ -133,7 +140,7 @@ def test_positions_on_every_backend(rng, library, kind):
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Biased, TurnedKeys])
 def test_a_translator_decodes_as_the_model(kind, beam):
     subwords = make_subwords()
-    model, lines = with_attention(make_model(subwords), kind), [f"{line} {n}" for line in TEXT for n in range(4)]
+    model, lines = with_attention(make_model(subwords), kind), [f"{line} {n}" for line in TEXT for n in range(2)]
     found = Translator(model, subwords, 100, 100).translate(lines, beam, max_extra=5)
     source = [subwords.encode([line])[0] + [model.config.eos_id] for line in lines]
     for (best,), row in zip(found, source, strict=True):

@@ -168,7 +168,7 @@ from minitf import processes
 processes.cores = lambda: 3
 def work(i):
     os.write(1, b"%d\\n" % os.getpid())  # in one piece
-    time.sleep(0.3)
+    time.sleep(0.1)
     return bytes(1 << 20)
 list(processes.over_cores(work, range(3_000)))
 """

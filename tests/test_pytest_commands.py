@@ -79,8 +79,10 @@ def test_the_command_of_a_lesson_ends_well():
     ("options", "ends"),
     [
         ("tests/test_dropout.py::test_the_masks_are_the_same_everywhere", "3 passed, 1 skipped in"),
-        ("tests/test_dropout.py -k the_masks_are", "2 passed in"),
-        ('tests/test_dropout.py -k the_masks_are -m "slow or gpu"', "1 passed, 1 skipped in"),
+        pytest.param("tests/test_dropout.py -k the_masks_are", "2 passed in", marks=pytest.mark.slow),
+        pytest.param(
+            'tests/test_dropout.py -k the_masks_are -m "slow or gpu"', "1 passed, 1 skipped in", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_slow_tests_run_if_named_and_those_for_a_gpu_are_skipped_without_one(options, ends):

@@ -44,7 +44,11 @@ def pattern(said):
 
 @pytest.mark.parametrize(
     ("page", "block"),
-    [(page, block) for page in PAGES for block in blocks(page, "python")],
+    [
+        pytest.param(page, block, marks=pytest.mark.slow if "Train a Transformer" in block else [])
+        for page in PAGES
+        for block in blocks(page, "python")
+    ],
     ids=lambda x: getattr(x, "name", ""),
 )
 def test_python_block_prints_what_it_says(page, block, monkeypatch):
@@ -79,7 +83,15 @@ def _commands():
                     yield command
 
 
-@pytest.mark.parametrize("command", list(_commands()))
+def _is_quick(command):
+    """Return whether the command is tried by default: of those that translate, one sentence's and one pipe's are."""
+    return "translate.py" not in command or "Where is the station" in command or "|" in command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=[] if _is_quick(each) else pytest.mark.slow) for each in _commands()],
+)
 def test_command(command, tmp_path):
     """Commands that translate are run; trainings are read by their own parser; set-up commands are .ci/run's."""
     words = shlex.split(command)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from runs import assert_same_run, at_step, prepare_folder, run, trained, write_text
+from runs import assert_same_run, at_step, copied_run, prepare_folder, run, trained, write_text
 
 from minitf import parallel, train
 from minitf.checkpoint import load_arrays, read_model, save_arrays
@@ -32,7 +32,7 @@ def terminate():
 # Resuming ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("replicas, accumulate", [(1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize("replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)])
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # or batches this small would not be cut
     shape = ["--replicas", str(replicas), "--accumulate", str(accumulate), "--set", "attention_dropout=0.1"]
@@ -60,7 +60,7 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
 
 
 def test_a_run_that_ended_goes_on_as_if_it_had_not(folder):
-    assert run("whole") == 0
+    copied_run("whole")
     for steps in (3, 6, 10, 13):
         assert run("parts", "--steps", str(steps), *([] if steps == 3 else ["--resume"])) == 0
         assert Translator.load("parts").translate(["the cat"], beam=1)
@@ -68,7 +68,7 @@ def test_a_run_that_ended_goes_on_as_if_it_had_not(folder):
 
 
 def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
-    assert run("whole") == 0
+    copied_run("whole")
     translate = Translator.translate
 
     def interrupted(self, lines, beam, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
@@ -85,7 +85,7 @@ def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
 
 
 def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, monkeypatch, capsys):
-    assert run("whole") == 0
+    copied_run("whole")
     finish = train.finish
     with monkeypatch.context() as patch:
         patch.setattr(train, "finish", lambda *arguments: (terminate(), finish(*arguments)))
@@ -99,7 +99,7 @@ def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, mo
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
 def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, capsys, error):
-    assert run("whole") == 0
+    copied_run("whole")
     calls = itertools.count()
 
     def refuse(handle):
@@ -123,7 +123,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("call", ["replace", "unlink"])
 def test_killed_between_any_two_files_nothing_is_lost(folder, monkeypatch, call):
-    assert run("whole") == 0
+    copied_run("whole")
     count = 0
     real = getattr(os, call)
     for fatal in (*range(1, 22, 4), None):
@@ -181,7 +181,7 @@ def test_what_changes_on_resuming_is_said(folder, capsys):
     ],
 )
 def test_what_cannot_change_within_a_run(folder, capsys, arguments, words):
-    assert run("here", "--steps", "1") == 0
+    copied_run("here", "--steps", "1")
     before = Path("here/checkpoint.npz").read_bytes()
     assert train.main(["--out", "here", "--resume", *arguments.split()]) == 2
     error = capsys.readouterr().err
@@ -222,7 +222,7 @@ def test_files_that_went_missing_or_bad(folder, capsys):
 )
 def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
     """Its checksums are right: somebody, or some program, edited it."""
-    assert run("here", "--steps", "1") == 0
+    copied_run("here", "--steps", "1")
     arrays, meta = load_arrays("here/checkpoint.npz")
     *outer, name = key.split(".")
     (meta[outer[0]] if outer else meta)[name] = value
@@ -234,7 +234,7 @@ def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
 
 
 def test_an_array_that_is_no_number_is_named(folder, capsys):
-    assert run("here", "--steps", "1") == 0
+    copied_run("here", "--steps", "1")
     arrays, meta = load_arrays("here/checkpoint.npz")
     arrays["v.embedding.weight"][3, 2] = np.inf
     save_arrays("here/checkpoint.npz", arrays, meta)
@@ -292,9 +292,9 @@ def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
 
 def test_minutes(folder, monkeypatch, capsys):
     monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up")))
-    assert run("here", "--steps", "1000000", "--minutes", "0.005") == 0
+    assert run("here", "--steps", "1000000", "--minutes", "0.001") == 0
     assert re.search(
-        r"stopped  time limit of 0\.005 minutes reached after [\d,]+ of 1,000,000 updates", capsys.readouterr().out
+        r"stopped  time limit of 0\.001 minutes reached after [\d,]+ of 1,000,000 updates", capsys.readouterr().out
     )
     assert Path("here/results.json").exists()
 
@@ -304,7 +304,7 @@ def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys
     """Where time or patience ended the run; whoever asks for few steps gets what was asked for, and a notice."""
     monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up")))
     for more, found, hint in (
-        ("--steps 1000000 --minutes 0.005", code, "a larger --minutes"),
+        ("--steps 1000000 --minutes 0.001", code, "a larger --minutes"),
         ("--steps 100 --valid-every 1 --patience 2", code, "--patience 0"),
         ("--steps 2", 0, "a larger --steps"),
     ):

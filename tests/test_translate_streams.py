@@ -78,7 +78,7 @@ def test_ctrl_c_says_what_became_of_the_output(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill ends a process at once there")
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("number", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.slow)])
 def test_no_half_written_file_is_left_by_a_kill(run, tmp_path, number):
     process = run.start(*QUICK, "--output", tmp_path / "out.txt")
     while not list(tmp_path.iterdir()):
@@ -229,8 +229,8 @@ def test_terminal_is_greeted_and_prompted(run):
     "notes, greeting",
     [
         ({"source_language": "cs", "target_language": "fr"}, "Czech to French, model a; "),
-        ({"source_language": "cs"}, "model a; "),
-        ({"source_language": ["cs"], "target_language": "\x1b"}, "model a; "),
+        pytest.param({"source_language": "cs"}, "model a; ", marks=pytest.mark.slow),
+        pytest.param({"source_language": ["cs"], "target_language": "\x1b"}, "model a; ", marks=pytest.mark.slow),
     ],
 )
 def test_greeting_names_the_languages_that_are_known(run, tmp_path, notes, greeting):
@@ -271,9 +271,11 @@ def test_paste_of_several_lines_is_as_many_lines(run):
 
 
 @needs_terminal
-def test_ctrl_c_wipes_the_bar(run, tmp_path):
+@pytest.mark.parametrize("after", [0, pytest.param(program.BAR_AFTER, marks=pytest.mark.slow)])
+def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
     (tmp_path / "in.txt").write_text("".join(f"the dog saw {i} birds\n" for i in range(100_000)))
-    screen = Screen(run, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", streams=("stderr",))
+    files = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
+    screen = Screen(run, *files, streams=("stderr",), bar_after=after)
     screen.until(b"left")
     screen.process.send_signal(signal.SIGINT)
     bar, end = screen.ends(130).rsplit("\r" + 60 * " " + "\r", 1)

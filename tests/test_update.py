@@ -59,7 +59,10 @@ def plain_updates(trainer, model, n):
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("more", ["", "--accumulate 3", "--clip 0.3 --seed 5", "--accumulate 2 --clip 0.3"])
+@pytest.mark.parametrize(
+    "more",
+    ["", pytest.param("--accumulate 3", marks=pytest.mark.slow), "--clip 0.3 --seed 5", "--accumulate 2 --clip 0.3"],
+)
 def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
     """Over three epochs and a half, whose last updates take batches of two of them."""
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)

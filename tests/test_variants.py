@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import variants
-from runs import PACE, SMALL, assert_same_run, at_step, prepare_folder, run
+from runs import PACE, SMALL, assert_same_run, at_step, copied_run, prepare_folder, run
 from test_resume import terminate
 from variants import SwiGLU, Variant
 
@@ -28,6 +28,12 @@ TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de")
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def begun(folder):
+    """A run of one step, in the folder `here`."""
+    copied_run("here", "--steps", "1")
 
 
 def trained(out, *more, model=Variant):
@@ -205,13 +211,12 @@ def test_models_without_a_probe_are_loaded(folder):
     load_model("there")  # and translating says that it computes no numbers
 
 
-ODD = [5, "text", {}, [], [None] * 8, ["1"] * 8, [True] * 8, [1e300] * 8, [10**400] * 8, [0.5] * 10**6, [[1.0]] * 8]
+ODD = [5, "text", {}, [], [None] * 8, ["1"] * 8, [True] * 8, [1e300] * 8, [10**400] * 8, [0.5] * 10**5, [[1.0]] * 8]
 ODD += [[float("nan")] * 8, [float("inf")] * 8]
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: str(value)[:20])
-def test_a_damaged_probe_is_one_line(folder, value, capsys):
-    assert run("here", "--steps", "1") == 0
+def test_a_damaged_probe_is_one_line(begun, value, capsys):
     card = json.loads(Path("here/config.json").read_text())
     Path("here/config.json").write_text(json.dumps(card | {"probe": value}))
     with pytest.raises(UserError, match=r"^here: damaged \(its probe is ") as error:
