@@ -13,7 +13,9 @@ from minitf.tensor import Tensor, no_grad
 SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sentence, all
 
 
-@pytest.fixture(params=SIZES, ids="{} scores".format)
+@pytest.fixture(
+    params=[pytest.param(n, id=f"{n} scores", marks=pytest.mark.slow if n in SIZES[1::2] else []) for n in SIZES]
+)
 def part(request, monkeypatch):
     """How many scores may form a part."""
     monkeypatch.setattr(F, "_SCORES", request.param)

@@ -108,7 +108,7 @@ def test_what_is_cut_off_comes_after_all_that_finished():
         assert found == [first, second, third][:n_best]
 
 
-@pytest.mark.parametrize("size", [5, 6, 9])
+@pytest.mark.parametrize("size", [5, pytest.param(6, marks=pytest.mark.slow), 9])
 def test_fewer_are_the_first_of_more(size):
     """Whatever the beam, the penalty and the limit; with so few words many are cut off, and many end."""
     kinds = set()

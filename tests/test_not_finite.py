@@ -90,8 +90,14 @@ def using(device):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@devices
-@pytest.mark.parametrize("clip", ["0", "1"])
+@pytest.mark.parametrize(
+    "clip, device",  # by default every place with either clip and on either of the two
+    [
+        *(("0", "numpy"), ("1", "strict")),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("1", "numpy"), ("0", "strict"))),
+        *(pytest.param(clip, "cupy", marks=pytest.mark.gpu) for clip in "01"),
+    ],
+)
 @pytest.mark.parametrize("words", PLACES)
 def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
     with using(device):

@@ -168,7 +168,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("preset", ["tiny", "small"])
+@pytest.mark.parametrize("preset", ["tiny", pytest.param("small", marks=pytest.mark.slow)])
 def test_changes_are_told_from_rounding(preset, name, monkeypatch):
     model = Transformer(Config.preset(preset, 300), seed=1)
     saved, state, rng = probe(model), model.state(), np.random.default_rng(0)
