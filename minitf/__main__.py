@@ -18,7 +18,7 @@ Commands, to be run in the repository; each has --help:
 An installed package without the repository has  minitf-translate --model DIR
 and  minitf-train.
 
-To read: README.md to begin with, lessons/README.md for the course,
+Start with README.md; then lessons/README.md for the course,
 minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "blocks",
     "column_sums",
     "cores",
+    "cpu_cores",
     "cuda",
     "free_memory",
     "gemm",
@@ -264,8 +265,11 @@ def cores():
 
     A container may have fewer cores than its machine: with a quota of 1.5 cores it is two threads.
     """
-    if on_gpu():
-        return 1
+    return 1 if on_gpu() else cpu_cores()
+
+
+def cpu_cores():
+    """Return how many cores of the CPU this process may use, also where a GPU computes."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(count, _quota())))
 

@@ -24,7 +24,7 @@ SAMPLED = 24  # elements of a larger input that are checked one by one
 GROUPS = 16  # and the groups that all of its elements are checked in
 
 _EPS = np.finfo(np.float64).eps
-_STEPS = 10.0 ** -np.arange(1, 13)  # as fractions of the input's size: what one step leaves in doubt, these decide
+_STEPS = 10.0 ** -np.arange(1, 13)  # as fractions of the input's size: tried in turn where one step is not conclusive
 
 
 def grad_check(
@@ -47,7 +47,7 @@ def grad_check(
     An element may be wrong by rtol times its own size, plus what rounding hides from a central difference, plus
     atol. step: h as a fraction of the size of the input; where one step leaves a doubt, others are tried.
     Of an input of more than 400 elements some are checked one by one, and all of them in groups of about equal
-    gradients, each along a random direction; the line says so.
+    gradients, each along a random direction; the line says so. That calls fn about 80 times for each large input.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers and, where it
     can be recognised, the likely cause; ValueError if there is nothing to check: none of the arguments is an array
     of floating-point numbers, or a gradient is too small beside the values of fn for any difference to show it.
@@ -60,7 +60,7 @@ def grad_check(
     if not floats:
         raise ValueError(f"{name}: nothing to check, give it at least one array of floating-point numbers")
     weights, gradients = _analytic(fn, name, arrays, floats, rng)
-    sizes = {i: float(abs(arrays[i]).mean()) for i in floats}
+    sizes = {i: _size(arrays[i]) for i in floats}
     smallest = min((size for size in sizes.values() if size), default=1.0)  # for an input of zeros
     worst, notes = 0.0, []
     for i in floats:
@@ -129,6 +129,12 @@ def _report(name, found):
 
 def _is_float(array):
     return isinstance(array, np.ndarray) and array.dtype.kind == "f"
+
+
+def _size(array):
+    """The mean size of the finite elements: a mask may hold -infinity."""
+    finite = array[np.isfinite(array)]
+    return float(abs(finite).mean()) if finite.size else 0.0
 
 
 def _as_float64(array):
@@ -211,14 +217,16 @@ class _Probe:
 
         def slope(steps):
             lengths = steps * self.size * len(chosen) ** 0.5
-            # asarray: of arrays without axes NumPy's sum is a scalar
+            # asarray: NumPy's sum of arrays without axes is a scalar
             numeric, doubt = _differentiate(lambda t: self.outputs(np.asarray(self.x + t * v)), self.weights, lengths)
             return _Slope(parts, numeric, doubt + self.zero, self.rtol, self.atol)
 
         if not careful and (found := slope(np.array([self.step]))).settled:
             return found
         found = slope(_STEPS[:7])
-        return found if found.right else slope(_STEPS)  # numbers of very different sizes, or a function that ends near
+        return (
+            found if found.right else slope(_STEPS)
+        )  # numbers of very different sizes, or a function whose domain ends nearby
 
 
 def _differentiate(outputs, weights, steps):
@@ -237,7 +245,8 @@ def _differentiate(outputs, weights, steps):
     if len(steps) == 1:
         return slopes[0], float(rounding[0])
     apart = abs(np.diff(slopes))
-    # The finest steps show best how large rounding errors are; they fall as steps grow. None is trusted for its luck.
+    # The finest steps show best how large rounding errors are; they fall as steps grow. A slope that agrees by chance
+    # is not trusted.
     noise = np.maximum.accumulate((apart * steps[1:])[::-1])[::-1] / steps[1:]
     doubts = 4 * np.maximum(apart[:-1], noise[1:]) + rounding[1:-1]
     best = int(np.argmin(np.where(np.isnan(doubts), np.inf, doubts)))

@@ -20,7 +20,7 @@ __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 _ROOM = 8  # for how many words of each beam the caches have room at a time
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)  # how many scores may form a block
-# The methods that a cache relies on, as the library defines them: a subclass, or somebody later, may replace them.
+# The library's own versions of the methods that a cache relies on, kept to detect replacements.
 _OWN = {
     kind: {name: getattr(kind, name) for name in names}
     for kind, *names in (
@@ -311,7 +311,7 @@ class _Decoder:
     def __init__(self, model, source, width, cached):
         self.model, self.width = model, width
         self.memory, self.mask = model.encode(source)
-        layers = model.config.n_layers if cached and _can_cache(model) else 0
+        layers = len(model.decoder.layers) if cached and _can_cache(model) else 0
         self.caches = [(_GrowingCache(width), _FixedCache()) for _ in range(layers)]
         self.places = np.empty((len(source), width, 0), dtype=int)  # where in the caches the words of each prefix stand
         self.positions = np.zeros((len(source), 0), dtype=int)  # in their texts, of the words in the caches

@@ -101,6 +101,8 @@ def finish(summary):
     seconds = time.perf_counter() - _run["started"]
     counted = f"{len(proved)} claims hold, {_run['drawn']} figures, {seconds:.1f} s"
     print(f"\nlesson {_run['name']}: {counted}. {summary}")
+    if isinstance(sys.stdout, _UnderHeadings):
+        sys.stdout = sys.stdout.stream
 
 
 def toy_model():

@@ -118,7 +118,7 @@ def _real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     if target.shape != shape:
         raise ValueError(f"targets of shape {target.shape} for predictions of shape {shape}")
     if n_tokens is not None and not n_tokens > 0:
-        raise ValueError(f"n_tokens is {n_tokens}: the loss is divided by it, so it must be at least 1")
+        raise ValueError(f"n_tokens is {n_tokens}: the loss is divided by it, so it must be more than 0")
     if size < (2 if smoothing else 1):
         raise ValueError(f"predictions over {size} words: the loss needs one, and label smoothing a second")
     target = target.ravel()

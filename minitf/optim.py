@@ -83,7 +83,7 @@ class Adam:
         for (name, parameter), (data, place) in zip(self.named_parameters, self._places, strict=True):
             if parameter._place is not place:
                 raise RuntimeError(f"{name} was converted or given to another optimizer: make a new Adam")
-            if parameter.data is not data:  # somebody wrote  parameter.data = ...
+            if parameter.data is not data:  # parameter.data was reassigned
                 parameter.data = _copied(f"{name}.data", parameter.data, data)
             if parameter.grad is None:
                 place[...] = 0
@@ -179,7 +179,7 @@ def _copied(name, array, place):
             f"{name} is now {array.dtype} of shape {array.shape}, but was {place.dtype} of {place.shape} when Adam was "
             "made: make a new Adam"
         )
-    place[...] = array
+    place[...] = to_device(array)
     return place
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threadpoolctl import ThreadpoolController
 
 from minitf import functions as F
-from minitf.backend import cores, stretches, xp
+from minitf.backend import cpu_cores, stretches, xp
 from minitf.nn import flatten
 
 __all__ = ["Replicas", "keep_to_cores", "machine", "threads_for"]
@@ -38,7 +38,7 @@ def _one_thread():
 def keep_to_cores():
     """Give BLAS at most one thread per core that this process may use: it does not know a container's quota."""
     for library in _libraries.select(user_api="blas").lib_controllers:
-        library.set_num_threads(min(library.get_num_threads(), cores()))
+        library.set_num_threads(min(library.get_num_threads(), cpu_cores()))
 
 
 def machine(replicas):

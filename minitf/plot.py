@@ -233,6 +233,10 @@ def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
     (array([[[0.5, 0.5]]]), ['é'], ['é', '▁'])
     """
     weights = np.asarray(weights)
+    if weights.shape[1:] != (len(target_pieces), len(source_pieces)) or 0 in weights.shape:
+        raise ValueError(
+            f"weights of shape {weights.shape} do not fit {len(target_pieces)} and {len(source_pieces)} pieces"
+        )
     (rows, row_starts), (columns, column_starts) = (_joined(p, words) for p in (target_pieces, source_pieces))
     sizes = np.diff([*row_starts, weights.shape[1]]).astype(weights.dtype)
     summed = np.add.reduceat(weights, column_starts, axis=2)

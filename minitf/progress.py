@@ -31,7 +31,7 @@ class Pace:
 class Progress:
     """A bar for a `with` block, which wipes it in the end.
 
-    what: is written beside it. total: how much there is to do, 0 if nobody knows. begin: what was done before.
+    what: is written beside it. total: how much there is to do, 0 if unknown. begin: what was done before.
     say: where there is no terminal, this takes a line now and then; without it nothing is written there.
     """
 

@@ -35,7 +35,7 @@ def sample(
 
     Below a temperature of 1 probable words become more probable, and at 0 it is greedy decoding. top_k: only the
     k most probable words can be drawn (0: all). top_p: of these, only the fewest that together have this probability.
-    A draw depends on the seed, the row and the step alone. rows: what names each row, integers (B,) or (B, n), where
+    A draw depends on the seed, the row and the step alone. rows: a key for each row, integers (B,) or (B, n), where
     the batch is a part of a text (its number in the batch, if it is not given). The rest is as in greedy; ln P is the
     model's, without temperature, top_k and top_p.
     Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
@@ -84,7 +84,9 @@ class _Whole:
         logits = as_array(self.next_logits(prefixes))
         if logits.ndim != 2 or len(logits) != len(prefixes):
             raise ValueError(f"next_logits must give logits (R, V) for ids {prefixes.shape}, not {logits.shape}")
-        return logits, normalisers_of(logits)
+        if not np.isfinite(normalisers := normalisers_of(logits)).all():
+            raise ValueError("next_logits gave logits that are NaN or infinite")
+        return logits, normalisers
 
     def select(self, rows, sentences):
         """There is nothing to keep from step to step."""
@@ -98,7 +100,9 @@ def _drawing(temperature, top_k, top_p, seed, rows):
         raise ValueError(f"top_k must be at least 1, or 0 for all words, not {top_k}")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be more than 0 and at most 1, not {top_p}")
-    generators = [np.random.default_rng([seed, *np.ravel(row)]) for row in rows]  # each gives one number at each step
+    # One for each row, which gives one number at each step. The key keeps large seeds apart from rows.
+    keys = [tuple(np.ravel(row).tolist()) for row in rows]
+    generators = [np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)) for key in keys]
 
     def choose(logits, alive):
         sums = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p).cumsum(axis=-1)
@@ -109,7 +113,7 @@ def _drawing(temperature, top_k, top_p, seed, rows):
 
 
 def _weights(logits, temperature, top_k, top_p):
-    """Give what the probability of each word is proportional to: (R, V), 0 for those that cannot be drawn."""
+    """Return unnormalised probabilities (R, V), 0 for words that cannot be drawn."""
     size = logits.shape[-1]
     if temperature == 0:
         return np.arange(size) == logits.argmax(axis=-1)[:, None]
@@ -117,7 +121,8 @@ def _weights(logits, temperature, top_k, top_p):
     count = min(top_k or size, size)
     if count == size and top_p == 1:
         return weights
-    ordered = -np.sort(-weights, axis=-1)[:, :count]
+    largest = -np.partition(-weights, count - 1, axis=-1)[:, :count]  # to sort the whole vocabulary takes longer
+    ordered = -np.sort(-largest, axis=-1)
     sums = ordered.cumsum(axis=-1)
     counts = np.minimum(1 + (sums < top_p * sums[:, -1:]).sum(axis=-1, keepdims=True), count)
     least = np.take_along_axis(ordered, counts - 1, axis=-1)  # the weight of the last word that can be drawn

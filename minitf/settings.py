@@ -101,7 +101,7 @@ _HELP = {
     "accumulate": "batches whose gradients are added up for one update",
     "learning_rate": "a factor on the paper's warm-up schedule (default: 1; after a shorter warm-up less, so that the "
     f"peak is the same; with --start-from {_TUNING_RATE} of that)",
-    "warmup_steps": "updates until the peak learning rate (default: a tenth of the updates, at most "
+    "warmup_steps": "updates until the peak learning rate (default: a tenth of the default --steps, at most "
     f"{_PAPER['warmup_steps']}; with --start-from at most {_TUNING_WARMUP})",
     "clip": "shorten longer gradients to this length; 0 leaves them alone, as the paper does",
     "steps": f"updates in all (default: {_EPOCHS} epochs, at least {_FEWEST_STEPS} and at most {_PAPER['steps']}; with "
@@ -128,8 +128,8 @@ _HELP = {
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-_EXIT_CODES = """exit code: 0 after a run that came to its end or was stopped by a signal; 2 after a mistake, said in
-one line; 3 if --minutes or --patience ended the run before its steps were done, and its model scores less than
+_EXIT_CODES = """exit code: 0 after a completed run or one stopped by a signal; 2 after an error, reported on one
+line; 3 if --minutes or --patience ended the run before its steps were done, and its model scores less than
 1 BLEU on the validation text: it cannot translate; 130 after a second Ctrl-C."""
 
 
@@ -160,11 +160,15 @@ def _number(text, what="a number"):
 _READERS = {int: _whole_number, float: _number}
 
 
-def parse(arguments, program="09_train_wmt.py"):
+LESSON = "09_train_wmt.py"  # the program that runs the lesson where it gets no options
+
+
+def parse(arguments, program=LESSON):
     """Make (Settings, the names of those that were given) from a command line. Raises UserError."""
     parser = _Parser(
         prog=program,
-        description="Train a Transformer to translate. Without any of these options lesson 09 runs, which tells how.",
+        description="Train a Transformer to translate."
+        + (" Without any of these options lesson 09 runs, which tells how." if program == LESSON else ""),
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,

@@ -21,7 +21,7 @@ __all__ = ["StripLinear", "Strips", "for_decoding"]
 
 _WIDTH = 64  # columns in a strip
 _FEW = 10**6  # multiplications that OpenBLAS does without a copy
-# What a strip repeats, as the library defines it: somebody may replace it later.
+# The library's own versions of what StripLinear reimplements, kept to detect replacements.
 _CALL, _RELU, _LOGITS = Linear.__call__, Linear.relu, Transformer.logits
 
 
@@ -81,7 +81,7 @@ def for_decoding(model):
     """Copy a model, all its matrices in strips. It has the weights of now: where they change, make another copy.
 
     Only the library's own Linear and Transformer.logits are replaced. All else computes as it does in the model: a
-    subclass of Linear, a method that somebody changed.
+    subclass of Linear, a replaced method.
     """
     twin = _in_strips(model, {})
     if getattr(type(model), "logits", None) is _LOGITS and "logits" not in vars(model):

@@ -9,7 +9,6 @@ The rest of the chain rule stands in `Tensor.backward`, once.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -33,10 +32,10 @@ _recording = _Recording()
 class no_grad(contextlib.ContextDecorator):
     """Compute without recording: results have no history, and what only the gradient needs is not kept.
 
-    Write `with no_grad():`, or `@no_grad()` above a function or a generator function. Blocks may be nested, share one
-    object, and end in any order: recording is on again in this thread when all of its blocks have been left.
-    A block is left at its end, and not at a `yield` inside it: until such a generator goes on, nothing is recorded for
-    its caller either. Decorate the generator function instead: that turns recording off only while it runs.
+    Write `with no_grad():`, or `@no_grad()` above a function. Blocks may be nested, share one object, and end in any
+    order: recording is on again in this thread when all of its blocks have been left.
+    Do not `yield` inside a block: it is left at its end, and until the generator goes on nothing is recorded for its
+    caller either (there, `backward()` then says so). Raises TypeError as a decorator of a generator function.
     """
 
     def __enter__(self) -> None:
@@ -46,21 +45,12 @@ class no_grad(contextlib.ContextDecorator):
         _recording.off = max(0, _recording.off - 1)  # a generator may end in another thread than it began in
 
     def __call__(self, function: Callable) -> Callable:
-        if not inspect.isgeneratorfunction(function):
-            return super().__call__(function)
-
-        @functools.wraps(function)
-        def generate(*args, **kwargs):
-            values = function(*args, **kwargs)
-            while True:
-                try:
-                    with self:
-                        value = next(values)
-                except StopIteration as end:
-                    return end.value
-                yield value
-
-        return generate
+        if inspect.isgeneratorfunction(function):
+            raise TypeError(
+                f"@no_grad() cannot decorate the generator function {function.__name__}: write  with no_grad():  "
+                "around the lines that compute, without a yield inside"
+            )
+        return super().__call__(function)
 
 
 def is_recording():
@@ -116,7 +106,8 @@ class Tensor:
     Python numbers, lists, integers and float16 become float32; float64 stays float64, for gradient checks.
     An array of NumPy is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` come back from there.
     Comparisons, `==` among them, compare element by element and give a boolean array, which is a constant; two Tensors
-    are still different keys of a dict or set, even if their numbers are equal.
+    are still different keys of a dict or set, even if their numbers are equal. To look for a Tensor in a list write
+    `any(t is x for x in tensors)`.
     Raises TypeError for complex numbers and what is not numbers at all.
     """
 
@@ -305,9 +296,13 @@ class Tensor:
     __hash__ = object.__hash__  # which Python takes away from a class with an __eq__
 
     def __eq__(self, other):
+        if other is None:
+            return False
         return self.data == operand(other, self.dtype)
 
     def __ne__(self, other):
+        if other is None:
+            return True
         return self.data != operand(other, self.dtype)
 
     def __lt__(self, other):

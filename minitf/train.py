@@ -235,7 +235,8 @@ def _train(trainer, command):
         trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
         return None, 0
     out = trainer.settings.out
-    trainer.log.say(f"model    in {out}: python examples/translate.py --model {out}")
+    translate = "minitf-translate" if command.startswith("minitf-train") else "python examples/translate.py"
+    trainer.log.say(f"model    in {out}: {translate} --model {out}")
     return results, _judge(trainer, results["valid"]["bleu"])
 
 
@@ -247,7 +248,7 @@ def _judge(trainer, score):
     if done >= s.steps:
         more, code = "a larger --steps", 0
     else:
-        more, code = "--patience 0" if trainer.patience_is_over() else "a larger --minutes", CUT_SHORT
+        more, code = "--patience 0" if trainer.patience_is_over() else "the same --minutes or more", CUT_SHORT
     trainer.log.say(
         f"notice   the model cannot translate yet, it has {score:.2f} BLEU on the validation text after {done:,} of "
         f"{s.steps:,} updates (the learning rate rises for the first {s.warmup_steps:,}): "

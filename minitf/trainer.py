@@ -224,7 +224,7 @@ class Trainer:
             if self.ranks.rank:
                 return self._follow()
             self.check_ranks()
-            self.log.say("trial    the largest batches come first: memory runs out now or never")
+            self.log.say("trial    trying the largest batches first, so that a lack of memory shows now")
             if line := planning.summary(self, self.try_largest_batches()):
                 self.log.say(line)
             if not self.folder.has_checkpoint():  # a disk that is full says so now
@@ -255,27 +255,29 @@ class Trainer:
         self._validate_if_due()  # where the last session was stopped in the middle of it
         mark, pace = time.perf_counter(), Pace(pause=0)  # the first update is shown at once
         with Progress("updates", self.settings.steps, self.step) as self.log.bar:
-            while not self._stops():
+            s, stops = self.settings, self._stops()
+            while not stops:
                 self.update()
-                s, seconds = self.settings, time.perf_counter() - mark
-                if self.step % s.log_every == 0 or self.step % s.valid_every == 0 or self._stops():
+                stops = self._stops()
+                if self.step % s.log_every == 0 or self.step % s.valid_every == 0 or stops:
                     self.look()
-                    self.log.step(self._entry(seconds))
+                    self.log.step(self._entry(mark))
                     self.seen = []
                     mark = time.perf_counter()
                     pace.restart()
                 else:
-                    self._show(pace, seconds)
+                    self._show(pace, mark)
                 mark += self._validate_if_due()
+                stops = stops or self._stops()
         if not self.interrupted and self.validated < self.step:
             self.validate()
 
-    def _show(self, pace, seconds):
+    def _show(self, pace, mark):
         """Show between two log entries that the run goes on: by the bar, or by a line where there is no terminal."""
         if pace.due():  # on a GPU, to look means to wait
             self.look()
             if not self.log.bar.possible:
-                self.log.say(step_line(self._entry(seconds)))
+                self.log.say(step_line(self._entry(mark)))
         self.log.bar.what = f"step {self.step:,}  loss {self.loss:.3f}"
         self.log.bar.to(self.step, self._left())
 
@@ -323,8 +325,9 @@ class Trainer:
             left = min(left, 60 * self.settings.minutes - seconds)
         return max(0, left)
 
-    def _entry(self, seconds):
-        """Return the figures of the updates since the last entry of the log, which took so many seconds."""
+    def _entry(self, mark):
+        """Return the figures of the updates since the last entry of the log, which were begun at the time `mark`."""
+        seconds = time.perf_counter() - mark  # after look(), because on a GPU that is what waits for the updates
         tokens = [n for _, _, _, n in self.seen]
         mean = np.average([row[:3] for row in self.seen], axis=0, weights=tokens).tolist()
         return {
@@ -345,7 +348,8 @@ class Trainer:
         goes on as if it had not been stopped.
         """
         translator = Translator(self.model, self.dataset.subwords, self.settings.max_length, self.settings.max_length)
-        value, score = self.measure(translator)
+        with self.model.evaluating():  # a method replaced in the model itself still belongs to it, not to the fast copy
+            value, score = self.measure(translator)
         self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score.score})
         due = self.step % self.settings.valid_every == 0
         if due:

@@ -355,12 +355,10 @@ class Transformer(Module):
 
 
 def _ids(ids, name, axes):
-    """Make an array of ids. Raises ValueError unless they are whole numbers, in one row for each sentence."""
-    ids = np.asarray(ids)
-    if ids.ndim != 2:
+    """Return ids as an array. Raises TypeError unless they are integers, ValueError unless in one row per sentence."""
+    ids = F.integers(ids, name)
+    if ids.ndim != 2 or not ids.shape[1]:
         raise ValueError(f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of one, ids[None]")
-    if ids.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be ids, which are whole numbers, got {ids.dtype}")
     return ids
 
 

@@ -47,7 +47,7 @@ HINTS = {  # what to do where a file cannot be written
     errno.EPERM: "you may not write there: choose another folder",
     errno.EROFS: "you may not write there: choose another folder",
     errno.ENOSPC: "the disk is full: make room, or choose another one",
-    errno.EDQUOT: "your share of the disk is full: make room, or choose another one",
+    errno.EDQUOT: "your disk quota is used up: free some space, or choose another one",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 LANGUAGES = """

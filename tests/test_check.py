@@ -457,3 +457,10 @@ def test_a_single_number_is_checked_too():
     grad_check(lambda x: x * x, np.array(3.0), verbose=False)
     with pytest.raises(AssertionError, match="all of it is off by the factor 2"):
         grad_check(lambda x: record(x.data**2, (x,), lambda gy: gy * x.data), np.array(3.0))
+
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_an_input_may_hold_infinity(size, rng):
+    """A mask of 0 and -infinity, added to the scores."""
+    x, mask = rng.normal(size=(size, size)), np.triu(np.full((size, size), -np.inf), k=1)
+    grad_check(lambda x, mask: F.softmax(x + mask), x, mask, verbose=False)

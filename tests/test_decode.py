@@ -307,3 +307,16 @@ def test_vocabulary_sizes_smaller_than_the_beam(rng):
     for hypotheses in beam_search(model, source, beam=4 * V, max_extra=1, n_best=3 * V):
         assert len({tuple(h.ids) for h in hypotheses}) == 3 * V
         assert all(np.isfinite(h.score) for h in hypotheses)
+
+
+def test_a_decoder_of_other_depth_than_the_encoder_is_cached_too():
+    """Some variants have a deep encoder and a shallow decoder."""
+    for n_layers in (1, 3):
+        model = small_model(n_layers=2)
+        layers = model.decoder.layers
+        model.decoder.layers = layers[:1] if n_layers == 1 else [*layers, *layers[:1]]
+        source = np.array([[5, 6, 7, 3], [8, 9, 3, 0]])
+        for search in (greedy, beam_search):
+            found = search(model, source, max_extra=3), search(model, source, max_extra=3, cached=False)
+            first, second = ([best if search is greedy else best[0] for best in each] for each in found)
+            assert [best.ids for best in first] == [best.ids for best in second]

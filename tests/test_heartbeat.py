@@ -121,7 +121,7 @@ def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsy
 
     record(train, "read_corpus", "corpus   train.en, train.de")
     record(Words, "train", "subwords are learned from the training text")
-    record(Replicas, "backward", "trial    the largest batches come first: memory runs out now or never")
+    record(Replicas, "backward", "trial    trying the largest batches first, so that a lack of memory shows now")
     assert run("here", "--steps", "1") == 0
     assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
 
@@ -181,3 +181,20 @@ def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monk
     for _ in blocks:
         clock[0] += 6
     assert said == ["working  4 of 5 pairs cut into subwords"]
+
+
+def test_waiting_for_the_updates_counts_in_the_speed(folder, monkeypatch):
+    """On a GPU the updates are waited for when their figures are read."""
+    now = [0.0]
+    monkeypatch.setattr("minitf.trainer.time.perf_counter", lambda: now[0])
+    look = Trainer.look
+
+    def wait(self):
+        now[0] += 10.0 * len(self.unseen)
+        look(self)
+
+    monkeypatch.setattr(Trainer, "look", wait)
+    monkeypatch.setattr(Trainer, "_looks_later", lambda self: True)
+    assert run("here", "--steps", "4", "--log-every", "2") == 0
+    entries = [entry for entry in read_history("here") if "loss" in entry]
+    assert len(entries) == 2 and all(entry["tokens_per_second"] < 60 / 10 for entry in entries)

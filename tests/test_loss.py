@@ -125,9 +125,9 @@ def test_an_impossible_word(library):
 
 @pytest.mark.parametrize("n_tokens", [0, -3, np.int64(0), float("nan")])
 def test_a_loss_is_not_divided_by_nothing(case, rng, n_tokens):
-    with pytest.raises(ValueError, match=r"n_tokens is .*at least 1"):
+    with pytest.raises(ValueError, match=r"n_tokens is .*more than 0"):
         label_smoothed_cross_entropy(*case, n_tokens=n_tokens)
-    with pytest.raises(ValueError, match=r"n_tokens is .*at least 1"):
+    with pytest.raises(ValueError, match=r"n_tokens is .*more than 0"):
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], n_tokens=n_tokens)
 
 

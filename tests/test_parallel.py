@@ -279,6 +279,6 @@ def test_a_batch_of_quick_is_tiny():
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, {1}), (2, {2}), (64, {2})])
 def test_blas_keeps_to_the_cores_of_a_container(monkeypatch, two_threads, cores, threads):
-    monkeypatch.setattr(parallel, "cores", lambda: cores)
+    monkeypatch.setattr(parallel, "cpu_cores", lambda: cores)
     parallel.keep_to_cores()
     assert blas_threads() == threads

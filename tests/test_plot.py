@@ -385,3 +385,9 @@ assert {name: matplotlib.rcParams[name] for name in names} == before
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.png")], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("pieces", [(["a"], ["b"]), (["a", "b"], []), ([], [])])
+def test_pieces_that_do_not_fit_the_weights_are_refused(pieces):
+    with pytest.raises(ValueError, match=r"weights of shape \(1, 2, 2\) do not fit"):
+        plot.join_pieces(np.ones((1, 2, 2)), *pieces)

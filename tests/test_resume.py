@@ -304,7 +304,7 @@ def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys
     """Where time or patience ended the run; whoever asks for few steps gets what was asked for, and a notice."""
     monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up")))
     for more, found, hint in (
-        ("--steps 1000000 --minutes 0.001", code, "a larger --minutes"),
+        ("--steps 1000000 --minutes 0.001", code, "the same --minutes or more"),
         ("--steps 100 --valid-every 1 --patience 2", code, "--patience 0"),
         ("--steps 2", 0, "a larger --steps"),
     ):

@@ -12,7 +12,7 @@ from tiny_translator import TEXT, make_model, make_subwords
 from minitf import processes
 from minitf.backend import using
 from minitf.decode import greedy
-from minitf.sampling import generate, sample
+from minitf.sampling import _drawing, generate, sample
 from minitf.text import make_batch
 from minitf.translator import Translator
 
@@ -242,3 +242,15 @@ def test_generate_is_sample_for_a_translator(rng):
     expected = sample(Table(scores, 9), sources(2, 2, 2), 0.8, top_k=4, seed=8, max_extra=4, cached=False)
     found = generate(next_logits, np.full((3, 1), BOS), 6, 0.8, top_k=4, seed=8, end_id=EOS)
     assert [h.ids for h in found] == [h.ids for h in expected]
+
+
+def test_large_seeds_do_not_draw_what_other_rows_draw():
+    """A seed of more than 32 bits is cut into several numbers, as the key of a row is."""
+    choose = [_drawing(1.0, 0, 1.0, seed, rows) for seed, rows in ((2**32, [0]), (0, [(1, 0)]), (0, [1]))]
+    logits = np.zeros((1, 10**6))
+    assert len({int(draw(logits, [0])[0]) for draw in choose}) == 3
+
+
+def test_a_language_model_that_computes_nan_is_named():
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        generate(lambda ids: np.full((len(ids), 5), np.nan), [[1, 2]], 3)
