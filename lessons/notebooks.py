@@ -64,6 +64,7 @@ def main(arguments):
             else:
                 nbformat.write(notebook(lesson), path)
                 print(f"wrote {path}")
+        print(f'open them with:  jupyter lab {folder}   (pip install -e ".[classroom]" brings it)')
     except ImportError as error:
         print(f'notebooks.py: {error.name} is missing: pip install -e ".[classroom]"', file=sys.stderr)
         return 2

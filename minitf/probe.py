@@ -62,7 +62,7 @@ def check_probe(model, expected):
     if found is None or len(found) != len(expected) or math.dist(found, expected) > _TOLERANCE * math.hypot(*expected):
         raise UserError(
             "the model computes other numbers than when it was saved: was a layer changed in the code? "
-            "Load it with the code that it was trained with"
+            "Load it with the code that it was trained with, as in Translator.load(folder, model=MyTransformer)"
         )
 
 

@@ -236,7 +236,8 @@ def _train(trainer, command):
         return None, 0
     out = trainer.settings.out
     translate = "minitf-translate" if command.startswith("minitf-train") else "python examples/translate.py"
-    trainer.log.say(f"model    in {out}: {translate} --model {out}")
+    use = f"{translate} --model {out}" if trainer.make_model is Transformer else f"Translator.load({out!r}, model=...)"
+    trainer.log.say(f"model    in {out}: {use}")
     return results, _judge(trainer, results["valid"]["bleu"])
 
 
@@ -301,10 +302,13 @@ def main(
     return code
 
 
-def installed():
-    """Run the command `minitf-train` of the installed package; returns the exit code."""
-    return main(program="minitf-train")
+def installed(program="minitf-train"):
+    """Run the command of the installed package; returns the exit code. Without arguments nothing is trained."""
+    if len(sys.argv) > 1:
+        return main(program=program)
+    print(f"{program}: say what to train, such as --quick, or --train SOURCE TARGET (--help)", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main(program="minitf.train"))
+    sys.exit(installed("minitf.train"))

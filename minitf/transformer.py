@@ -357,7 +357,9 @@ class Transformer(Module):
 def _ids(ids, name, axes):
     """Return ids as an array. Raises TypeError unless they are integers, ValueError unless in one row per sentence."""
     ids = F.integers(ids, name)
-    if ids.ndim != 2 or not ids.shape[1]:
+    if ids.ndim == 2 and not ids.shape[1]:
+        raise ValueError(f"{name} has no words: its shape is {ids.shape}")
+    if ids.ndim != 2:
         raise ValueError(f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of one, ids[None]")
     return ids
 

@@ -39,6 +39,7 @@ def test_a_command_of_the_overview_has_help(command):
     ("command", "code", "said"),
     [
         ("python -m minitf.train --help", 0, "--preset"),
+        ("python -m minitf.train", 2, "minitf.train: say what to train, such as --quick"),
         ("python -m minitf.train --steps 0", 2, "minitf.train: --steps must be at least 1"),
         ("python -m minitf.corpora", 2, "minitf.corpora: name a corpus"),
         pytest.param("python -m minitf.corpora toy", 0, "toy: train 60,000 pairs", marks=pytest.mark.slow),

@@ -296,7 +296,7 @@ def test_each_source_needs_its_target(rng):
         (np.full(5, 4), r"{} must be ids \(B, {}\), got shape \(5,\): one sentence is a batch of one, ids\[None\]"),
         (np.full((1, 2, 3), 4), r"{} must be ids \(B, {}\), got shape \(1, 2, 3\)"),
         (4, r"{} must be ids \(B, {}\), got shape \(\)"),
-        ([[], []], r"{} must be ids \(B, {}\), got shape \(2, 0\)"),
+        ([[], []], r"{} has no words: its shape is \(2, 0\)"),
         (np.full((2, 3), 4.0), "{} must be integers, not float64"),
         ([[True, False], [True, True]], "{} must be integers, not bool"),
     ],
