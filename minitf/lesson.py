@@ -44,6 +44,11 @@ class _UnderHeadings:
         return getattr(self.stream, name)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UserError(f"{message} (--help lists all options)")
+
+
 def begin(name, trainer=None):
     """Start a lesson: read --figures and --backend from the command line (a notebook has none).
 
@@ -51,17 +56,15 @@ def begin(name, trainer=None):
     with a training at its end. Returns whether that was asked for.
     """
     arguments = [] if _notebook() else sys.argv[1:]
-    parser = argparse.ArgumentParser(description=f"Lesson {name} of the minitf course.", allow_abbrev=False)
+    _run["name"] = name
+    parser = _Parser(description=f"Lesson {name} of the minitf course.", allow_abbrev=False)
     parser.add_argument("--figures", default="figures", metavar="DIR", help="folder for the pictures (default figures)")
-    parser.add_argument(
-        "--backend", choices=("numpy", "cupy"), help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
-    )
+    parser.add_argument("--backend", metavar="NAME", help="numpy or cupy (default: MINITF_BACKEND, or numpy)")
     if trainer:
         parser.add_argument("--quick", action="store_true")
-        if {"-h", "--help"} & set(arguments) or parser.parse_known_args(arguments)[1]:
+        if {"-h", "--help"} & set(arguments) or _or_stop(parser.parse_known_args, arguments)[1]:
             sys.exit(trainer(arguments, f"{name}.py"))
-    options = parser.parse_args(arguments)
-    _run["name"] = name
+    options = _or_stop(parser.parse_args, arguments)
     if options.backend:
         _or_stop(use, options.backend)
     threadpool_limits(1, "blas")  # the products of a lesson are small: a second thread would only be waited for

@@ -86,7 +86,7 @@ def test_figures_go_where_they_are_wanted(tmp_path):
     [
         (("--figures", f"{__file__}/slides"), "choose another place with --figures"),
         (("--backend", "cupy"), "use --backend numpy"),
-        (("--backend", "torch"), "invalid choice: 'torch'"),
+        (("--backend", "torch"), "unknown backend 'torch'"),
     ],
 )
 def test_what_the_reader_can_mend_is_said_in_one_line(options, reason, tmp_path):
