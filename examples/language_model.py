@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from minitf import Config, toy
+from minitf import Config
 from minitf import functions as F
+from minitf.beyond.sampling import generate
+from minitf.data import toy
 from minitf.loss import label_smoothed_cross_entropy
 from minitf.nn import Embedding, Module
 from minitf.optim import Adam
-from minitf.sampling import generate
 from minitf.transformer import Encoder, Positions, causal_mask
 
 TEXT = "\n".join(toy.splits(n_train=2000, n_valid=0, n_test=0)["train"][0])

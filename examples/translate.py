@@ -1,4 +1,4 @@
-"""Translate text, English to German unless --model names another model: minitf/translate.py is the program."""
+"""Translate text, English to German unless --model names another model: minitf/translation/commandline.py is the program."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ def main(arguments=None):
     """Run the command line; returns its exit code."""
     backend = os.environ.pop("MINITF_BACKEND", "")  # `import minitf` would end at a wrong name, whatever --backend says
     try:
-        from minitf import translate
+        from minitf.translation import commandline
 
-        return translate.main(arguments, MODEL, backend)
+        return commandline.main(arguments, MODEL, backend)
     except ModuleNotFoundError as error:
         hint = "run  pip install -e .  in the folder above examples"
         print(f"translate.py: {error.name} is not installed: {hint}", file=sys.stderr)

@@ -14,9 +14,9 @@ from timeit import repeat
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides
 from minitf.check import claim, same, show
-from minitf.lesson import begin, draw, finish, toy_model
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.transformer import causal_mask, padding_mask
 
 begin("01_attention")  # reads the options --figures and --backend, and starts to count the claims

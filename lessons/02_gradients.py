@@ -15,9 +15,9 @@ from contextlib import nullcontext
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides
 from minitf.check import claim, grad_check, same, show
-from minitf.lesson import begin, draw, finish
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish
 from minitf.tensor import Tensor, no_grad, record
 from minitf.transformer import causal_mask
 

@@ -13,11 +13,12 @@ from collections import Counter
 import numpy as np
 
 from minitf import functions as F
-from minitf import plot, slides
-from minitf.backend import UserError
+from minitf import plot
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.lesson import begin, draw, finish, toy_model
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention, padding_mask

@@ -11,11 +11,11 @@ the residual connection, and measured what changes when the norm stands before t
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides
 from minitf.backend import to_numpy
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.lesson import begin, draw, finish
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish
 from minitf.nn import Dropout, LayerNorm
 from minitf.tensor import Tensor, record
 from minitf.transformer import EncoderLayer, FeedForward, MultiHeadAttention, Residual, causal_mask

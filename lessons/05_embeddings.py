@@ -14,11 +14,11 @@ from math import cos, log, sin, sqrt
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides
-from minitf.backend import UserError
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.lesson import begin, draw, finish, toy_model
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.errors import UserError
 from minitf.nn import Embedding, Module, Parameter
 from minitf.tensor import Tensor, record
 from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid

@@ -13,10 +13,10 @@ import math
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides
 from minitf.check import claim, same, show
 from minitf.config import PRESETS, Config
-from minitf.lesson import begin, draw, finish, toy_model
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.tensor import Tensor
 from minitf.text import make_batch
 from minitf.transformer import Decoder, DecoderLayer, Encoder, Transformer, causal_mask, padding_mask, sinusoid

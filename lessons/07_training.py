@@ -11,10 +11,10 @@ seconds, and seen what label smoothing, the kind of positions and the warm-up do
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.lesson import begin, draw, finish
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Parameter, flatten
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate

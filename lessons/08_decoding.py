@@ -14,12 +14,13 @@ from itertools import product
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides, toy
 from minitf.check import claim, same, show
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.data import toy
 from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
-from minitf.evaluate import bleu
-from minitf.lesson import begin, draw, finish, toy_model
 from minitf.tensor import Tensor
+from minitf.training.evaluation import bleu
 from minitf.transformer import Transformer
 
 begin("08_decoding")  # reads the options --figures and --backend, and starts to count the claims

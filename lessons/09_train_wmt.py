@@ -16,17 +16,18 @@ from itertools import pairwise
 import numpy as np
 
 from minitf import functions as F
-from minitf import slides, toy
 from minitf.check import claim, same
-from minitf.checkpoint import average, save_arrays
 from minitf.config import Config
-from minitf.evaluate import bleu, split_compounds
-from minitf.lesson import begin, draw, finish, toy_model, train
+from minitf.course import slides
+from minitf.course.lesson import begin, draw, finish, toy_model, train
+from minitf.cpu.replicas import Replicas
+from minitf.data import toy
+from minitf.files.arrays import average, save_arrays
 from minitf.optim import Adam, gradient_norm, warmup_rate
-from minitf.parallel import Replicas
-from minitf.settings import fill_in, parse
 from minitf.text import Subwords, make_batch, plan_batches
-from minitf.train import main
+from minitf.training import main
+from minitf.training.evaluation import bleu, split_compounds
+from minitf.training.settings import fill_in, parse
 from minitf.transformer import Transformer
 
 QUICK = begin("09_train_wmt", trainer=main)  # given a trainer's options, this file is the trainer and ends here
@@ -266,4 +267,4 @@ def check_combine():
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.
-INTRODUCES = ("text.Subwords", "text.plan_batches", "parallel.Replicas", "checkpoint.average")
+INTRODUCES = ("text.Subwords", "text.plan_batches", "replicas.Replicas", "arrays.average")

@@ -29,7 +29,7 @@ def sheet(lesson):
             if node.names:
                 imports.append(ast.unparse(node))
     title = ast.get_docstring(ast.parse(source)).splitlines()[0].removeprefix("# ")
-    imports.append("from minitf.lesson import check_exercises")
+    imports.append("from minitf.course.lesson import check_exercises")
     return f'"""Exercises. {title}"""\n\n' + "\n".join(imports) + f"\n\n{part}\n{LAST}"
 
 

@@ -14,7 +14,7 @@ from exercise import SCAFFOLDING
 
 CHECK = """\
 # Fill in the functions of the cell above and run it. Then run this cell: it says which answers are right.
-from minitf.lesson import check_exercises
+from minitf.course.lesson import check_exercises
 
 check_exercises(globals())"""
 METADATA = {

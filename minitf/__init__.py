@@ -8,9 +8,10 @@ Masks are boolean, True = may attend. Gradients are called gx, gy: of x, of y.
 """
 
 from minitf import functions
-from minitf.backend import UserError, use, using
+from minitf.backend import use, using
 from minitf.check import grad_check, same, show
 from minitf.config import Config
+from minitf.errors import UserError
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import Transformer
 

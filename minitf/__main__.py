@@ -9,10 +9,10 @@ Commands, to be run in the repository; each has --help:
   python lessons/01_attention.py      run a lesson; there are nine, 01 to 09
   python lessons/exercise.py 04       write the exercises of lesson 04
   python lessons/notebooks.py         make a notebook of each lesson
-  python -m minitf.train --corpus toy --preset tiny --out runs/mine
+  python -m minitf.training --corpus toy --preset tiny --out runs/mine
                                       train a model (as lesson 09 does)
-  python -m minitf.corpora NAME       fetch a corpus for training
-  python -m minitf.toy 10             print sentences of the built-in corpus
+  python -m minitf.data NAME       fetch a corpus for training
+  python -m minitf.data.toy 10             print sentences of the built-in corpus
   pytest                              run the tests
 
 An installed package without the repository has  minitf-translate --model DIR

@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.errors import UserError
+
 __all__ = [
-    "UserError",
     "blocks",
     "column_sums",
     "cores",
@@ -36,7 +37,6 @@ __all__ = [
     "largest_memory",
     "launch",
     "memory_of",
-    "naming",
     "nccl",
     "on_gpu",
     "plain",
@@ -53,19 +53,6 @@ __all__ = [
 
 DType = np.dtype | type | str  # for type hints: what NumPy takes as a dtype
 _CGROUP = Path("/sys/fs/cgroup")  # what Linux lets this container use
-
-
-class UserError(Exception):
-    """A mistake that the user can mend. Its text is one line: what is wrong, and what to do."""
-
-
-@contextlib.contextmanager
-def naming(path):
-    """Say in a UserError which file it is about."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 class _Library:
@@ -99,7 +86,7 @@ def use(library: str | types.ModuleType) -> None:
     xp.__dict__.clear()
     xp.__dict__.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     xp.__dict__["_module"] = module
-    own = importlib.import_module("minitf.gpu") if module.__name__ == "cupy" else None
+    own = importlib.import_module("minitf.gpu.launch") if module.__name__ == "cupy" else None
     xp.__dict__["_kernels"] = (own.launch, own.gemm) if own else getattr(module, "kernels", None)
 
 
@@ -175,7 +162,7 @@ def launch(kernel, grid, block, *arguments):
 
 
 def gemm(*arguments):
-    """Multiply matrices as cuBLAS does: see minitf/gpu.py, and minitf/products.py, where this is called."""
+    """Multiply matrices as cuBLAS does: see minitf/gpu/launch.py, and minitf/gpu/matmul.py, where this is called."""
     xp.__dict__["_kernels"][1](*arguments)
 
 

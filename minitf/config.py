@@ -6,7 +6,7 @@ import reprlib
 import types
 import typing
 
-from minitf.backend import UserError
+from minitf.errors import UserError
 
 __all__ = ["PRESETS", "Config"]
 

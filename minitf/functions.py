@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minitf import fused
 from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
 from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
-from minitf.products import as_factor, matmul
+from minitf.gpu import ops
+from minitf.gpu.matmul import as_factor, matmul
 from minitf.tensor import ArrayLike, Ids, Tensor, as_array, is_recording, operand, record
 
 __all__ = [
@@ -182,7 +182,7 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Te
 
     def backward(gy):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
-        g_bias = None if bias is None else (fused.column_sums if has_kernels(gy) else column_sums)(gy)
+        g_bias = None if bias is None else (ops.column_sums if has_kernels(gy) else column_sums)(gy)
         gy = as_factor(gy)
         return matmul(gy, w.T).reshape(shape), matmul(rows.T, gy), g_bias
 
@@ -210,7 +210,7 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
     _check_vector("layer_norm: the gain", g, size)
     _check_vector("layer_norm: the bias", b, size)
     if has_kernels(x_data):
-        y, backward = fused.layer_norm(x_data, g, b, eps)
+        y, backward = ops.layer_norm(x_data, g, b, eps)
         return record(y, (x, gain, bias), backward)
     normal = x_data - row_sums(x_data) / size
     inverse = 1 / xp.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
@@ -256,7 +256,7 @@ def embedding(table: ArrayLike, ids: Ids) -> Tensor:
     ids = to_device(ids)
 
     def backward(gy):
-        sum_rows = fused.segment_sum if has_kernels(gy) else segment_sum
+        sum_rows = ops.segment_sum if has_kernels(gy) else segment_sum
         return sum_rows(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), len(weight)), None
 
     return record(weight[ids], (table, None), backward)
@@ -276,7 +276,7 @@ def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
         return x if isinstance(x, Tensor) else Tensor(x)
     x_data = as_array(x)
     if has_kernels(x_data):
-        y, backward = fused.dropout(x_data, next_decisions(x_data.shape, rate, seed))
+        y, backward = ops.dropout(x_data, next_decisions(x_data.shape, rate, seed))
         return record(y, (x,), backward)
     mask, scale = next_mask(x_data.shape, rate, seed)
 
@@ -397,7 +397,7 @@ def attention(
         y = xp.zeros((*q.shape[:-1], v.shape[-1]), dtype=q.dtype)
         return record(y, (query, key, value), lambda gy: (xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)))
     if has_kernels(q, k, v) and q.ndim == 4:
-        y, backward = fused.attention(q, k, v, mask, next_decisions(shape, rate, seed), not is_recording())
+        y, backward = ops.attention(q, k, v, mask, next_decisions(shape, rate, seed), not is_recording())
         return record(y, (query, key, value), backward)
     barrier = _barrier(mask, q.dtype)
     keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)

@@ -19,10 +19,10 @@ import math
 
 import numpy as np
 
-from minitf import fused
 from minitf.backend import has_kernels, row_sums, to_device, xp
 from minitf.functions import integers
-from minitf.products import add_product, as_factor, matmul
+from minitf.gpu import ops
+from minitf.gpu.matmul import add_product, as_factor, matmul
 from minitf.tensor import ArrayLike, Ids, Tensor, as_array, is_recording, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
@@ -133,7 +133,7 @@ def _real_rows(target, shape, size, smoothing, pad_id, n_tokens):
 def _loss_and_gradient(logits, target, smoothing):
     """Turn logits (N, V) into p - q in place; give the smoothed and the plain loss of each row."""
     if has_kernels(logits):
-        return fused.cross_entropy(logits, target, smoothing)
+        return ops.cross_entropy(logits, target, smoothing)
     n, size = logits.shape
     each = smoothing / (size - 1) if smoothing else 0.0  # q of a wrong word
     rows = xp.arange(n)

@@ -9,9 +9,10 @@ from typing import Self
 import numpy as np
 
 from minitf import functions as F
-from minitf import fused
-from minitf.backend import DType, UserError, has_kernels, to_device, to_numpy, xp
+from minitf.backend import DType, has_kernels, to_device, to_numpy, xp
 from minitf.dropout import next_decisions
+from minitf.errors import UserError
+from minitf.gpu import ops
 from minitf.tensor import ArrayLike, Ids, Tensor, record
 
 __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter", "flatten"]
@@ -234,7 +235,7 @@ class Linear(Module):
             return dropout(F.relu(self(x)))
         product = F.linear(x, self.weight)
         numbers = next_decisions(product.shape, dropout.rate_now())
-        y, backward = fused.bias_relu_dropout(product.data, self.bias.data, numbers)
+        y, backward = ops.bias_relu_dropout(product.data, self.bias.data, numbers)
         return record(y, (product, self.bias), backward)
 
 
@@ -268,7 +269,7 @@ class LayerNorm(Module):
         if not has_kernels(self.gain.data):
             return self(x + dropout(added))
         x, numbers = x if isinstance(x, Tensor) else Tensor(x), next_decisions(added.shape, dropout.rate_now())
-        y, backward = fused.add_norm(x.data, added.data, self.gain.data, self.bias.data, self.eps, numbers)
+        y, backward = ops.add_norm(x.data, added.data, self.gain.data, self.bias.data, self.eps, numbers)
         return record(y, (x, added, self.gain, self.bias), backward)
 
 

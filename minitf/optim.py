@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from minitf import fused
-from minitf.backend import UserError, blocks, has_kernels, to_device, to_numpy, xp
+from minitf.backend import blocks, has_kernels, to_device, to_numpy, xp
+from minitf.errors import UserError
+from minitf.gpu import ops
 from minitf.nn import Module, Parameter, flatten, side_by_side
 
 __all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
@@ -107,7 +108,7 @@ class Adam:
         keep_m, keep_v, scale = self.beta_1, self.beta_2, rate * root / (1 - self.beta_1**self.step_count)
         if has_kernels(self.data):
             arguments = self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, scale
-            fused.adam(*arguments, finite)
+            ops.adam(*arguments, finite)
             return
         if finite is not None:
             keep_m, keep_v, scale = (

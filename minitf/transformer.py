@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minitf import functions as F
-from minitf.backend import DType, UserError, to_device
+from minitf.backend import DType, to_device
 from minitf.config import Config
+from minitf.errors import UserError
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from minitf.tensor import ArrayLike, Ids, Tensor

@@ -1,19 +1,15 @@
 import os
 import re
 import signal
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import strict
 from lesson_files import LESSONS, introduced, tree_of
 
 from minitf import backend
-from minitf.checkpoint import save_arrays
+from minitf.errors import UserError
+from minitf.files.arrays import save_arrays
 from minitf.text import Words
 
 for scheme in ("http", "https"):  # no test reaches the internet, nor does a process that it starts
@@ -125,5 +121,5 @@ def _why_no_gpu():
     try:
         with backend.using("cupy"):
             return None
-    except backend.UserError as error:
+    except UserError as error:
         return str(error)

@@ -1,1 +1,1 @@
-"""The sides of examples/benchmark.py. Each runs in a process of its own: `python -m benchmarks.ours` and so on."""
+"""The sides of examples/benchmarks/benchmark.py. Each runs in a process of its own: `python -m benchmarks.ours` and so on."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-STEP = Path(__file__).resolve().parent.parent / "gpu_step.py"
+STEP = Path(__file__).resolve().parent / "gpu_step.py"
 LIMIT = 140  # seconds for one process
 TRAINING = (  # the model, pairs and tokens of each side, and the least ratio that is aimed at for each precision
     ({"model": "base", "pairs": 512, "length": 48}, {"float32": None, "tf32": 1.0, "bfloat16": 0.9}),
@@ -76,7 +76,7 @@ def _projected(row, work):
         return {}
     sys.path.insert(0, str(STEP.parent.parent))
     from minitf.config import Config
-    from minitf.planning import arithmetic
+    from minitf.training.planning import arithmetic
 
     pairs, length, seconds = work["pairs"], work["length"], row["minitf"]["ms"] / 1000
     operations = arithmetic(Config.preset(work["model"], 37000), pairs, length, length, pairs * length)

@@ -10,15 +10,16 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 
 from benchmarks import work
 from benchmarks.protocol import cores, serve
-from minitf import Config, Tensor, Transformer, __version__, corpora, dataset
+from minitf import Config, Tensor, Transformer, __version__
 from minitf import functions as F
 from minitf.backend import keep_memory
+from minitf.cpu.replicas import Replicas
+from minitf.cpu.workers import over_cores
+from minitf.data import corpora, dataset
 from minitf.optim import Adam, gradient_norm
-from minitf.parallel import Replicas
-from minitf.processes import over_cores
-from minitf.settings import Settings
 from minitf.text import Batch
-from minitf.translator import Translator, cut
+from minitf.training.settings import Settings
+from minitf.translation.translator import Translator, cut
 
 BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"  # for its subwords
 

@@ -1,0 +1,362 @@
+"""Check minitf on a GPU and write what came out as JSON: one command for a machine with CuPy.
+
+    python examples/benchmarks/gpu_check.py --out examples/benchmarks/results/gpu.json
+    python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32 bfloat16
+    python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
+
+Needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for what is compared with it. Each part takes less
+than ten minutes:
+
+    tests      the tests that are marked gpu: every op, a training step and decoding on CuPy, compared with NumPy
+    parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without: three loss curves
+    course     the nine lessons on CuPy, and translate.py there and on NumPy
+    kernels    each fused kernel beside the plain operations it replaces
+    training   the training step of base and small beside PyTorch eager in the same precision, two processes of each
+    decoding   beam search of base beside a cached one written by hand in PyTorch
+    multi30k   a model of the anchor's size trained on Multi30k by its recipe, and its BLEU
+
+The report names the device, the versions, the commit and the date, so that a figure can be traced. Each part runs in a
+process of its own, since a GPU that failed once fails for ever in a process; the report is written anew after each of
+them, and after each row of a comparison. Without a GPU the program says so and ends with exit code 2.
+"""
+
+import argparse
+import contextlib
+import datetime
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
+
+from benchmarks import gpu  # noqa: E402
+
+PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch")
+LIMIT = 570  # seconds for a part
+TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
+MULTI30K = (  # the anchor's recipe, as far as the minutes go; lessons/REPRODUCE.md has the same on a CPU
+    "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set n_heads=4 "
+    "--set dropout=0.3 --vocabulary-size 10000 --batch-tokens 8192 --learning-rate 2.53 --warmup-steps 2000 "
+    "--steps 8000 --minutes 6 --valid-every 1060 --save-every 53 --average 10 --patience 0 --beam 5 --alpha 1.0 "
+    "--precision {precision} --backend cupy --out {out}"
+)
+# threadpoolctl only steers the threads of a CPU; a machine that was set up for GPUs may lack it.
+NO_THREADS = """import contextlib
+def threadpool_info():
+    return []
+def threadpool_limits(*args, **kwargs):
+    return contextlib.nullcontext()
+class ThreadpoolController:
+    lib_controllers = ()
+    info = staticmethod(threadpool_info)
+    limit = staticmethod(threadpool_limits)
+    def select(self, **which):
+        return self
+"""
+
+
+def main(arguments=None):
+    """Run the parts that were asked for and write the report; the exit code is 0 if all passed."""
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        if not importlib.util.find_spec("threadpoolctl"):
+            (Path(folder) / "threadpoolctl.py").write_text(NO_THREADS, encoding="utf-8")
+            sys.path.append(folder)
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), folder]))
+        from minitf import backend
+        from minitf.errors import UserError
+
+        try:
+            backend.use("cupy")
+        except UserError as error:
+            print(f"gpu_check.py: {error}", file=sys.stderr)
+            return 2
+        report = described(options)
+        if len(options.parts) > 1:
+            arguments = sys.argv[1:] if arguments is None else list(arguments)
+            passed = [_in_its_process(part, arguments, report, Path(options.out), folder) for part in options.parts]
+            return 0 if all(passed) else 1
+        (part,), started = options.parts, time.perf_counter()
+
+        def note(found):
+            report[part] = found | {"seconds": round(time.perf_counter() - started, 1)}
+            Path(options.out).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+        try:
+            note(PARTS[part](options, note))
+        except Exception:
+            note({"passed": False, "error": traceback.format_exc()[-2000:]})
+    print(f"{part}: {json.dumps(report[part], indent=1)}", flush=True)
+    return 0 if report[part]["passed"] else 1
+
+
+def _in_its_process(part, arguments, report, path, folder):
+    """Run one part, add what it reports to the report, and say whether it passed."""
+    own = Path(folder) / f"{part}.json"
+    command = [sys.executable, __file__, *arguments, "--parts", part, "--out", str(own)]
+    try:
+        code = subprocess.run(command, check=False, timeout=LIMIT + 20).returncode
+    except subprocess.TimeoutExpired:
+        code = f"not done after {LIMIT + 20} seconds"
+    found = json.loads(own.read_text(encoding="utf-8")).get(part, {}) if own.exists() else {}
+    report[part] = {"passed": False} | found | ({"ended": code} if code not in (0, 1) else {})
+    for log in Path(folder).glob("*.log.jsonl"):
+        shutil.copy(log, path.with_suffix(".log.jsonl"))
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return code == 0
+
+
+def _options(arguments):
+    parser = argparse.ArgumentParser(description="Check minitf on a GPU and write a JSON report.")
+    parser.add_argument("--out", default="gpu.json", help="the report (default gpu.json)")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="what to run")
+    parser.add_argument("--data", metavar="FOLDER", help="where the corpora are (default: what MINITF_DATA says)")
+    parser.add_argument("--commit", help="of the code, where git is not at hand to say it")
+    parser.add_argument("--models", nargs="+", default=["base", "small"], help="of the training part")
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        default=["float32", "tf32", "bfloat16"],
+        help="of the training part; multi30k takes the first",
+    )
+    options = parser.parse_args(arguments)
+    if options.data:
+        os.environ["MINITF_DATA"] = options.data
+    return options
+
+
+def described(options):
+    """Say on what, with what and when the report was made."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": options.commit or _commit(),
+        "device": properties["name"].decode(),
+        "memory": int(properties["totalGlobalMem"]),
+        "cuda": cupy.cuda.runtime.runtimeGetVersion(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _commit():
+    with contextlib.suppress(OSError):
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip() or "unknown"
+    return "unknown"
+
+
+def _version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# The parts -------------------------------------------------------------------------------------------------
+
+
+def run_tests(options, note):
+    """Run the tests that are marked gpu, of the files that have any: others may need what is not installed."""
+    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_gpu_tests(path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not slow", "-o", "addopts=", *map(str, files)]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT)
+    except subprocess.TimeoutExpired as error:
+        return {"passed": False, "summary": f"not done after {LIMIT} seconds", "output": str(error.stdout)[-2000:]}
+    last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-500:]]
+    return {
+        "passed": done.returncode == 0,
+        "summary": re.sub(r"=+", "", last[0]).strip(),
+        "failures": re.findall(r"^FAILED (.*)$", done.stdout, re.MULTILINE),
+        "output": "" if done.returncode == 0 else done.stdout[-4000:],
+    }
+
+
+def _has_gpu_tests(path):
+    return re.search(r"mark\.gpu|\blibrary\b.*\):", path.read_text(encoding="utf-8")) is not None
+
+
+def parity(options, note, steps=50, libraries=None):
+    """Train on the CPU, on the GPU, and there without fused kernels: the losses have to stay together.
+
+    In float32 the curves part slowly, as the last bits differ and every update builds on those before.
+    """
+    from minitf import backend
+
+    libraries = libraries or {"numpy": "numpy", "cupy": "cupy", "cupy, plain": "cupy"}
+    curves, seconds = {}, {}
+    for name, library in libraries.items():
+        started = time.perf_counter()
+        with backend.using(library), tempfile.TemporaryDirectory() as folder:
+            if name.endswith("plain"):
+                with backend.plain():
+                    curves[name] = _losses(folder, steps)
+            else:
+                curves[name] = _losses(folder, steps)
+        seconds[name] = round(time.perf_counter() - started, 1)
+    first = np.array(curves["numpy"])
+    apart = {name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()}
+    early = {name: float(np.max(np.abs(np.array(curve) / first - 1)[:5])) for name, curve in curves.items()}
+    passed = all(error < 1e-3 for error in apart.values()) and all(error < 1e-4 for error in early.values())
+    return {"passed": passed, "apart": apart, "apart_first_5": early, "losses": curves, "took": seconds}
+
+
+def _losses(folder, steps):
+    from minitf.training import commandline
+
+    settings, _ = commandline.parse(TRAINING.format(steps=steps, out=f"{folder}/run").split())
+    trainer = commandline.build(settings)
+    return [float(trainer.update()[0]) for _ in range(steps)]
+
+
+def time_kernels(options, note):
+    """Time each fused operation, forward and backward, beside the engine's plain operations on the same arrays."""
+    from gpu_step import milliseconds
+
+    from minitf import backend
+
+    found, wait = {}, backend.xp.cuda.Device().synchronize
+    for name, operation in _operations(backend.xp).items():
+        fused = milliseconds(operation, wait)
+        with backend.plain():
+            found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait)}
+        found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
+    return {"passed": True, "operations": found}
+
+
+def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
+    """The fused operations, by default on arrays of the base model's sizes: 24,576 positions, 37,000 words."""
+    from minitf import functions as F
+    from minitf.loss import _loss_and_gradient
+    from minitf.nn import Dropout, LayerNorm, Linear, Parameter
+    from minitf.optim import Adam
+    from minitf.tensor import Tensor
+
+    rng = np.random.default_rng(0)
+
+    def tensor(*shape):
+        return Tensor(rng.standard_normal(shape, dtype=np.float32))
+
+    def both_ways(function):
+        def run():
+            with F.dropout_state(1, 1):
+                y = function()
+            y.backward(xp.ones_like(y.data))
+
+        return run
+
+    norm, inner, rate = LayerNorm(d), Linear(d, 4 * d, rng), Dropout(0.1)
+    x, added = tensor(pairs, length, d), tensor(pairs, length, d)
+    heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
+    mask = np.tri(length, dtype=bool)[None, None]
+    table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
+    logits, target = tensor(rows, words).data, xp.asarray(rng.integers(0, words, rows))
+    optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
+    return {
+        "layer norm": both_ways(lambda: norm(x)),
+        "residual, dropout, layer norm": both_ways(lambda: norm.of_sum(x, added, rate)),
+        "product, bias, ReLU": both_ways(lambda: inner.relu(x, Dropout(0.0))),
+        "product, bias, ReLU, dropout": both_ways(lambda: inner.relu(x, rate)),
+        "dropout": both_ways(lambda: rate(x)),
+        "attention": both_ways(lambda: F.attention(*heads, mask)),
+        "attention with dropout": both_ways(lambda: F.attention(*heads, mask, 0.1)),
+        "embedding": both_ways(lambda: F.embedding(table, ids)),
+        "cross-entropy": lambda: _loss_and_gradient(logits, target, 0.1),
+        "Adam": lambda: optimizer.step(1e-9),
+    }
+
+
+def run_course(options, note):
+    """Run the lessons on the GPU, four at a time, and compare what translate.py writes there and on the CPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        lessons = [str(path) for path in sorted((ROOT / "lessons").glob("0*.py"))]
+        commands = [[lesson, "--backend", "cupy", "--figures", folder] for lesson in lessons]
+        commands[-1].append("--quick")
+        with ThreadPoolExecutor(4) as pool:
+            found = dict(zip([Path(lesson).stem for lesson in lessons], pool.map(_run, commands), strict=True))
+        translations = _translations(folder)
+    passed = all(run["code"] == 0 for run in found.values()) and translations["passed"]
+    return {"passed": passed, "lessons": found, "translations": translations}
+
+
+def _run(command):
+    command, started = [sys.executable, *command], time.perf_counter()
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT * 0.8)
+    except subprocess.TimeoutExpired as error:
+        return {"code": None, "output": f"{error} {str(error.stdout)[-1500:]}"}
+    run = {"code": done.returncode, "seconds": round(time.perf_counter() - started, 1)}
+    run["last"] = (done.stdout.strip().splitlines() or [""])[-1]
+    return run if done.returncode == 0 else run | {"output": (done.stdout + done.stderr)[-2000:]}
+
+
+def _translations(folder):
+    """The bundled model on sentences of the built-in corpus, by the command line, on the CPU and on the GPU."""
+    from minitf.data import toy
+
+    source = Path(folder) / "source.txt"
+    source.write_text("".join(f"{line}\n" for line in toy.splits(0)["test"][0][:400]), encoding="utf-8")
+    runs, lines = {}, {}
+    for library in ("numpy", "cupy"):
+        out = Path(folder) / f"{library}.jsonl"
+        files = ["--input", str(source), "--output", str(out)]
+        runs[library] = _run(["examples/translate.py", "--backend", library, "--format", "json", *files])
+        if runs[library]["code"] != 0:
+            return {"passed": False, **runs}
+        lines[library] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    pairs = list(zip(lines["numpy"], lines["cupy"], strict=True))
+    equal = [abs(a["log_probability"] - b["log_probability"]) for a, b in pairs if a["translation"] == b["translation"]]
+    found = {"lines": len(pairs), "same": len(equal), "ln_p_apart": max(equal, default=None)}
+    return {"passed": len(equal) >= 0.99 * len(pairs) and max(equal) < 1e-3, **found, **runs}
+
+
+def train_multi30k(options, note):
+    """Train a model of the anchor's size by its recipe and count its BLEU, as anybody would, by the command line.
+
+    The anchor's own subwords are taken where they are at hand; else the raw text is fetched, and cut by SentencePiece.
+    """
+    from minitf.training import commandline
+
+    cut = (Path(os.environ.get("MINITF_DATA", "")) / "multi30k" / "bpe10k" / "train.en").exists()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = "multi30k-bpe10k" if cut else "multi30k"
+        command = MULTI30K.format(corpus=corpus, out=f"{folder}/run", precision=options.precisions[0])
+        code = commandline.main(command.split(), "gpu_check.py")
+        if code:
+            return {"passed": False, "command": command, "code": code}
+        results = json.loads((Path(folder) / "run" / "results.json").read_text(encoding="utf-8"))
+        shutil.copy(Path(folder) / "run" / "log.jsonl", Path(options.out).with_suffix(".log.jsonl"))
+    passed = all(test["bleu"] > 30 for test in results["tests"].values())
+    found = {"command": command, "steps": results["step"], "trained": results["seconds"], "tests": results["tests"]}
+    return {"passed": passed, **found}
+
+
+PARTS = {
+    "tests": run_tests,
+    "parity": parity,
+    "course": run_course,
+    "kernels": time_kernels,
+    "training": lambda options, note: gpu.training(options.models, options.precisions, note),
+    "decoding": lambda options, note: gpu.decoding(),
+    "multi30k": train_multi30k,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

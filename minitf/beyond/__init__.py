@@ -1,0 +1,1 @@
+"""Beyond the paper: functions of later variations, and sampling in place of a search."""

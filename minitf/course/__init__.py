@@ -1,0 +1,1 @@
+"""The lessons' own room: options, checks, exercises and figures."""

@@ -1,0 +1,1 @@
+"""The ops of the engine once more, faster, for NumPy on the cores of a CPU."""

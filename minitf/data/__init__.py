@@ -1,0 +1,1 @@
+"""Corpora: found or fetched, read, cleaned and cut into batches; and a toy corpus drawn from a grammar."""

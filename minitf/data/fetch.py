@@ -1,0 +1,361 @@
+"""Files from the internet: fetched to the end, compared with what is known about them, and opened with suspicion."""
+
+import contextlib
+import gzip
+import hashlib
+import http.client
+import io
+import os
+import posixpath
+import re
+import shutil
+import stat
+import tarfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from minitf.errors import UserError
+from minitf.terminal import Progress
+
+__all__ = ["NoConnection", "Remote", "fetch", "members"]
+
+TRIES, WAIT = 5, 2.0  # tries in a row that bring nothing new; seconds before the second, twice that before the third
+TIMEOUT = 60  # seconds without a byte
+RECORD = "SHA256SUMS"  # in the folder of the files: `sha256sum -c` reads it
+MOST = 100  # text packs to a quarter or a tenth; what grows to more than a hundred times its size is no text
+_CHUNK = 1 << 18
+_HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}  # some servers refuse Python's own name
+
+
+class NoConnection(UserError):
+    """The server cannot be reached."""
+
+
+class Remote(NamedTuple):
+    """A file on the internet, and what is known about it.
+
+    size: in bytes, 0 if not known. digest: "sha256:..." or "md5:..." as published, "" if nobody has published one.
+    """
+
+    url: str
+    size: int = 0
+    digest: str = ""
+
+    @property
+    def name(self):
+        return posixpath.basename(self.url)
+
+    @property
+    def host(self):
+        return self.url.split("/")[2]
+
+
+def fetch(remote, path, say=print):
+    """Bring a remote file to path, or check the one that lies there: as published, or as recorded.
+
+    What was begun is gone on with, in this process or a later one; `path` appears when the file is whole and right.
+    Raises NoConnection if the server cannot be reached, UserError for everything else that goes wrong.
+    """
+    path = Path(path)
+    found = path.exists()
+    if not found:
+        _download(remote, path, say)
+    elif reason := _difference(remote, path):
+        raise UserError(f"{path} is not what {remote.url} should be ({reason}): delete it, and it is fetched anew")
+    if remote.digest.startswith("sha256:"):
+        return
+    sha256, recorded = _hash(path, "sha256"), _records(path.parent).get(path.name)
+    if found and recorded not in (None, sha256):
+        raise UserError(f"{path} has changed since it was fetched (see {RECORD}): delete it, and it is fetched anew")
+    if recorded != sha256:
+        known = "only its md5 is published" if remote.digest else "no checksum of it is published"
+        changed = f"; the one before had {recorded}" if recorded else ""
+        say(f"recorded {path.name}: {known}, this file has sha256 {sha256}{changed}")
+        _record(path, sha256)
+
+
+# Fetching ---------------------------------------------------------------------------------------------------
+
+
+def _download(remote, path, say):
+    part = path.with_name(path.name + ".part")
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(path.parent).free + _size(part)
+    if remote.size > free:
+        sizes = f"has {free / 1e9:.1f} GB free, {remote.name} takes {remote.size / 1e9:.1f} GB"
+        raise UserError(f"{path.parent} {sizes}: make room, or set MINITF_DATA to another folder")
+    begun = f", from byte {_size(part):,} on" if _size(part) else ""
+    say(f"fetch    {remote.url}" + (f" ({remote.size / 1e6:,.1f} MB{begun})" if remote.size else begun))
+    for last in (False, True):
+        pieces = _fetch_pieces(remote, part)
+        reason = _difference(remote, part)
+        if not reason:
+            break
+        _forget(part)
+        if pieces == 1 or last:
+            raise UserError(f"{remote.url} is another file than the one published ({reason}): try again later")
+        say(f"fetch    {remote.name}: the pieces of it do not fit together ({reason}); once more from the beginning")
+    with _writing(path):
+        os.replace(part, path)
+    _forget(part)
+
+
+def _fetch_pieces(remote, part):
+    """Fetch until the part is as long as the file. Returns of how many pieces it is made, at least."""
+    pieces, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
+    while True:
+        try:
+            whole = _fetch_piece(remote, part)
+            pieces, reached, reason = pieces + 1, True, "the connection ended early"
+            if whole:
+                return pieces
+        except urllib.error.HTTPError as error:
+            reached, reason = True, f"{error.code} {error.reason}"
+            if error.code < 500 and error.code not in (408, 429):
+                raise UserError(f"{remote.url} is not to be had ({reason})") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            reason = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
+            if isinstance(error, urllib.error.URLError) and not reached:
+                raise NoConnection(f"no connection to {remote.host}: {reason}") from None
+        tries = 0 if _size(part) > most else tries + 1
+        most = max(most, _size(part))
+        if tries == TRIES:
+            left = (
+                f"{_size(part):,} bytes are here, and the next run goes on from there" if _size(part) else "try later"
+            )
+            raise UserError(f"{remote.url}: {reason}, {TRIES} times in a row: {left}")
+        time.sleep(WAIT * 2 ** (tries - 1) if tries else 0)
+
+
+def _fetch_piece(remote, part):
+    """Ask for what is missing of the part and append it. Returns whether it is whole now, as far as one can know."""
+    start, tag = _size(part), _tag(part).read_text() if _tag(part).exists() else ""
+    if remote.size and start == remote.size:
+        return True
+    if (remote.size and start > remote.size) or not (remote.digest or tag):
+        start = 0  # without either, pieces of two versions could not be told from one file
+    headers = _HEADERS | ({"Range": f"bytes={start}-"} if start else {}) | ({"If-Range": tag} if start and tag else {})
+    try:
+        reply = urllib.request.urlopen(urllib.request.Request(remote.url, headers=headers), timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # it has nothing from this byte on
+            raise
+        if _content_range(error)[1] == start:
+            return True
+        _forget(part)
+        return False
+    with reply:
+        start, total = _place(reply, start)
+        if start is None:
+            _forget(part)
+            raise http.client.HTTPException("the server sends another piece than asked for")
+        if remote.size and total not in (0, remote.size):
+            raise UserError(f"{remote.url} is another file than published ({total:,} bytes, not {remote.size:,})")
+        with _writing(part):
+            part.touch()
+            if not start:
+                _tag(part).write_text(_version(reply))
+        return _append(reply, part, start, remote.size or total)
+
+
+def _append(reply, part, start, total):
+    """Write what a reply sends from byte `start` on. Returns whether that was all."""
+    with open(part, "r+b") as file, Progress(part.stem, total, start) as progress:
+        size = file.seek(start)
+        file.truncate()
+        while not total or size < total:
+            chunk = reply.read1(min(_CHUNK, total - size) if total else _CHUNK)
+            if not chunk:
+                break
+            if _size(part) != size:
+                raise UserError(f"{part} is being written by another process as well: wait for that one")
+            with _writing(part):
+                size += file.write(chunk)
+                file.flush()
+            progress.to(size)
+    return not total or size == total
+
+
+def _place(reply, start):
+    """Where in the file a reply begins, None if not where it was asked; and how long the file is, 0 if not known."""
+    if reply.status != 206:
+        return 0, reply.length or 0
+    begins, total = _content_range(reply)
+    return (start if begins == start else None), total
+
+
+def _content_range(reply):
+    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", reply.headers.get("Content-Range", ""))
+    begins, total = found.groups() if found else (None, "*")
+    return None if begins is None else int(begins), 0 if total == "*" else int(total)
+
+
+def _version(reply):
+    """What tells a version of the file from another: the server compares it before it sends the rest."""
+    tag = reply.headers.get("ETag", "")
+    return tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
+
+
+@contextlib.contextmanager
+def _writing(path):
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"{path} cannot be written ({reason}): make room, or set MINITF_DATA to another folder"
+        ) from None
+
+
+def _tag(part):
+    return part.with_name(part.name + ".version")
+
+
+def _forget(part):
+    part.unlink(missing_ok=True)
+    _tag(part).unlink(missing_ok=True)
+
+
+def _size(path):
+    return path.stat().st_size if path.exists() else 0
+
+
+# Checking ---------------------------------------------------------------------------------------------------
+
+
+def _difference(remote, path):
+    """Say in what a file is not the remote one; "" if it is, as far as is known."""
+    size = _size(path)
+    if remote.size and size != remote.size:
+        return f"{size:,} bytes, not {remote.size:,}"
+    algorithm, _, known = remote.digest.partition(":")
+    if known and (found := _hash(path, algorithm)) != known:
+        return f"{algorithm} {found}, not {known}"
+    return ""
+
+
+def _hash(path, algorithm):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _records(folder):
+    """The recorded hashes of a folder: {name: sha256}."""
+    path = folder / RECORD
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
+
+
+def _record(path, sha256):
+    records, aside = _records(path.parent) | {path.name: sha256}, path.parent / f"{RECORD}.tmp"
+    with _writing(aside):
+        aside.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in records.items()), encoding="utf-8")
+        os.replace(aside, path.parent / RECORD)
+
+
+# Opening archives -------------------------------------------------------------------------------------------
+
+
+def members(path, names):
+    """Give (name, file to read) for the members of an archive with these names, in the archive's order.
+
+    tar, tar.gz, zip, or a gz that holds one file. A member that is itself packed by gzip is read unpacked. Nothing is
+    written here, and no name from the archive becomes a path. Raises UserError for an archive that has a path
+    outside of it, or a link where a file is wanted, for one that grows to more than a hundred times its size, for
+    a damaged one, and for one that lacks a name.
+    """
+    path, left = Path(path), set(names)
+    with _opening(path):
+        most = MOST * _size(path) + (1 << 20)
+        for name, file in _opened(path, left, most):
+            left.discard(name)
+            file = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
+            yield name, io.BufferedReader(_Suspected(file, path, most))
+    if left:
+        raise UserError(f"{path} does not hold {' and '.join(sorted(left))}: is it the right file?")
+
+
+def _opened(path, wanted, most):
+    with open(path, "rb") as file:
+        if zipfile.is_zipfile(file):
+            yield from _from_zip(file, path, wanted)
+            return
+        file.seek(0)
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        # All of it is counted, not only what is wanted: a bomb may lie in a header, or in what is passed over.
+        stream = _Suspected(gzip.GzipFile(fileobj=file) if packed else file, path, most)
+        if packed and path.suffix == ".gz" and not path.stem.endswith(".tar"):
+            if path.stem in wanted:
+                yield path.stem, stream
+        else:
+            yield from _from_tar(stream, path, wanted)
+            while stream.read(_CHUNK):  # to the checksum at its end
+                pass
+
+
+def _from_tar(stream, path, wanted):
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            name = _inside(member.name, path)
+            if name not in wanted:
+                continue
+            if not member.isreg() or member.issparse():
+                raise UserError(f"{path} is not to be trusted: {name} is no plain file in it")
+            yield name, archive.extractfile(member)
+
+
+def _from_zip(file, path, wanted):
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            name = _inside(member.filename, path)
+            if name not in wanted:
+                continue
+            if stat.S_ISLNK(member.external_attr >> 16):
+                raise UserError(f"{path} is not to be trusted: {name} is no plain file in it")
+            yield name, archive.open(member)
+
+
+def _inside(name, path):
+    """The name of a member, which must lie in the archive's own folder."""
+    plain = posixpath.normpath(name.replace("\\", "/"))
+    if plain == ".." or plain.startswith(("/", "../")) or re.match("[A-Za-z]:", plain):
+        raise UserError(f"{path} is not to be trusted: it names {name}, outside of its own folder")
+    return plain
+
+
+@contextlib.contextmanager
+def _opening(path):
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # Python's readers raise nearly anything, ValueError for a name that is no text
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
+        raise UserError(f"{path} is no whole archive ({error}): delete it, and it is fetched anew") from None
+
+
+class _Suspected(io.RawIOBase):
+    """A file from an archive: damage is one line, and what does not end is refused."""
+
+    def __init__(self, file, path, most):
+        self.file, self.path, self.most, self.left = file, path, most, most
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        with _opening(self.path):
+            content = self.file.read(len(buffer))
+        self.left -= len(content)
+        if self.left < 0:
+            raise UserError(f"{self.path} is not to be trusted: it unpacks to more than {self.most:,} bytes")
+        buffer[: len(content)] = content
+        return len(content)

@@ -1,0 +1,302 @@
+"""Where the named corpora come from, and how the files of their folders are made of what is fetched there.
+
+The folders are those that a person would fill by hand: one sentence a line, `train.en` beside `train.de`, the parts of
+a corpus one after the other. What is fetched lies in `downloads` beside them.
+"""
+
+import contextlib
+import hashlib
+import os
+import posixpath
+import re
+import shutil
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+from xml.sax.saxutils import unescape
+
+from minitf.data.fetch import NoConnection, Remote, fetch, members
+from minitf.errors import UserError
+
+__all__ = ["RECIPES", "make", "segments"]
+
+_STATMT = "http://www.statmt.org/"
+EUROPARL = Remote(
+    _STATMT + "wmt13/training-parallel-europarl-v7.tgz",
+    657632379,
+    "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+)
+COMMON_CRAWL = Remote(
+    _STATMT + "wmt13/training-parallel-commoncrawl.tgz",
+    918311367,
+    "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+)
+NEWS_COMMENTARY = Remote(
+    _STATMT + "wmt14/training-parallel-nc-v9.tgz",
+    80418416,
+    "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+)
+UNITED_NATIONS = Remote("https://www.statmt.org/wmt13/training-parallel-un.tgz")
+GIGA = Remote("https://www.statmt.org/wmt10/training-giga-fren.tar", 2595102720)
+DEV = Remote(
+    "http://data.statmt.org/wmt19/translation-task/dev.tgz",
+    38654961,
+    "sha256:7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+)
+TEST_2014 = Remote(_STATMT + "wmt14/test-full.tgz", 0, "md5:a8cd784e006feb32ac6f3d9ec7eb389a")  # as sacreBLEU has it
+
+_RAW = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+MULTI30K = (
+    Remote(_RAW + "train.en.gz", 568929, "sha256:d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+    Remote(_RAW + "train.de.gz", 637044, "sha256:726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+    Remote(_RAW + "train.fr.gz", 604242, "sha256:622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
+    Remote(_RAW + "val.en.gz", 21650, "sha256:14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+    Remote(_RAW + "val.de.gz", 24681, "sha256:f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+    Remote(_RAW + "val.fr.gz", 23001, "sha256:ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+    Remote(
+        _RAW + "test_2016_flickr.en.gz",
+        21077,
+        "sha256:611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    ),
+    Remote(
+        _RAW + "test_2016_flickr.de.gz",
+        22890,
+        "sha256:9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    ),
+    Remote(
+        _RAW + "test_2016_flickr.fr.gz",
+        22310,
+        "sha256:6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    ),
+)
+TATOEBA = {  # made anew from time to time, so that nobody can publish a checksum
+    "de": (Remote("https://www.manythings.org/anki/deu-eng.zip"), "deu.txt"),
+    "fr": (Remote("https://www.manythings.org/anki/fra-eng.zip"), "fra.txt"),
+}
+PARTS = {  # of the training text, and the name of each in its archive
+    "de": (
+        (EUROPARL, "training/europarl-v7.de-en.{}"),
+        (COMMON_CRAWL, "commoncrawl.de-en.{}"),
+        (NEWS_COMMENTARY, "training/news-commentary-v9.de-en.{}"),
+    ),
+    "fr": (
+        (EUROPARL, "training/europarl-v7.fr-en.{}"),
+        (COMMON_CRAWL, "commoncrawl.fr-en.{}"),
+        (UNITED_NATIONS, "un/undoc.2000.fr-en.{}"),
+        (NEWS_COMMENTARY, "training/news-commentary-v9.fr-en.{}"),
+        (GIGA, "giga-fren.release2.fixed.{}.gz"),
+    ),
+}
+_HELD_OUT = 170  # of so many English sentences one goes to the test and one to the validation
+_CHUNK = 1 << 20
+
+
+class Recipe(NamedTuple):
+    """How a folder is filled.
+
+    remotes: what is fetched. build: takes the archives {remote: path}, the empty folder to fill, the data folder, and
+    `say`. fixed: whoever makes the files, they are the same: one that is missing may be added to those that are
+    there. after: (folder, its files) that must be there before.
+    """
+
+    remotes: tuple
+    build: object
+    fixed: bool = True
+    after: tuple = ()
+
+
+def make(folders, data, say=print):
+    """Fetch what these folders are made of, all of it first, and fill them; what is there already is not touched.
+
+    Raises UserError with all that is missing, and where to put it, if the servers cannot be reached.
+    """
+    wanted = list(dict.fromkeys(each for folder in folders for each in (*_missing_before(folder, data), folder)))
+    archives = {remote: data / "downloads" / remote.name for folder in wanted for remote in RECIPES[folder].remotes}
+    try:
+        for remote, path in archives.items():
+            fetch(remote, path, say)
+    except NoConnection as error:
+        missing = _listed([remote.url for remote, path in archives.items() if not path.exists()])
+        raise UserError(
+            f"{data / folders[0]} is not there: set MINITF_DATA to the folder that holds {folders[0]}, "
+            f"or put {missing} into {data / 'downloads'} and try again ({error})"
+        ) from None
+    for folder in wanted:
+        try:
+            _fill(folder, archives, data, say)
+        except OSError as error:
+            raise UserError(f"{data / folder} cannot be made ({error.strerror or error}): make room there") from None
+    if archives:
+        size = sum(path.stat().st_size for path in archives.values()) / 1e9
+        say(f"notice   {size:.2f} GB in {data / 'downloads'} are not needed any more, unless for another corpus")
+
+
+def _missing_before(folder, data):
+    return [each for each, names in RECIPES[folder].after if not all((data / each / name).exists() for name in names)]
+
+
+def _listed(urls):
+    """Name files with those of the same place in braces, as a shell takes them."""
+    places = []
+    for place, group in groupby(urls, posixpath.dirname):
+        names = [posixpath.basename(url) for url in group]
+        places.append(f"{place}/{{{','.join(names)}}}" if len(names) > 1 else f"{place}/{names[0]}")
+    return " ".join(places)
+
+
+def _fill(folder, archives, data, say):
+    aside = data / f"{folder}.making"
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed process has left
+    aside.mkdir(parents=True)
+    try:
+        RECIPES[folder].build(archives, aside, data, say)
+        if (data / folder).exists():
+            for path in aside.iterdir():
+                if not (data / folder / path.name).exists():
+                    os.replace(path, data / folder / path.name)
+        else:
+            os.replace(aside, data / folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    say(f"made     {data / folder}")
+
+
+# How each folder is filled -----------------------------------------------------------------------------------
+
+
+def _training(parts, languages, archives, folder, data, say):
+    """Write the parts of a training text one after the other."""
+    with contextlib.ExitStack() as stack:
+        files = {each: stack.enter_context(open(folder / f"train.{each}", "wb")) for each in languages}
+        for remote, pattern in parts:
+            names = {pattern.format(language): language for language in languages}
+            counts = {names[name]: _append(file, files[names[name]]) for name, file in members(archives[remote], names)}
+            if len(set(counts.values())) > 1:
+                lines = " but ".join(f"{n:,} lines of {language}" for language, n in counts.items())
+                raise UserError(f"{archives[remote]} has {lines}: line i of one must translate line i of the other")
+            say(f"read     {remote.name}: {counts[languages[0]]:,} pairs")
+
+
+def _append(source, target):
+    """Copy a text, and end its last line; returns the number of lines."""
+    count, last = 0, b"\n"
+    while chunk := source.read(_CHUNK):
+        target.write(chunk)
+        count, last = count + chunk.count(b"\n"), chunk[-1:]
+    if last != b"\n":
+        target.write(b"\n")
+        count += 1
+    return count
+
+
+def _newstest2013(archives, folder, data, say):
+    names = {f"dev/newstest2013.{language}": language for language in ("en", "de", "fr")}
+    for name, file in members(archives[DEV], names):
+        (folder / f"test.{names[name]}").write_bytes(file.read())
+
+
+def _newstest2014(names, archives, folder, data, say):
+    for name, file in members(archives[TEST_2014], names):
+        _write_lines(folder / f"test.{names[name]}", segments(file.read().decode(errors="replace")))
+
+
+def segments(sgm):
+    """The sentences of a WMT test set in SGML. Its blanks in a row become one, as in sacreBLEU.
+
+    >>> segments('<doc id="1"><p>\\n<seg id="1">R&amp;D  is\\nhere.</seg>\\n<seg id="2"> Yes. </seg>\\n</p></doc>')
+    ['R&D is here.', 'Yes.']
+    """
+    found = re.findall(r"<seg\b[^>]*>(.*?)</seg>", sgm, flags=re.DOTALL | re.IGNORECASE)
+    return [unescape(" ".join(text.split()), {"&quot;": '"', "&apos;": "'"}) for text in found]
+
+
+_MULTI30K_FILES = tuple(remote.name.removesuffix(".gz") for remote in MULTI30K)
+
+
+def _multi30k(archives, folder, data, say):
+    for remote, name in zip(MULTI30K, _MULTI30K_FILES, strict=True):
+        for _, file in members(archives[remote], [name]):
+            (folder / name).write_bytes(file.read())
+
+
+def _multi30k_tokenized(archives, folder, data, say):
+    """Tokenize as the published tokenized form was: Moses, lowercased. Of a thousand lines one or two differ."""
+    try:
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer  # lazily: an extra
+    except ImportError:
+        raise UserError("multi30k-tok needs sacremoses: pip install sacremoses") from None
+    for name in _MULTI30K_FILES:
+        normalizer, tokenizer = (tool(lang=name[-2:]) for tool in (MosesPunctNormalizer, MosesTokenizer))
+        lines = (data / "multi30k" / name).read_bytes().decode().removesuffix("\n").split("\n")
+        cut = (tokenizer.tokenize(normalizer.normalize(line), return_str=True) for line in lines)
+        _write_lines(folder / name, [line.lower() for line in cut])
+
+
+def _tatoeba(language, archives, folder, data, say):
+    """Split the pairs by a hash of the English sentence: all translations of a sentence lie on one side.
+
+    In the validation and in the test a sentence stands once, with the first of its translations.
+    """
+    remote, name = TATOEBA[language]
+    counts, seen = dict.fromkeys(("train", "val", "test"), 0), set()
+    with contextlib.ExitStack() as stack:
+        files = {
+            (split, each): stack.enter_context(open(folder / f"{split}.{each}", "wb"))
+            for split in counts
+            for each in ("en", language)
+        }
+        for _, file in members(archives[remote], [name]):
+            for line in file:
+                fields = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
+                if len(fields) < 2 or not all(fields):
+                    continue
+                split, key = _split(fields[0])
+                if split == "train" or key not in seen:
+                    seen.update([key] if split != "train" else [])
+                    counts[split] += 1
+                    for each, text in zip(("en", language), fields, strict=True):
+                        files[split, each].write(text.encode() + b"\n")
+    say(f"split    {', '.join(f'{n:,} {split}' for split, n in counts.items())}: by a hash of the English sentence")
+    say("notice   scores on this split do not compare with those on another one")
+
+
+def _split(sentence):
+    """To which split a sentence belongs; what differs in signs and capitals only belongs together."""
+    key = hashlib.sha256("".join(filter(str.isalnum, sentence.casefold())).encode()).digest()
+    place = int.from_bytes(key[:8], "big") % _HELD_OUT
+    return {0: "test", 1: "val"}.get(place, "train"), key
+
+
+def _write_lines(path, lines):
+    Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
+
+
+def _training_recipe(language):
+    remotes = tuple(remote for remote, _ in PARTS[language])
+    return Recipe(remotes, partial(_training, PARTS[language], ("en", language)))
+
+
+RECIPES = {
+    "wmt14-en-de": _training_recipe("de"),
+    "wmt14-en-fr": _training_recipe("fr"),
+    "newstest2013": Recipe((DEV,), _newstest2013),
+    "newstest2014/en-de": Recipe(
+        (TEST_2014,),
+        partial(
+            _newstest2014,
+            {"test-full/newstest2014-deen-src.en.sgm": "en", "test-full/newstest2014-deen-ref.de.sgm": "de"},
+        ),
+    ),
+    "newstest2014/en-fr": Recipe(
+        (TEST_2014,),
+        partial(
+            _newstest2014,
+            {"test-full/newstest2014-fren-src.en.sgm": "en", "test-full/newstest2014-fren-ref.fr.sgm": "fr"},
+        ),
+    ),
+    "multi30k": Recipe(MULTI30K, _multi30k),
+    "multi30k/tok": Recipe((), _multi30k_tokenized, after=(("multi30k", _MULTI30K_FILES),)),
+    "tatoeba-en-de": Recipe((TATOEBA["de"][0],), partial(_tatoeba, "de"), fixed=False),
+    "tatoeba-en-fr": Recipe((TATOEBA["fr"][0],), partial(_tatoeba, "fr"), fixed=False),
+}

@@ -1,0 +1,1 @@
+"""The ops of the engine once more, faster, for CuPy on a GPU."""

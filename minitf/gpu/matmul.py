@@ -1,0 +1,136 @@
+"""Matrix products. On a GPU they go to cuBLAS with operands as they lie in memory, and in a chosen precision.
+
+CuPy's own product copies a transposed operand, works in float32 only, and takes (B, T, D) @ (D, F) for B products.
+cuBLAS reads a matrix as it lies or transposed, any number of them in equal distances, at three speeds:
+
+- float32: 24 bits of each number.
+- tf32: the tensor cores round the factors to 11 bits as they read them; sums are float32.
+- bfloat16: the factors are rounded to 8 bits before, so that half as much is read; sums are float32. What is a factor
+  of several products is rounded once, by `as_factor`.
+
+Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are float32 in all three.
+"""
+
+import contextlib
+import itertools
+import math
+
+from minitf.backend import gemm, generation, has_kernels, launch, xp
+from minitf.errors import UserError
+from minitf.gpu import kernels
+
+__all__ = ["PRECISIONS", "add_product", "as_factor", "exact", "matmul", "use_precision"]
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+THREADS = 256
+
+_chosen = {"precision": "float32"}
+
+
+def use_precision(precision):
+    """Choose how exactly a GPU multiplies matrices, for the whole process. Raises UserError."""
+    if precision not in PRECISIONS:
+        raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
+    if precision != "float32" and not has_kernels():
+        raise UserError(f"precision {precision} needs a GPU: use --precision float32, or --backend cupy")
+    if precision != "float32" and generation() < 80:
+        raise UserError(f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32")
+    _chosen["precision"] = precision
+
+
+@contextlib.contextmanager
+def exact():
+    """Multiply in float32 inside a `with` block, whatever precision was chosen."""
+    before, _chosen["precision"] = _chosen["precision"], "float32"
+    try:
+        yield
+    finally:
+        _chosen["precision"] = before
+
+
+def as_factor(x):
+    """Give an array for several products: in bfloat16 its 16 bits, which `matmul` takes as they are; else itself."""
+    return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
+
+
+def matmul(x, y, out=None):
+    """Multiply matrices, or batches of them, into `out` if it is given: (..., m, k) @ (..., k, n) -> (..., m, n)."""
+    if not _by_cublas(x, y):
+        return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
+    shape = (*x.shape[:-1], y.shape[-1])
+    if y.ndim == 2 < x.ndim:
+        x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # all axes in front become rows of one product
+    result = out if out is not None and out.flags.c_contiguous else xp.empty(shape, dtype=xp.float32)
+    _multiply(x, y, result)
+    if out is None or result is out:
+        return result
+    xp.copyto(out, result)
+    return out
+
+
+def add_product(x, y, out):
+    """Add the product of two matrices to `out`."""
+    if _by_cublas(x, y):
+        _multiply(x, y, out, add=True)
+    else:
+        out += x @ y
+
+
+def _by_cublas(x, y):
+    """Whether this is for cuBLAS: factors that are float32 or rounded, on a GPU, and no batches that broadcast."""
+    good = all(array.dtype == xp.uint16 or has_kernels(array) for array in (x, y))
+    return good and not (y.ndim > 2 and x.shape[:-2] != y.shape[:-2])
+
+
+def _multiply(x, y, out, add=False):
+    """Let cuBLAS compute out = x y, or out + x y.
+
+    To cuBLAS, columns lie one behind the other where for us rows do: what we call x it reads as x^T. So it is asked
+    for out^T = y^T x^T, which it writes just where out = x y has to be.
+    """
+    *batch, m, k = x.shape
+    n, count = y.shape[-1], math.prod(batch)
+    if not count * m * n * k:
+        if not add:
+            out[...] = 0
+        return
+    precision = _chosen["precision"]
+    if precision == "bfloat16":
+        x, y = (array if array.dtype == xp.uint16 else _rounded(array) for array in (x, y))
+    gemm(_operand(y), _operand(x), out, (n, m, k), count, precision, add)
+
+
+def _operand(x):
+    """Say how the matrices x (..., m, k) lie: (x, whether transposed, from row to row, from matrix to matrix).
+
+    What lies in no way that cuBLAS can read is copied.
+    """
+    *batch, m, k = x.shape
+    *steps, row, column = [stride // x.itemsize for stride in x.strides]
+    step = _one_step(batch, steps)
+    if step is not None and (column == 1 or k == 1) and (row >= k or m == 1):
+        return x, False, max(row, k) if m > 1 else k, step
+    if step is not None and (row == 1 or m == 1) and (column >= m or k == 1):
+        return x, True, max(column, m) if k > 1 else m, step
+    return xp.ascontiguousarray(x), False, k, m * k
+
+
+def _one_step(batch, steps):
+    """The distance from each matrix of a batch to the next if it is always the same, else None."""
+    axes = [(length, step) for length, step in zip(batch, steps, strict=True) if length > 1]
+    for (_, outer), (length, inner) in itertools.pairwise(axes):
+        if outer != length * inner:
+            return None
+    return axes[-1][1] if axes else 0
+
+
+def _rounded(x):
+    """Round to bfloat16, as integers of 16 bits, in the order in which x lies."""
+    if x.strides[-1] > x.strides[-2]:
+        return _rounded(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    x = xp.ascontiguousarray(x)
+    y = xp.empty(x.shape, dtype=xp.uint16)
+    launch(
+        kernels.round_to_bfloat16, (-(-x.size // THREADS),), (THREADS,), x.reshape(-1).view(xp.uint32), y.reshape(-1)
+    )
+    return y

@@ -1,0 +1,1 @@
+"""Lines in, translations out: the Translator, and the command line of examples/translate.py."""

@@ -1,0 +1,80 @@
+"""A few numbers that a model computed when it was saved; whoever loads it computes them again and compares.
+
+Weights do not say what is done with them. Where a layer was changed in code and has no parameters of its own, such as
+a GELU in place of the ReLU, the weights fit the original layer as well, and it would translate badly without an error.
+"""
+
+import contextlib
+import math
+import reprlib
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from minitf.backend import to_device, to_numpy
+from minitf.errors import UserError
+from minitf.gpu.matmul import exact
+from minitf.tensor import no_grad
+
+__all__ = ["check_probe", "probe"]
+
+_LENGTH = 8  # positions of the input, each of which gives one number
+# Share of their size by which the numbers may differ. Weights rounded to float16 change them by 0.001; GELU in place of
+# ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
+_TOLERANCE = 0.02
+
+
+def probe(model, arrays=None):
+    """Return some logits of a model for a fixed input, as a list of numbers; None where one is not finite.
+
+    The input is two sentences, the second with padding, and of each target position one logit is taken. It may never
+    change, because the numbers are kept with saved models.
+    arrays: weights by name, to be used in place of the model's own.
+    """
+    c = model.config
+    length = min(_LENGTH, c.max_length)
+    ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
+    ids[ids == c.pad_id] = c.eos_id
+    source, target = np.stack([ids, ids[::-1]]), np.stack([ids[::-1], ids])  # (2, length)
+    source[1, length // 2 :] = c.pad_id
+    target[:, 0] = c.bos_id
+    with (
+        _weights(model, arrays),
+        model.evaluating(),
+        no_grad(),
+        exact(),  # bfloat16 would change the numbers of a deep model by 0.02
+        threadpool_limits(1, "blas"),
+        np.errstate(all="ignore"),
+    ):
+        logits = to_numpy(model(source, target).data)  # (2, length, V)
+    positions = np.arange(length)
+    found = logits[positions % 2, positions, ids].astype(np.float64)
+    return [float(f"{x:.6g}") for x in found] if np.isfinite(found).all() else None
+
+
+def check_probe(model, expected):
+    """Raise UserError unless the model computes what `probe` returned when it was saved; None is not compared."""
+    if expected is None:
+        return
+    numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
+    if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
+        raise UserError(f"damaged (its probe is {reprlib.repr(expected)}): copy the model again")
+    found = probe(model)
+    if found is None or len(found) != len(expected) or math.dist(found, expected) > _TOLERANCE * math.hypot(*expected):
+        raise UserError(
+            "the model computes other numbers than when it was saved: was a layer changed in the code? "
+            "Load it with the code that it was trained with, as in Translator.load(folder, model=MyTransformer)"
+        )
+
+
+@contextlib.contextmanager
+def _weights(model, arrays):
+    """Give the model other weights inside a `with` block."""
+    before = [(parameter, parameter.data) for parameter in model.parameters()]
+    try:
+        for name, parameter in model.named_parameters() if arrays else ():
+            parameter.data = to_device(arrays[name], parameter.dtype)
+        yield
+    finally:
+        for parameter, data in before:
+            parameter.data = data

@@ -1,0 +1,112 @@
+"""What lessons share: which command line is a lesson, which one is lesson 09's trainer, and where it trains."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from minitf.course import lesson
+
+
+@pytest.fixture
+def begin(monkeypatch):
+    """Gives what `begin` returns for a command line, and what it handed to the trainer, if it did."""
+    for name in ("use", "threadpool_limits"):
+        monkeypatch.setattr(lesson, name, lambda *_: None)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # begin puts another in its place
+
+    def start(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lesson.py", *arguments])
+        handed = []
+        try:
+            quick = lesson.begin("09_train_wmt", trainer=lambda *given: handed.append(given) or 7)
+        except SystemExit as end:
+            assert end.code == 7  # the trainer's exit code
+            quick = None
+        return quick, handed
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("arguments", "quick"),
+    [
+        ((), False),
+        (("--figures", "here"), False),
+        (("--figures=here", "--backend", "numpy"), False),
+        (("--quick",), True),
+        (("--quick", "--figures", "here"), True),
+    ],
+)
+def test_without_a_trainers_option_it_is_the_lesson(begin, arguments, quick):
+    assert begin(*arguments) == (quick, [])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--corpus", "toy", "--out", "runs/a"),
+        ("--quick", "--out=runs/a"),
+        ("--backend", "cupy", "--resume"),
+        ("--score", "a", "b"),
+        ("--help",),
+        ("-h",),
+        ("--figure", "here"),  # no such option: the trainer says so
+    ],
+)
+def test_any_other_option_means_the_trainer(begin, arguments):
+    assert begin(*arguments) == (None, [(list(arguments), "09_train_wmt.py")])
+
+
+def test_other_lessons_know_no_trainer(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["01_attention.py", "--quick"])
+    with pytest.raises(SystemExit, match="2"):
+        lesson.begin("01_attention")
+    assert "unrecognized arguments: --quick" in capsys.readouterr().err
+
+
+def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+
+    def trainer(arguments):
+        seen.append(arguments)
+        Path(arguments[-1]).mkdir(parents=True)
+        (Path(arguments[-1]) / "results.json").write_text(json.dumps({"step": 3}))
+        return 0
+
+    assert lesson.train(trainer, "--quick --steps 3") == {"step": 3}
+    assert seen[0][:4] == ["--quick", "--steps", "3", "--out"] and Path(seen[0][4]).parent == Path("runs")
+    with pytest.raises(SystemExit, match="130"):
+        lesson.train(lambda arguments: 130, "--quick")
+
+
+def test_each_heading_is_printed_once_before_the_first_output_of_its_section(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "00_lesson.py"
+    path.write_text(SECTIONS)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    monkeypatch.setattr(lesson, "threadpool_limits", lambda *_: None)
+    runpy.run_path(str(path))
+    said = ["above", "", "Why one?", "first", "second", "", "Why three?", "1", "2"]
+    assert capsys.readouterr().out.splitlines() == said
+
+
+SECTIONS = """from minitf.course.lesson import begin
+begin("00_lesson")
+print("above")
+# ## Why one?
+def say(text):
+    print(text)
+say("first")
+say("second")
+# ## Why two?
+silent = 3
+# ## Why three?
+for n in (
+    1, 2
+):
+    say(n)
+"""

@@ -1,0 +1,160 @@
+"""The lessons are run: from an empty folder, offline; and with a broken library, which each must notice."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from lesson_files import LESSONS, ROOT, prose_of
+from paths import SUPPORT
+
+OFFLINE = "import socket\ndef refuse(*_): raise OSError('a lesson needs no network')\nsocket.socket.connect = refuse\n"
+
+
+def run(lesson, folder, *options, package=ROOT):
+    """Run a lesson in an empty folder, without network, on the package that lies in this folder."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(OFFLINE)
+    (folder / "empty").mkdir()
+    path = os.pathsep.join([str(folder / "site"), str(package)])
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(lesson), *options],
+        cwd=folder / "empty",
+        env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=590,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_lesson_proves_itself(lesson, tmp_path):
+    done = run(lesson, tmp_path)
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr
+    last = re.fullmatch(
+        rf"lesson {lesson.stem}: (\d+) claims hold, (\d+) figures, [\d.]+ s\. .+", done.stdout.splitlines()[-1]
+    )
+    assert int(last[1]) == len(re.findall(r"^ok  ", done.stdout, re.MULTILINE)) >= 8
+    figures = sorted((tmp_path / "empty" / "figures").iterdir())
+    assert len(figures) == int(last[2]) >= 1
+    assert all(figure.name.startswith(lesson.stem[:2]) and figure.suffix == ".png" for figure in figures)
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["figures"]
+    prose = prose_of(lesson)
+    headings = [line.removeprefix("## ") for line in prose if line.startswith("## ")]
+    assert [line for line in done.stdout.splitlines() if line in headings] == headings[:-1]  # but "Your turn"
+    code = [
+        line for line in lesson.read_text(encoding="utf-8").splitlines() if line.removeprefix("#").strip() not in prose
+    ]
+    proof = "\n".join(line for line in [*done.stdout.splitlines(), *code] if line not in headings)
+    missing = [number for line in prose for number in numbers(line) if number not in proof]
+    assert not missing, f"the text says {missing}, which nothing prints or asserts"
+
+
+def numbers(line):
+    """The figures that a line of prose states: decimals and what is ten or more; not numbers of sections."""
+    named = r"`[^`]*`|\b(section|lesson|table|eq\.|equation|et al\.,?|version)s? [\d.]+"
+    line = re.sub(named, "", line, flags=re.IGNORECASE)
+    found = re.findall(r"(?<![\w.^/-])\d[\d,]*(?:\.\d+)?(?![\w^])", line)
+    return [n for n in (number.rstrip(",") for number in found) if "." in n or float(n.replace(",", "")) >= 10]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS[:6] + LESSONS[7:], ids=lambda path: path.stem)
+def test_a_lesson_holds_on_a_gpu_as_far_as_the_stand_in_tells(lesson, tmp_path):
+    """Lesson 07 as well, in minutes: it trains. All of them on a real GPU: examples/benchmarks/gpu_check.py --parts course."""
+    done = run(SUPPORT / "on_the_stand_in.py", tmp_path, str(lesson))
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr
+    assert f"lesson {lesson.stem}: " in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.lesson01
+def test_figures_go_where_they_are_wanted(tmp_path):
+    done = run(LESSONS[0], tmp_path, "--figures", "slides/here")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "empty" / "slides" / "here").glob("*.png"))) >= 3
+
+
+@pytest.mark.lesson02
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--figures", f"{__file__}/slides"), "choose another place with --figures"),
+        (("--backend", "cupy"), "use --backend numpy"),
+        (("--backend", "torch"), "unknown backend 'torch'"),
+    ],
+)
+def test_what_the_reader_can_mend_is_said_in_one_line(options, reason, tmp_path):
+    if options[1] == "cupy" and importlib.util.find_spec("cupy"):
+        pytest.skip("CuPy is installed")
+    done = run(LESSONS[1], tmp_path, *options)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert reason in done.stderr.splitlines()[-1]
+
+
+# Each is a mistake that somebody has made: (lesson that must notice, file, what stands there, what is put there).
+MUTANTS = {
+    "a mask shifted by one": (*("01", "transformer", "np.tri(length, dtype=bool)", "np.tri(length, k=1, dtype=bool)"),),
+    "no division by sqrt(d_k)": ("01", "functions", "scores *= 1 / math.sqrt(query.shape[-1])\n    if", "if"),
+    "a zeroed softmax gradient": (
+        *("02", "functions", "return y * (gy - (gy * y).sum(axis=axis, keepdims=True))", "return 0 * gy"),
+    ),
+    "heads taken apart in the wrong order": (
+        *("03", "transformer", "self.n_heads, -1).transpose(0, 2, 1, 3)", "-1, self.n_heads).transpose(0, 3, 1, 2)"),
+    ),
+    "a layer norm without its mean term": ("04", "functions", "without_effect += row_sums(gx) / size", ""),
+    "a position table off by one": ("05", "transformer", "np.arange(length)[", "np.arange(1, length + 1)["),
+    "positions read one row too late": (
+        *("05", "transformer", "x + table[start:end]", "x + table[start + 1 : end + 1]"),
+    ),
+    "a missing sqrt(d_model)": (
+        *("06", "transformer", "self.embedding(source) * self.config.d_model**0.5", "self.embedding(source)"),
+    ),
+    "a missing sqrt(d_model) in the decoder": (
+        *("06", "transformer", "self.target_embedding(target) * self.config.d_model**0.5"),
+        "self.target_embedding(target)",
+    ),
+    "a smoothing mass that does not add up": ("07", "loss", "each = smoothing / (size - 1)", "each = smoothing / size"),
+    "Adam without bias correction": ("07", "optim", "root = (1 - self.beta_2**self.step_count) ** 0.5", "root = 1.0"),
+    "Adam without its other bias correction": ("07", "optim", "/ (1 - self.beta_1**self.step_count)", ""),
+    "a beam without the length penalty": (
+        *("08", "decode", "float(total) / length_penalty(length, self.alpha)", "float(total)"),
+    ),
+    "pieces that are no byte-pair encoding": ("09", "text", 'model_type="bpe"', 'model_type="unigram"'),
+    "batches of one pair too many": (
+        "09",
+        "text",
+        'batch_tokens, side="right")), 1)',
+        'batch_tokens, side="right")) + 1, 1)',
+    ),
+    "gradients divided by the words of their part": (
+        *("09", "parallel", "part.target_out, n_tokens)", "part.target_out)"),
+    ),
+    "an average of the first and the last checkpoint": (
+        *("09", "checkpoint", "            sums[name] += array", "            sums[name] = first[name] + array"),
+    ),
+    "hyphens that stay where they are": ("09", "evaluate", r"##AT##-##AT## \2", r"##AT##-##AT##\2"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=getattr(pytest.mark, f"lesson{mutant[0]}")) for name, mutant in MUTANTS.items()]
+)
+def test_a_broken_library_is_noticed(name, tmp_path):
+    number, file, right, wrong = MUTANTS[name]
+    package = tmp_path / "mutant"
+    shutil.copytree(ROOT / "minitf", package / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
+    source = package / "minitf" / f"{file}.py"
+    text = source.read_text(encoding="utf-8")
+    assert text.count(right) == 1, f"{right!r} stands {text.count(right)} times in {file}.py"
+    source.write_text(text.replace(right, wrong), encoding="utf-8")
+    lesson = next(path for path in LESSONS if path.stem.startswith(number))
+    done = run(lesson, tmp_path, package=package)
+    assert done.returncode == 1, f"lesson {number} did not notice {name}"
+    assert "AssertionError" in done.stderr.splitlines()[-1], done.stderr

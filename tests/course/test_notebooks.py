@@ -1,0 +1,110 @@
+"""The teacher's command makes notebooks of the lessons: the same code, cell by cell, and exercises that are checked."""
+
+import ast
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from lesson_files import LESSONS, ROOT
+
+if importlib.util.find_spec("jupytext") is None:  # only looked for: to import it takes half a second
+    pytest.skip("pip install -e '.[dev]' brings jupytext", allow_module_level=True)
+
+COMMAND = "python lessons/notebooks.py"
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+
+
+def make(folder, *arguments):
+    """Run the command in a folder that has the lessons and nothing else."""
+    if not (folder / "lessons").exists():
+        (folder / "lessons").mkdir()
+        for script in (ROOT / "lessons").glob("*.py"):
+            shutil.copy(script, folder / "lessons")
+    command = [sys.executable, *COMMAND.split()[1:], *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def notebooks(tmp_path_factory):
+    """Give the folder of the notebooks, made once."""
+    folder = tmp_path_factory.mktemp("classroom")
+    done = make(folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "notebooks"
+
+
+def cells_of(path, kind):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
+
+
+def trees(body):
+    """The statements as text, without those for the tests."""
+    return [ast.dump(node) for node in body if not ast.unparse(node).startswith("INTRODUCES = ")]
+
+
+def test_the_documents_have_the_command():
+    assert all(COMMAND in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "lessons/README.md"))
+
+
+@each_lesson
+def test_a_notebook_has_the_code_of_its_lesson_and_checks_the_exercises(notebooks, lesson):
+    *code, last = cells_of(notebooks / f"{lesson.stem}.ipynb", "code")
+    body = ast.parse(lesson.read_text(encoding="utf-8")).body[1:]  # without the docstring, which is prose
+    assert trees(node for cell in code for node in ast.parse(cell).body) == trees(body)
+    assert last.endswith("\n\ncheck_exercises(globals())")
+
+
+@each_lesson
+def test_a_notebook_has_a_title_a_kernel_and_no_scaffolding(notebooks, lesson):
+    path = notebooks / f"{lesson.stem}.ipynb"
+    assert json.loads(path.read_text(encoding="utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
+    prose, code = cells_of(path, "markdown"), cells_of(path, "code")
+    assert re.match(rf"# Lesson {lesson.stem[:2]}\. .+\n\n", prose[0]) and len(prose) >= 4
+    assert not any("INTRODUCES" in cell for cell in code)
+    assert re.search(r"^(QUICK = )?begin\(.*\)  # ", code[0], re.MULTILINE), "a word on what begin does"
+
+
+@each_lesson
+def test_state_derive_equate_and_use_begin_paragraphs(notebooks, lesson):
+    for cell in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
+        for before in re.findall(r"(.*\n?)\*\*(?:State|Derive|Equate|Use)\.\*\*", cell):
+            assert before in ("", "\n") or before.startswith("## "), f"not a paragraph of its own after {before!r}"
+
+
+def test_a_notebook_that_exists_is_kept(tmp_path):
+    assert make(tmp_path, "mine").returncode == 0
+    answers = tmp_path / "mine" / "04_layers.ipynb"
+    answers.write_text("answers")
+    again = make(tmp_path, "mine")
+    assert again.returncode == 0 and "04_layers.ipynb already exists: kept as it is" in again.stdout
+    assert answers.read_text() == "answers"
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = make(tmp_path, "file")
+    assert done.returncode == 2 and done.stderr.startswith("notebooks.py: file: ") and done.stderr.count("\n") == 1
+    assert make(tmp_path, "--folder").returncode == 2 and make(tmp_path, "--help").returncode == 0
+
+
+@pytest.mark.slow
+@each_lesson
+def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
+    nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[dev]' brings nbclient")
+    import nbformat
+
+    book = nbformat.read(notebooks / f"{lesson.stem}.ipynb", as_version=4)
+    answers = (ROOT / "tests" / "support" / "answers" / lesson.name).read_text(encoding="utf-8")
+    book.cells += [nbformat.v4.new_code_cell(source) for source in (answers, book.cells[-1].source)]
+    nbclient.NotebookClient(book, timeout=560, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
+    assert not [output for output in outputs if output.output_type in ("execute_result", "error")]
+    assert any(output.output_type == "display_data" for output in outputs), "a figure"
+    before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (-3, -1))
+    assert re.fullmatch(r"(to do  \d\. .+\n)+", before)
+    assert len(re.findall(r"^right  ", after, re.MULTILINE)) == before.count("\n"), after

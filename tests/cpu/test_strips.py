@@ -1,0 +1,200 @@
+"""Matrices in strips: the same products, and the same translations."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from models import SWITCHES, random_batch, small_config, small_model
+from sizes import V
+from tiny_translator import TEXT, make_model, make_subwords
+
+from minitf import functions as F
+from minitf.backend import to_numpy, xp
+from minitf.cpu import strips
+from minitf.cpu.strips import StripLinear, Strips, for_decoding
+from minitf.decode import beam_search, greedy
+from minitf.nn import Linear, Module, Parameter
+from minitf.text import make_batch
+from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
+from minitf.translation.translator import Translator
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 13, 29, 64, 100])
+@pytest.mark.parametrize("shape", [(5, 7), (64, 64), (12, 130), (300, 65)])
+def test_products(library, rows, shape, rng, monkeypatch):
+    monkeypatch.setattr(strips, "_FEW", 10_000)  # so that there are parts of four rows and more
+    x, matrix = rng.normal(size=(rows, shape[0])), rng.normal(size=shape)
+    y = Strips(xp.asarray(matrix)).product(xp.asarray(x))
+    assert y.shape == (rows, shape[1])
+    np.testing.assert_allclose(to_numpy(y), x @ matrix, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+def test_the_copy_decodes_as_the_model(changes, rng):
+    model, source = small_model(**changes).eval(), random_batch(rng, 5).source
+    found, expected = (beam_search(m, source, 3, max_extra=4) for m in (for_decoding(model), model))
+    assert [[h.ids for h in row] for row in found] == [[h.ids for h in row] for row in expected]
+    scores = [[[h.score for h in row] for row in rows] for rows in (found, expected)]
+    np.testing.assert_allclose(*scores, rtol=1e-9)
+
+
+def test_the_copy_leaves_the_model_alone(rng):
+    model = small_model()
+    names = [name for name, _ in model.named_parameters()]
+    copy = for_decoding(model)
+    assert [name for name, _ in model.named_parameters()] == names
+    assert all(module.training for module in model.modules())
+    assert not any(module.training for stack in (copy.encoder, copy.decoder) for module in stack.modules())
+    before = copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
+    for parameter in model.parameters():
+        if parameter.ndim == 2 and parameter.shape[0] != V:
+            parameter.data[...] = 0
+    after = copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
+    assert np.array_equal(before, after)
+
+
+# Changed models ---------------------------------------------------------------------------------------------
+
+
+class Lora(Linear):
+    """A Linear with the product of two thin matrices added to its own."""
+
+    def __init__(self, linear, rng):
+        self.weight, self.bias = linear.weight, linear.bias
+        n_in, n_out = linear.weight.shape
+        self.a, self.b = (Parameter(rng.normal(0, 1, shape).astype("float32")) for shape in ((n_in, 2), (2, n_out)))
+
+    def __call__(self, x):
+        return super().__call__(x) + F.linear(F.linear(x, self.a), self.b)
+
+    def relu(self, x, dropout):
+        return dropout(F.relu(self(x)))
+
+
+class Negated(Transformer):
+    def logits(self, hidden):
+        return -super().logits(hidden)
+
+
+class Squared(FeedForward):
+    """With the square of the ReLU; the outer matrix is used without a call of its layer."""
+
+    def __call__(self, x):
+        inner = F.relu(self.inner(x)) ** 2
+        return F.linear(inner, self.outer.weight, self.outer.bias)
+
+
+class Cool(MultiHeadAttention):
+    """With queries of a tenth of the length."""
+
+    def __init__(self, attention):
+        vars(self).update(vars(attention))
+
+    def __call__(self, x, memory, mask=None, cache=None):
+        return super().__call__(x * 0.1, memory, mask, cache)
+
+
+def with_lora(model, monkeypatch):
+    rng = np.random.default_rng(3)
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if type(value) is Linear:
+                setattr(module, name, Lora(value, rng))
+
+
+def with_negated_logits(model, monkeypatch):
+    model.__class__ = Negated
+
+
+def with_logits_of_its_own(model, monkeypatch):
+    model.logits = lambda hidden: -Transformer.logits(model, hidden)
+
+
+def with_patched_logits(model, monkeypatch):
+    plain = Transformer.logits
+    monkeypatch.setattr(Transformer, "logits", lambda self, hidden: -plain(self, hidden))
+
+
+def with_a_patched_linear(model, monkeypatch):
+    plain = Linear.__call__
+    monkeypatch.setattr(Linear, "__call__", lambda self, x: plain(self, x) * 1.5)
+
+
+def with_a_patched_relu(model, monkeypatch):
+    monkeypatch.setattr(Linear, "relu", lambda self, x, dropout: dropout(F.exp(self(x))))
+
+
+def with_one_relu_patched(model, monkeypatch):
+    inner = model.decoder.layers[0].feed_forward.inner
+    inner.relu = lambda x, dropout: dropout(F.exp(Linear.__call__(inner, x)))
+
+
+def with_another_feed_forward(model, monkeypatch):
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.feed_forward.__class__ = Squared
+
+
+def with_another_attention(model, monkeypatch):
+    for layer in model.decoder.layers:
+        layer.self_attention = Cool(layer.self_attention)
+
+
+CHANGES = [change for name, change in sorted(globals().items()) if name.startswith("with_")]
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    return make_subwords()
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translator_translates_as_the_changed_model(change, beam, monkeypatch, subwords):
+    lines = [f"{line} {n}" for line in TEXT for n in range(2)]
+    model = make_model(subwords)
+    unchanged = [best.text for (best,) in Translator(model, subwords).translate(lines, beam, max_extra=5)]
+    change(model, monkeypatch)
+    translator = Translator(model, subwords, longest=100, usual=100)
+    found = [best.text for (best,) in translator.translate(lines, beam, max_extra=5)]
+    assert found != unchanged
+    source = make_batch(subwords.encode(lines), [[]] * len(lines), len(subwords)).source
+    for cached in (True, False):
+        if beam == 1:
+            expected = greedy(model, source, 5, cached)
+        else:
+            expected = [best for (best,) in beam_search(model, source, beam, max_extra=5, cached=cached)]
+        assert found == [text.strip() for text in subwords.decode([best.ids for best in expected])]
+
+
+class Pair(NamedTuple):
+    first: Linear
+    second: list
+
+
+class Odd(Module):
+    def __init__(self, rng):
+        linear, inner = Linear(3, 3, rng), Module()
+        self.shared, self.table = linear, {"again": linear, "deeper": [{"inner": inner}]}
+        self.pair, self.number = Pair(Linear(3, 3, rng), [self, 7]), 5
+        inner.outer, inner.own = self, Lora(Linear(3, 3, rng), rng)
+
+
+def test_what_a_module_holds_is_copied_once(rng):
+    """In dicts, lists and tuples; what is shared stays shared, and a circle a circle."""
+    odd = Odd(rng)
+    held = {name: id(value) for name, value in vars(odd).items()}
+    twin = for_decoding(odd)
+    assert type(twin) is Odd and twin is not odd and twin.number == 5
+    assert type(twin.shared) is StripLinear and twin.table["again"] is twin.shared
+    inner = twin.table["deeper"][0]["inner"]
+    assert inner.outer is twin and inner is not odd.table["deeper"][0]["inner"]
+    assert type(inner.own) is Lora and inner.own.a is odd.table["deeper"][0]["inner"].own.a
+    assert type(twin.pair) is Pair and type(twin.pair.first) is StripLinear and twin.pair.second[0] is twin
+    assert {name: id(value) for name, value in vars(odd).items()} == held and type(odd.shared) is Linear
+
+
+def test_a_linear_with_an_attribute_of_somebody_else_is_left_alone(rng):
+    layer = FeedForward(small_config(), rng)
+    layer.inner.scale = 2.0
+    copy = for_decoding(layer)
+    assert type(copy.inner) is Linear and type(copy.outer) is StripLinear

@@ -1,0 +1,162 @@
+"""New pairs from old ones: what is replaced is replaced on both sides, and the rest of the pair stays."""
+
+import re
+
+import numpy as np
+import pytest
+
+from minitf.data import augment
+from minitf.text import printable
+
+PAIRS = (
+    [
+        "Tom draws a cat.",
+        "We saw Mary's aunt in Boston.",
+        "He has 12 dogs and 1 cat.",
+        "Good day!",
+        "Toms draw 7 cats.",
+    ],
+    [
+        "Tom zeichnet eine Katze.",
+        "Wir sahen Marias Tante in Boston.",
+        "Er hat 12 Hunde und 1 Katze.",
+        "Guten Tag!",
+        "Alle zeichnen sieben Katzen.",
+    ],
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def only(pairs, n, pattern):
+    """Pairs made by copy_through whose source matches."""
+    made = zip(*augment.copy_through(pairs, n, rng()), strict=True)
+    return [(source, target) for source, target in made if re.fullmatch(pattern, source)]
+
+
+def test_the_same_seed_gives_the_same_pairs():
+    for make in (augment.join, augment.copy_through):
+        first = make(PAIRS, 40, rng(5))
+        assert first == make(PAIRS, 40, rng(5)) != make(PAIRS, 40, rng(6))
+        assert [len(side) for side in first] == [40, 40] and make(PAIRS, 0, rng()) == ([], [])
+
+
+def test_join_puts_the_same_pairs_together_on_both_sides():
+    german = dict(zip(*PAIRS, strict=True))
+    counts = set()
+    for source, target in zip(*augment.join(PAIRS, 100, rng()), strict=True):
+        parts = re.findall(r"\S.*?[.!](?= |$)", source)
+        counts.add(len(parts))
+        assert " ".join(parts) == source and " ".join(german[part] for part in parts) == target
+    assert counts == {2, 3}
+    with pytest.raises(ValueError, match="no pairs"):
+        augment.join(([], []), 1, rng())
+
+
+def test_a_name_is_replaced_on_both_sides():
+    pairs = [side[:1] for side in PAIRS]
+    made = only(pairs, 300, r"(.+) draws a cat\.")
+    names = {source.removesuffix(" draws a cat.") for source, _ in made}
+    assert all(target == source.replace(" draws a cat", " zeichnet eine Katze") for source, target in made)
+    assert len(names - {"Tom"}) > 50 and any(name in augment.MEN for name in names - {"Tom"})
+    assert any(" " in name for name in names) and any(not name.isascii() for name in names)
+    assert not names & set(augment.WOMEN)  # Tom has his own pronouns
+
+
+def test_genitives_and_several_names():
+    pairs = [side[1:2] for side in PAIRS]
+    places = set()
+    for source, target in only(pairs, 300, r"We saw (.+)'s aunt in (.+)\."):
+        name, place = re.fullmatch(r"We saw (.+)'s aunt in (.+)\.", source).groups()
+        places.add(place)
+        if (name, place) != ("Mary", "Boston"):  # these have a row of signs before or after them
+            assert target == f"Wir sahen {name}s Tante in {place}."
+            assert not name.endswith(("s", "x", "z")) and name != place
+    assert len(places) > 30
+
+
+def test_names_stay_apart():
+    pairs = ["Tom met Paul, not Tim."], ["Tom traf ihn und nicht Tim."]
+    for source, target in only(pairs, 200, r"\w+ met .*\."):
+        first, middle, last = re.fullmatch(r"(.+) met (.+), not (.+)\.", source).groups()
+        assert middle == "Paul" and first != last and target == f"{first} traf ihn und nicht {last}."
+    others = {augment._other_name(["Tom", "Ben"], rng(seed), False, ["Tom met him."]) for seed in range(50)}
+    assert "Ben" in others and "Tom" not in others
+
+
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("Tom is here.", "Er ist da."),  # on one side only
+        ("Tom said that Tom was here.", "Tom sagte, er sei da."),  # not as often
+        ("The Toms are here.", "Die Toms sind da."),  # no whole word
+        ("Tomatoes are red.", "Tomaten sind rot."),
+        ("I am 24 years old.", "Ich bin vierundzwanzig Jahre alt."),
+        ("It is 2:30 p.m.", "Es ist 14.30 Uhr."),
+        ("He has 1 cat.", "Er hat 1 Katze."),
+        ("The 16th day.", "Der 16te Tag."),
+    ],
+)
+def test_what_does_not_match_is_left_alone(source, target):
+    for new_source, new_target in zip(*augment.copy_through(([source], [target]), 60, rng()), strict=True):
+        if new_source != new_target:
+            assert source in new_source and new_source.replace(source, target) == new_target
+
+
+def test_numbers_are_replaced_by_numbers_of_any_length():
+    pairs = (["I have 12 books and 0 cats."], ["Ich habe 12 Bücher und 0 Katzen."])
+    lengths = set()
+    for source, target in only(pairs, 200, r"I have .*\."):
+        assert re.findall("[0-9]+", source) == re.findall("[0-9]+", target)
+        assert source.endswith("and 0 cats.")
+        lengths.add(len(re.findall("[0-9]+", source)[0]))
+    assert lengths >= {2, 3, 4, 5, 6}
+
+
+def test_numbers_are_replaced_by_numbers_of_the_same_sort(monkeypatch):
+    monkeypatch.setattr(augment, "ANY_LENGTH", 0)
+    pairs = (
+        ["From 9:30 on 25 May 1984 he had 1,450 of 100000."],
+        ["Er hatte ab 9.30 Uhr am 25. Mai 1984 1.450 von 100000."],
+    )
+    seen = set()
+    for source, target in only(pairs, 300, r"From .*\."):
+        hour, minute, day, year, one, rest, many = map(int, re.findall("[0-9]+", source))
+        assert sorted(re.findall("[0-9]+", source)) == sorted(re.findall("[0-9]+", target))
+        assert re.sub("[0-9]+", "0", target) == re.sub("[0-9]+", "0", pairs[1][0])
+        assert 2 <= hour <= 9 and 13 <= minute <= 31 and 13 <= day <= 31 and 1700 <= year < 2030
+        assert one == 1 and 100 <= rest <= 999 and 100_000 <= many <= 999_999
+        seen.add(source)
+    assert len(seen) > 20
+
+
+def test_rows_of_signs():
+    rows = [augment.signs(rng(seed)) for seed in range(400)]
+    assert all(row and row == row.strip() == printable(row) and len(row) < 60 for row in rows)
+    assert len(set(rows)) > 350
+    assert any(row.isascii() for row in rows) and any("@" in row for row in rows)
+    assert sum(max(map(ord, row)) > 0x1F000 for row in rows) > 60
+    joined = "".join(rows)
+    assert all(any(low <= ord(c) <= high for c in joined) for blocks in augment._SCRIPTS for low, high in blocks)
+
+
+def test_signs_stand_alone_or_at_either_end():
+    places = set()
+    for source, target in zip(*augment.copy_through((["Good day!"], ["Guten Tag!"]), 200, rng()), strict=True):
+        if source == target:
+            places.add("alone")
+        else:
+            assert source.replace("Good day!", "Guten Tag!") == target
+            places.add("after" if source.startswith("Good") else "before")
+    assert places == {"alone", "after", "before"}
+    alone = augment.copy_through(([], []), 20, rng())
+    assert alone[0] == alone[1] and len(alone[0]) == 20
+
+
+def test_every_name_list_is_sound():
+    for kind in (augment.MEN, augment.WOMEN, augment.FAMILIES, augment.TOWNS):
+        assert len(set(kind)) == len(kind) > 40 and all(name[0].isupper() for name in kind)
+    assert not set(augment.MEN) & set(augment.WOMEN)
+    assert augment.invented_name(rng(1)).istitle()

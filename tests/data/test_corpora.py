@@ -1,0 +1,258 @@
+"""Corpora: files are read as they are, or refused in one line; the counts of cleaning add up."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import ROOT
+
+from minitf.data import corpora, toy
+from minitf.errors import UserError
+from minitf.text import Subwords
+
+REAL = pytest.mark.skipif(not os.environ.get("MINITF_DATA"), reason="MINITF_DATA is not set: no real corpora")
+
+
+@pytest.mark.parametrize(
+    "content, lines",
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\n\nb\n\n", ["a", "", "b", ""]),
+        (b"a\r\nb\r", ["a", "b"]),
+        (b"a\rb\r\r\n", ["a\rb\r"]),
+        ("a\u2028b\u0085c\x0bd\x1ce\n".encode(), ["a\u2028b\u0085c\x0bd\x1ce"]),
+        (b"\xff\xc3\n\xe4", ["\ufffd\ufffd", "\ufffd"]),
+        (b"\xef\xbb\xbfa\n\x00", ["a", "\x00"]),
+    ],
+)
+def test_lines_end_at_line_feeds_only(tmp_path, content, lines):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert corpora.read_lines(path) == lines
+    again = corpora.Lines(path)
+    assert list(again) == list(again) == lines and len(again) == len(lines)
+
+
+def test_lines_of_several_files_and_their_hash(tmp_path):
+    for name, content in (("a", b"\xef\xbb\xbfone\ntwo"), ("b", b"\xef\xbb\xbfthree\n")):
+        (tmp_path / name).write_bytes(content)
+    a, b = corpora.Lines(tmp_path / "a"), corpora.Lines(tmp_path / "b")
+    assert list(a + b) == ["one", "two", "three"] and len(a + b) == 3 and len(b + a + b) == 4
+    before = (a + b).sha256()
+    assert before == f"{a.sha256()} {b.sha256()}" and (b + a).sha256() != before
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\ntwo\nmore")
+    assert (a + b).sha256() != before and len(a + b) == 4
+    with pytest.raises(UserError, match="cannot be read"):
+        len(corpora.Lines(tmp_path / "nowhere"))
+
+
+def test_a_long_text_is_read_as_lines(tmp_path, monkeypatch):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_text("one\ntwo\n")
+    held = corpora.open_pairs(*paths)
+    assert held == corpora.read_pairs(*paths) == (["one", "two"], ["one", "two"])
+    monkeypatch.setattr(corpora, "HELD", 15)
+    pairs = corpora.open_pairs(*paths)
+    assert [type(side) for side in pairs] == [corpora.Lines] * 2 and [list(side) for side in pairs] == list(held)
+    paths[1].write_text("one\ntwo\nthree\n")
+    with pytest.raises(UserError, match=r"a has 2 lines but .*b has 3"):
+        corpora.open_pairs(*paths)
+    with pytest.raises(UserError, match="nowhere cannot be read"):
+        corpora.open_pairs(paths[0], tmp_path / "nowhere")
+    with pytest.raises(UserError, match="is a folder"):
+        corpora.open_pairs(tmp_path, paths[0])
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(UserError, match="is a folder: name a text file"):
+        corpora.read_lines(tmp_path)
+    with pytest.raises(UserError, match=r"nowhere cannot be read .*name an existing text file"):
+        corpora.read_lines(tmp_path / "nowhere")
+
+
+def test_unequal_line_counts_are_refused(tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.de").write_text("eins\n")
+    with pytest.raises(UserError, match=r"a\.en has 2 lines but .*a\.de has 1"):
+        corpora.read_pairs(tmp_path / "a.en", tmp_path / "a.de")
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    for split, n in (("train", 3), ("val", 2), ("test", 1)):
+        for language in ("en", "de"):
+            path = tmp_path / "tatoeba-en-de" / f"{split}.{language}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(f"{split} {language} {i}\n" for i in range(n)))
+    return tmp_path
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_can_be_read_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "HELD", 0)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        os.mkfifo(path)
+    writers = [threading.Thread(target=path.write_text, args=("one\ntwo\n",), daemon=True) for path in paths]
+    for writer in writers:
+        writer.start()
+    assert corpora.open_pairs(*paths) == (["one", "two"], ["one", "two"])
+    for writer in writers:
+        writer.join()
+
+
+def test_a_corpus_is_found_by_name(data):
+    corpus = corpora.load("tatoeba-en-de")
+    assert (corpus.source_language, corpus.target_language, corpus.cut) == ("en", "de", False)
+    assert corpus.train == (
+        ["train en 0", "train en 1", "train en 2"],
+        ["train de 0", "train de 1", "train de 2"],
+    )
+    assert corpus.valid.target == ["val de 0", "val de 1"] and corpus.tests["test"].source == ["test en 0"]
+    (data / "tatoeba-en-de" / "val.de").write_text("only one\n")
+    with pytest.raises(UserError, match="has 2 lines but"):
+        corpora.load("tatoeba-en-de")
+    (data / "tatoeba-en-de" / "val.de").unlink()
+    with pytest.raises(UserError, match=r"val\.de cannot be read"):
+        corpora.load("tatoeba-en-de")
+
+
+def test_missing_and_unknown_corpora(data, monkeypatch):
+    with pytest.raises(UserError, match=re.escape(f"{data / 'multi30k'} is not there: set MINITF_DATA")):
+        corpora.load("multi30k")
+    with pytest.raises(UserError, match="unknown corpus 'tatoba': choose from toy, multi30k,"):
+        corpora.load("tatoba")
+    monkeypatch.setenv("MINITF_DATA", "~nobody-has-this-name/data")
+    with pytest.raises(UserError, match="MINITF_DATA=~nobody-has-this-name/data: there is no such home folder"):
+        corpora.data_folder()
+    monkeypatch.delenv("MINITF_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
+    with pytest.raises(UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is not there")):
+        corpora.load("tatoeba-en-de")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    for home in ("HOME", "USERPROFILE"):  # Unix, Windows
+        monkeypatch.setenv(home, str(data))
+    assert corpora.data_folder() == data / ".cache" / "minitf"
+
+
+def test_toy_needs_no_files(monkeypatch):
+    monkeypatch.setattr(toy, "splits", partial(toy.splits, n_train=500, n_valid=50, n_test=50))  # in less time
+    corpus = corpora.load("toy")
+    assert list(corpus.tests) == ["test", "test_held_out"] and not corpus.cut
+    held_out = {source for pairs in corpus.tests.values() for source in pairs.source}
+    assert held_out and held_out.isdisjoint(corpus.train.source)
+    assert len(corpus.train.source) == len(corpus.train.target) > len(corpus.valid.source) > 0
+
+
+def test_clean_counts_add_up():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        sides = [[[5] * n for n in rng.integers(0, 40, 60)] for _ in range(2)]
+        kept, counts = corpora.clean(*sides, max_length=30, max_ratio=2)
+        assert sum(counts.values()) == 60 and counts["kept"] == len(kept) and kept.tolist() == sorted(set(kept))
+        for i, lengths in enumerate(zip(*[map(len, side) for side in sides], strict=True)):
+            low, high = min(lengths), max(lengths)
+            assert (i in kept) == (low > 0 and high <= 30 and (high <= 10 or high <= 2 * low))
+
+
+def test_a_text_cleaned_in_parts_is_the_text_cleaned(rng):
+    lengths = rng.integers(0, 40, (2, 300)).astype(np.uint16)
+    whole, counts = corpora.clean_lengths(*lengths, 30)
+    parts = [corpora.clean_lengths(*lengths[:, start : start + 70], 30) for start in range(0, 300, 70)]
+    assert [70 * i + row for i, (kept, _) in enumerate(parts) for row in kept] == whole.tolist()
+    assert {rule: sum(found[rule] for _, found in parts) for rule in counts} == counts
+    assert min(counts.values()) > 0 and sum(counts.values()) == 300
+
+
+def test_short_pairs_of_any_ratio_are_kept():
+    kept, counts = corpora.clean([[5], [5] * 10, [5] * 4], [[5] * 4, [5], [5] * 13], max_length=99, max_ratio=3)
+    assert kept.tolist() == [0, 1] and counts == {"empty": 0, "too long": 0, "ratio": 1, "kept": 2}
+    assert corpora.clean([], [], 9)[1] == {"empty": 0, "too long": 0, "ratio": 0, "kept": 0}
+    with pytest.raises(ValueError, match="1 sources but 0 targets"):
+        corpora.clean([[5]], [], 9)
+
+
+@REAL
+@pytest.mark.parametrize(
+    "name, train, valid, test",
+    [
+        ("multi30k", 29_000, 1_014, ("test_2016_flickr", 1_000)),
+        ("multi30k-tok", 29_000, 1_014, ("test_2016_flickr", 1_000)),
+        ("multi30k-bpe10k", 29_000, 1_014, ("test_2016_flickr", 1_000)),
+        ("tatoeba-en-de", 167_286, 985, ("test", 976)),
+        ("tatoeba-en-fr", 164_596, 850, ("test", 861)),
+        ("wmt14-standin", 69_627, 3_000, ("test", 3_003)),
+    ],
+)
+def test_real_corpora(name, train, valid, test):
+    corpus = corpora.load(name)
+    assert len(corpus.train.source) == train and len(corpus.valid.source) == valid
+    assert [(split, len(pairs.source)) for split, pairs in corpus.tests.items()] == [test]
+    assert corpus.cut == (name == "multi30k-bpe10k") == any("@@ " in line for line in corpus.train.target)
+    glued = sum(bool(re.search(r"\w{4}\.$", line)) for line in corpus.train.source)
+    assert glued < train / 100 if corpus.tokenized else glued > train / 10
+
+
+@REAL
+@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
+def test_wmt_finds_the_real_test_sets(pair, tmp_path, monkeypatch):
+    real = Path(os.environ["MINITF_DATA"])
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    target = pair[3:]
+    for name in (f"newstest2014/{pair}/test.en", f"newstest2014/{pair}/test.{target}"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(real / name, tmp_path / name)
+    for name in (f"wmt14-{pair}/train", "newstest2013/test"):
+        (tmp_path / name).parent.mkdir()
+        for language in ("en", target):
+            shutil.copy(real / "newstest2013" / "test.de", tmp_path / f"{name}.{language}")
+    corpus = corpora.load(f"wmt14-{pair}")
+    assert (corpus.source_language, corpus.target_language, corpus.tokenized) == ("en", target, False)
+    assert [len(side) for side in (*corpus.valid, *corpus.tests["newstest2014"])] == [3000, 3000, 3003, 3003]
+
+
+def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
+    assert corpora.main(["tatoeba-en-de"]) == 0
+    assert capsys.readouterr().out == f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pairs; in {data}\n"
+    for names, words in (([], "name a corpus: toy, multi30k,"), (["nothing"], "unknown corpus 'nothing'")):
+        assert corpora.main(names) == 2
+        assert capsys.readouterr().err.startswith(f"minitf.data.corpora: {words}")
+    assert corpora.main(["--help"]) == 0
+    assert re.fullmatch(r"usage: .* NAME ...\n`python.*\nNames: toy, multi30k, .*\n", capsys.readouterr().out)
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
+        assert corpora.main(["multi30k"]) == 130
+    assert capsys.readouterr().err == "minitf.data.corpora: stopped; the same command goes on from here\n"
+    command = [sys.executable, "-m", "minitf.data", "wmt14-en-de"]
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # the same on any network: none
+    again = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **nowhere},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 2 and again.stderr.count("\n") == 1
+    assert re.search(r"wmt14-en-de is not there: set MINITF_DATA .* or put http:\S+ .* into \S+ and try", again.stderr)
+
+
+@REAL
+def test_everyday_sentences_survive_the_subwords():
+    corpus = corpora.load("tatoeba-en-de")
+    pieces = Subwords.train(corpus.valid.source + corpus.valid.target, 2000)
+    for pairs in (corpus.valid, *corpus.tests.values()):
+        for lines in pairs:
+            assert pieces.decode(pieces.encode(lines)) == lines

@@ -1,0 +1,242 @@
+"""From text to batches: what is left out is counted, every pair is seen once an epoch, one seed gives one order."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from minitf.data import corpora, dataset
+from minitf.data.corpora import Corpus, Pairs
+from minitf.data.dataset import Dataset, Rows, prepare, read_corpus
+from minitf.errors import UserError
+from minitf.text import Subwords, Words
+from minitf.training.settings import Settings
+
+QUIET = []
+
+
+def own(train, valid=(("a b",), ("c d",)), **more):
+    train, valid = (Pairs(list(source), list(target)) for source, target in (train, valid))
+    return Corpus("own", "source", "target", train, valid, {}, **more)
+
+
+def made(corpus, subwords=None, log=QUIET.append, **settings):
+    settings = {"subwords": "none", "batch_tokens": 50} | settings
+    return prepare(Settings(**settings), corpus, log, subwords)
+
+
+def random_text(rng, n, longest=8):
+    letters = "abcdefgh"
+    return [" ".join(rng.choice(list(letters), rng.integers(0, longest))) for _ in range(n)]
+
+
+def test_rows_hold_what_lists_would(rng):
+    lines = random_text(rng, 200)
+    words = Words.train(lines)
+    rows, lists = Rows.encode(words, lines), words.encode(lines)
+    assert [ids.tolist() for ids in rows] == lists and len(rows) == 200
+    kept = rng.permutation(200)[:50]
+    assert [ids.tolist() for ids in rows.keep(kept)] == [lists[i] for i in kept]
+    assert rows.ids.dtype == np.uint16
+
+
+def test_rows_in_blocks_and_with_large_ids(monkeypatch):
+    monkeypatch.setattr(dataset, "_BLOCK", 3)
+    words = Words([f"w{i}" for i in range(70_000)])
+    lines = ["w69999 w0", "", "w1", "", "w65532 w65533 w5", "w2", "w3"]
+    rows = Rows.encode(words, lines)
+    assert [ids.tolist() for ids in rows] == words.encode(lines)
+    assert len(Rows.encode(words, [])) == 0 and len(rows.keep([])) == 0
+
+
+def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
+    """Hundreds of random corpora: the counts add up, no pair is lost or doubled, the padded size keeps its limit."""
+    for _ in range(300):
+        n, budget = int(rng.integers(1, 40)), int(rng.integers(2, 60))
+        max_length, seed = int(rng.integers(1, 10)), int(rng.integers(1000))
+        sources, targets = random_text(rng, n), random_text(rng, n)
+        pairs = [(s.split(), t.split()) for s, t in zip(sources, targets, strict=True)]
+        longest = min(max_length, budget - 1)
+        fits = Counter(
+            (" ".join(s), " ".join(t)) for s, t in pairs if s and t and max(len(s), len(t)) <= longest
+        )  # no side is over 10 words, so none is of absurd ratio
+        log = []
+        corpus = own((sources, targets), ((sources[0] or "a",), ("b",)))
+        try:
+            data = made(corpus, log=log.append, batch_tokens=budget, max_length=max_length)
+        except UserError as error:
+            assert not fits or "no text" in str(error) or "validate" in str(error)
+            continue
+        n_empty = sum(not (s and t) for s, t in pairs)
+        said = next(line for line in log if line.startswith("pairs"))
+        assert said.startswith(f"pairs    {fits.total():,} to train on") and (f"{n_empty} empty" in said) == (
+            n_empty > 0
+        )
+        for epoch in (0, 1):
+            plan = data.plan(epoch, budget, seed)
+            assert sorted(np.concatenate(plan).tolist()) == list(range(fits.total()))
+            seen = Counter()
+            for rows in plan:
+                batch = data.batch(rows)
+                assert batch.source.size <= budget and batch.target_out.size <= budget
+                seen.update(
+                    zip(data.subwords.decode(batch.source), data.subwords.decode(batch.target_out), strict=True)
+                )
+            assert seen == fits
+            again = data.plan(epoch, budget, seed)
+            assert all(np.array_equal(a, b) for a, b in zip(plan, again, strict=True))
+
+
+def test_the_order_differs_by_epoch_and_seed(rng):
+    data = made(own((["a b c"] * 100, ["a b"] * 100)), batch_tokens=20)
+    orders = [np.concatenate(data.plan(epoch, 20, seed)).tolist() for epoch, seed in ((0, 0), (1, 0), (0, 1), (0, 0))]
+    assert orders[0] == orders[3]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_what_is_left_out_is_counted():
+    sources = ["a", "", "b " * 40, "a " * 12, "c d", " "]
+    targets = ["b", "x", "b " * 40, "c", "d", "y"]
+    log = []
+    data = made(own((sources, targets)), log=log.append, max_length=30)
+    assert log[1] == "pairs    2 to train on; left out: 2 empty, 1 too long, 1 ratio"
+    assert data.subwords.decode(list(data.sources)) == ["a", "c d"]
+    assert data.corpus.train.source == []  # the ids are enough: the text of WMT takes gigabytes
+
+
+@pytest.mark.parametrize(
+    "corpus, words",
+    [
+        (own(([], [])), "the training text is empty"),
+        (own((["", " "], ["", ""])), "no text"),
+        (own((["a", ""], ["", "b"])), "no pair is left to train on; left out: 2 empty"),
+        (own((["a"], ["b"]), ([], [])), "no pair is left to validate on"),
+        (own((["a"], ["b"]), (["", "c"], ["d", ""])), "no pair is left to validate on; left out: 2 empty"),
+    ],
+)
+def test_nothing_to_train_or_validate_on(corpus, words):
+    with pytest.raises(UserError, match=words):
+        made(corpus, join=3)
+
+
+def test_the_validation_text_is_the_first_thousand_that_fit():
+    lines = [f"a {'b ' * (i % 60)}" for i in range(3000)]
+    log = []
+    data = made(own((["a b"], ["a"]), (lines, lines)), log=log.append, max_length=50)
+    assert log[2] == "valid    824 pairs (the first of 3,000); left out: 176 too long"
+    assert data.valid.source == [line for line in lines[:1000] if len(line.split()) <= 49]
+    short = made(own((["a b"], ["a"]), (["a b", "a " * 30], ["a", "b"])))  # an absurd ratio stays: a test is a test
+    assert len(short.valid.source) == 2
+
+
+def test_words_that_the_vocabulary_lacks():
+    words = Words.train(["a b c d"])
+    log = []
+    made(own((["a b x"], ["c d a"])), words, log.append)
+    assert "unknown  16.67% of the training text" in log
+    with pytest.raises(UserError, match="60% of the text is unknown to the vocabulary"):
+        made(own((["x y"], ["z d a"])), words)
+
+
+def test_added_pairs_are_drawn_from_the_seed():
+    lines = [f"{letter}one {letter}two {i}" for i, letter in enumerate("abcdefgh")]
+    log = []
+    some = [
+        made(own((lines, lines)), log=log.append, join=20, copy=10, seed=seed, batch_tokens=200) for seed in (1, 1, 2)
+    ]
+    assert "added    20 joined pairs" in log and "added    10 copy-through pairs" in log
+    assert len(some[0].sources) == 38
+    assert some[0].fingerprint() == some[1].fingerprint() != some[2].fingerprint()
+
+
+def test_half_empty_pairs_are_not_joined():
+    """Joined, ("a", "") and ("b", "c") would claim that "a b" means "c"."""
+    data = made(own((["a", "b"] * 50, ["", "c"] * 50)), join=40)
+    assert len(data.sources) == 90
+    assert {text for ids in data.sources for text in data.subwords.decode([ids])} == {"b", "b b", "b b b"}
+
+
+def test_the_fingerprint_sees_every_pair_and_its_place():
+    hashes = {
+        made(own(train), Words.train(["a b c"])).fingerprint()
+        for train in (
+            (["a b", "c"], ["a", "b"]),
+            (["a", "b c"], ["a", "b"]),
+            (["c", "a b"], ["b", "a"]),
+            (["a b", "c"], ["b", "a"]),
+            (["a b", "c", "a"], ["a", "b", "a"]),
+        )
+    }
+    assert len(hashes) == 5
+
+
+def test_the_largest_batch_is_counted_with_its_end_marks():
+    """Ten pairs of one word are 40 positions, three of five words 36; without the marks it is 20 and 30."""
+    lengths = np.array([1] * 10 + [5] * 3)
+    side = Rows([np.ones(lengths.sum(), np.uint16)], lengths)
+    plan = [np.arange(10), np.arange(10, 13)]
+    found = Dataset(own(([], [])), None, side, side, Pairs([], [])).largest(plan)
+    assert [len(rows) for rows in found] == [10, 3]
+
+
+def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
+    lengths = rng.integers(1, 30, (2, 80))
+    sides = [Rows([np.ones(side.sum(), np.uint16)], side) for side in lengths]
+    data = Dataset(own(([], [])), None, *sides, Pairs([], []))
+    plan = data.plan(0, 70, 0)
+    found = [rows.tolist() for rows in data.largest(plan)]
+
+    def size(rows):
+        source, target = (max(side[rows]) + 1 for side in lengths)
+        return len(rows) * (source + target), len(rows) * (source**2 + target**2 + source * target)
+
+    for i in range(2):
+        assert max(size(rows)[i] for rows in plan) in [size(rows)[i] for rows in found]
+    assert 1 <= len(found) <= 2
+
+
+def test_a_long_side_makes_more_pairs_than_two_of_middle_length():
+    """In a batch of one pair (29, 1), (15, 15), or of twenty (1, 1): the last has the most positions."""
+    lengths = np.array([[29, 15] + [1] * 20, [1, 15] + [1] * 20])
+    sides = [Rows([np.ones(side.sum(), np.uint16)], side) for side in lengths]
+    data = Dataset(own(([], [])), None, *sides, Pairs([], []))
+    found = data.largest([np.array([0]), np.array([1]), np.arange(2, 22)])
+    assert [len(rows) for rows in found] == [1, 20] and found[0].tolist() == [0]
+
+
+def test_the_longest_usual_source():
+    lengths = np.array([5] * 5000 + [9] * 6 + [200] * 3)
+    side = Rows([np.ones(lengths.sum(), np.uint16)], lengths)
+    assert Dataset(own(([], [])), None, side, side, Pairs([], [])).longest == 9
+
+
+def test_references_are_joined_where_the_text_came_cut():
+    cut = made(own((["a b@@ c"], ["a"])))
+    assert cut.references(["klei@@ nes haus @@", "a@@ b@@"]) == ["kleines haus ", "ab"]
+    subwords = Subwords.train(["the cat sat"], 280, log=QUIET.append)
+    learnt = made(own((["the cat sat"] * 9, ["the hat"] * 9)), subwords)
+    assert learnt.references(["an e-mail@@ host"]) == ["an e-mail@@ host"]
+
+
+def test_the_vocabulary_size():
+    corpus = own((["a b c d e f"] * 9, ["a b c"] * 9), cut=True)
+    assert len(made(corpus).subwords) == 10  # all words, and the four special ids
+    assert len(made(corpus, vocabulary_size=7).subwords) == 7
+    raw = own((["a b c d e f"] * 9, ["a b c"] * 9))
+    log = []
+    made(raw, log=log.append, subwords=None)
+    assert isinstance(prepare(Settings(subwords="sentencepiece"), raw, log.append).subwords, Subwords)
+    assert any(line.startswith("subwords: 8000 are too many") for line in log)
+
+
+def test_reading_what_the_user_named(tmp_path, monkeypatch):
+    for name, text in (("s", "a b@@ c\n"), ("t", "d\n")):
+        (tmp_path / name).write_text(text)
+    files = [str(tmp_path / "s"), str(tmp_path / "t")]
+    corpus = read_corpus(Settings(train=files, valid=files, subwords="none"))
+    assert corpus.train == (["a b@@ c"], ["d"]) and corpus.cut and corpus.tokenized
+    assert not read_corpus(Settings(train=files, valid=files)).tokenized
+    with pytest.raises(UserError, match="--train needs --valid"):
+        read_corpus(Settings(train=files))
+    monkeypatch.setattr(corpora, "load", lambda name: f"corpus {name}")
+    assert read_corpus(Settings(corpus="multi30k")) == "corpus multi30k"

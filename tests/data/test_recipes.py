@@ -1,0 +1,301 @@
+"""Where corpora come from: the pinned table, and folders that are the same whether fetched or filled by hand."""
+
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from server import reply, serving
+from test_archives import write
+
+from minitf.data import corpora, recipes
+from minitf.data.fetch import NoConnection, Remote
+from minitf.data.recipes import RECIPES, make, segments
+from minitf.errors import UserError
+
+REAL_DATA = os.environ.get("MINITF_DATA")
+REAL = pytest.mark.skipif(not REAL_DATA, reason="MINITF_DATA is not set: no real corpora")
+LINES = {  # of each part of the training text: one without a line feed at its end, one with an odd line
+    "europarl-v7": (b"Resumption\n\nRise\n", b"Wiederaufnahme\n\nErheben\n"),
+    "commoncrawl": ("a\u2028b\r\nlast".encode(), b"a b\r\nletzte"),
+    "news-commentary-v9": (b"$10,000\n", b"10.000\n"),
+}
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def internet(data, monkeypatch):
+    """Give {name of an archive: function that makes it}; `fetch` takes from there."""
+    archives = {}
+
+    def fetch(remote, path, say=print):
+        if remote.name not in archives:
+            raise NoConnection(f"no connection to {remote.host}")
+        path.parent.mkdir(exist_ok=True)
+        archives[remote.name](path)
+
+    monkeypatch.setattr(recipes, "fetch", fetch)
+    sgm = '<srcset setid="newstest2014">\n<doc id="1">\n<seg id="1">{}</seg>\n<seg id="2">R&amp;D</seg>\n</doc>\n'
+    tests = [
+        (f"test-full/newstest2014-{name}.sgm", sgm.format(name).encode())
+        for name in ("deen-src.en", "deen-ref.de", "deen-src.de", "fren-src.en", "fren-ref.fr")
+    ]
+    dev = [(f"dev/newstest2013.{language}", f"{language}\n".encode()) for language in ("cs", "de", "en", "es", "fr")]
+    for name, entries in (
+        ("training-parallel-europarl-v7.tgz", pair("training/europarl-v7", "de") + pair("training/europarl-v7", "fr")),
+        ("training-parallel-commoncrawl.tgz", pair("commoncrawl", "de") + pair("commoncrawl", "fr")),
+        ("training-parallel-nc-v9.tgz", pair("training/news-commentary-v9", "de")),
+        ("dev.tgz", dev),
+        ("test-full.tgz", tests),
+    ):
+        archives[name] = partial(write, entries=entries)
+    return archives
+
+
+def pair(name, language):
+    english, other = LINES[name.rpartition("/")[2]]
+    return [(f"{name}.{language}-en.{language}", other), (f"{name}.{language}-en.en", english)]
+
+
+def quiet(line):
+    pass
+
+
+@REAL
+def test_every_published_checksum_is_pinned():
+    """The table of downloads is the one that the project was given."""
+    ours = {s.url: (s.size, s.digest) for recipe in RECIPES.values() for s in recipe.remotes}
+    rows = [row.split("\t") for row in Path(REAL_DATA, "downloads.tsv").read_text().splitlines()]
+    for url, size, sha256 in rows[1:]:
+        assert ours[url][0] == (0 if size == "-" else int(size)), url
+        assert (sha256 == "-" and not ours[url][1].startswith("sha256")) or ours[url][1] == f"sha256:{sha256}", url
+    assert len(rows) == 17 and {url for url in ours if "manythings" not in url} == {row[0] for row in rows[1:]}
+
+
+def test_segments():
+    assert segments(
+        "<refset>\n<DOC>\n<hl><seg id=1>A  b</seg></hl>\n<SEG id='2'>\tc\xa0&lt;d&gt; &quot;e\n f</SEG>"
+    ) == [
+        "A b",
+        'c <d> "e f',
+    ]
+    assert segments("<seg id='1'>AT&T &notanentity; &amp;amp;</seg> text between <seg id='2'></seg>") == [
+        "AT&T &notanentity; &amp;",
+        "",
+    ]
+
+
+def test_wmt_is_made_as_by_hand(data, internet, capsys):
+    corpus = corpora.load("wmt14-en-de")
+    for side, language in enumerate(("en", "de")):  # as by cat, with the last line of each part ended
+        by_hand = b"".join(lines[side].removesuffix(b"\n") + b"\n" for lines in LINES.values())
+        assert (data / f"wmt14-en-de/train.{language}").read_bytes() == by_hand
+    assert corpus.train.source == ["Resumption", "", "Rise", "a\u2028b", "last", "$10,000"]
+    assert corpus.valid == (["en"], ["de"])
+    assert corpus.tests == {"newstest2014": (["deen-src.en", "R&D"], ["deen-ref.de", "R&D"])}
+    said = capsys.readouterr().out
+    assert f"GB in {data / 'downloads'} are not needed any more" in said.splitlines()[-1]
+    assert "read     training-parallel-commoncrawl.tgz: 2 pairs" in said and f"made     {data / 'wmt14-en-de'}" in said
+    internet.clear()
+    assert corpora.load("wmt14-en-de") == corpus  # now nothing is fetched
+    assert sorted(path.name for path in data.iterdir()) == ["downloads", "newstest2013", "newstest2014", "wmt14-en-de"]
+
+
+def test_en_fr_has_five_parts(data, internet):
+    packed = [
+        (f"giga-fren.release2.fixed.{each}.gz", gzip.compress(f"giga {each}\n".encode())) for each in ("fr", "en")
+    ]
+    internet["training-giga-fren.tar"] = partial(write, entries=packed, kind="tar")
+    un = [(f"un/undoc.2000.fr-en.{each}", f"un {each}\n".encode()) for each in ("fr", "en")]
+    internet["training-parallel-un.tgz"] = partial(write, entries=un)
+    internet["training-parallel-nc-v9.tgz"] = partial(write, entries=pair("training/news-commentary-v9", "fr"))
+    make(["wmt14-en-fr"], data, quiet)
+    assert corpora.read_lines(data / "wmt14-en-fr/train.fr") == [
+        *("Wiederaufnahme", "", "Erheben", "a b", "letzte", "un fr", "10.000", "giga fr")
+    ]
+
+
+def test_a_test_set_is_completed_and_not_changed(data, internet):
+    folder = data / "newstest2013"
+    folder.mkdir()
+    for language in ("en", "de"):
+        (folder / f"test.{language}").write_text("by hand\n")
+    assert corpora.load("wmt14-en-de", quiet).valid == (["by hand"], ["by hand"])
+    make(["newstest2013"], data, quiet)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "test.en": "by hand\n",
+        "test.de": "by hand\n",
+        "test.fr": "fr\n",
+    }
+
+
+def test_unequal_parts_are_refused(data, internet):
+    entries = [("commoncrawl.de-en.de", b"a\nb\n"), ("commoncrawl.de-en.en", b"a\n")]
+    internet["training-parallel-commoncrawl.tgz"] = partial(write, entries=entries)
+    with pytest.raises(UserError, match=r"commoncrawl.tgz has 2 lines of de but 1 lines of en"):
+        corpora.load("wmt14-en-de", quiet)
+    assert [path.name for path in data.iterdir()] == ["downloads"]
+
+
+def test_what_a_killed_process_left_is_made_anew(data, internet):
+    left = data / "wmt14-en-de.making" / "train.en"
+    left.parent.mkdir()
+    left.write_text("half of it")
+    assert len(corpora.load("wmt14-en-de", quiet).train.source) == 6
+    assert not left.parent.exists()
+
+
+def test_without_internet_one_line_says_what_to_fetch(data, internet):
+    del internet["training-parallel-commoncrawl.tgz"]
+    internet["training-parallel-europarl-v7.tgz"](data / "europarl.tgz")
+    with pytest.raises(UserError) as caught:
+        corpora.load("wmt14-en-de", quiet)
+    assert str(caught.value) == (
+        f"{data / 'wmt14-en-de'} is not there: set MINITF_DATA to the folder that holds wmt14-en-de, or put "
+        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
+        "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz "
+        "http://data.statmt.org/wmt19/translation-task/dev.tgz http://www.statmt.org/wmt14/test-full.tgz "
+        f"into {data / 'downloads'} and try again (no connection to www.statmt.org)"
+    )
+    with pytest.raises(UserError, match=r"put https://raw\S+/raw/\{train.en.gz,train.de.gz,\S+\} into"):
+        corpora.load("multi30k-tok", quiet)
+
+
+def test_a_folder_that_cannot_be_written(data, internet, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recipes, "_append", full)
+    with pytest.raises(UserError, match=r"wmt14-en-de cannot be made \(No space left on device\): make room there"):
+        corpora.load("wmt14-en-de", quiet)
+    assert not (data / "wmt14-en-de").exists()
+
+
+def test_an_impostor_is_refused(data, monkeypatch):
+    """The real addresses, asked through a proxy that sends something else for all of them."""
+    monkeypatch.setattr("urllib.request._opener", None)  # which remembers the proxies
+    with serving(partial(reply, content=b"<html>Please log in</html>")) as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        with pytest.raises(
+            UserError, match=r"europarl-v7.tgz is another file than published \(26 bytes, not 657,632,379"
+        ):
+            corpora.load("wmt14-en-de", quiet)
+        with pytest.raises(
+            UserError, match=r"test-full.tgz is another file than the one published \(md5 \w+, not a8cd"
+        ):
+            make(["newstest2014/en-de"], data, quiet)
+        assert [path for path, _ in server.requests] == [
+            "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+            "http://www.statmt.org/wmt14/test-full.tgz",
+        ]
+    assert list((data / "downloads").iterdir()) == []
+
+
+def test_from_the_server_to_the_folder(data, monkeypatch):
+    """The whole way, through a server that breaks off after each kilobyte."""
+    name = "test-full/newstest2014-deen-{}.sgm"
+    sentences = [f"<seg id='{i}'>sentence {1000 + i} &amp; {i}</seg>\n" for i in range(2000)]
+    entries = [(name.format(side), "".join(sentences).encode()) for side in ("src.en", "ref.de")]
+    content = write(data / "made.tgz", entries).read_bytes()
+    monkeypatch.setattr("minitf.data.fetch.WAIT", 0)
+    with serving(partial(reply, content=content, at_most=1024)) as server:
+        remote = Remote(f"{server.url}/test-full.tgz", 0, "md5:" + hashlib.md5(content).hexdigest())
+        monkeypatch.setattr(recipes, "TEST_2014", remote)
+        monkeypatch.setitem(RECIPES, "newstest2014/en-de", RECIPES["newstest2014/en-de"]._replace(remotes=(remote,)))
+        make(["newstest2014/en-de"], data, quiet)
+    assert corpora.read_lines(data / "newstest2014/en-de/test.de")[1::1998] == [
+        "sentence 1001 & 1",
+        "sentence 2999 & 1999",
+    ]
+    assert len(server.requests) == -(-len(content) // 1024) > 5
+    assert (data / "downloads" / "SHA256SUMS").read_text().endswith("  test-full.tgz\n")
+
+
+# Tatoeba ------------------------------------------------------------------------------------------------------
+
+
+def test_tatoeba_is_split_by_sentence(data, internet, monkeypatch):
+    monkeypatch.setattr(recipes, "_HELD_OUT", 10)
+    rng = np.random.default_rng(0)
+    words = [f"word{i}" for i in range(40)]
+    rows = []
+    for i in range(600):
+        english = " ".join([f"number{i}", *rng.choice(words, 3)])
+        for j, form in enumerate((f"{english}.", f"{english.capitalize()}!", f"{english}?")[: 1 + i % 3]):
+            rows.append(f"{form}\tsatz {i} {j}\tCC-BY 2.0 (France)")
+    lines = "\n".join([*rows, "no tab", "\tno english", "one\t ", ""])
+    internet["deu-eng.zip"] = partial(write, entries=[("_about.txt", b""), ("deu.txt", lines.encode())], kind="zip")
+    said = []
+    corpus = corpora.load("tatoeba-en-de", said.append)
+    assert "by a hash of the English sentence" in said[0] and "do not compare" in said[1]
+
+    def keys(pairs):
+        return [re.sub(r"\W", "", line.lower()) for line in pairs.source]
+
+    train, valid, test = map(keys, (corpus.train, corpus.valid, corpus.tests["test"]))
+    assert not (set(train) & set(valid) or set(train) & set(test) or set(valid) & set(test))
+    assert 30 < len(set(valid)) == len(valid) < 100 and 30 < len(set(test)) == len(test) < 100
+    assert len(set(train) | set(valid) | set(test)) == 600 and len(train) > 2 * len(set(train)) * 0.8
+    assert all(line.split()[0] == "satz" for line in corpus.train.target)
+    before = (data / "tatoeba-en-de/test.en").read_bytes()
+    shutil.rmtree(data / "tatoeba-en-de")
+    internet["deu-eng.zip"] = partial(write, entries=[("deu.txt", "\n".join(rows[::-1]).encode())], kind="zip")
+    again = corpora.load("tatoeba-en-de", quiet)
+    assert set(keys(again.tests["test"])) == set(test) and before != (data / "tatoeba-en-de/test.en").read_bytes()
+
+
+# Multi30k -----------------------------------------------------------------------------------------------------
+
+
+def multi30k(internet, lines):
+    for remote in recipes.MULTI30K:
+        internet[remote.name] = lambda path: path.write_bytes(gzip.compress(lines.encode()))
+
+
+def test_multi30k(data, internet):
+    multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n")
+    corpus = corpora.load("multi30k", quiet)
+    assert corpus.train.source == ["Two young, White males.", "It's \u201chere\u201d."]
+    assert len(list((data / "multi30k").iterdir())) == 9
+
+
+def test_multi30k_tokenized(data, internet, monkeypatch):
+    multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n\u2028 x\r\n\n")
+    (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder is there, its files are not
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "sacremoses", None)
+        with pytest.raises(UserError, match=r"multi30k-tok needs sacremoses: pip install sacremoses"):
+            corpora.load("multi30k-tok", quiet)
+    pytest.importorskip("sacremoses")
+    corpus = corpora.load("multi30k-tok", quiet)
+    assert corpus.train.source[:2] == ["two young , white males .", "it &apos;s &quot; here . &quot;"]
+    assert len(corpus.train.source) == 4 and corpus.tokenized
+
+
+@REAL
+def test_multi30k_is_tokenized_as_it_was_published(data):
+    pytest.importorskip("sacremoses")
+    real, wrong, count = Path(REAL_DATA, "multi30k"), [], 0
+    (data / "multi30k").mkdir()
+    (data / "tok").mkdir()
+    names = [remote.name.removesuffix(".gz") for remote in recipes.MULTI30K]
+    for name in names:
+        lines = corpora.read_lines(real / name)[:120]
+        (data / "multi30k" / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    RECIPES["multi30k/tok"].build({}, data / "tok", data, quiet)
+    for name in names:
+        ours, published = (corpora.read_lines(folder / name)[:120] for folder in (data / "tok", real / "tok"))
+        wrong += [pair for pair in zip(ours, published, strict=True) if len(set(pair)) > 1]
+        count += len(ours)
+    assert count == 1080 and len(wrong) <= 5, wrong

@@ -1,0 +1,244 @@
+"""Configurations: the presets and what they weigh, wrong settings, and the way to JSON and back."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from minitf.config import PRESETS, Config
+from minitf.errors import UserError
+from minitf.transformer import Transformer
+
+# Table 3 of the paper, in millions. Rows of which it gives no number are those that leave the size alone.
+PAPER = {"base": 65, "A-h1": 65, "A-h4": 65, "A-h16": 65, "A-h32": 65, "B-dk16": 58, "B-dk32": 60}
+PAPER |= {"C-N2": 36, "C-N4": 50, "C-N8": 80, "C-d256": 28, "C-d1024": 168, "C-ff1024": 53, "C-ff4096": 90}
+PAPER |= {"D-dropout0.0": 65, "D-dropout0.2": 65, "D-smoothing0.0": 65, "D-smoothing0.2": 65}
+
+
+def count(config):
+    return sum(p.size for p in Transformer(config, initialise=False).parameters())
+
+
+def test_presets_have_the_papers_sizes():
+    fields = "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout", "label_smoothing"
+    expected = {
+        "tiny": (2, 64, 256, 4, 16, 16, 0.1, 0.1),
+        "small": (3, 256, 1024, 4, 64, 64, 0.1, 0.1),
+        "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1),
+        "A-h1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1),
+        "A-h32": (6, 512, 2048, 32, 16, 16, 0.1, 0.1),
+        "B-dk16": (6, 512, 2048, 8, 16, 64, 0.1, 0.1),
+        "C-d1024": (6, 1024, 2048, 8, 128, 128, 0.1, 0.1),
+        "D-smoothing0.2": (6, 512, 2048, 8, 64, 64, 0.1, 0.2),
+        "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1),
+    }
+    for name, sizes in expected.items():
+        config = Config.preset(name)
+        assert tuple(getattr(config, field) for field in fields) == sizes, name
+
+
+def test_the_defaults_are_the_papers():
+    config = Config(37000)
+    assert config == Config.preset("base")
+    assert (config.attention_dropout, config.feed_forward_dropout) == (0, 0)
+    assert (config.norm, config.positions, config.tie) == ("post", "sinusoid", True)
+    assert (config.sinusoid_layout, config.sinusoid_base, config.eps) == ("interleaved", "paper", 1e-6)
+    assert (config.pad_id, config.unk_id, config.bos_id, config.eos_id) == (0, 1, 2, 3)
+
+
+def by_hand(c):
+    """Count the weights of figure 1 on paper."""
+    attention = 2 * c.d_model * c.n_heads * c.d_k + 2 * c.d_model * c.n_heads * c.d_v
+    feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
+    norm = 2 * c.d_model
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    last_norms = 2 * norm if c.norm == "pre" else 0
+    tables = (1 if c.tie else 3) * c.vocabulary_size * c.d_model
+    positions = 2 * c.max_length * c.d_model if c.positions == "learned" else 0
+    return c.n_layers * (encoder_layer + decoder_layer) + last_norms + tables + positions
+
+
+@pytest.mark.parametrize(
+    "name",  # the rows D are as large as base
+    [pytest.param(name, marks=pytest.mark.slow if name.startswith("D-") else []) for name in PRESETS],
+)
+def test_every_preset_weighs_what_it_should(name):
+    for changes in ({}, {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}):
+        config = Config.preset(name, **changes)
+        assert count(config) == by_hand(config) == config.count_parameters()
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_table_3(name):
+    """The paper's numbers fit a vocabulary of about 41,000, not the 37,000 of its text."""
+    assert count(Config.preset(name, 41000)) / 1e6 == pytest.approx(PAPER[name], abs=1)
+
+
+def test_parameters_of_base_and_big():
+    assert round(count(Config.preset("base", 37000)) / 1e6, 1) == 63.0
+    assert round(count(Config.preset("big", 36000)) / 1e6) == 213
+    learned = count(Config.preset("E-learned", 37000)) - count(Config.preset("base", 37000))
+    assert learned == 2 * 1024 * 512
+
+
+WITHOUT_DRAWING = """
+from pathlib import Path
+import numpy as np
+from minitf.config import Config
+from minitf.transformer import Transformer
+
+def resident():
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0
+
+def refuse(*arguments):
+    raise AssertionError("initialise=False must not draw")
+
+np.random.default_rng = refuse
+before = resident()
+model = Transformer(Config.preset("big"), initialise=False)
+print(model.parameters()[0].shape[0], resident() - before)
+"""
+
+
+def test_building_without_drawing_costs_no_memory():
+    """In a process of its own: in an old one, memory that was freed before is cleared for the new arrays."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_DRAWING], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows, memory = map(int, done.stdout.split())
+    assert rows == 37000
+    assert memory < 100e6  # of the 857 MB that they will fill
+
+
+WRONG = {
+    "a width that the heads cannot share": ({"d_model": 100, "n_heads": 8}, "set d_k"),
+    "no layers": ({"n_layers": 0}, "n_layers must be"),
+    "half a layer": ({"n_layers": 1.5}, "n_layers must be"),
+    "negative d_k": ({"d_k": -1}, "d_k must be"),
+    "a vocabulary of text": ({"vocabulary_size": "37000"}, "vocabulary_size must be"),
+    "dropout of everything": ({"dropout": 1.0}, "dropout must be"),
+    "dropout of everything, as it is rounded": ({"dropout": 0.999999}, "dropout must be"),
+    "no heads": ({"n_heads": 0}, "n_heads must be"),
+    "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
+    "dropout of NaN": ({"dropout": float("nan")}, "dropout must be"),
+    "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
+    "an eps below 0": ({"eps": -1e-6}, "eps must be"),
+    "an eps that is no number": ({"eps": float("nan")}, "eps must be"),
+    "an eps of 1": ({"eps": 1}, "eps must be"),
+    "no room for a text": ({"max_length": 0}, "max_length must be"),
+    "an unknown norm": ({"norm": "rms"}, "norm must be post or pre"),
+    "unknown positions": ({"positions": "rotary"}, "positions must be sinusoid or learned"),
+    "an unknown layout": ({"sinusoid_layout": "shuffled"}, "sinusoid_layout must be interleaved or halves"),
+    "an unknown base": ({"sinusoid_base": "e"}, "sinusoid_base must be paper or t2t"),
+    "sinusoids of odd width": ({"d_model": 15, "n_heads": 3}, "even d_model"),
+    "the same id twice": ({"eos_id": 0}, "special ids"),
+    "an id outside of the vocabulary": ({"vocabulary_size": 3}, "special ids"),
+    "an id below 0": ({"pad_id": -1}, "special ids"),
+}
+
+
+@pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
+def test_wrong_settings_are_one_line(changes, message):
+    with pytest.raises(UserError, match=message) as error:
+        Config(**{"vocabulary_size": 100, **changes})
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_preset_names_the_known_ones():
+    with pytest.raises(UserError, match=r"unknown preset 'huge'.*tiny.*big"):
+        Config.preset("huge")
+
+
+def test_odd_width_is_fine_without_sinusoids():
+    assert Config(100, d_model=15, n_heads=3, positions="learned").d_k == 5
+
+
+def test_the_ends_of_what_is_allowed():
+    config = Config(100, eps=0.0, dropout=0.9999, label_smoothing=0, max_length=1, eos_id=99)
+    assert (config.eps, config.dropout, config.max_length, config.eos_id) == (0, 0.9999, 1, 99)
+
+
+def test_to_json_and_back():
+    for name in PRESETS:
+        config = Config.preset(name, 1234, norm="pre", eps=1e-5)
+        assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_a_setting_of_a_newer_version_is_refused():
+    with pytest.raises(UserError, match="activation"):
+        Config.from_dict({**Config.preset("tiny").to_dict(), "activation": "swish"})
+
+
+def test_a_config_does_not_change():
+    config = Config.preset("tiny")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.d_model = 128
+    assert config.replace(dropout=0.2).dropout == 0.2
+    assert config.dropout == 0.1
+
+
+def test_replace_checks_like_a_new_config():
+    with pytest.raises(UserError, match="norm"):
+        Config.preset("tiny").replace(norm="none")
+
+
+def test_replace_lets_the_size_of_the_keys_follow():
+    assert Config.preset("base").replace(n_heads=16) == Config.preset("A-h16")
+    assert Config.preset("base").replace(d_model=1024).d_k == 128
+    assert Config.preset("B-dk16").replace(d_model=1024).d_k == 16, "a d_k that was chosen stays"
+    assert Config.preset("base").replace(n_heads=16, d_k=10).d_k == 10
+
+
+def test_weights_of_many_layers_are_counted():
+    config = Config(11, n_layers=12, d_model=6, n_heads=3, d_ff=8)
+    config.check_arrays(Transformer(config, initialise=False).state())
+
+
+MINE = {"d_model": 12, "n_heads": 3, "d_ff": 16, "n_layers": 2, "max_length": 16}
+OTHERS = {
+    "vocabulary_size": (12, "vocabulary_size is 12, not 11"),
+    "d_model": (6, "d_model is 6, not 12; n_heads * d_k is 6, not 12; n_heads * d_v is 6, not 12"),
+    "d_ff": (17, "d_ff is 17, not 16"),
+    "n_layers": (3, "n_layers is 3, not 2"),
+    "d_k": (5, "n_heads * d_k is 15, not 12"),
+    "d_v": (2, "n_heads * d_v is 6, not 12"),
+    "tie": (False, "tie is False, not True"),
+    "norm": ("pre", "norm is pre, not post"),
+    "positions": ("learned", "positions is learned, not sinusoid"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_weights_say_what_they_were_made_with(name):
+    value, message = OTHERS[name]
+    mine, other = Config(11, **MINE), Config(**{"vocabulary_size": 11, **MINE, name: value})
+    arrays = Transformer(other, initialise=False).state()
+    other.check_arrays(arrays)
+    with pytest.raises(UserError, match=re.escape(f"weights of another configuration ({message}): use")):
+        mine.check_arrays(arrays)
+
+
+def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built():
+    config = Config(11, **MINE)
+    arrays = Transformer(config, initialise=False).state()
+    for changes in ({}, {"n_layers": 3}, {"d_ff": 48}):  # changed code may have somewhat fewer than it says
+        config.replace(**changes).check_size(arrays)
+    for name, value in {"n_layers": 6, "d_ff": 10**9, "vocabulary_size": 10**9}.items():
+        with pytest.raises(UserError, match=f"{name} is {getattr(config, name)}, not {value}"):
+            config.replace(**{name: value}).check_size(arrays)
+    with pytest.raises(UserError, match="in 1 arrays are too few for a model of 2 layers"):
+        config.check_size({"encoder.layers.1.table": np.zeros(10**6)})
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"n_layers": "2"}, {"n_heads": True}, {"tie": 1}, {"dropout": None}, {"norm": ["post"]}], ids=str
+)
+def test_a_file_with_settings_that_are_none_is_refused(fields):
+    for name in fields or ["vocabulary_size"]:
+        with pytest.raises(UserError, match=f"{name}.*copy the file again"):
+            Config.from_dict({"vocabulary_size": 100, **fields} if fields else {})

@@ -1,0 +1,322 @@
+"""Greedy decoding and beam search with real models: the cache against none, batches, limits, backends."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+from models import SWITCHES, Table, random_batch, small_model, sources
+from plain import BOS, EOS, PAD, log_softmax, penalty
+from sizes import V
+
+from minitf import decode
+from minitf.backend import using
+from minitf.cpu.strips import for_decoding
+from minitf.decode import beam_search, greedy, length_penalty
+from minitf.tensor import is_recording
+
+EVERY = {**SWITCHES, "one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
+EVERY["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
+switches = pytest.mark.parametrize("changes", EVERY.values(), ids=EVERY)
+
+
+# Real models ------------------------------------------------------------------------------------------------
+
+
+def likely_end(model, by=1.0):
+    """Make ends likelier, so that texts end at different steps: the last norm's bias leans to the end mark."""
+    norm = model.decoder.norm or model.decoder.layers[-1].feed_forward_residual.norm
+    norm.bias.data += by * model.output_embedding.weight.data[EOS]
+    return model
+
+
+def assert_same(found, expected, rel=1e-9):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.ids for h in ours] == [h.ids for h in theirs]
+        assert [h.log_probability for h in ours] == pytest.approx([h.log_probability for h in theirs], rel=rel)
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=rel)
+
+
+@switches
+def test_the_cache_changes_nothing(rng, changes):
+    model = likely_end(small_model(**changes))
+    source = random_batch(rng, rows=6).source
+    plain, cached = ([[h] for h in greedy(model, source, 5, cached)] for cached in (False, True))
+    assert_same(cached, plain)
+    assert len({len(h.ids) for (h,) in plain}) > 1, "rows end at different steps"
+    for beam, n_best in ((2, 1), (4, 3), (5, 5)):
+        plain, cached = (beam_search(model, source, beam, 0.6, 5, n_best, cached) for cached in (False, True))
+        assert_same(cached, plain)
+        assert all(len(hypotheses) == n_best for hypotheses in plain)
+
+
+@switches
+def test_batching_changes_nothing(rng, changes):
+    model = likely_end(small_model(**changes))
+    source = random_batch(rng, rows=6).source
+    alone = [row[row != PAD][None] for row in source]
+    assert_same([[h] for h in greedy(model, source, 5)], [greedy(model, row, 5) for row in alone])
+    together = beam_search(model, source, 4, 0.6, 5, n_best=2)
+    assert_same(together, [beam_search(model, row, 4, 0.6, 5, n_best=2)[0] for row in alone])
+
+
+@switches
+def test_greedy_takes_the_best_word_each_time(rng, changes):
+    model = likely_end(small_model(**changes))
+    for row in random_batch(rng, rows=4).source:
+        row = row[row != PAD][None]
+        ids, total = [], 0.0
+        while len(ids) < row.size - 1 + 5:
+            ln_p = log_softmax(model(row, [[BOS, *ids]]).numpy()[0, -1])
+            ln_p[[PAD, BOS]] = -np.inf
+            total += ln_p.max()
+            if ln_p.argmax() == EOS:
+                break
+            ids.append(int(ln_p.argmax()))
+        (found,) = greedy(model, row, max_extra=5)
+        assert found.ids == ids
+        assert found.log_probability == pytest.approx(total)
+
+
+@switches
+def test_a_beam_of_one_is_greedy(rng, changes):
+    """With the plain ln P; with a length penalty it may go on after the greedy text, and find a better one."""
+    model = likely_end(small_model(**changes))
+    source = random_batch(rng, rows=8).source
+    expected = greedy(model, source, 5)
+    for found, best in zip(beam_search(model, source, 1, 0.0, 5), expected, strict=True):
+        assert found[0].ids == best.ids
+        assert found[0].score == found[0].log_probability == pytest.approx(best.log_probability)
+    limits = (source > EOS).sum(axis=1) + 5
+    for found, best, limit in zip(beam_search(model, source, 1, 0.6, 5), expected, limits, strict=True):
+        length = min(len(best.ids) + 1, limit)  # with the end mark, unless the text was cut off
+        assert found[0].score >= best.log_probability / penalty(length, 0.6) - 1e-9
+
+
+@pytest.mark.parametrize("max_extra", [0, 1, 5])
+def test_greedy_has_the_score_of_a_beam_that_found_the_same(rng, max_extra):
+    """Where it was cut off at its limit there is no end mark that counts."""
+    model, source = small_model(), random_batch(rng, rows=8).source
+    pairs = [
+        (best, found[0])
+        for best, found in zip(
+            greedy(model, source, max_extra, alpha=0.6), beam_search(model, source, 1, 0.6, max_extra), strict=True
+        )
+        if best.ids == found[0].ids
+    ]
+    assert pairs
+    for best, found in pairs:
+        assert (best.log_probability, best.score) == pytest.approx((found.log_probability, found.score), rel=1e-6)
+
+
+def test_of_two_words_that_are_equally_good_the_lower_id_is_taken():
+    """By greedy and by a beam of one."""
+    model = Table(lambda sentence, ids: np.isin(np.arange(50), (7, 33)) * 5.0, 50)
+    (found,) = greedy(model, sources(2), max_extra=1, cached=False)
+    assert found.ids == [7] * 3
+    ((best,),) = beam_search(model, sources(2), 1, max_extra=1, cached=False)
+    assert best.ids == [7] * 3
+
+
+def test_hypotheses_hold_what_the_model_says_of_them(rng):
+    """Their ln P is that of the model reading them; the score is ln P by the penalty of ids and end mark."""
+    model = likely_end(small_model())
+    source = random_batch(rng, rows=5).source
+    found = beam_search(model, source, beam=5, alpha=0.6, max_extra=50, n_best=5)
+    for row, hypotheses in zip(source, found, strict=True):
+        assert len({tuple(h.ids) for h in hypotheses}) == 5, "all different"
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+        for h in hypotheses:
+            assert not {PAD, BOS, EOS} & set(h.ids)
+            ln_p = log_softmax(model(row[row != PAD][None], [[BOS, *h.ids]]).numpy()[0])
+            assert h.log_probability == pytest.approx(ln_p[range(len(h.ids) + 1), [*h.ids, EOS]].sum())
+            assert h.score == pytest.approx(h.log_probability / penalty(len(h.ids) + 1, 0.6))
+
+
+def test_wider_beams_score_higher_on_average(rng):
+    model = likely_end(small_model(), by=0.3)
+    source = random_batch(rng, rows=30).source
+    means = [np.mean([best[0].score for best in beam_search(model, source, beam, 0.6, 5)]) for beam in (1, 2, 8)]
+    assert means[0] < means[1] < means[2]
+
+
+# Limits -----------------------------------------------------------------------------------------------------
+
+
+def never_ends(sentence, ids):
+    scores = np.random.default_rng([sentence, *ids]).normal(size=9)
+    scores[EOS] = -1000
+    return scores
+
+
+@pytest.mark.parametrize("max_extra", [0, 1, 6])
+def test_at_most_max_extra_words_more_than_the_source(max_extra):
+    lengths = (1, 5, 3)
+    expected = [n + max_extra for n in lengths]
+    assert [len(h.ids) for h in greedy(Table(never_ends, 9), sources(*lengths), max_extra, cached=False)] == expected
+    found = beam_search(Table(never_ends, 9), sources(*lengths), 3, 0.6, max_extra, n_best=3, cached=False)
+    assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[n] * 3 for n in expected]
+
+
+def test_something_is_written_for_an_empty_source():
+    (found,) = greedy(Table(never_ends, 9), np.array([[EOS, PAD]]), max_extra=0, cached=False)
+    assert len(found.ids) == 1
+
+
+def test_learned_positions_limit_the_text(rng):
+    model = likely_end(small_model(positions="learned", max_length=7), by=-50)
+    source = random_batch(rng, rows=3).source
+    assert [len(h.ids) for h in greedy(model, source, max_extra=50)] == [7, 7, 7]
+    assert [len(best[0].ids) for best in beam_search(model, source, 2, max_extra=50)] == [7, 7, 7]
+
+
+def test_length_penalty_by_hand():
+    assert length_penalty(1) == 1
+    assert length_penalty(7, alpha=1.0) == 2
+    assert length_penalty(7, alpha=0.5) == pytest.approx(math.sqrt(2))
+    assert length_penalty(19) == pytest.approx(4**0.6)
+    assert length_penalty(50, alpha=0.0) == 1
+
+
+def test_impossible_n_best():
+    for n_best in (0, 5):
+        with pytest.raises(ValueError, match="n_best must be from 1 to the beam width 4"):
+            beam_search(small_model(), sources(2), beam=4, n_best=n_best)
+
+
+def test_greedy_counts_the_end_mark_as_the_beam_does(rng):
+    """Texts of several lengths that ended: their scores are ln P by the penalty of all that was written."""
+    model, source = likely_end(small_model()), random_batch(rng, rows=8).source
+    found, limits = greedy(model, source, 5, alpha=1.0), (source > EOS).sum(axis=1) + 5
+    written = [min(len(best.ids) + 1, limit) for best, limit in zip(found, limits, strict=True)]
+    assert len(set(written)) > 2 and any(length < limit for length, limit in zip(written, limits, strict=True))
+    expected = [best.log_probability / penalty(length, 1.0) for best, length in zip(found, written, strict=True)]
+    assert [best.score for best in found] == pytest.approx(expected)
+    assert [best.score for best in greedy(model, source, 5)] == [best.log_probability for best in found]
+
+
+def test_the_defaults_are_those_of_the_paper():
+    """Section 6.1: a beam of 4, alpha 0.6, and 50 words more than the source has at the most."""
+
+    def ends_late(sentence, ids):
+        return np.where(np.arange(9) == EOS, 0.5 * len(ids) - 30, np.sin(np.arange(9) * (len(ids) + 1)))
+
+    (best,) = beam_search(Table(ends_late, 9), sources(3), cached=False)
+    assert best == beam_search(Table(ends_late, 9), sources(3), 4, 0.6, 50, 1, cached=False)[0]
+    assert best[0].score == pytest.approx(best[0].log_probability / penalty(3 + 50, 0.6))
+    assert len(best[0].ids) == len(greedy(Table(ends_late, 9), sources(3), cached=False)[0].ids) == 3 + 50
+    assert inspect.signature(beam_search).parameters["beam"].default == 4
+
+
+def test_nothing_is_recorded():
+    """Else the memory of all steps would be kept until the end."""
+    recorded = []
+
+    def scores(sentence, ids):
+        recorded.append(is_recording())
+        return np.zeros(9)
+
+    greedy(Table(scores, 9), sources(2), max_extra=1, cached=False)
+    beam_search(Table(scores, 9), sources(2), max_extra=1, cached=False)
+    assert recorded and not any(recorded) and is_recording()
+
+
+def test_dropout_is_off(rng):
+    model = small_model(dropout=0.5, attention_dropout=0.5, feed_forward_dropout=0.5)
+    source = random_batch(rng).source
+    expected = greedy(model.eval(), source, 5)
+    assert greedy(model.train(), source, 5) == expected
+    model.train()
+    assert beam_search(model, source, 3, max_extra=5) == beam_search(model.eval(), source, 3, max_extra=5)
+
+
+def test_decoding_leaves_the_model_as_it_was(rng):
+    """Who looks at a translation now and then, and trains on, trains with dropout; also after an error."""
+    model, source = small_model(dropout=0.5).train(), random_batch(rng).source
+    model.encoder.eval()
+    before = [module.training for module in model.modules()]
+    greedy(model, source, 5)
+    beam_search(model, source, 2, max_extra=5)
+    for_decoding(model)
+    with pytest.raises(IndexError):
+        greedy(model, source + 1000, 5)
+    assert [module.training for module in model.modules()] == before and set(before) == {True, False}
+
+
+# The cache ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_projected_twice(rng):
+    """Keys and values of the source once per sentence, those of the text one word at a time."""
+    model = small_model(n_layers=1)
+    layer, seen = model.decoder.layers[0], {"self": [], "source": []}
+    for name in seen:
+        attention = getattr(layer, f"{name}_attention")
+        plain = attention.keys_and_values
+
+        def watch(x, name=name, plain=plain):
+            seen[name].append(x.shape[:2])
+            return plain(x)
+
+        attention.keys_and_values = watch
+        attention.can_cache = True  # though a method is not the library's own
+    source = random_batch(rng, rows=3).source
+    beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
+    assert seen["source"] == [source.shape]
+    assert seen["self"][0] == (3, 4)  # the newest word of each of the 4 beams
+    assert {beams for _, beams in seen["self"]} == {4}
+    assert len(seen["self"]) == source.shape[1] - 1 + 1
+
+
+def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
+    """Long ago all beams of a sentence were one: so its cache does not grow by a word of each beam at every step."""
+    model, sizes, make_room = likely_end(small_model(), by=-50), [], decode._Decoder._make_room
+
+    def watch(decoder):
+        before = decoder.places.shape[2] * decoder.width
+        make_room(decoder)
+        sizes.append((decoder.length, before))
+
+    monkeypatch.setattr(decode._Decoder, "_make_room", watch)
+    source = random_batch(rng, rows=3).source
+    found = beam_search(model, source, beam=6, max_extra=40)
+    assert_same(found, beam_search(model, source, beam=6, max_extra=40, cached=False), rel=1e-9)
+    assert len(found[0][0].ids) > 40 and len(sizes) > 4
+    assert all(length < 0.7 * before for length, before in sizes[1:])
+
+
+@pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
+def test_decoding_on_every_backend(rng, library, changes):
+    source = random_batch(rng, rows=5).source
+
+    def run():
+        model = likely_end(small_model("float32", **changes))
+        return greedy(model, source, 5), beam_search(model, source, 4, 0.6, 5, n_best=2)
+
+    texts, beams = run()
+    with using("numpy"):
+        expected_texts, expected_beams = run()
+    assert_same([[h] for h in texts], [[h] for h in expected_texts], rel=1e-4)
+    assert_same(beams, expected_beams, rel=1e-4)
+
+
+def test_vocabulary_sizes_smaller_than_the_beam(rng):
+    """Fewer continuations than beams: what cannot be filled stays empty, and nothing is found twice."""
+    model = small_model(vocabulary_size=V)
+    source = random_batch(rng).source
+    for hypotheses in beam_search(model, source, beam=4 * V, max_extra=1, n_best=3 * V):
+        assert len({tuple(h.ids) for h in hypotheses}) == 3 * V
+        assert all(np.isfinite(h.score) for h in hypotheses)
+
+
+def test_a_decoder_of_other_depth_than_the_encoder_is_cached_too():
+    """Some variants have a deep encoder and a shallow decoder."""
+    for n_layers in (1, 3):
+        model = small_model(n_layers=2)
+        layers = model.decoder.layers
+        model.decoder.layers = layers[:1] if n_layers == 1 else [*layers, *layers[:1]]
+        source = np.array([[5, 6, 7, 3], [8, 9, 3, 0]])
+        for search in (greedy, beam_search):
+            found = search(model, source, max_extra=3), search(model, source, max_extra=3, cached=False)
+            first, second = ([best if search is greedy else best[0] for best in each] for each in found)
+            assert [best.ids for best in first] == [best.ids for best in second]

@@ -1,0 +1,335 @@
+"""Functions and operators over shapes: broadcast, empty, 0-d, not contiguous; against NumPy and central differences."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from gradient_table import operators, table
+from sizes import B, D, T, V
+
+from minitf import functions as F
+from minitf.backend import to_device, to_numpy, using
+from minitf.beyond import functions as variations
+from minitf.check import grad_check
+from minitf.tensor import Tensor
+
+BINARY = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "*": lambda x, y: x * y,
+    "/": lambda x, y: x / y,
+    "where": lambda x, y: F.where(MASK, x, y) if isinstance(x, Tensor) else np.where(MASK, x, y),
+    "@": lambda x, y: x @ y,
+}
+MASK = np.array([True, False, True])
+PAIRS = [((), ()), ((3,), ()), ((), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4, 1, 3), (2, 1)), ((1,), (3,))]
+EMPTY = [((0, 3), (3,)), ((0, 3), (1, 3)), ((2, 0, 3), (1, 1))]
+PRODUCTS = [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 1)), ((2, 0), (0, 3))]
+PRODUCTS += [((0, 3), (3, 2)), ((0, 2, 3), (3, 1)), ((4, 1, 2, 3), (5, 3, 2))]
+
+
+def away_from_zero(rng, shape):
+    return rng.uniform(0.5, 2, shape) * rng.choice([-1, 1], shape)
+
+
+def check_gradients(function, *arrays):
+    """grad_check; where there is no number to move, the gradients still have the shapes of the inputs."""
+    inputs = [Tensor(array) for array in arrays]
+    out = function(*inputs)
+    if out.size and any(array.size for array in arrays):
+        grad_check(function, *arrays, verbose=False)
+    else:
+        out.backward(np.zeros(out.shape))
+        assert [x.grad.shape for x in inputs] == [x.shape for x in inputs]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sign", BINARY)
+def test_two_operands_broadcast_as_in_numpy(sign, dtype, rng):
+    function = BINARY[sign]
+    for shapes in PRODUCTS if sign == "@" else PAIRS + EMPTY:
+        x, y = (away_from_zero(rng, shape).astype(dtype) for shape in shapes)
+        a, b = Tensor(x), Tensor(y)
+        out = function(a, b)
+        expected = np.asarray(function(x, y))
+        assert out.shape == expected.shape and out.dtype == dtype, shapes
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6)
+        out.backward(np.ones(out.shape))
+        for tensor in (a, b):
+            assert isinstance(tensor.grad, np.ndarray), "a number is not an array"
+            assert tensor.grad.shape == tensor.shape and tensor.grad.dtype == dtype, shapes
+        if dtype == np.float64:
+            check_gradients(function, x, y)
+
+
+AXES = [None, 0, 1, -1, (0, 2), (-1, 0), (0, 1, 2)]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (0, 3, 4), (2, 0, 4)], ids=str)
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "max"])
+def test_reductions_are_those_of_numpy(name, shape, rng):
+    x = rng.normal(size=shape)
+    for axis in AXES:
+        for keepdims in (False, True):
+            reduce = functools.partial(lambda x, **how: getattr(x, name)(**how), axis=axis, keepdims=keepdims)
+            if not x.size and name != "sum" and np.sum(x, axis).size:
+                with pytest.raises(ValueError, match=r"no numbers|zero-size"):
+                    reduce(Tensor(x))
+                continue
+            out = reduce(Tensor(x))
+            assert out.shape == reduce(x).shape
+            np.testing.assert_allclose(out.numpy(), reduce(x), rtol=1e-12)
+            check_gradients(reduce, x)
+
+
+def test_mean_divides_by_what_it_added_up():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    assert Tensor(x).mean(1).numpy().tolist() == x.mean(1).tolist()
+    assert Tensor(x).mean((0, 2), keepdims=True).numpy().ravel().tolist() == [7.5, 11.5, 15.5]
+    assert Tensor(x).mean().item() == 11.5
+
+
+def test_equal_maxima_share_the_gradient():
+    x = Tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
+    x.max(1).backward([1.0, 5.0])
+    assert x.grad.tolist() == [[0, 0.5, 0.5], [5, 0, 0]]
+
+
+ONE = {
+    "exp": (F.exp, np.exp),
+    "log": (lambda x: F.log(abs(x)), lambda x: np.log(abs(x))),
+    "relu": (F.relu, lambda x: np.maximum(x, 0)),
+    "softmax": (F.softmax, lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)),
+    "log_softmax": (F.log_softmax, lambda x: x - np.log(np.maximum(np.exp(x).sum(-1, keepdims=True), 1e-9))),
+    "tanh": (variations.tanh, np.tanh),
+    "sigmoid": (variations.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+    "sqrt": (lambda x: variations.sqrt(abs(x)), lambda x: np.sqrt(abs(x))),
+    "abs": (abs, abs),
+    "x ** 3": (lambda x: x**3, lambda x: x**3),
+    "T": (lambda x: x.T, lambda x: x.T),
+    "copy": (lambda x: F.concatenate([x, x * 2], axis=0), lambda x: np.concatenate([x, x * 2])),
+    "stack": (lambda x: variations.stack([x, x * 2], axis=1), lambda x: np.stack([x, x * 2], axis=1)),
+    "reshape": (lambda x: x.reshape([x.size]), lambda x: x.reshape(x.size)),
+}
+SHAPES = [(), (3,), (2, 3), (2, 1, 3), (0,), (2, 0), (0, 3)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ONE)
+def test_one_operand_of_any_shape(name, dtype, rng):
+    function, expected = ONE[name]
+    for shape in SHAPES:
+        if len(shape) < {"softmax": 1, "log_softmax": 1, "copy": 1, "stack": 1}.get(name, 0):
+            continue
+        x = away_from_zero(rng, shape).astype(dtype)
+        out = function(Tensor(x))
+        assert out.shape == np.shape(expected(x)) and out.dtype == dtype
+        np.testing.assert_allclose(out.numpy(), expected(x), rtol=1e-5, atol=1e-6)
+        if dtype == np.float64:
+            check_gradients(function, x)
+
+
+@pytest.mark.parametrize("name", ["linear", "layer_norm", "softmax", "log_softmax", "attention", "+", "max", "stack"])
+def test_memory_order_makes_no_difference(name, rng, library):
+    """Views with steps, of another order of axes, and backwards, give what their copies give."""
+    functions = {
+        "linear": lambda x: F.linear(x, Tensor(np.arange(12.0).reshape(4, 3).T)),
+        "layer_norm": lambda x: F.layer_norm(x, Tensor(np.arange(6.0)[::2]), Tensor(np.arange(3.0)[::-1])),
+        "softmax": F.softmax,
+        "log_softmax": F.log_softmax,
+        "attention": lambda x: F.attention(x, x * 2, x * 3),
+        "+": lambda x: x + x,
+        "max": lambda x: x.max(1),
+        "stack": lambda x: variations.stack([x, x * 2], axis=-1),
+    }
+    base = rng.normal(size=(6, 5, 4))
+    for view in (base.transpose(1, 2, 0)[..., ::2], base[::-1, :, :3], base.swapaxes(0, 1)[1:3, ::-2, 1:]):
+        results = []
+        for array in (view, view.copy()):
+            x = Tensor(array)
+            x.data = to_device(array)
+            y = functions[name](x)
+            y.backward(np.random.default_rng(2).normal(size=y.shape))
+            results.append((to_numpy(y.data), to_numpy(x.grad)))
+        for one, other in zip(*results, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+# Softmax -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [F.softmax, F.log_softmax])
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3), (2, 0, 3)])
+def test_a_softmax_of_no_scores_is_empty(function, shape, library):
+    for axis in range(len(shape)):
+        x = Tensor(np.zeros(shape))
+        with np.errstate(all="raise"):
+            y = function(x, axis)
+            y.backward(np.zeros(shape))
+        assert y.shape == x.grad.shape == shape
+
+
+def test_large_scores_do_not_overflow(library):
+    """exp(1000) is infinite: the largest score is subtracted first, in the softmax and in its logarithm."""
+    x = np.array([[1000.0, 0.0, 999.0], [-1000.0, -1001.0, -3000.0]])
+    expected = x - x.max(-1, keepdims=True)
+    expected = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
+    for dtype in (np.float32, np.float64):
+        np.testing.assert_allclose(F.log_softmax(Tensor(x.astype(dtype))).numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(F.softmax(Tensor(x.astype(dtype))).numpy(), np.exp(expected), rtol=1e-6)
+
+
+def test_a_constant_where_nothing_is_kept_stops_every_gradient():
+    """An infinite gradient times 0 would be NaN."""
+    x = Tensor([4.0, 0.0])
+    y = F.where([True, False], x, 0.0)
+    with np.errstate(divide="ignore"):
+        variations.sqrt(y).backward(np.ones(2))  # the slope of sqrt at 0 is infinite
+    assert x.grad.tolist() == [0.25, 0.0]
+
+
+def test_both_sides_of_where_get_their_gradient(library):
+    x, y = Tensor([1.0, 2.0, 3.0]), Tensor([[10.0], [20.0]])
+    with pytest.raises(TypeError):
+        F.where(None, x, y)
+    F.where(MASK, x, y).backward(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    assert to_numpy(x.grad).tolist() == [5, 0, 9] and to_numpy(y.grad).tolist() == [[2], [5]]
+
+
+# Linear maps, norms, embeddings --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shapes", [((0, 3), (3, 4)), ((2, 0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0)), ((3,), (3, 4))]
+)
+def test_linear_maps_of_any_size(shapes, library, rng):
+    x, w = (Tensor(rng.normal(size=shape)) for shape in shapes)
+    b = Tensor(rng.normal(size=shapes[1][1:]))
+    y = F.linear(x, w, b)
+    y.backward(np.ones(y.shape))
+    rows = x.numpy().reshape(int(np.prod(shapes[0][:-1])), shapes[0][-1])
+    np.testing.assert_allclose(y.numpy(), x.numpy() @ w.numpy() + b.numpy(), rtol=1e-12)
+    ones = np.ones((len(rows), shapes[1][1]))
+    np.testing.assert_allclose(to_numpy(x.grad), (ones @ w.numpy().T).reshape(shapes[0]), rtol=1e-12)
+    np.testing.assert_allclose(to_numpy(w.grad), rows.T @ ones, rtol=1e-12)
+    np.testing.assert_allclose(to_numpy(b.grad), ones.sum(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: F.linear(np.ones((2, 5)), np.ones((3, 4))), "linear: x has 5 features, the weight takes 3"),
+        (lambda: F.linear(np.ones((2, 3)), np.ones((3, 4)), np.ones(3)), r"linear: the bias has shape \(3,\)"),
+        (lambda: F.embedding(np.ones(3), [1]), r"a table \(V, D\), not shape \(3,\)"),
+        (lambda: F.linear(np.ones((2, 3)), np.ones(3)), r"linear takes a matrix as its weight, not shape \(3,\)"),
+        (lambda: F.layer_norm(np.ones((2, 5)), np.ones(3), np.ones(5)), r"the gain has shape \(3,\), but \(5,\)"),
+        (lambda: F.layer_norm(np.ones((2, 5)), np.ones(5), np.ones(3)), r"the bias has shape \(3,\), but \(5,\)"),
+        (lambda: F.layer_norm(np.ones((2, 0)), np.ones(0), np.ones(0)), "no features to normalize"),
+        (lambda: F.layer_norm(np.ones(()), np.ones(1), np.ones(1)), "no features"),
+        (lambda: F.linear(np.ones(()), np.ones((1, 1))), "no features"),
+        (lambda: Tensor(np.ones((2, 5))) @ Tensor(np.ones((3, 4))), r"cannot multiply shapes \(2, 5\) and \(3, 4\)"),
+        (lambda: Tensor(np.ones(5)) @ Tensor(np.ones((5, 4))), "reshape a vector"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named_in_one_line(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_a_norm_of_no_positions(library):
+    x, gain, bias = Tensor(np.zeros((0, D))), Tensor(np.ones(D)), Tensor(np.zeros(D))
+    F.layer_norm(x, gain, bias).backward(np.zeros((0, D)))
+    assert x.grad.shape == (0, D) and not to_numpy(gain.grad).any() and not to_numpy(bias.grad).any()
+
+
+@pytest.mark.parametrize("ids", [[], [[], []], np.zeros((2, 0), int), np.zeros((0, 3), np.int32)])
+def test_an_embedding_of_no_ids(ids, library):
+    table = Tensor(np.ones((V, D)))
+    y = F.embedding(table, ids)
+    y.backward(np.zeros(y.shape))
+    assert y.shape == (*np.shape(ids), D)
+    assert not to_numpy(table.grad).any()
+
+
+@pytest.mark.parametrize("wrong", [-1, -V, V, 10**9])
+def test_an_embedding_refuses_ids_outside_its_table(wrong, library):
+    """NumPy would count a negative id from the end, and a GPU would read some other row."""
+    with pytest.raises(
+        IndexError, match=rf"ids from {min(wrong, 2)} to {max(wrong, 2)} do not fit a table of {V} rows"
+    ):
+        F.embedding(Tensor(np.ones((V, D))), np.array([[2, wrong]]))
+
+
+@pytest.mark.parametrize("ids", [[1.0, 2.0], [True, False], ["one"], Tensor([1, 2])])
+def test_ids_are_integers(ids):
+    with pytest.raises(TypeError, match="ids must be integers, not"):
+        F.embedding(Tensor(np.ones((V, D))), ids)
+
+
+@pytest.mark.parametrize("function", [F.exp, F.relu, F.softmax, F.log_softmax, F.log, variations.tanh])
+def test_integers_become_float32(function):
+    assert function(np.array([1, 2, 3])).dtype == np.float32
+    assert function(np.ones(3, np.float16)).dtype == np.float32
+    assert function(np.ones(3)).dtype == np.float64
+
+
+# Variations ----------------------------------------------------------------------------------------------------
+
+
+def test_sigmoid_neither_overflows_nor_loses_small_numbers():
+    x = np.array([-800.0, -40.0, 0.0, 40.0, 800.0])
+    with np.errstate(all="raise", under="ignore"):
+        t = Tensor(x)
+        y = variations.sigmoid(t)
+        y.backward(np.ones(5))
+    np.testing.assert_allclose(y.numpy(), [0, np.exp(-40), 0.5, 1, 1], rtol=1e-15)
+    np.testing.assert_allclose(t.grad, [0, np.exp(-40), 0.25, np.exp(-40), 0], rtol=1e-15)
+
+
+def test_gelu_is_close_to_its_exact_form():
+    """x times the probability that a standard normal variable is smaller, by the error function."""
+    x = np.linspace(-6, 6, 241)
+    exact = np.array([v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x])
+    assert 1e-4 < abs(variations.gelu_tanh(Tensor(x)).numpy() - exact).max() < 5e-4
+
+
+def test_stack_puts_the_new_axis_where_it_is_told(library, rng):
+    arrays = [rng.normal(size=(B, T)) for _ in range(3)]
+    for axis in (0, 1, 2, -1, -3):
+        tensors = [Tensor(array) for array in arrays]
+        y = variations.stack(tensors, axis)
+        gy = rng.normal(size=y.shape)
+        y.backward(gy)
+        assert np.array_equal(y.numpy(), np.stack(arrays, axis))
+        for i, tensor in enumerate(tensors):
+            assert np.array_equal(to_numpy(tensor.grad), np.take(gy, i, axis))
+
+
+HOST = ("array @ x", "array / x", "x[ids], an id twice")  # their constants are arrays of NumPy
+EVERYWHERE = [row for row in operators() if row[0] not in HOST]
+EVERYWHERE += [
+    (
+        f"{function.__name__} {options}",
+        functools.partial(lambda f, how, *xs: f(*xs, **how), function, options),
+        arguments,
+    )
+    for function, arguments, options in table()
+    if function.__name__ in variations.__all__ and not isinstance(arguments[0], list)
+]
+
+
+@pytest.mark.parametrize(("name", "function", "arguments"), EVERYWHERE, ids=[row[0] for row in EVERYWHERE])
+def test_operators_and_variations_on_every_library(name, function, arguments, library):
+    def run():
+        tensors = [Tensor(array) for array in arguments]
+        y = function(*tensors)
+        y.backward(np.random.default_rng(1).normal(size=y.shape))
+        return [to_numpy(y.data), *(to_numpy(tensor.grad) for tensor in tensors)]
+
+    found = run()
+    with using("numpy"):
+        expected = run()
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-14)

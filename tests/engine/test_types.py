@@ -1,0 +1,101 @@
+"""Type hints of what users call: on every argument and result, with names that can be resolved, and of use to mypy."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+import typing
+
+import pytest
+from paths import ROOT
+
+import minitf
+from minitf import backend, tensor
+from minitf.training.trainer import Trainer
+
+MODULES = (
+    *("tensor", "functions", "nn", "transformer", "loss", "optim", "decode", "check", "config"),
+    *("beyond.functions", "beyond.sampling", "text", "files.arrays", "translation.translator", "training.commandline"),
+)
+CALLED = ("__init__", "__call__")  # what a user calls without writing the name
+GOOD = """\
+import numpy as np
+from minitf import Config, Transformer, functions as F, no_grad
+from minitf.optim import Adam, warmup_rate
+
+model = Transformer(Config.preset("tiny", 11)).train()
+adam = Adam(model.named_parameters())
+loss, _ = model.loss(np.full((1, 3), 5), [[2, 5]], [[5, 3]])
+loss.backward()
+adam.step(warmup_rate(1, model.config.d_model))
+with no_grad(), model.evaluating() as quiet:
+    print(F.softmax([1, 2.5]).numpy(), F.exp(2), quiet.encode([[5, 3]])[0].item())
+"""
+BAD = """\
+from minitf import Config, Transformer, functions as F
+
+F.softmax([1.0], axis="last")
+Transformer(11)
+Transformer(Config.preset("tiny")).eval().encode([[5, 3]])[0].softmax()
+"""
+
+
+def _methods(kind):
+    """Give the public methods that a class of minitf defines itself, and what a user calls without its name."""
+    for name, value in vars(kind).items():
+        function = getattr(value, "__func__", value)  # of a class method
+        function = function.fget if isinstance(function, property) else function
+        own = inspect.isfunction(function) and function.__module__ == kind.__module__  # a dataclass has others
+        if own and function.__name__ != "<lambda>" and (name in CALLED or not name.startswith("_")):
+            yield function
+
+
+def _public():
+    """Give every public function and method by its full name."""
+    found = [backend.use, backend.using, backend.to_numpy, backend.to_device, Trainer.__init__]
+    for module in [minitf, *(importlib.import_module(f"minitf.{name}") for name in MODULES)]:
+        for thing in (getattr(module, name) for name in module.__all__):
+            if inspect.isclass(thing):
+                found += _methods(thing)
+            elif inspect.isfunction(thing):
+                found.append(thing)
+    return {f"{function.__module__}.{function.__qualname__}": function for function in found}
+
+
+PUBLIC = _public()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_argument_and_result_has_a_type(name):
+    function = PUBLIC[name]
+    signature = inspect.signature(function)
+    arguments = [argument for argument in signature.parameters.values() if argument.name not in ("self", "cls")]
+    bare = [argument.name for argument in arguments if argument.annotation is argument.empty]
+    assert not bare, f"without a type: {', '.join(bare)}"
+    assert function.__name__ == "__init__" or signature.return_annotation is not signature.empty, "the result has none"
+    hints = typing.get_type_hints(function)
+    for argument in arguments:
+        if argument.default is None:
+            assert type(None) in typing.get_args(hints[argument.name]), f"{argument.name} can be None"
+
+
+@pytest.mark.parametrize("name", ["Tensor.sum", "Tensor.__init__", "no_grad.__call__", "record"])
+def test_the_engine_is_among_what_is_checked(name):
+    assert f"{tensor.__name__}.{name}" in PUBLIC
+
+
+def _mypy(program, folder):
+    """Let mypy read a user's program; returns what it prints. Only what it says of the program counts."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", str(folder / "cache")]
+    done = subprocess.run([*command, "program.py"], cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_mypy_accepts_a_program_and_finds_its_mistakes(tmp_path, monkeypatch):
+    pytest.importorskip("mypy", reason="pip install -e '.[dev]' brings mypy")
+    monkeypatch.setenv("MYPYPATH", str(ROOT))
+    assert _mypy(GOOD, tmp_path).startswith("Success")
+    found = [line.split(": ", 2) for line in _mypy(BAD, tmp_path).splitlines() if ": error: " in line]
+    assert [place for place, *_ in found] == ["program.py:3", "program.py:4", "program.py:5"]

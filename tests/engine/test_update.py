@@ -1,0 +1,165 @@
+"""What the trainer does is a loop of fifteen lines: written plainly here, it comes to the same weights and figures."""
+
+import itertools
+import math
+import shlex
+import time
+
+import numpy as np
+import pytest
+from runs import PACE, SMALL, prepare_folder, run
+
+from minitf import functions as F
+from minitf.cpu import replicas as parallel
+from minitf.cpu.replicas import Replicas
+from minitf.files.arrays import load_arrays
+from minitf.optim import Adam
+from minitf.tensor import no_grad
+from minitf.text import make_batch, plan_batches
+from minitf.training import commandline
+from minitf.training.evaluation import perplexity
+from minitf.training.log import read_history
+from minitf.training.settings import parse
+from minitf.training.trainer import Trainer
+from minitf.transformer import Transformer
+
+TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+RATES = shlex.split("--set dropout=0.2 --set attention_dropout=0.1 --set feed_forward_dropout=0.1")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+def build(*more):
+    return commandline.build(parse([*TEXTS, *SMALL, *PACE, *RATES, *more])[0])
+
+
+def plain_updates(trainer, model, n):
+    """Train a model with the settings and the data of a trainer; yields (loss, nll, norm, tokens) of n updates."""
+    s, data = trainer.settings, trainer.dataset
+    lengths = data.sources.lengths + 1, data.targets.lengths + 1
+    plans = (plan_batches(*lengths, s.batch_tokens, np.random.default_rng([s.seed, epoch])) for epoch in range(99))
+    batches = map(data.batch, itertools.chain.from_iterable(plans))
+    adam = Adam(model.named_parameters())
+    for step in range(1, n + 1):
+        group = list(itertools.islice(batches, s.accumulate))
+        n_tokens = sum(batch.n_tokens for batch in group)
+        adam.zero_grad()
+        sums = np.zeros(2)
+        for i, batch in enumerate(group):
+            with F.dropout_state(s.seed, (step - 1) * s.accumulate + i, 0):
+                pair = model.train().loss(batch.source, batch.target_in, batch.target_out, n_tokens)
+            pair[0].backward()
+            sums += [float(figure) for figure in pair]
+        gradients = adam.collect()
+        norm = np.linalg.norm(gradients.astype(np.float64))
+        gradients *= min(1, s.clip / norm) if s.clip else 1
+        adam.step(s.learning_rate * model.config.d_model**-0.5 * min(step**-0.5, step * s.warmup_steps**-1.5))
+        yield *sums, norm, n_tokens
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    "more",
+    ["", pytest.param("--accumulate 3", marks=pytest.mark.slow), "--clip 0.3 --seed 5", "--accumulate 2 --clip 0.3"],
+)
+def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
+    """Over three epochs and a half, whose last updates take batches of two of them."""
+    monkeypatch.setattr(parallel, "_WORTH_IT", 1)
+    # At small rates the last bits of a sum, which depend on how a batch is cut, stay small.
+    trainer = build(*more.split(), "--replicas", str(replicas), "--learning-rate", "0.02")
+    model = Transformer(trainer.config, trainer.settings.seed)
+    n = 7 * len(trainer.plan) // (2 * trainer.settings.accumulate)
+    for expected in plain_updates(trainer, model, n):
+        assert [float(figure) for figure in trainer.update()] == pytest.approx(expected, rel=1e-4)
+    assert trainer.epoch == 3 and trainer.step == n
+    for name, array in trainer.model.state().items():
+        assert np.allclose(array, model.state()[name], atol=1e-4), name
+
+
+def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
+    """Neither those of one update nor those of neighbouring ones: the place of a draw is used once."""
+    places = []
+    backward = Replicas.backward
+
+    def watch(self, batch, n_tokens, seed, step):
+        places.append(step)
+        return backward(self, batch, n_tokens, seed, step)
+
+    monkeypatch.setattr(Replicas, "backward", watch)
+    trainer = build("--accumulate", "3")
+    for _ in range(4):
+        trainer.update()
+    assert len(set(places)) == len(places) == 12
+
+
+def test_perplexity_weighs_every_token_alike(folder):
+    """Of pairs of different lengths, in batches of different sizes: not the mean of the batches, nor of the pairs."""
+    trainer = build()
+    model, words, valid = trainer.model, trainer.dataset.subwords, trainer.dataset.valid
+    sides = words.encode(valid.source), words.encode(valid.target)
+    total, n, each = 0.0, 0, []
+    with no_grad():
+        for source, target in zip(*sides, strict=True):
+            batch = make_batch([source], [target], len(words))
+            logits = model.eval()(batch.source, batch.target_in).numpy()[0].astype(np.float64)
+            chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+            chances /= chances.sum(axis=1, keepdims=True)
+            logs = np.log(chances[np.arange(len(target) + 1), batch.target_out[0]])
+            total, n = total - logs.sum(), n + len(logs)
+            each.append(-logs.mean())
+    assert len({len(target) for target in sides[1]}) > 2
+    model.train()  # perplexity knows no dropout all the same
+    for budget in (12, 20, 4096):
+        assert perplexity(model, words, valid, budget) == pytest.approx(math.exp(total / n), rel=1e-5)
+    assert math.exp(np.mean(each)) != pytest.approx(math.exp(total / n), rel=1e-3), "another mean would be noticed"
+
+
+def test_an_entry_of_the_log_weighs_every_token_alike(folder):
+    trainer = build()
+    trainer.began = 0, 0.0
+    trainer.step, trainer.position, trainer.epoch = 4, 3, 2
+    trainer.seen = [(1.0, 0.5, 2.0, 10), (3.0, 2.5, 4.0, 30)]
+    entry = trainer._entry(time.perf_counter() - 8)
+    assert (entry["loss"], entry["gradient_norm"], round(entry["tokens_per_second"], 1)) == (2.5, 3.5, 5.0)
+    assert entry["perplexity"] == pytest.approx(math.exp(2.0)), "of the plain likelihood, without smoothing"
+    assert entry["epoch"] == 2 + 3 / len(trainer.plan)
+    assert entry["learning_rate"] == pytest.approx(trainer.settings.learning_rate * 16**-0.5 * 4 * 8**-1.5)
+
+
+def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
+    """An hour of them between two entries of the log changes nothing in the tokens per second."""
+    now = [0.0]
+    monkeypatch.setattr("minitf.training.trainer.time.perf_counter", lambda: now[0])
+    update, validate = Trainer.update, Trainer.validate
+
+    def passing(method, seconds):
+        def wrapper(self):
+            now[0] += seconds
+            return method(self)
+
+        return wrapper
+
+    monkeypatch.setattr(Trainer, "update", passing(update, 2))
+    monkeypatch.setattr(Trainer, "validate", passing(validate, 3600))
+    assert run("here", "--steps", "9", "--valid-every", "3", "--log-every", "2") == 0
+    entries = [entry for entry in read_history("here") if "loss" in entry]
+    assert all(entry["tokens_per_second"] < 30 for entry in entries)
+    assert all(entry["tokens_per_second"] > 3 for entry in entries)
+    meta = load_arrays("here/checkpoint.npz")[1]
+    assert meta["seconds"] == 9 * 2 + 3 * 3600
+    assert run("here", "--resume", "--steps", "12") == 0
+    assert load_arrays("here/checkpoint.npz")[1]["seconds"] == 12 * 2 + 4 * 3600, "of all sessions"
+
+
+def test_the_time_that_is_left(folder, monkeypatch):
+    monkeypatch.setattr("minitf.training.trainer.time.perf_counter", lambda: 100.0)
+    trainer = build("--steps", "50")
+    trainer.began, trainer.step = (10, 40.0), 30  # twenty updates in a minute
+    assert trainer._left() == pytest.approx(60)
+    trainer.settings.minutes = 1.5
+    assert trainer._left() == pytest.approx(30)
+    trainer.settings.minutes, trainer.step = 0, 50
+    assert trainer._left() == 0

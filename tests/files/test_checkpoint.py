@@ -1,0 +1,299 @@
+"""Checkpoints: what is saved comes back, whole or not at all when killed, exact when averaged."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+
+import numpy as np
+import pytest
+from paths import ROOT
+from saved_files import assert_same, message, shapes_of
+
+from minitf.files import arrays as checkpoint
+from minitf.files.arrays import average, clean_leftovers, load_arrays, read_model, save_arrays, save_model
+
+# What is saved comes back -----------------------------------------------------------------------------------
+
+
+def test_arrays_and_values_come_back(saved, arrays):
+    loaded, meta = load_arrays(saved, shapes_of(arrays))
+    assert_same(loaded, arrays)
+    assert meta == {"step": 12}
+    assert all(array.flags.writeable for array in loaded.values())
+
+
+def test_meta_keeps_any_json_value(tmp_path):
+    meta = {"größe": [1.5, None, True], "state": 2**127 + 1, "nested": {"a": "\u2028"}}
+    save_arrays(tmp_path / "a.npz", {}, meta)
+    assert load_arrays(tmp_path / "a.npz", {}) == ({}, meta)
+
+
+def test_numpy_reads_the_file(saved, arrays):
+    with np.load(saved) as loaded:
+        assert set(loaded.files) == {*arrays, "meta.json"}
+        assert np.array_equal(loaded["encoder.weight"], arrays["encoder.weight"])
+
+
+def test_equal_arrays_make_equal_files(saved, arrays, tmp_path):
+    save_arrays(tmp_path / "again.npz", arrays, {"step": 12})
+    assert saved.read_bytes() == (tmp_path / "again.npz").read_bytes()
+    with zipfile.ZipFile(saved) as archive:
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}, "whenever they are made"
+
+
+def test_big_endian_arrays_come_back_native(tmp_path):
+    save_arrays(tmp_path / "a.npz", {"x": np.arange(3, dtype=">f4")}, {})
+    (loaded, _) = load_arrays(tmp_path / "a.npz")
+    assert loaded["x"].dtype == np.float32 and loaded["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("value", [np.array([None]), np.array(["a"]), np.array([1j]), np.array([True])])
+def test_only_numbers_are_saved(saved, arrays, value):
+    with pytest.raises(TypeError, match="'odd'"):
+        save_arrays(saved, {"odd": value}, {})
+    with pytest.raises(TypeError):
+        save_arrays(saved, {}, {"odd": np.float32(1)})
+    with pytest.raises(ValueError, match=r"meta\.json"):
+        save_arrays(saved, {"meta.json": np.zeros(1)}, {})
+    assert_same(load_arrays(saved)[0], arrays)
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+# Killed while saving ----------------------------------------------------------------------------------------
+
+SAVE_FOREVER = """
+import itertools, sys
+import numpy as np
+from minitf.files.arrays import save_arrays, save_model
+from minitf.text import Words
+words = Words.train(["a b"])
+for step in itertools.count(1):
+    weight = np.full((300, 300), step, np.float32)
+    save_arrays(sys.argv[1] + "/step.npz", {"weight": weight}, {"step": step})
+    save_model(sys.argv[1] + "/model", {"weight": weight}, {"step": step}, words, notes={"step": step})
+    if step == 1:
+        print("saving", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_killed_save_leaves_the_old_or_the_new(tmp_path, kills):
+    rng = np.random.default_rng(kills)
+    for _ in range(kills):
+        with subprocess.Popen(
+            [sys.executable, "-c", SAVE_FOREVER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdout.readline() == b"saving" + os.linesep.encode()
+            time.sleep(rng.uniform(0, 0.1))
+            child.kill()
+        if os.name == "posix":
+            assert child.returncode == -signal.SIGKILL
+        arrays, meta = load_arrays(tmp_path / "step.npz")
+        assert meta["step"] >= 1 and (arrays["weight"] == meta["step"]).all()
+        arrays, config, _ = read_model(tmp_path / "model")
+        assert config["step"] >= 1 and (arrays["weight"] == config["step"]).all()
+    clean_leftovers(tmp_path, minutes=0)
+    clean_leftovers(tmp_path / "model", minutes=0)
+    left = {path.name for path in tmp_path.rglob("*")}
+    assert left <= {"step.npz", "model", "model.npz", "words.txt", "config.json", "config.next.json"}
+
+
+def test_the_model_folder_is_whole_between_any_two_renames(tmp_path, words, monkeypatch):
+    """Copies the folder before and after every rename, as a kill would leave it, and reads each copy."""
+    folder = tmp_path / "model"
+    save_model(folder, {"weight": np.ones(3)}, {"version": 1}, words)
+    copies = []
+    replace = os.replace
+
+    def copying_replace(source, target):
+        copies.append(shutil.copytree(folder, tmp_path / f"copy{len(copies)}"))
+        replace(source, target)
+        copies.append(shutil.copytree(folder, tmp_path / f"copy{len(copies)}"))
+
+    monkeypatch.setattr(os, "replace", copying_replace)
+    save_model(folder, {"weight": np.full(3, 2)}, {"version": 2}, words)
+    versions = []
+    for copy in copies:
+        loaded, config, _ = read_model(copy)
+        assert (loaded["weight"] == config["version"]).all()
+        versions.append(config["version"])
+    assert len(versions) >= 8 and versions == sorted(versions) and set(versions) == {1, 2}
+
+
+def test_leftovers_are_removed_when_old(saved, arrays):
+    folder = saved.parent
+    old, young, foreign = (folder / name for name in ("a.npz.0123abcd.tmp", "b.npz.0123abcd.tmp", "mine.tmp"))
+    for path in (old, young, foreign):
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - 3600,) * 2)
+    os.utime(young)
+    save_arrays(saved, arrays, {})
+    assert not old.exists() and young.exists() and foreign.exists()
+    clean_leftovers(folder, minutes=0)
+    assert not young.exists() and foreign.exists()
+    clean_leftovers(folder / "none")
+
+
+# The disk refuses -------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    text = message(save_arrays, saved, {"new": np.zeros(3)}, {})
+    assert str(saved) in text and "No space left" in text
+    assert_same(load_arrays(saved)[0], arrays)
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_a_write_that_fails_half_way_keeps_the_old_file(saved, arrays):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        text = message(save_arrays, saved, {"new": np.zeros((1 << 20,))}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(saved) in text and "large" in text
+    assert_same(load_arrays(saved)[0], arrays)
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_an_interrupted_save_leaves_nothing_behind(saved, arrays, monkeypatch):
+    def interrupt(handle):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save_arrays(saved, {"new": np.zeros(3)}, {})
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_folders_that_cannot_be_written(saved, words):
+    for path in (saved.parent / "none" / "a.npz", saved / "a.npz"):
+        assert str(path) in message(save_arrays, path, {}, {})
+    assert str(saved) in message(save_model, saved, {}, {}, words)
+
+
+def test_a_read_only_folder_keeps_the_old_file(saved, arrays):
+    saved.parent.chmod(0o500)
+    try:
+        if os.access(saved.parent, os.W_OK):
+            pytest.skip("this user may write anywhere")
+        assert "Permission denied" in message(save_arrays, saved, {}, {})
+    finally:
+        saved.parent.chmod(0o700)
+    assert_same(load_arrays(saved)[0], arrays)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot open a folder")
+def test_the_file_is_on_the_disk_before_its_name_and_the_name_thereafter(saved, arrays, monkeypatch):
+    """A power failure after the rename would else leave a name without a content, or the old one."""
+    steps, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(stat.S_ISDIR(os.fstat(handle).st_mode)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("rename"), replace(*paths)))
+    save_arrays(saved, arrays, {})
+    assert steps == [False, "rename", True]
+
+
+def test_a_folder_that_cannot_be_synced_is_no_error(saved, monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "open", refuse)  # as Windows does for a folder
+    save_arrays(saved, {"new": np.zeros(3)}, {})
+    assert list(load_arrays(saved)[0]) == ["new"]
+
+
+# Averaging --------------------------------------------------------------------------------------------------
+
+
+def test_average_is_the_mean(tmp_path):
+    rng = np.random.default_rng(1)
+    stacks = {
+        "a": rng.standard_normal((5, 3, 4)).astype(np.float32),
+        "b": rng.standard_normal((5, 6)).astype(np.float16),
+        "c": rng.standard_normal((5, 2)),
+        "step": np.array([3, 4, 4, 4, 4]),
+    }
+    paths = [tmp_path / f"{i}.npz" for i in range(5)]
+    for i, path in enumerate(paths):
+        save_arrays(path, {name: stack[i] for name, stack in stacks.items()}, {"step": i})
+    mean = average(paths)
+    assert mean.pop("step") == 4  # 3.8: a count is rounded, not cut off
+    for name, array in mean.items():
+        assert array.dtype == stacks[name].dtype
+        assert np.array_equal(array, stacks[name].mean(0, dtype=np.float64).astype(array.dtype))
+    assert mean.keys() == {"a", "b", "c"}
+
+
+def test_average_of_float16_does_not_overflow(tmp_path):
+    save_arrays(tmp_path / "a.npz", {"x": np.full(2, 60000, np.float16)}, {})
+    assert average([tmp_path / "a.npz"] * 3)["x"].tolist() == [60000, 60000]
+
+
+@pytest.mark.parametrize(
+    "other, named",
+    [
+        ({"x": np.zeros(3, np.float32)}, ["'x'", "(3,)", "(2,)"]),
+        ({"x": np.zeros(2)}, ["'x'", "float64", "float32"]),
+        ({"y": np.zeros(2, np.float32)}, ["missing: x", "unknown: y"]),
+    ],
+    ids=["shape", "dtype", "name"],
+)
+def test_average_refuses_other_arrays(tmp_path, other, named):
+    save_arrays(tmp_path / "a.npz", {"x": np.zeros(2, np.float32)}, {})
+    save_arrays(tmp_path / "b.npz", other, {})
+    text = message(average, [tmp_path / "a.npz", tmp_path / "b.npz"])
+    assert all(part in text for part in [*named, "b.npz"])
+    assert "at least one" in message(average, [])
+
+
+# A model's folder -------------------------------------------------------------------------------------------
+
+
+def test_a_model_comes_back_as_float32(tmp_path, arrays, words):
+    save_model(tmp_path / "new" / "model", arrays, {"d_model": 7}, words, notes={"bleu": 31.5, "format": 9})
+    loaded, config, subwords = read_model(tmp_path / "new" / "model")
+    assert config == {"d_model": 7}
+    assert subwords.words == words.words
+    assert loaded["encoder.weight"].dtype == np.float32 and loaded["order"].dtype == np.int32
+    assert np.array_equal(loaded["encoder.weight"], arrays["encoder.weight"].astype(np.float16))
+    assert loaded.keys() == arrays.keys()
+    card = json.loads((tmp_path / "new" / "model" / "config.json").read_bytes())
+    assert card["bleu"] == 31.5 and card["format"] == 1
+    assert sorted(os.listdir(tmp_path / "new" / "model")) == ["config.json", "model.npz", "words.txt"]
+
+
+def test_float32_models_are_exact(tmp_path, arrays, words):
+    save_model(tmp_path, arrays, {}, words, dtype="float32")
+    assert np.array_equal(read_model(tmp_path)[0]["encoder.weight"], arrays["encoder.weight"])
+
+
+@pytest.mark.slow
+def test_a_model_of_the_shipped_size_stays_under_11_mb(tmp_path, words):
+    weight = np.random.default_rng(0).standard_normal((11, 500_000), dtype=np.float32) / 16
+    save_model(tmp_path, {"weight": weight}, {}, words)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 10.3e6
+
+
+def test_weights_that_float16_cannot_hold_are_named(tmp_path, words):
+    save_model(tmp_path, {"x": np.ones(2)}, {}, words)
+    for value in (1e6, np.nan, np.inf):
+        assert "'x'" in message(save_model, tmp_path, {"x": np.array([1, value])}, {}, words)
+    assert read_model(tmp_path)[0]["x"].tolist() == [1, 1]
+    checkpoint._write_npz(tmp_path / "model.npz", {"x": np.array([1, np.inf])}, {})  # by another program, say
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "_check_hashes", lambda *_: None)
+        assert "model.npz: array 'x' contains NaN or infinity" in message(read_model, tmp_path)
+    save_model(tmp_path, {"x": np.array([1, 1e6])}, {}, words, dtype="float32")
+    assert read_model(tmp_path)[0]["x"].tolist() == [1, 1e6]

@@ -1,0 +1,92 @@
+"""The whole training step with fused kernels, thread by thread, is the step without: losses, gradients, Adam.
+
+More of the engine runs on the simulated kernels wherever a test takes the fixture `library` (slow).
+"""
+
+import numpy as np
+import pytest
+import strict
+from models import random_batch, small_model
+
+from minitf import functions as F
+from minitf.backend import plain, to_numpy, using
+from minitf.gpu.matmul import use_precision
+from minitf.optim import Adam
+
+DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "feed_forward_dropout": 0.3}
+OTHER_WAYS = {"norm": "pre", "tie": False, "positions": "learned", "max_length": 16}
+
+
+def train(changes, steps, dtype="float32"):
+    """Take some steps from fixed weights: the losses, the last gradients, and the weights after."""
+    model, rng = small_model(dtype, n_layers=1, **changes), np.random.default_rng(3)
+    optimizer, losses = Adam(model.named_parameters()), []
+    for step in range(steps):
+        batch = random_batch(rng)
+        optimizer.zero_grad()
+        with F.dropout_state(seed=2**40, step=step, first_row=4):
+            loss, _ = model.train().loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)
+        loss.backward()
+        losses.append(float(loss))
+        gradients = {name: to_numpy(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
+        optimizer.step(1e-4)
+    return np.array(losses), gradients, model.state()
+
+
+def same_training(changes, steps=1, tolerance=1e-5):
+    losses, gradients, weights = train(changes, steps, "float64")
+    with using(strict.with_kernels):
+        got_losses, got_gradients, got_weights = train(changes, steps)
+    assert np.allclose(got_losses, losses, rtol=tolerance)
+    assert got_gradients.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        assert np.abs(got_gradients[name] - gradient).max() < 10 * tolerance * np.abs(gradient).max(), name
+    for name, weight in weights.items():
+        assert np.abs(got_weights[name] - weight).max() < 2.1e-4 * steps, name  # a gradient near 0 has an unsure sign
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Which kernels have run."""
+    names, (launch, gemm) = set(), strict.with_kernels.kernels
+
+    def noted(kernel, *rest):
+        names.add(kernel.__name__)
+        launch(kernel, *rest)
+
+    monkeypatch.setattr(strict.with_kernels, "kernels", (noted, gemm))
+    return names
+
+
+def test_a_step_with_kernels_is_the_step_without(launched):
+    same_training(DROPOUT)
+    assert launched == {
+        *("add_norm", "add_norm_gradient", "norm_parameter_gradients", "dropout", "adam", "segment_sum"),
+        *("bias_relu_dropout", "bias_relu_dropout_gradient", "masked_softmax", "masked_softmax_gradient"),
+        "column_sums",
+        "cross_entropy",
+    }
+
+
+def test_plain_means_no_kernels(launched):
+    with using(strict.with_kernels), plain():
+        train({}, 1)
+    assert not launched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"dropout": 0.1}, {}, DROPOUT, DROPOUT | OTHER_WAYS])
+def test_training_with_kernels_is_training_without(changes):
+    same_training(changes, steps=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 1e-5), ("bfloat16", 1e-2)])
+def test_training_with_coarser_products(precision, tolerance):
+    """The simulated tf32 is float32; with bfloat16 the step is still the step, to the 8 bits of its factors."""
+    with using(strict.with_kernels):
+        use_precision(precision)
+    try:
+        same_training({"dropout": 0.1}, tolerance=tolerance)
+    finally:
+        use_precision("float32")

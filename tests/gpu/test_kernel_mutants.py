@@ -1,0 +1,156 @@
+"""Kernels with one mistake each: the simulator or the comparison with the plain form has to notice every one."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import blocks
+import pytest
+import strict
+import test_kernels as checks
+
+from minitf.backend import using
+from minitf.gpu import ops
+
+PACKAGE = Path(ops.__file__).parent
+RATE = checks.RATE
+
+
+def loss():
+    checks.test_cross_entropy(None, 300, 0.1)
+
+
+def norm():
+    checks.test_add_norm(None, (9, 33), RATE)
+
+
+def feed_forward():
+    checks.test_bias_relu_dropout(None, (9, 33), RATE)
+
+
+def sums():
+    checks.test_sums_over_more_rows_than_one_block_takes(None)
+
+
+def attention():
+    checks.test_attention(None, "causal and padding", RATE)
+
+
+def drop():
+    checks.test_dropout_draws_the_mask_of_numpy(None, (2, 600), 5)
+
+
+def embedding():
+    checks.test_segment_sum(None, "some", 33)
+
+
+BARRIER = "    cuda.syncthreads()\n"
+MUTANTS = {  # name: (who has to notice, what stands in the source, what stands there in the mutant)
+    "block_sum: no barrier before writing": (
+        loss,
+        "warp_sum(value)\n    cuda.syncthreads()  # the shared memory may still be in use from the call before\n",
+        "warp_sum(value)\n",
+    ),
+    "block_max: no barrier before reading": (
+        loss,
+        BARRIER + "    for warp in range(cuda.blockDim.x // WARP):\n        value =",
+        "    for warp in range(cuda.blockDim.x // WARP):\n        value =",
+    ),
+    "warp_sum: one step less": (norm, "range(5):\n        value +=", "range(4):\n        value +="),
+    "warp_max: half a warp": (loss, "value, 16 >> step))", "value, 8 >> step))"),
+    "loss: the target's logit read after it was overwritten": (
+        loss,
+        "log_total - (true_logit",
+        "log_total - (logits[row, target[row]]",
+    ),
+    "loss: the sum of a warp not scaled to the largest": (loss, "total * xp.exp(largest - highest)", "total"),
+    "loss: every thread writes": (
+        loss,
+        "    if thread == 0:\n        log_total",
+        "    if thread < 2:\n        log_total",
+    ),
+    "norm: another thread's columns": (
+        norm,
+        "for column in range(lane - skip, columns, WARP):  # each",
+        "for column in range(lane, columns, WARP):  # each",
+    ),
+    "norm: a column too many": (norm, "for column in range(lane, columns, WARP)", "for column in range(columns + 1)"),
+    "norm: all lanes write the deviation": (
+        norm,
+        "if lane == 0:\n        deviation",
+        "if lane < 9:\n        deviation",
+    ),
+    "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
+    "norm: a row too many": (norm, "if row >= gy.shape[0]", "if row > gy.shape[0]"),
+    "stripe_sum: no barrier before writing": (
+        norm,
+        BARRIER + "    values[xp.int32(cuda",
+        "    values[xp.int32(cuda",
+    ),
+    "stripe_sum: no barrier before reading": (
+        embedding,
+        BARRIER + "    total = 0.0\n    for place",
+        "    total = 0.0\n    for place",
+    ),
+    "stripe_sum: one of the eight is lost": (
+        feed_forward,
+        "for place in range(STRIPE)",
+        "for place in range(STRIPE - 1)",
+    ),
+    "norm: every row of threads writes": (
+        norm,
+        "if place == 0 and column < gy.shape[1]:\n        g_gain",
+        "if column < gy.shape[1]:\n        g_gain",
+    ),
+    "feed-forward: a strip too long": (sums, "part * strip + strip, xp", "part * strip + strip + 1, xp"),
+    "feed-forward: the ReLU before the bias": (
+        feed_forward,
+        "max(x[row, column] + bias[column], 0.0)",
+        "(max(x[row, column], 0.0) + bias[column])",
+    ),
+    "attention: another thread's columns": (
+        attention,
+        "range(lane - skip, columns, WARP)",
+        "range(lane, columns, WARP)",
+    ),
+    "attention: some lanes leave early": (attention, "if batch >= scores.shape[0]", "if lane > 30"),
+    "attention: the mask of another query": (
+        attention,
+        "mask[batch, head, query, column]:\n",
+        "mask[batch, head, 0, column]:\n",
+    ),
+    "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
+    "dropout: the row's beginning is forgotten": (drop, "first = start + xp.uint64(row)", "first = xp.uint64(row)"),
+    "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
+    "dropout: a carry lost": (drop, " + (middle >> 32)", ""),
+    "embedding: every position sums its run": (
+        embedding,
+        "if begin > 0 and ids[begin - 1] == ids[begin]",
+        "if begin > 99",
+    ),
+    "embedding: beyond the last id": (embedding, "while i < ids.size and ids", "while ids"),
+}
+
+
+def mutated(folder, monkeypatch, old, new):
+    """Give minitf.gpu.kernels with a line changed, there or in minitf.gpu.warps."""
+    texts = [(PACKAGE / f"{name}.py").read_text(encoding="utf-8") for name in ("warps", "kernels")]
+    assert sum(old in text for text in texts) == 1, "the mutant follows the code no more"
+    modules = []
+    for name, text in zip(("mutant_warps", "mutant_kernels"), texts, strict=True):
+        path = folder / f"{name}.py"
+        path.write_text(text.replace(old, new).replace("minitf.gpu.warps", "mutant_warps"), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, path)
+        modules.append(importlib.util.module_from_spec(spec))
+        monkeypatch.setitem(sys.modules, name, modules[-1])
+        spec.loader.exec_module(modules[-1])
+    return modules[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
+    check, old, new = MUTANTS[name]
+    monkeypatch.setattr(ops, "kernels", mutated(tmp_path, monkeypatch, old, new))
+    with using(strict.with_kernels), pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)):
+        check()

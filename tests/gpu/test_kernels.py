@@ -1,0 +1,271 @@
+"""Every fused kernel against the plain form of its operation, thread by thread, at sizes that are multiples of nothing.
+
+The kernels run in float32 on the simulator (tests/support/blocks.py), the plain forms in float64 on NumPy.
+"""
+
+import blocks
+import numpy as np
+import pytest
+import strict
+from sizes import B, H, S, T, V
+
+from minitf import backend, dropout, loss
+from minitf import functions as F
+from minitf.backend import to_device, to_numpy, using
+from minitf.gpu import kernels, ops
+from minitf.nn import Parameter
+from minitf.optim import Adam
+from minitf.tensor import Tensor
+from minitf.transformer import causal_mask, padding_mask
+
+RATE, SEED, STEP, PLACE = 0.3, 2**63 + 5, 7, 3
+SHAPES = [(3, 7), (1, 1), (2, 5, 12), (9, 33), (2, 600)]  # a row longer than 512 draws twice
+
+
+@pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
+def kernels_on(request):
+    with using(strict.with_kernels if request.param == "simulated" else "cupy"):
+        yield
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def close(got, expected, name="", rtol=2e-6):
+    """Equal to rtol of the largest number: a sum of many has the error of its largest terms."""
+    got, expected = to_numpy(got), np.asarray(expected)
+    assert got.shape == expected.shape, name
+    assert np.abs(got - expected).max() <= rtol * max(1, np.abs(expected).max()), name
+
+
+def decisions(shape, rate=RATE, first_row=0):
+    """The five numbers of a dropout, and the mask that NumPy draws for it, with its factor."""
+    numbers = dropout.decisions(SEED, STEP, PLACE, first_row, shape, rate)
+    with using("numpy"):
+        mask = F.dropout_mask(SEED, STEP, PLACE, first_row, shape, rate)
+    return numbers, mask * float(numbers[-1])
+
+
+def plain_gradients(function, arrays, gy):
+    """Run the engine's function in float64 on NumPy: its result and the gradients of the arrays."""
+    with using("numpy"):
+        tensors = [Tensor(array.astype(np.float64)) for array in arrays]
+        y = function(*tensors)
+        y.backward(gy.astype(np.float64))
+        return y.data, [tensor.grad for tensor in tensors]
+
+
+# Dropout and the feed-forward network --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first_row", [0, 5])
+@pytest.mark.parametrize("shape", [*SHAPES, (13,), (4, 16), (2, 3, 4, 5)])
+def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
+    """Bit for bit, wherever the rows begin: the generator decides about 16 elements at a time."""
+    x, gy = normal(*shape), normal(*shape, seed=1)
+    numbers, mask = decisions(shape, first_row=first_row)
+    y, backward = ops.dropout(to_device(x), numbers)
+    assert np.array_equal(to_numpy(y), x * mask.astype(np.float32))
+    assert np.array_equal(to_numpy(backward(to_device(gy))), gy * mask.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 33), (33, 7), (300, 40)])
+def test_column_sums(kernels_on, shape):
+    """Of one strip, and of several whose sums are added up."""
+    x = normal(*shape)
+    close(ops.column_sums(to_device(x)), x.astype(np.float64).sum(axis=0))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-5, 0.999])
+def test_dropout_at_the_ends(kernels_on, rate):
+    numbers, mask = decisions((3, 40), rate)
+    y, _ = ops.dropout(to_device(np.ones((3, 40), np.float32)), numbers)
+    close(y, mask)
+
+
+@pytest.mark.parametrize("rate", [0.0, RATE])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bias_relu_dropout(kernels_on, shape, rate):
+    x, bias, gy = normal(*shape), normal(shape[-1]), normal(*shape, seed=1)
+    numbers, mask = decisions(shape, rate)
+    expected, gradients = plain_gradients(lambda x, bias: F.relu(x + bias) * mask, [x, bias], gy)
+    x = to_device(x)
+    y, backward = ops.bias_relu_dropout(x, to_device(bias), numbers)
+    close(y, expected)
+    for got, wanted in zip(backward(to_device(gy)), gradients, strict=True):
+        close(got, wanted)
+
+
+# Residual, dropout and layer norm ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.0, RATE])
+@pytest.mark.parametrize("shape", SHAPES[:1] + SHAPES[2:])
+def test_add_norm(kernels_on, shape, rate):
+    arrays = [normal(*shape) * 3 + 1, normal(*shape, seed=2), normal(shape[-1], seed=3), normal(shape[-1], seed=4)]
+    numbers, mask = decisions(shape, rate)
+    gy = normal(*shape, seed=1)
+    expected, gradients = plain_gradients(
+        lambda x, added, gain, bias: F.layer_norm(x + added * mask, gain, bias, 1e-3), arrays, gy
+    )
+    y, backward = ops.add_norm(*map(to_device, arrays), 1e-3, numbers)
+    close(y, expected)
+    for name, got, wanted in zip(["x", "added", "gain", "bias"], backward(to_device(gy)), gradients, strict=True):
+        close(got, wanted, name, rtol=4e-6)
+
+
+def test_layer_norm(kernels_on):
+    arrays, gy = [normal(9, 33) - 5, normal(33, seed=3), normal(33, seed=4)], normal(9, 33, seed=1)
+    expected, gradients = plain_gradients(F.layer_norm, arrays, gy)
+    y, backward = ops.layer_norm(*map(to_device, arrays), 1e-6)
+    close(y, expected)
+    for name, got, wanted in zip(["x", "gain", "bias"], backward(to_device(gy)), gradients, strict=True):
+        close(got, wanted, name, rtol=4e-6)
+
+
+def test_sums_over_more_rows_than_one_block_takes(kernels_on):
+    """33 rows are two strips of at most 32, and the last strip is a single row."""
+    gy, x = normal(33, 3, seed=1), normal(33, 3)
+    _, backward = ops.layer_norm(to_device(x), to_device(np.ones(3, np.float32)), to_device(normal(3)), 1e-6)
+    close(backward(to_device(gy))[2], gy.astype(np.float64).sum(axis=0))
+    _, backward = ops.bias_relu_dropout(to_device(x), to_device(np.zeros(3, np.float32)))
+    close(backward(to_device(gy))[1], (gy * (x > 0)).sum(axis=0))
+
+
+# Attention -----------------------------------------------------------------------------------------------------
+
+SOURCE = np.array([[4, 5, 6, 4, 5, 6, 2], [4, 2, 0, 0, 0, 0, 0]])  # the second sentence ends in padding
+MASKS = {
+    "none": None,
+    "padding": padding_mask(SOURCE),
+    "causal": causal_mask(S)[:, :, :T],
+    "causal and padding": padding_mask(SOURCE) & causal_mask(S)[:, :, 2:],
+    "a query with no key": np.arange(T)[:, None] != np.full(S, 3),
+}
+
+
+@pytest.mark.parametrize("rate", [0.0, RATE])
+@pytest.mark.parametrize("name", MASKS)
+def test_attention(kernels_on, name, rate):
+    """Heads are views into (B, T, H, K), as the model makes them, and K and V may differ."""
+    mask = MASKS[name]
+    arrays = [normal(B, n, H, k, seed=k + n).transpose(0, 2, 1, 3) for n, k in ((T, 4), (S, 4), (S, 6))]
+    gy = normal(B, H, T, 6, seed=1)
+    numbers, keep = decisions((B, H, T, S), rate)
+
+    def plain(query, key, value):
+        weights = F.attention_weights(query, key, mask)
+        return weights * keep @ value
+
+    expected, gradients = plain_gradients(plain, arrays, gy)
+    device = [to_device(array.copy()) for array in arrays]
+    y, backward = ops.attention(*device, None if mask is None else to_device(mask), numbers)
+    close(y, expected)
+    for which, got, wanted in zip(["query", "key", "value"], backward(to_device(gy)), gradients, strict=True):
+        close(got, wanted, which)
+
+
+def test_long_rows_of_attention(kernels_on):
+    scores, numbers = normal(1, 1, 2, 530) * 4, decisions((1, 1, 2, 530))
+    weights, dropped = ops.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
+    with using("numpy"):
+        expected = F.softmax(scores.astype(np.float64) * 0.5).data
+    close(weights, expected)
+    close(dropped, expected * numbers[1])
+    assert np.array_equal(to_numpy(dropped) > 0, numbers[1] > 0)
+
+
+# The loss, Adam, the embedding ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("size", [V, 2, 300, 700])
+def test_cross_entropy(kernels_on, size, smoothing):
+    """700 words are more than the threads of a block, so that some threads take two or three."""
+    logits, target = normal(5, size) * 5, np.arange(5) * 3 % size
+    gradient = logits.astype(np.float64)
+    with using("numpy"):
+        expected = loss._loss_and_gradient(gradient, target, smoothing)
+    logits = to_device(logits)
+    got = ops.cross_entropy(logits, to_device(target), smoothing)
+    close(logits, gradient)
+    close(got[0], expected[0])
+    close(got[1], expected[1])
+
+
+def test_cross_entropy_of_large_logits(kernels_on):
+    """The largest logit of a row is wherever it is: first, last, or so far above that the rest counts nothing."""
+    logits = np.zeros((3, 40), np.float32)
+    logits[0, 0], logits[1, 39], logits[2] = 200, 200, np.linspace(-300, 300, 40)
+    gradient = logits.astype(np.float64)
+    with using("numpy"):
+        losses, nlls = loss._loss_and_gradient(gradient, np.array([0, 1, 39]), 0.1)
+    logits = to_device(logits)
+    got = ops.cross_entropy(logits, to_device(np.array([0, 1, 39])), 0.1)
+    close(logits, gradient)
+    close(got[0], losses)
+    close(got[1], nlls)
+
+
+def test_adam(kernels_on):
+    rng = np.random.default_rng(0)
+    with using("numpy"):
+        parameter = Parameter(normal(300).astype(np.float64))
+        optimizer = Adam([("x", parameter)])
+    plain = optimizer.data, optimizer.gradients, optimizer.m, optimizer.v
+    arrays = [to_device(array.astype(np.float32)) for array in plain]
+    for step in range(1, 4):
+        gradient = rng.normal(size=300).astype(np.float32)
+        arrays[1][...] = to_device(gradient)
+        with using("numpy"):
+            parameter.grad = None
+            parameter._receive(gradient)
+            optimizer.step(0.01)
+        root = (1 - 0.98**step) ** 0.5
+        ops.adam(*arrays, 0.9, 0.98, 1e-9 * root, 0.01 * root / (1 - 0.9**step))
+    arrays[1][...] = np.nan
+    ops.adam(*arrays, 0.9, 0.98, 1e-9, 0.01, finite=to_device(np.array(False)))  # changes nothing
+    for name, got, expected in zip(["data", "gradients", "m", "v"], arrays, plain, strict=True):
+        if name != "gradients":
+            close(got, expected, name)
+
+
+IDS = {"one": [3], "all equal": [2] * 21, "all different": [4, 0, 3, 1], "some": [5, 1, 5, 5, 0, 1] * 4}
+
+
+@pytest.mark.parametrize("columns", [1, 33])
+@pytest.mark.parametrize("name", IDS)
+def test_segment_sum(kernels_on, name, columns):
+    ids = np.array(IDS[name])
+    rows = normal(len(ids), columns)
+    with using("numpy"):
+        expected = backend.segment_sum(ids, rows.astype(np.float64), 7)
+    close(ops.segment_sum(to_device(ids), to_device(rows), 7), expected)
+
+
+def test_nothing_to_do(kernels_on):
+    assert ops.segment_sum(to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), 7).shape == (7, 4)
+    y, _ = ops.layer_norm(*map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6)
+    assert y.shape == (0, 4)
+
+
+def test_round_to_bfloat16():
+    """To the nearest of the two neighbours, and of two equally near ones to that which ends in 0."""
+    x = np.concatenate([normal(200) * 10.0 ** np.arange(-20, 20).repeat(5), [0, -0.0, 1 + 2**-8]]).astype(np.float32)
+    bits = x.view(np.uint32)
+    y = np.zeros(len(x), np.uint16)
+    blocks.launch(kernels.round_to_bfloat16, (2,), (128,), bits, y)
+
+    def number(upper):
+        return (upper.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+    below, above = number(bits >> 16), number((bits >> 16) + 1)
+    to_below, to_above = np.abs(below - x), np.abs(above - x)
+    tied = to_below == to_above
+    assert np.array_equal(number(y)[~tied], np.where(to_below < to_above, below, above)[~tied])
+    assert tied.sum() == 1
+    assert not (y[tied] & 1).any()
+    infinite = np.array([np.inf, -np.inf], np.float32)
+    blocks.launch(kernels.round_to_bfloat16, (1,), (2,), infinite.view(np.uint32), y)
+    assert np.array_equal(number(y[:2]), infinite)

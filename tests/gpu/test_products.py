@@ -1,0 +1,195 @@
+"""Matrix products through cuBLAS, as a stand-in for it reads memory: every way in which the factors can lie."""
+
+import numpy as np
+import pytest
+import strict
+
+from minitf.backend import to_device, to_numpy, using
+from minitf.errors import UserError
+from minitf.gpu import matmul as products
+from minitf.gpu.matmul import matmul, use_precision
+
+B, H, T, K, N = 2, 3, 5, 4, 7
+
+
+@pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
+def gpu(request):
+    with using(strict.with_kernels if request.param == "simulated" else "cupy"):
+        yield
+        use_precision("float32")
+
+
+def normal(*shape):
+    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
+
+
+LAYOUTS = {  # a matrix (T, K), or batches of it, made from arrays in memory
+    "as it is": lambda xp: xp.asarray(normal(T, K)),
+    "transposed": lambda xp: xp.asarray(normal(K, T)).T,
+    "columns of a wider one": lambda xp: xp.asarray(normal(T, K + 3))[:, 1 : K + 1],
+    "columns of a wider one, transposed": lambda xp: xp.asarray(normal(K, T + 3))[:, 2 : T + 2].T,
+    "every second row": lambda xp: xp.asarray(normal(2 * T, K))[::2],
+    "every second column": lambda xp: xp.asarray(normal(T, 2 * K))[:, ::2],
+    "one row for all": lambda xp: xp.broadcast_to(xp.asarray(normal(K)), (T, K)),
+    "backwards": lambda xp: xp.asarray(normal(T, K))[::-1],
+    "a batch": lambda xp: xp.asarray(normal(B, T, K)),
+    "a batch of transposed": lambda xp: xp.asarray(normal(B, K, T)).swapaxes(-1, -2),
+    "two axes of batches": lambda xp: xp.asarray(normal(B, H, T, K)),
+    "two axes of batches, transposed": lambda xp: xp.asarray(normal(B, H, K, T)).swapaxes(-1, -2),
+    "heads": lambda xp: xp.asarray(normal(B, T, H, K)).transpose(0, 2, 1, 3),
+    "heads, transposed": lambda xp: xp.asarray(normal(B, K, H, T)).transpose(0, 2, 3, 1),
+    "heads of one sentence": lambda xp: xp.asarray(normal(1, T, H, K)).transpose(0, 2, 1, 3),
+    "a part of the batch": lambda xp: xp.asarray(normal(2 * B, T, K))[::2],
+    "one matrix for all": lambda xp: xp.broadcast_to(xp.asarray(normal(T, K)), (B, H, T, K)),
+}
+
+
+def fitting(x, seed=1):
+    """A second factor (..., K, N) with the same batches, as it is and transposed in memory."""
+    y = normal(*x.shape[:-2], K, N)
+    return to_device(y), to_device(np.ascontiguousarray(y.swapaxes(-1, -2))).swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(gpu, name):
+    """As the left factor and, transposed, as the right one, beside factors of both kinds."""
+    x = LAYOUTS[name](products.xp)
+    for y in fitting(x):
+        expected = to_numpy(x) @ to_numpy(y)
+        assert np.allclose(to_numpy(matmul(x, y)), expected, atol=1e-5)
+        right = matmul(y.swapaxes(-1, -2), x.swapaxes(-1, -2))
+        assert np.allclose(to_numpy(right), expected.swapaxes(-1, -2), atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 7), (5, 1, 7), (5, 4, 1), (1, 1, 7), (1, 4, 1), (5, 1, 1), (1, 1, 1)])
+def test_axes_of_length_one(gpu, sizes):
+    """Their strides say nothing: an array of one column lies as it is and transposed at once."""
+    m, k, n = sizes
+    for x in (to_device(normal(m, k)), to_device(normal(k, m)).T, to_device(normal(m, k + 2))[:, 1 : k + 1]):
+        for y in (to_device(normal(k, n)), to_device(normal(n, k)).T):
+            assert np.allclose(to_numpy(matmul(x, y)), to_numpy(x) @ to_numpy(y), atol=1e-5)
+
+
+def test_all_axes_in_front_become_rows(gpu):
+    x, y = to_device(normal(B, H, T, K)), to_device(normal(K, N))
+    assert np.allclose(to_numpy(matmul(x, y)), normal(B, H, T, K) @ normal(K, N), atol=1e-5)
+
+
+def test_the_result_goes_where_it_is_wanted(gpu):
+    x, y = to_device(normal(T, K)), to_device(normal(K, N))
+    expected = normal(T, K) @ normal(K, N)
+    whole, wide = to_device(np.zeros((3 * T, N), np.float32)), to_device(np.zeros((T, 2 * N), np.float32))
+    for out in (whole[T : 2 * T], wide[:, N:]):
+        assert matmul(x, y, out=out) is out
+        assert np.allclose(to_numpy(out), expected, atol=1e-5)
+    assert not to_numpy(whole)[:T].any() and not to_numpy(whole)[2 * T :].any() and not to_numpy(wide)[:, :N].any()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_product_is_added(gpu, precision):
+    use_precision(precision)
+    x, y, out = (to_device(normal(*shape)) for shape in ((K, T), (K, N), (T, N)))
+    left, right = products.as_factor(x), products.as_factor(y)
+    assert (left is x) == (precision == "float32")
+    products.add_product(left.T, right, out)
+    expected = [rounded(normal(*shape)) if precision == "bfloat16" else normal(*shape) for shape in ((K, T), (K, N))]
+    assert np.allclose(to_numpy(out), normal(T, N) + expected[0].T @ expected[1], atol=1e-5)
+    products.add_product(to_device(normal(T, 0)), to_device(normal(0, N)), out)
+    assert np.allclose(to_numpy(out), normal(T, N) + expected[0].T @ expected[1], atol=1e-5)
+
+
+def test_what_is_rounded_once_multiplies_as_if_rounded_each_time(gpu):
+    use_precision("bfloat16")
+    for name, layout in LAYOUTS.items():
+        x = layout(products.xp)
+        for y in fitting(x):
+            found = matmul(products.as_factor(x), products.as_factor(y))
+            assert np.array_equal(to_numpy(found), to_numpy(matmul(x, y))), name
+
+
+def test_nothing_times_nothing(gpu):
+    for m, k, n in ((0, K, N), (T, 0, N), (T, K, 0)):
+        got = to_numpy(matmul(to_device(normal(m, k)), to_device(normal(k, n))))
+        assert got.shape == (m, n) and not got.any()
+
+
+def test_transposed_factors_are_not_copied(gpu):
+    """A copy of the keys for each product of attention is what this is for."""
+    key = to_device(normal(B, H, T, K))
+    matrix, transposed, *_ = products._operand(key.swapaxes(-1, -2))
+    matrix += 1
+    assert transposed and np.array_equal(to_numpy(key), normal(B, H, T, K) + 1)
+    heads = LAYOUTS["heads of one sentence"](products.xp)
+    assert products._operand(heads)[0] is heads, "an axis of length one has no distance that could be wrong"
+
+
+def test_other_types_take_the_way_of_the_library(gpu):
+    x, y = to_device(normal(T, K).astype(np.float64)), to_device(normal(K, N).astype(np.float64))
+    assert matmul(x, y).dtype == np.float64
+    for left, right in (((B, T, K), (1, K, N)), ((1, T, K), (B, K, N)), ((B, H, T, K), (H, K, N))):  # they broadcast
+        found = to_numpy(matmul(to_device(normal(*left)), to_device(normal(*right))))
+        assert np.allclose(found, normal(*left) @ normal(*right), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_bfloat16(gpu, name):
+    """The factors lose all but 8 bits, and nothing else: the sums are those of the rounded factors."""
+    x = LAYOUTS[name](products.xp)
+    use_precision("bfloat16")
+    for y in fitting(x):
+        expected = rounded(to_numpy(x)) @ rounded(to_numpy(y))
+        assert np.allclose(to_numpy(matmul(x, y)), expected, atol=1e-5)
+        assert not np.allclose(expected, to_numpy(x) @ to_numpy(y), atol=1e-4)
+
+
+def rounded(x):
+    """The nearest number of 8 bits: in frexp's form, a whole number of 1/256."""
+    mantissa, exponent = np.frexp(x.astype(np.float64))
+    return np.ldexp(np.round(mantissa * 256) / 256, exponent)
+
+
+def test_tf32(gpu):
+    use_precision("tf32")
+    x, y = to_device(normal(T, K)), to_device(normal(K, N))
+    assert np.allclose(to_numpy(matmul(x, y)), normal(T, K) @ normal(K, N), atol=1e-2)
+
+
+def test_precision_is_one_of_three(gpu):
+    with pytest.raises(UserError, match="choose float32, tf32, bfloat16"):
+        use_precision("float16")
+
+
+def test_a_precision_that_is_refused_changes_nothing(monkeypatch):
+    for wrong in ("float16", "bfloat16"):
+        with pytest.raises(UserError):
+            use_precision(wrong)
+    with using(strict.with_kernels):
+        x = to_device(normal(T, K))
+        assert products.as_factor(x) is x
+        for old in (70, 75):
+            monkeypatch.setattr(products, "generation", lambda old=old: old)
+            with pytest.raises(UserError, match="sm_80"):
+                use_precision("bfloat16")
+            assert products.as_factor(x) is x
+
+
+def test_only_bfloat16_rounds_its_factors_before(gpu):
+    x = to_device(normal(T, K))
+    for precision in ("float32", "tf32"):
+        use_precision(precision)
+        assert products.as_factor(x) is x
+
+
+def test_on_a_cpu_too_the_result_goes_where_it_is_wanted():
+    x, y, out = normal(T, K), normal(K, N), normal(T, N)
+    before = out.copy()
+    products.add_product(x, y, out)
+    assert np.allclose(out, before + x @ y)
+    assert matmul(x, y, out=out) is out and np.array_equal(out, x @ y)
+
+
+def test_precision_is_for_gpus():
+    with pytest.raises(UserError, match="needs a GPU"):
+        use_precision("tf32")
+    use_precision("float32")
+    assert np.array_equal(matmul(normal(T, K), normal(K, N)), normal(T, K) @ normal(K, N))

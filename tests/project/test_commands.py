@@ -1,0 +1,53 @@
+"""`python -m minitf` lists the commands, and a module that looks like one does its job or says where it is done."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from lesson_files import ROOT
+
+from minitf.__main__ import OVERVIEW
+
+
+def run(command):
+    words = [sys.executable, "-W", "error", *shlex.split(command)[1:]]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+
+
+def commands():
+    """The commands of the overview, without the tests."""
+    return [command.strip() for command in re.findall(r"^ +(python \S.*?)(?:  |$)", OVERVIEW, re.MULTILINE)]
+
+
+def test_the_overview_is_short_and_names_what_there_is():
+    done = run("python -m minitf")
+    assert (done.returncode, done.stdout, done.stderr) == (0, OVERVIEW + "\n", "")
+    assert all(len(line) < 80 for line in OVERVIEW.splitlines())
+    assert len(commands()) >= 6 and all((ROOT / page).exists() for page in re.findall(r"[\w/]+\.md", OVERVIEW))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_the_overview_has_help(command):
+    words = command.split()
+    done = run(" ".join(words[: 3 if words[1] == "-m" else 2]) + " --help")
+    assert done.returncode == 0 and done.stdout.strip() and not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("python -m minitf.training --help", 0, "--preset"),
+        ("python -m minitf.training", 2, "minitf.training: say what to train, such as --quick"),
+        ("python -m minitf.training --steps 0", 2, "minitf.training: --steps must be at least 1"),
+        ("python -m minitf.data", 2, "minitf.data.corpora: name a corpus"),
+        pytest.param("python -m minitf.data toy", 0, "toy: train 60,000 pairs", marks=pytest.mark.slow),
+        ("python -m minitf.data.toy 2", 0, "\t"),
+        ("python -m minitf.data.toy many", 2, "usage: python -m minitf.data.toy [N]"),
+        ("python -m minitf.translation.translator", 0, "python examples/translate.py --help"),
+    ],
+)
+def test_a_module_that_looks_like_a_command_is_not_silent(command, code, said):
+    done = run(command)
+    assert done.returncode == code and said in done.stdout + done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,59 @@
+"""Every mistake of mistakes.py is refused in one line, with exit code 2, before anything is changed."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from command import Command, is_refused
+from mistakes import TRAINER, TRANSLATE, prepare
+from runs import prepare_folder, run
+
+from minitf.training import commandline
+from minitf.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mistakes")
+    with pytest.MonkeyPatch.context() as patch:
+        prepare_folder(folder, patch)
+        prepare(folder, lambda out: run(out, "--steps", "1"))
+    return folder
+
+
+@pytest.fixture
+def folder(template, tmp_path, monkeypatch):
+    shutil.copytree(template, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path / "no-data"))
+    return tmp_path / "here"
+
+
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("line", TRAINER)
+def test_the_trainer_refuses_in_one_line(folder, monkeypatch, capsys, line):
+    monkeypatch.setattr(Trainer, "run", lambda self: pytest.fail("this was to be refused before"))
+    before = contents(folder)
+    arguments = line.split(" ")
+    if "--out" not in arguments:
+        arguments += ["--out", "made"]
+    assert commandline.main(arguments, "train.py") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("train.py: ") and error.count("\n") == 1 and TRAINER[line] in error
+    assert before.items() <= contents(folder).items(), "what was there is untouched"
+    assert not Path("made/checkpoint.npz").exists() and not Path("made/config.json").exists()
+
+
+@pytest.mark.parametrize("line", TRANSLATE)
+def test_translate_refuses_in_one_line(folder, line):
+    before = contents(folder)
+    assert is_refused(Command(folder / "model")(*shlex.split(line)), TRANSLATE[line])
+    assert contents(folder) == before
+
+
+def test_there_are_sixty():
+    assert len(TRAINER) + len(TRANSLATE) >= 60

@@ -1,0 +1,134 @@
+"""Every code block of the READMEs is run: Python is executed and its printed answers compared, commands are tried."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT
+
+from minitf.training.settings import parse
+from minitf.translation.translator import Translator
+
+PAGES = [ROOT / place for place in ("README.md", "minitf/README.md", "lessons/README.md", "lessons/REPRODUCE.md")]
+
+
+def blocks(page, language):
+    """Give the code blocks of a language, without their indentation."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        block for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if kind == language
+    ]
+
+
+def answers(block):
+    """Give the lines that the block says it prints: what follows `# ` behind a statement, or on lines of its own."""
+    found = []
+    for line in block.splitlines():
+        comment = re.match(r"^(.*?)\s*# (.*)$", line)
+        if comment and ("print(" in comment[1] or "grad_check(" in comment[1] or not comment[1].strip()):
+            found.append(comment[2].strip())
+    return found
+
+
+def pattern(said):
+    """`...` stands for anything, and blanks for any blanks."""
+    parts = [r"\s+".join(re.escape(word) for word in part.split()) for part in said.split("...")]
+    return r"\s*.*?\s*".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [
+        pytest.param(page, block, marks=pytest.mark.slow if "Train a Transformer" in block else [])
+        for page in PAGES
+        for block in blocks(page, "python")
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_python_block_prints_what_it_says(page, block, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(block, str(page), "exec"), {})
+    said = answers(block)
+    printed = " ".join(out.getvalue().split())
+    assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), f"printed: {printed}\nsaid: {said}"
+
+
+def test_the_program_of_the_readme_is_the_example():
+    (block,) = [block for block in blocks(PAGES[0], "python") if "reverse" in block]
+    assert block == (ROOT / "examples" / "train_reverse.py").read_text(encoding="utf-8")
+
+
+def test_the_limits_are_real():
+    """What README says that the bundled model gets wrong."""
+    translator = Translator.load(ROOT / "examples" / "models" / "en-de")
+    ((best,),) = translator.translate(["The cat sat on the mat."])
+    assert best.text == "Die Katze saß auf der Mathe."
+    assert f"`{best.text}`" in PAGES[0].read_text(encoding="utf-8")
+
+
+def _commands():
+    for page in PAGES:
+        for block in blocks(page, "sh"):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.sub(r"\s+#\s.*$", "", line.strip())
+                if command and not command.startswith("#"):
+                    yield command
+
+
+def _is_quick(command):
+    """Return whether the command is tried by default: of those that translate, one sentence's and one pipe's are."""
+    return "translate.py" not in command or "Where is the station" in command or "|" in command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=[] if _is_quick(each) else pytest.mark.slow) for each in _commands()],
+)
+def test_command(command, tmp_path):
+    """Commands that translate are run; trainings are read by their own parser; set-up commands are .ci/run's."""
+    words = shlex.split(command)
+    if words[:3] == ["pip", "install", "-e"]:
+        assert (ROOT / "setup.cfg").exists()
+        extras = re.search(r"\[(.*)\]", words[3])
+        declared = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+        assert all(
+            re.search(rf"^{name} =", declared, re.MULTILINE) for name in (extras[1].split(",") if extras else [])
+        )
+    elif "lessons/09_train_wmt.py" in words:
+        arguments = words[words.index("lessons/09_train_wmt.py") + 1 :]
+        if arguments[:1] == ["--score"]:
+            assert len(arguments) == 3
+        else:
+            parse(arguments)
+    elif words[0] == "pytest":
+        assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
+    elif "examples/translate.py" in command:
+        runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        runnable = runnable.replace("examples/", f"{ROOT}/examples/")
+        (tmp_path / "letter.txt").write_text("Where is\nthe station?\n\nIt is raining.\n", encoding="utf-8")
+        done = subprocess.run(
+            runnable,
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        output = done.stdout
+        if "--output" in words:
+            output = (tmp_path / words[words.index("--output") + 1]).read_text(encoding="utf-8")
+            assert output.count("\n") == 3, "two paragraphs and the empty line between them"
+        assert output.strip()
+    else:
+        assert words[0] == "python" and (ROOT / words[1]).exists(), f"nothing tests {command!r}"

@@ -1,0 +1,350 @@
+"""Campaigns against the promises of reliability, each with a seed: python tests/support/campaigns.py NAME --seed 0
+
+    resume    a run stopped by SIGTERM at random steps, a process for each part, equals the run that was not stopped
+    kills     kill -9 at random moments of a training that saves after every step: nothing is ever lost or half
+    stops     SIGTERM at random moments; a disk that is full, and one that becomes read-only (mounts, so root only)
+    models    mutated model folders and checkpoints: an error or what was saved; never pickle, memory, or a crash
+    lines     fuzzed lines through translate.py: as many come out, in order, without control characters
+    mistakes  each bad input of mistakes.py, as a process
+
+A campaign prints one line when all is well; else what went wrong, with exit code 1. tests/project/test_campaigns.py runs
+them in short.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from command import CONTROL, Command, lines_of
+from mistakes import TEXTS, TRAINER, TRANSLATE, prepare
+from odd_lines import random_line
+from paths import ROOT, SUPPORT
+from runs import SMALL, assert_same_run, write_text
+from tiny_translator import LONGEST, make_subwords, save
+
+from minitf.files.arrays import ASIDE, load_arrays, read_model
+
+LESSON = str(ROOT / "lessons" / "09_train_wmt.py")
+STEP = re.compile(rb"^step +([\d,]+)  epoch", re.MULTILINE)
+
+
+def start(command, folder, **streams):
+    """Start a process in a folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINITF_DATA": str(Path(folder, "no-data"))}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.Popen([sys.executable, *command], cwd=folder, env=environment, **pipes)
+
+
+def finish(process, code=0):
+    """Wait for a process that must end with this exit code; returns what it said and what it complained of."""
+    out, err = process.communicate(timeout=3600)
+    assert process.returncode == code, f"exit code {process.returncode}, not {code}: {err.decode()[-2000:]}"
+    return out, err.decode()
+
+
+# Exact resume -----------------------------------------------------------------------------------------------
+
+WATCHED = """
+import hashlib, json, os, signal, sys
+from minitf.training import commandline
+from minitf.data.dataset import Dataset
+from minitf.training.trainer import Trainer
+stop, order, batch, update = int(sys.argv[1]), [], Dataset.batch, Trainer.update
+def watched_batch(self, rows):
+    order.append(rows.tolist())
+    return batch(self, rows)
+def watched_update(self):
+    order.clear()
+    loss, nll, norm, tokens = update(self)
+    with open(self.settings.out + ".steps", "a") as file:
+        json.dump([self.step, float(loss).hex(), float(norm).hex(), tokens, order], file)
+        file.write("\\n")
+    if self.step == stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return loss, nll, norm, tokens
+Dataset.batch, Trainer.update = watched_batch, watched_update
+sys.exit(commandline.main(sys.argv[2:]))
+"""
+# Batches of 2,200 tokens of d_model 64 are large enough to be cut in two.
+EXACT = "--batch-tokens 2200 --warmup-steps 50 --average 2 --log-every 1 --replicas 2 --max-extra 2 "
+EXACT += "--subwords none --set n_layers=1 --set d_model=64 --set d_ff=96 --set n_heads=4 "
+EXACT += "--set dropout=0.2 --set attention_dropout=0.1 --set feed_forward_dropout=0.1"
+
+
+def resume(folder, seed, count=20, steps=200):
+    """The parts of a stopped run against the whole one."""
+    rng = np.random.default_rng(seed)
+    write_text("train", 3000, seed)
+    write_text("valid", 5, seed + 1)
+    pace = (
+        f"--steps {steps} --valid-every {max(2, steps // 4)} --save-every 7 --accumulate {1 + seed % 2} --seed {seed}"
+    )
+    arguments = shlex.split(f"{TEXTS} {EXACT} {pace}")
+    finish(start(["-c", WATCHED, "0", *arguments, "--out", "whole"], folder))
+    stops = sorted(rng.choice(np.arange(1, steps), count, replace=False).tolist())
+    for i, stop in enumerate([*stops, 0]):
+        more = ["--resume"] if i else []
+        out, _ = finish(start(["-c", WATCHED, str(stop), *arguments, "--out", "parts", *more], folder))
+        assert b"not bit for bit" not in out
+        if stop:
+            assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+    whole, parts = (
+        [json.loads(line) for line in Path(f"{out}.steps").read_text().splitlines()] for out in ("whole", "parts")
+    )
+    assert [row[0] for row in parts] == list(range(1, steps + 1))
+    differing = [one[0] for one, other in zip(whole, parts, strict=True) if one != other]
+    assert not differing, f"loss, norm or batches differ from step {differing[0]} on"
+    assert_same_run("whole", "parts")
+    return f"{steps} steps, stopped at {', '.join(map(str, stops))}: parameters, moments, losses, batches bit-identical"
+
+
+# Killed -----------------------------------------------------------------------------------------------------
+
+KILLED = f"{TEXTS} --batch-tokens 60 --valid-every 1000000 --save-every 1 --log-every 1 --warmup-steps 8 --average 2"
+
+
+def begin(folder, out, steps, *more):
+    """Start a training, or go on with it, that saves after every step; returns it and what it said up to a step."""
+    again = ["--resume"] if Path(out, "checkpoint.npz").exists() else []
+    arguments = [*shlex.split(KILLED), *SMALL, "--out", out, "--steps", str(steps), *again, *more]
+    return start([LESSON, *arguments], folder)
+
+
+def read_until_step(process):
+    """What a training says up to its first step."""
+    said = b""
+    while not STEP.search(said):
+        line = process.stdout.readline()
+        assert line, f"it ended before the first step: {process.stderr.read().decode()}"
+        said += line
+    return said
+
+
+def check_folder(out):
+    """Everything in the folder of a killed run is whole; returns the step of the checkpoint."""
+    arrays, meta = load_arrays(Path(out, "checkpoint.npz"))
+    assert all(np.isfinite(array).all() for array in arrays.values())
+    for name in meta["weights"]:
+        load_arrays(Path(out, name))
+    if Path(out, "config.json").exists():
+        read_model(out)
+    return meta["step"]
+
+
+def kills(folder, seed, count=200):
+    """kill -9 at random moments; the run that survived them all equals one that was never killed."""
+    rng = random.Random(seed)
+    write_text("train", 60, seed)
+    write_text("valid", 5, seed + 1)
+    last = midway = early = 0
+    for _ in range(count):
+        process, said = begin(folder, "killed", 10**9), b""
+        if rng.random() < 0.1:  # while it starts, too
+            time.sleep(rng.uniform(0, 2))
+        else:
+            said = read_until_step(process)
+            time.sleep(rng.uniform(0, 0.3))
+        process.kill()
+        out, _ = process.communicate()
+        steps = STEP.findall(said + out)
+        done = int(steps[-1].replace(b",", b"")) - 1 if steps else last  # the step before the one last said is saved
+        if not Path("killed/checkpoint.npz").exists():
+            assert not steps
+            early += 1
+            continue
+        step = check_folder("killed")
+        assert max(done, last) <= step <= max(done + 1, last + 1), (
+            f"step {step}, but {done} was saved, and {last} before"
+        )
+        last = step
+        asides = [path for path in Path("killed").iterdir() if ASIDE.fullmatch(path.name)]
+        midway += bool(asides)
+        for path in asides:
+            os.utime(path, (time.time() - 3600,) * 2)  # as old as they would be when somebody looks
+    finish(begin(folder, "killed", last + 3))
+    finish(begin(folder, "whole", last + 3))
+    assert not list(Path("killed").glob("*.tmp")), "half-written files were left"
+    assert_same_run("killed", "whole")
+    return (
+        f"{count} kills in {last} steps, {midway} in the middle of a file, {early} before the first checkpoint: "
+        "none lost, none half, no temporary file left, in the end bit for bit the run that was not killed"
+    )
+
+
+# Stopped, full, read-only -----------------------------------------------------------------------------------
+
+
+def stops(folder, seed, count=20):
+    """SIGTERM, and disks that refuse."""
+    rng = random.Random(seed)
+    write_text("train", 60, seed)
+    write_text("valid", 5, seed + 1)
+    for _ in range(count):
+        process = begin(folder, "stopped", 10**9)
+        said = read_until_step(process)
+        time.sleep(rng.uniform(0, 0.3))
+        process.send_signal(signal.SIGTERM)
+        out, err = finish(process)
+        step = check_folder("stopped")
+        assert step == int(STEP.findall(said + out)[-1].replace(b",", b"")) and err == ""
+        assert f"stopped  SIGTERM received: --resume goes on from step {step:,}".encode() in out
+    finish(begin(folder, "stopped", step + 2))
+    return f"{count} times SIGTERM: saved, exit code 0, went on; {disks(folder, rng)}"
+
+
+def mount(*arguments):
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+def disks(folder, rng):
+    """A small disk that fills up, and one that becomes read-only: one line, and what was saved is whole."""
+    disk = Path(folder, "disk")
+    disk.mkdir()
+    try:
+        mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", disk)
+    except (OSError, subprocess.CalledProcessError):
+        return "full and read-only disks not tried: mounting takes root"
+    try:
+        sizes, saved = [16, 64, *sorted(rng.sample(range(100, 400, 4), 4))], 0
+        for size in sizes:
+            mount("-o", f"remount,size={size}k", disk)
+            _, err = finish(begin(folder, "disk/run", 10**9, "--average", "100"), 2)
+            assert "No space left" in err and err.count("\n") == 1 and "free some space" in err, err
+            if Path("disk/run/checkpoint.npz").exists():
+                saved += check_folder("disk/run") > 0
+        mount("-o", "remount,size=100m", disk)
+        process = begin(folder, "disk/run", 10**9)
+        read_until_step(process)
+        while True:
+            try:  # refused while a file is open for writing
+                mount("-o", "remount,ro", disk)
+                break
+            except subprocess.CalledProcessError:
+                time.sleep(rng.uniform(0, 0.01))
+        _, err = finish(process, 2)
+        assert "Read-only file system" in err and err.count("\n") == 1, err
+        step = check_folder("disk/run")
+        mount("-o", "remount,rw", disk)
+        finish(begin(folder, "disk/run", step + 2))
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False)
+    return (
+        f"{len(sizes)} full disks ({saved} after a checkpoint) and a read-only one: one line, what was saved is whole"
+    )
+
+
+# Mutated files ----------------------------------------------------------------------------------------------
+
+
+def models(folder, seed, count=5000, batch=250):
+    """Mutated files, some hundred in a process each, so that a crash would be seen."""
+    total, most = {"used": 0, "refused": 0}, 0.0
+    for first in range(0, count, batch):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            files = str(seed + first), str(min(batch, count - first))
+            try:
+                result = json.loads(finish(start([str(SUPPORT / "damage.py"), *files], place))[0])
+            except AssertionError as error:
+                raise AssertionError(f"crash at file {Path(place, 'current').read_text()}: {error}") from None
+        assert not result["failed"], "; ".join(result["failed"])
+        total = {what: n + result[what] for what, n in total.items()}
+        most = max(most, result["memory"])
+    assert sum(total.values()) == count
+    return (
+        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded and used; no pickle, "
+        f"no crash, at the most {most:.2f} times the memory of the whole file"
+    )
+
+
+# Lines and mistakes -----------------------------------------------------------------------------------------
+
+
+def lines(folder, seed, count=10_000):
+    """Fuzzed lines through the command: from a pipe in pieces, and from a file into a file."""
+    rng = random.Random(seed)
+    command = Command(save(Path(folder, "tiny"), make_subwords(), {"longest": LONGEST}))
+    fuzzed = [random_line(rng) for _ in range(count)]
+    content = b"\n".join([*fuzzed, b"the end"]) + rng.choice([b"\n", b""])
+    Path(folder, "in.txt").write_bytes(content)
+    options = ("--beam", "2", "--max-extra", "3")
+    piped = command.start(*options, stdin=subprocess.PIPE)
+    out, err = piped.communicate(content, timeout=3600)
+    filed = command.start(*options, "--format", "json", "--input", "in.txt", "--output", "out.json", cwd=folder)
+    assert (piped.returncode, err) == (0, b"") and finish(filed) == (b"", "")
+    found, records = out.decode(), Path(folder, "out.json").read_text()
+    assert not CONTROL.search(found) and not CONTROL.search(records)
+    records = [json.loads(line) for line in lines_of(records)]
+    texts = lines_of(found)
+    assert len(texts) == len(records) == count + 1
+    wanted = [line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in fuzzed]
+    assert [record["source"] for record in records[:-1]] == wanted, "the order"
+    assert [record["translation"] for record in records] == texts
+    return f"{count:,} fuzzed lines in, {len(texts) - 1:,} out, in order, from a pipe and from a file"
+
+
+def mistakes(folder, seed, count=None):
+    """Every bad input (or so many of them, drawn) in a process of its own."""
+    write_text("train", 60, 1)
+    write_text("valid", 5, 2)
+    prepare(folder, lambda out: finish(begin(folder, out, 1)))
+    names = [*((TRAINER, line) for line in TRAINER), *((TRANSLATE, line) for line in TRANSLATE)]
+    names = random.Random(seed).sample(names, count) if count else names
+    command = Command(Path(folder, "model"))
+    for table, line in names:
+        if table is TRAINER:
+            arguments = line.split(" ")
+            arguments += [] if "--out" in arguments else ["--out", "made"]
+            process, program = start([LESSON, *arguments], folder), "09_train_wmt.py: "
+        else:
+            streams = {"stdin": subprocess.DEVNULL, "cwd": folder}
+            process, program = command.start(*shlex.split(line), **streams), "translate.py: "
+        out, err = finish(process, 2)
+        assert err.startswith(program) and err.count("\n") == 1 and table[line] in err, (line, err)
+        assert not Path(folder, "made", "checkpoint.npz").exists(), line
+        assert table is TRAINER or out == b"", line
+    return f"{len(names)} bad inputs: each one line that says what is wrong, exit code 2, no traceback"
+
+
+CAMPAIGNS = {function.__name__: function for function in (resume, kills, stops, models, lines, mistakes)}
+
+
+def run(name, seed, count=None, **more):
+    """Run a campaign in a folder of its own; returns its line."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            return CAMPAIGNS[name](Path(folder), seed, **({} if count is None else {"count": count}), **more)
+        finally:
+            os.chdir(before)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=CAMPAIGNS, metavar="NAME", help=", ".join(CAMPAIGNS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, help="stops, kills, files or lines (default: the full campaign)")
+    options = parser.parse_args()
+    for name in options.names:
+        started = time.monotonic()
+        try:
+            line = run(name, options.seed, options.count)
+        except AssertionError as error:
+            print(f"{name}, seed {options.seed}: FAILED: {error}", flush=True)
+            return 1
+        print(f"{name}, seed {options.seed}: {line} ({time.monotonic() - started:.0f} s)", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Bad input by name, for the trainer and for translate.py: each command line ends in one line that says this.
+
+A name is what stands after the command, run in a folder that `prepare` filled. `tests/project/test_mistakes.py` gives all of
+them to the programs inside its own process, and `tests/support/campaigns.py mistakes` runs a process for each.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from minitf.files.arrays import load_arrays, save_arrays
+
+TEXTS = "--train train.en train.de --valid valid.en valid.de"
+
+TRAINER = {
+    # the command line
+    "--steps soon": "--steps must be a whole number, not 'soon'",
+    "--steps 1.5": "--steps must be a whole number, not '1.5'",
+    "--steps inf": "--steps must be a whole number, not 'inf'",
+    "--learning-rate low": "--learning-rate must be a number, not 'low'",
+    "--step 5": "unrecognized arguments: --step 5",
+    "surplus": "unrecognized arguments: surplus",
+    "--train train.en": "argument --train: expected 2 arguments",
+    "--out": "argument --out: expected one argument",
+    "--train train.en train.de": "--train needs --valid",
+    "--valid valid.en valid.de": "--valid belongs to --train",
+    "--corpus toy --train train.en train.de": "give one of them",
+    # numbers
+    "--steps 0": "--steps must be at least 1, not 0",
+    "--steps 9999999999999": "--steps must be at most 1000000000000",
+    "--learning-rate 0": "--learning-rate must be more than 0",
+    "--learning-rate nan": "--learning-rate must be at least 0, not nan",
+    "--minutes inf": "--minutes must be at most 1000000000000, not inf",
+    "--clip -1": "--clip must be at least 0, not -1.0",
+    "--alpha 1e300": "--alpha must be at most 10, not 1e+300",
+    "--beam 100000": "--beam must be at most 1000",
+    "--max-extra 100000000000000000000": "--max-extra must be at most 10000",
+    "--average 0": "--average must be at least 1",
+    "--log-every 0": "--log-every must be at least 1",
+    "--accumulate 0": "--accumulate must be at least 1",
+    "--batch-tokens 1": "--batch-tokens must be at least 2",
+    "--batch-tokens 99999999999999999999": "--batch-tokens must be at most 1000000000",
+    "--max-length 0": "--max-length must be at least 1",
+    f"{TEXTS} --copy 601": "--copy 601 is more than 10 for each of the 60 pairs of the text: lower it",
+    f"{TEXTS} --join 1000000000": "--join 1000000000 is more than 10 for each of the 60 pairs",
+    "--seed -1": "--seed must be at least 0",
+    "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
+    "--replicas 9999": "--replicas must be at most 256",
+    # texts
+    "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
+    "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
+    "--train train.en valid.de --valid valid.en valid.de": "train.en has 60 lines but valid.de has 5",
+    "--train empty empty --valid valid.en valid.de": "the training text is empty",
+    "--train blank blank --valid valid.en valid.de": "are empty",
+    "--train train.en train.de --valid empty empty": "no pair is left to validate on",
+    "--train train.en train.de --valid long long --max-length 20": "to validate on; left out: 3 too long",
+    "--train long long --valid valid.en valid.de --max-length 20": "no pair is left to train on; left out: 3 too long",
+    "--train line line --valid valid.en valid.de --subwords none": "no pair is left to train on; left out: 1 too long",
+    f"{TEXTS} --vocabulary-size 20": "too small here",
+    "--corpus klingon": "unknown corpus 'klingon': choose from toy",
+    "--corpus tatoeba-en-de": "set MINITF_DATA",
+    "--subwords words": "--subwords must be sentencepiece or none",
+    # the model
+    "--preset huge": "unknown preset 'huge'",
+    "--set d_model": "--set d_model: write KEY=VALUE",
+    "--set d_mode=12": "with a key among n_layers",
+    "--set eos_id=7": "with a key among n_layers",
+    "--set d_model=wide": "'wide' is not a whole number",
+    "--set tie=maybe": "'maybe' is not true or false",
+    "--set dropout=1.5": "dropout must be at least 0 and at most 0.9999",
+    "--set dropout=0.999999": "dropout must be at least 0 and at most 0.9999",
+    "--set n_heads=0": "n_heads must be a whole number of 1 or more, not 0",
+    "--set dropout=nan": "dropout must be at least 0 and at most 0.9999, not nan",
+    "--set eps=-1": "eps must be at least 0",
+    "--set n_layers=0": "n_layers must be a whole number of 1 or more",
+    "--set d_model=30": "d_model 30 is not a multiple of n_heads 4",
+    "--set d_model=33 --set n_heads=3": "sinusoids need an even d_model, not 33",
+    "--set norm=between": "norm must be post or pre",
+    f"{TEXTS} --subwords none --set d_ff=999999999999": "choose a smaller --preset",
+    f"{TEXTS} --subwords none --set n_layers=99999999999": "choose a smaller --preset",
+    f"{TEXTS} --subwords none --set d_k=9999999999999999999999": "choose a smaller --preset",
+    f"{TEXTS} --set positions=learned --set max_length=9": "--max-length 8",
+    "--backend torch": "unknown backend 'torch': choose numpy or cupy",
+    "--precision float16": "--precision must be one of float32, tf32, bfloat16",
+    "--precision tf32": "precision tf32 needs a GPU",
+    # folders
+    "--out ": "--out must name a folder",
+    "--out train.en": "train.en is a file: choose another --out",
+    f"{TEXTS} --out train.en/deeper": "cannot be written (Not a directory)",
+    f"{TEXTS} --out run": "run holds a run already: go on with --resume, or choose another --out",
+    f"{TEXTS} --out model": "model holds a model already",
+    "--start-from nowhere": "nowhere: no such folder",
+    "--start-from train.en": "train.en: is a file",
+    "--start-from nowhere --preset small": "leave --preset out",
+    f"{TEXTS} --start-from model --set d_ff=8": "model: weights of another configuration (d_ff is 24, not 8)",
+    f"{TEXTS} --start-from model-cut": "model-cut/model.npz: changed since it was saved",
+    f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
+    "--train other other --valid other other --start-from model": "100% of the text is unknown to the vocabulary",
+    # runs to go on with
+    "--resume": "holds no checkpoint to resume from",
+    "--resume --out nowhere": "nowhere holds no checkpoint to resume from",
+    "--resume --out run-cut": "run-cut/checkpoint.npz: damaged",
+    "--resume --out run-flipped": "run-flipped/checkpoint.npz: array 'v.decoder.layers.0",
+    "--resume --out run-swapped": "not a checkpoint of a run",
+    "--resume --out run-edited": "checkpoint.npz: weights of another configuration (d_ff is 24, not 8)",
+    "--resume --out run-words": "words.txt: changed since the checkpoint",
+    "--resume --out run --preset small": "--resume cannot change --preset small (it was tiny)",
+    "--resume --out run --set d_ff=8": "--resume cannot change d_ff of the model from 24 to 8",
+}
+
+TRANSLATE = {
+    "--beam 4 --nbest 5 'the dog'": "--beam 5",
+    "-Hello.": "-Hello. is not an option: put -- before text",
+    "-hello": "-hello is not an option: put -- before text",
+    "-o x 'the dog'": "-o is not an option",
+    "--temperature 0.5 'the dog'": "add --sample",
+    "--seed 0 'the dog'": "add --sample",
+    "--sample --beam 4 'the dog'": "leave out --beam",
+    "--sample --nbest 2 'the dog'": "leave out --beam, --nbest",
+    "--sample --attention a.png 'the dog'": "--attention",
+    "--sample --temperature -1 'the dog'": "from 0 to",
+    "--sample --top-k 0 'the dog'": "from 1 to",
+    "--sample --top-p 2 'the dog'": "from 0.001 to 1",
+    "--sample --seed x 'the dog'": "'x'",
+    "--beam 0 'the dog'": "from 1 to",
+    "--beam x 'the dog'": "'x'",
+    "--alpha nan 'the dog'": "from 0 to",
+    "--alpha -1 'the dog'": "from 0 to",
+    "--max-extra -1 'the dog'": "from 0 to",
+    "--max-extra 111111111111111111111111111111 'the dog'": "from 0 to",
+    "--format xml 'the dog'": "json",
+    "--backend abacus 'the dog'": "cupy",
+    "--bream 4 'the dog'": "--bream",
+    "--layer 1 'the dog'": "--attention FILE",
+    "--attention-kind decoder 'the dog'": "--attention FILE",
+    "--attention a.png --attention-kind self 'the dog'": "encoder",
+    "--attention a.xyz 'the dog'": ".png",
+    "--attention no/a.png 'the dog'": "not written",
+    "--attention a.png --layer 3 'the dog'": "1 to 1",
+    "--input x y": "one of them",
+    "--input no/such/file": "no/such/file",
+    "--input .": ".: cannot be read",
+    "--input letter.docx": "letter.docx: is a Word, LibreOffice or zip file: save it as plain text, in UTF-8",
+    "--input letter.pdf": "letter.pdf: is a PDF",
+    "--input utf-16.txt": "utf-16.txt: is in UTF-16",
+    "--input train.en --output ./train.en": "the text would be replaced by its translation: give --output another name",
+    "--output no/such/file 'the dog'": "no/such/file: not written (No such file or directory): its folder does",
+    "--output train.en/x 'the dog'": "its folder is a file",
+    "--output . 'the dog'": "it is a folder: name a file in it",
+    "--model no/such/folder 'the dog'": "no such folder",
+    "--model '\n\x1b[31m' 'the dog'": "no such folder",
+    "--model train.en 'the dog'": "is a file",
+    "--model . 'the dog'": "config.json",
+    "--model model-cut 'the dog'": "model-cut/model.npz: changed since it was saved",
+    "--model model-card 'the dog'": "model-card/config.json: damaged",
+    "--model model-words 'the dog'": "model-words/words.txt: changed since it was saved",
+    "--model model-edited 'the dog'": "model-edited: weights of another configuration (d_ff is 24, not 8)",
+}
+
+
+def prepare(folder, run):
+    """Fill a folder with texts that are none, and a run and a model that are damaged in several ways.
+
+    There are train.* and valid.* already. run: trains a little, into the folder it is given.
+    """
+    for name, content in {
+        "long": ("word " * 90 + "\n") * 3,
+        "line": "word " * 20_000,
+        "empty": "",
+        "blank": "\n \n\n",
+        "other": "nothing that was seen before\n" * 5,
+    }.items():
+        Path(folder, name).write_text(content)
+    for name, content in {
+        "letter.docx": b"PK\x03\x04\x14\0",
+        "letter.pdf": b"%PDF-1.7\n",
+        "utf-16.txt": "Dear Anna,\n".encode("utf-16"),
+    }.items():
+        Path(folder, name).write_bytes(content)
+    run(str(Path(folder, "run")))
+    for name, change in COPIES.items():
+        shutil.copytree(Path(folder, "run"), Path(folder, name))
+        change(Path(folder, name))
+    shutil.copytree(Path(folder, "run"), Path(folder, "model"))
+    Path(folder, "model", "checkpoint.npz").unlink()
+
+
+def _cut(name):
+    def change(folder):
+        content = Path(folder, name).read_bytes()
+        Path(folder, name).write_bytes(content[: len(content) // 2])
+
+    return change
+
+
+def _flip(folder):
+    """Change one bit of the last array."""
+    content = bytearray(Path(folder, "checkpoint.npz").read_bytes())
+    content[content.rindex(b"\x93NUMPY") + 140] ^= 4
+    Path(folder, "checkpoint.npz").write_bytes(content)
+
+
+def _edit_checkpoint(folder):
+    arrays, meta = load_arrays(Path(folder, "checkpoint.npz"))
+    meta["config"]["d_ff"] = 8
+    save_arrays(Path(folder, "checkpoint.npz"), arrays, meta)
+
+
+def _edit_card(folder):
+    card = json.loads(Path(folder, "config.json").read_text())
+    card["model"]["d_ff"] = 8
+    Path(folder, "config.json").write_text(json.dumps(card))
+
+
+COPIES = {
+    "run-cut": _cut("checkpoint.npz"),
+    "run-flipped": _flip,
+    "run-swapped": lambda folder: shutil.copy(folder / "model.npz", folder / "checkpoint.npz"),
+    "run-edited": _edit_checkpoint,
+    "run-words": lambda folder: Path(folder, "words.txt").write_text("other\n"),
+    "model-cut": _cut("model.npz"),
+    "model-card": _cut("config.json"),
+    "model-words": lambda folder: Path(folder, "words.txt").write_text("other\n"),
+    "model-edited": _edit_card,
+}

@@ -1,0 +1,9 @@
+"""Where things are in the checkout."""
+
+from pathlib import Path
+
+SUPPORT = Path(__file__).parent
+FIXTURES = SUPPORT / "fixtures"
+ROOT = SUPPORT.parents[1]
+PACKAGE = ROOT / "minitf"
+EXAMPLES = ROOT / "examples"

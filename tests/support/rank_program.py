@@ -1,0 +1,89 @@
+"""The trainer's command for tests that start it under mpirun: with checks and with accidents.
+
+    mpirun -n 2 python rank_program.py '{"float64": true}' [options of the trainer]
+
+float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank, what happens there
+right after the update]].
+Each rank notes in rows-RANK.txt the rows that it computes, and no rank but the first may write a file.
+"""
+
+import json
+import os
+import signal
+import sys
+
+import numpy as np
+from variants import Variant
+
+from minitf.cpu import replicas as parallel
+from minitf.training import commandline
+from minitf.training.distributed import launched
+from minitf.training.log import RunLog
+from minitf.training.trainer import Trainer
+from minitf.transformer import Transformer
+
+
+def act(trainer, what):
+    """Let something happen to this process."""
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "terminate":
+        signal.raise_signal(signal.SIGTERM)
+    elif what == "use up the memory":
+        raise MemoryError
+    elif what == "err":
+        raise RuntimeError("nobody foresaw this")
+    elif what == "spoil a weight":
+        trainer.optimizer.data[3] += 1
+
+
+def watch_updates(accidents, out):
+    """Note what each update computes, and let the accidents happen after it: (step, rank, what).
+
+    A note has the number of the micro-batch, of the row in it, the row, and the tokens of the whole update.
+    """
+    update = Trainer.update
+
+    def watched(self):
+        backward = self.replicas.backward
+
+        def noted(batch, n_tokens, seed, step):
+            for i, (source, target) in enumerate(zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)):
+                print(step, batch.first_row + i, source, target, n_tokens, file=out)
+            return backward(batch, n_tokens, seed, step)
+
+        self.replicas.backward = noted
+        try:
+            result = update(self)
+        finally:
+            self.replicas.backward = backward
+        for step, rank, what in accidents:
+            if (self.step, launched()[0]) == (step, rank):
+                act(self, what)
+        return result
+
+    Trainer.update = watched
+
+
+def refuse_to_write(*arguments):
+    raise AssertionError(f"rank {launched()[0]} writes {arguments}")
+
+
+def main(wish, arguments):
+    parallel._WORTH_IT = 1  # or batches this small would not be cut over threads
+    RunLog.draw = lambda self, seconds=0: None
+    os.fsync = lambda handle: None
+    if launched()[0]:
+        os.replace = os.mkdir = refuse_to_write
+
+    def in_float64(*given, **named):
+        return Transformer(*given, **named).astype(np.float64)
+
+    model = in_float64 if wish.get("float64") else Variant if wish.get("variant") else Transformer
+    with open(f"rows-{launched()[0]}.txt", "w") as out:
+        watch_updates(wish.get("accidents", ()), out)
+        return commandline.main(arguments, "program", model)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,37 @@
+"""Under mpirun: sums over the ranks are those of NumPy in the order of the ranks, bit for bit."""
+
+import numpy as np
+
+from minitf.errors import UserError
+from minitf.training import distributed
+from minitf.training.distributed import Ranks, launched
+
+
+def main():
+    one = Ranks(*launched())
+    one.join()
+    distributed._BLOCK = 1000
+    for dtype in ("float32", "float64"):
+        for length in (1, 2, 5, 999, 1000, 1001, 5003):
+            drawn = [np.random.default_rng([r, length]).normal(size=length).astype(dtype) for r in range(one.size)]
+            mine = drawn[one.rank].copy()
+            one.sum(mine)
+            assert mine.dtype == dtype and np.array_equal(mine, sum(drawn[1:], drawn[0])), (dtype, length)
+    assert one.total(one.rank, 0.1) == (sum(range(one.size)), sum([0.1] * one.size))
+    assert one.tell(f"said by {one.rank}") == "said by 0"
+    one.check_same(mine, "the sums")
+    mine[0] += one.rank == one.size - 1
+    try:
+        one.check_same(mine, "the sums")
+    except UserError as error:
+        assert f"the sums of rank {one.size - 1} on " in str(error) and "are not those of rank 0" in str(error)
+    else:
+        raise AssertionError("a difference went unnoticed")
+    if one.rank:
+        assert one.tell() is None, "rank 0 has ended"
+    else:
+        print(f"{one.size} ranks agree")
+
+
+if __name__ == "__main__":
+    main()

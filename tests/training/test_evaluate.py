@@ -1,0 +1,363 @@
+"""BLEU: the formula counted by hand; sacreBLEU and the paper's way on real outputs; bad input is refused."""
+
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from models import small_model
+
+from minitf.data.corpora import Pairs
+from minitf.errors import UserError
+from minitf.tensor import is_recording
+from minitf.text import BOS, EOS, Words
+from minitf.training import commandline
+from minitf.training.evaluation import bleu, paper_bleu, perplexity, score_files, split_compounds
+
+needs_moses = pytest.mark.skipif(
+    importlib.util.find_spec("sacremoses") is None, reason="pip install -e '.[dev]' brings sacremoses"
+)
+
+REFERENCES = [
+    "The dog sees the small cat .",
+    "I do not know where she lives .",
+    "The children play in the garden .",
+]
+HYPOTHESES = [
+    "The dog sees a small cat .",
+    "I do not know where she is .",
+    "Children play in the big garden .",
+]
+
+
+def bleu_by_hand(hypotheses, references):
+    """The formula, over text that has blanks between its tokens; no smoothing."""
+    lengths = [sum(len(line.split()) for line in lines) for lines in (hypotheses, references)]
+    precisions = []
+    for n in (1, 2, 3, 4):
+        found = total = 0
+        for hypothesis, reference in zip(hypotheses, references, strict=True):
+            left, right = (
+                Counter(zip(*(line.split()[i:] for i in range(n)), strict=False)) for line in (hypothesis, reference)
+            )
+            found += (left & right).total()
+            total += left.total()
+        precisions.append(100 * found / total)
+    penalty = min(1, math.exp(1 - lengths[1] / lengths[0]))
+    return penalty * math.prod(precisions) ** 0.25, precisions, penalty, *lengths
+
+
+@pytest.mark.parametrize("tokenize", ["none", "13a"])
+@pytest.mark.parametrize("words_cut_off", [0, 3])
+def test_bleu_is_the_formula(tokenize, words_cut_off):
+    hypotheses = [
+        *HYPOTHESES[:2],
+        HYPOTHESES[2].rsplit(maxsplit=words_cut_off)[0] if words_cut_off else HYPOTHESES[2],
+    ]
+    score, precisions, penalty, hypothesis_length, reference_length = bleu_by_hand(hypotheses, REFERENCES)
+    result = bleu(hypotheses, REFERENCES, tokenize=tokenize)
+    assert result.score == pytest.approx(score, rel=1e-12) and 40 < score < 70
+    assert result.precisions == pytest.approx(precisions, rel=1e-12)
+    assert result.brevity_penalty == pytest.approx(penalty, rel=1e-12)
+    assert (penalty < 1) == bool(words_cut_off)
+    assert (result.hypothesis_length, result.reference_length) == (hypothesis_length, reference_length)
+
+
+def test_the_ends_of_the_scale():
+    assert bleu(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert bleu(["", "", ""], REFERENCES).score == 0
+    assert bleu(["x", "y", "z"], REFERENCES).score == 0
+
+
+def test_13a_cuts_punctuation_off_and_none_does_not():
+    raw = [line.replace(" .", ".") for line in REFERENCES]
+    assert bleu(raw, REFERENCES).score == pytest.approx(100)
+    assert bleu(raw, REFERENCES, tokenize="none").score < 90
+
+
+def test_case_counts_unless_told():
+    lower = [line.lower() for line in REFERENCES]
+    assert bleu(lower, REFERENCES).score < 99
+    result = bleu(lower, REFERENCES, lowercase=True)
+    assert result.score == pytest.approx(100)
+    assert "case:lc" in result.signature
+
+
+def test_signature_and_text_say_how():
+    result = bleu(HYPOTHESES, REFERENCES)
+    assert result.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert result.text.startswith(f"BLEU|{result.signature} = {result.score:.2f} ")
+    assert "hyp_len" in result.text and "\n" not in result.text
+    assert "tok:none" in bleu(HYPOTHESES, REFERENCES, tokenize="none").signature
+
+
+def test_iterators_will_do():
+    assert bleu(iter(HYPOTHESES), (line for line in REFERENCES)) == bleu(HYPOTHESES, REFERENCES)
+
+
+def test_nothing_is_printed(capfd):
+    bleu(["It is so ."] * 200, ["It is so ."] * 200)  # sacreBLEU would warn of tokenized text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(UserError, match="3 translations but 2 references"):
+        bleu(HYPOTHESES, REFERENCES[:2])
+    with pytest.raises(UserError, match="nothing to score"):
+        bleu([], [])
+    with pytest.raises(UserError, match=r"'moses'.*13a"):
+        bleu(HYPOTHESES, REFERENCES, tokenize="moses")
+    for score in (bleu, paper_bleu):
+        with pytest.raises(TypeError):
+            score("The dog", "The dog")
+
+
+# The paper's way --------------------------------------------------------------------------------------------
+
+OURS = ["Die E-Mail-Adresse der U-Bahn-Station steht im Netz.", "„Ja“, sagt sie, „das Drei-Liter-Auto fährt.“"]
+GOOD = ["Die E-Mail-Adresse des U-Bahn-Hofs steht im Netz.", "„Nein“, sagt sie, „das Zwei-Liter-Auto fährt nicht.“"]
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("die E-Mail-Adresse", "die E ##AT##-##AT## Mail ##AT##-##AT## Adresse"),
+        ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between blanks is a token already
+        ("-40 Grad, Haus- und", "-40 Grad, Haus- und"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # as the authors' expression does: b is in the first match already
+        ("", ""),
+    ],
+)
+def test_compounds_are_split_where_a_hyphen_stands_between_two_characters(line, split):
+    assert split_compounds(line) == split
+
+
+@needs_moses
+def test_the_papers_way_is_bleu_of_moses_tokens_with_split_compounds():
+    cut = [
+        "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse {} U ##AT##-##AT## Bahn ##AT##-##AT## {} steht im Netz .",
+        "„ {} “ , sagt sie , „ das {} ##AT##-##AT## Liter ##AT##-##AT## Auto fährt {}. “",
+    ]
+    ours = [cut[0].format("der", "Station"), cut[1].format("Ja", "Drei", "")]
+    good = [cut[0].format("des", "Hofs"), cut[1].format("Nein", "Zwei", "nicht ")]
+    result = paper_bleu(OURS, GOOD)
+    assert result.score == pytest.approx(bleu_by_hand(ours, good)[0], rel=1e-12)
+    assert result.score > bleu(OURS, GOOD).score + 5
+    assert "tok:moses-de|compounds:split|smooth:none|sacremoses:" in result.signature
+    assert result.text.startswith(f"paper-style BLEU|{result.signature} = {result.score:.2f} ")  # not under BLEU's name
+
+
+@needs_moses
+def test_the_papers_way_smooths_nothing_and_leaves_french_compounds_whole():
+    ours, good = ["Das ist ein Haus."], ["Das war ein Haus am See."]
+    assert paper_bleu(ours, good).score == 0 < bleu(ours, good).score  # which have no trigram in common
+    french = paper_bleu(["Est-ce un porte-avions ?"], ["Est-ce un porte-avions ?"], "fr")
+    assert french.hypothesis_length == 4 and "moses-fr|compounds:whole" in french.signature
+
+
+def test_the_papers_way_is_refused_where_it_cannot_be(monkeypatch):
+    with pytest.raises(UserError, match=r"German .* and French .*, not into 'en'"):
+        paper_bleu(OURS, GOOD, "en")
+    with pytest.raises(UserError, match="2 translations but 1 references"):
+        paper_bleu(OURS, GOOD[:1])
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(UserError, match="pip install sacremoses"):
+        paper_bleu(OURS, GOOD)
+
+
+def write(path, lines):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@needs_moses
+def test_two_files_are_scored_both_ways(tmp_path, capsys):
+    files = [str(write(tmp_path / name, lines)) for name, lines in (("out", OURS), ("test.de", GOOD))]
+    assert commandline.main(["--score", *files]) == 0
+    assert capsys.readouterr().out.splitlines() == [bleu(OURS, GOOD).text, paper_bleu(OURS, GOOD).text]
+
+
+def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monkeypatch):
+    hypotheses, references = write(tmp_path / "out", OURS), write(tmp_path / "test.txt", GOOD)
+    first, second = score_files(hypotheses, references).splitlines()
+    assert first == bleu(OURS, GOOD).text
+    assert second.startswith("paper-style BLEU: not counted: the paper translated into German (file.de) and")
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    assert "not counted: the tokens" in score_files(hypotheses, write(tmp_path / "test.de", GOOD))
+
+
+def test_text_in_another_encoding_is_noticed(tmp_path):
+    """It is read as U+FFFD, and every word with an umlaut would be wrong."""
+    files = write(tmp_path / "out", ["Grüße.", "Ja."]), tmp_path / "test.de"
+    files[1].write_bytes("Ja.\nGrüße.\n".encode("latin-1"))
+    notice = f"notice: {files[1]}: 1 line is no UTF-8 (the first: line 2): convert the file, as by iconv"
+    assert score_files(*files).splitlines()[-1].startswith(notice)
+
+
+def test_tokenised_text_is_noticed(tmp_path):
+    plain = [line.replace(" .", ".") for line in REFERENCES]
+    files = write(tmp_path / "out", REFERENCES), write(tmp_path / "test.txt", plain)
+    assert score_files(*files).splitlines()[2:] == [
+        f"notice: {files[0]} looks tokenised, and neither score is meant for that: detokenise it first"
+    ]
+    one_of_three = write(tmp_path / "one", [*plain[:2], REFERENCES[2]])
+    assert len(score_files(one_of_three, files[1]).splitlines()) == 2, "one line may well end so"
+
+
+def test_a_string_instead_of_a_list_is_refused():
+    """Its letters would be compared one by one."""
+    for hypotheses, references in (("abc", ["a", "b", "c"]), (["a", "b", "c"], "abc")):
+        for score in (bleu, paper_bleu):
+            with pytest.raises(TypeError, match="lists of sentences"):
+                score(hypotheses, references)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--score", "out", "short.de"], "out has 2 lines but short.de has 1"),
+        (["--score", "out", "missing.de"], "missing.de cannot be read"),
+        (["--score", "empty", "empty"], "nothing to score"),
+        (["--score", "out"], "expected 2 arguments"),
+        (["--score", "out", "test.de", "--out", "runs"], "leave the other options out"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_in_one_line(arguments, reason, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("out", OURS), ("test.de", GOOD), ("short.de", GOOD[:1]), ("empty", [])):
+        write(Path(name), lines)
+    assert commandline.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and reason in err
+
+
+@needs_moses
+@pytest.mark.parametrize(
+    ("language", "line", "tokens"),
+    [
+        ("de", "Sie sah Peter bzw. Frau Kern.", ["Sie", "sah", "Peter", "bzw.", "Frau", "Kern", "."]),
+        ("fr", "L'homme dit qu'il vient.", ["L'", "homme", "dit", "qu'", "il", "vient", "."]),
+    ],
+)
+def test_the_tokens_are_those_of_the_language(language, line, tokens):
+    """Abbreviations and apostrophes are cut by other rules in each."""
+    assert paper_bleu([line], [line], language).reference_length == len(tokens)
+
+
+def test_a_compound_may_begin_with_a_sign():
+    assert split_compounds("die 10%-Klausel") == "die 10% ##AT##-##AT## Klausel"
+    assert split_compounds("(E-Mail) -5 a- b") == "(E ##AT##-##AT## Mail) -5 a- b"
+
+
+@needs_moses
+@pytest.mark.parametrize("corpus", ["wmt14-en-de", "tatoeba-en-de"])
+def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tmp_path):
+    said = []
+    trainer = SimpleNamespace(
+        settings=SimpleNamespace(beam=4, alpha=0.6, max_extra=50),
+        dataset=SimpleNamespace(corpus=SimpleNamespace(name=corpus, target_language="de")),
+        log=SimpleNamespace(say=said.append),
+        folder=SimpleNamespace(path=tmp_path),
+        watch=lambda what: contextlib.nullcontext(),
+        score=bleu,
+    )
+    translator = SimpleNamespace(translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS])
+    found = commandline._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
+    assert said[1] == f"newstest2014: {bleu(OURS, GOOD).text}" and found["bleu"] == bleu(OURS, GOOD).score
+    if corpus == "wmt14-en-de":
+        assert found["paper_style"]["bleu"] == paper_bleu(OURS, GOOD).score
+        assert said[2] == f"newstest2014: {paper_bleu(OURS, GOOD).text}"
+    else:
+        assert "paper_style" not in found and len(said) == 2
+
+
+# Perplexity -----------------------------------------------------------------------------------------------
+
+
+def perplexity_by_hand(model, subwords, pairs):
+    """Each sentence alone, its end mark included, by the logits of the model; no smoothing, no dropout."""
+    total = n = 0
+    for source, target in zip(subwords.encode(pairs.source), subwords.encode(pairs.target), strict=True):
+        z = model.eval()(np.array([[*source, EOS]]), np.array([[BOS, *target]])).numpy()[0]
+        ln_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
+        total, n = total - ln_p[np.arange(len(z)), [*target, EOS]].sum(), n + len(z)
+    return math.exp(total / n)
+
+
+PAIRS = Pairs(["a b c d", "c", "", "b a"], ["d c", "a b c d b a", "d", ""])
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 7, 12, 4096])
+def test_perplexity_is_that_of_the_words_whatever_the_batches(batch_tokens):
+    words = Words.train(["a b c d"])
+    model = small_model(vocabulary_size=len(words), dropout=0.5, label_smoothing=0.3)
+    expected = perplexity_by_hand(model, words, PAIRS)
+    model.train().encoder.eval()
+    before = [module.training for module in model.modules()]
+    assert perplexity(model, words, PAIRS, batch_tokens) == pytest.approx(expected, rel=1e-10)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(monkeypatch):
+    words, seen = Words.train(["a b c d"]), []
+    model = small_model(vocabulary_size=len(words))
+    loss = model.loss
+
+    def watch(source, target_in, target_out, **options):
+        seen.append((max(source.size, target_out.size), is_recording()))
+        return loss(source, target_in, target_out, **options)
+
+    monkeypatch.setattr(model, "loss", watch)
+    perplexity(model, words, Pairs(["a b c"] * 6, ["a"] * 6), batch_tokens=9)
+    assert seen == [(8, False)] * 3, "three words and the end mark: a third sentence would be over nine"
+
+
+def test_the_worst_perplexity_is_finite():
+    model = SimpleNamespace(evaluating=contextlib.nullcontext, loss=lambda *ids, n_tokens: (0.0, 1e6))
+    assert math.isfinite(perplexity(model, Words.train(["a"]), Pairs(["a"], ["a"])))
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+needs_data = pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs")
+slow_ones = (pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char"))
+systems = pytest.mark.parametrize("system", ["bpe2bpe", *slow_ones])
+
+
+@needs_data
+@systems
+def test_real_outputs_score_as_sacrebleu_says(system):
+    data = Path(os.environ["MINITF_DATA"])
+    expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system]
+    hypotheses = lines_of(data / "bleu-check" / f"{system}.newstest2014.detok.de")
+    references = lines_of(data / "newstest2014" / "en-de" / "test.de")
+    result = bleu(hypotheses, references)
+    assert result.score == pytest.approx(expected["bleu"], abs=1e-4)
+    assert result.precisions == pytest.approx(expected["precisions"], abs=1e-4)
+    assert result.brevity_penalty == pytest.approx(expected["bp"], abs=1e-4)
+    assert (result.hypothesis_length, result.reference_length) == (expected["sys_len"], expected["ref_len"])
+    assert result.signature.rpartition("|")[0] == expected["signature"].rpartition("|")[0]
+    if system == "sennrich2016":
+        assert bleu(hypotheses, references, lowercase=True).score == pytest.approx(expected["bleu_lc"], abs=1e-4)
+
+
+@needs_moses
+@needs_data
+@systems
+def test_real_outputs_score_the_papers_way_as_published(system):
+    """The reference length, 64,496, is the one that fairseq prints for newstest2014."""
+    data = Path(os.environ["MINITF_DATA"])
+    expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system]["paper_style"]
+    hypotheses = lines_of(data / "bleu-check" / f"{system}.newstest2014.detok.de")
+    result = paper_bleu(hypotheses, lines_of(data / "newstest2014" / "en-de" / "test.de"))
+    assert result.score == pytest.approx(expected["bleu"], abs=6e-5)
+    assert (result.hypothesis_length, result.reference_length) == (expected["sys_len"], 64496)

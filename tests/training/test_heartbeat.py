@@ -1,0 +1,201 @@
+"""A run that takes long says what it is doing: at once, and then at the latest every thirty seconds."""
+
+import io
+import shlex
+import sys
+import time
+
+import numpy as np
+import pytest
+from runs import SMALL, prepare_folder, run
+
+from minitf.cpu.replicas import Replicas
+from minitf.data import dataset, tokenized
+from minitf.data.corpora import Pairs
+from minitf.data.dataset import Rows
+from minitf.text import Words
+from minitf.training import commandline, evaluation
+from minitf.training.log import read_history
+from minitf.training.settings import parse
+from minitf.training.signals import Interrupted
+from minitf.training.trainer import Trainer
+from minitf.translation.translator import Translator
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves only where a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def slow_updates(clock, monkeypatch):
+    """Each update takes ten seconds."""
+    update = Trainer.update
+
+    def slow(self):
+        clock[0] += 10
+        return update(self)
+
+    monkeypatch.setattr(Trainer, "update", slow)
+
+
+RARELY = ("--log-every", "100", "--valid-every", "100", "--steps", "16")
+
+
+def steps(capsys):
+    """The steps of the lines that were said, and of the lines of log.jsonl."""
+    lines = capsys.readouterr().out.splitlines()
+    return [int(line.split()[1]) for line in lines if line.startswith("step ") and "loss" in line]
+
+
+def test_without_a_terminal_a_line_now_and_then(folder, slow_updates, capsys):
+    """After the first update, and then after 10, 20, 30, 30 seconds without one."""
+    assert run("here", *RARELY) == 0
+    assert steps(capsys) == [1, 2, 4, 7, 10, 13, 16]
+    assert [entry["step"] for entry in read_history("here")] == [16, 16], "the log has no more entries than without"
+
+
+def test_a_line_of_the_log_is_a_sign_of_life_too(folder, slow_updates, capsys):
+    assert run("here", *RARELY[2:], "--log-every", "2") == 0
+    assert steps(capsys) == [1, 2, 3, 4, 6, 8, 10, 12, 14, 16], "the second pause is 20 seconds"
+
+
+def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updates):
+    """The lines in between take nothing away from it."""
+    assert run("all", *RARELY[2:], "--log-every", "1") == 0
+    assert run("some", *RARELY[2:], "--log-every", "16") == 0
+    losses = [entry["loss"] for entry in read_history("all") if "loss" in entry]
+    (entry,) = (entry for entry in read_history("some") if "loss" in entry)
+    assert min(losses) < entry["loss"] < max(losses) and entry["loss"] == pytest.approx(sum(losses) / 16, rel=0.05)
+
+
+def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(Trainer, "_left", lambda self: 75.0)
+    assert run("here", *RARELY) == 0
+    assert steps(capsys) == [16], "no lines between those of the log"
+    drawn = sys.stderr.getvalue().split("\r")
+    bars = [text for text in drawn if "left  step" in text]
+    assert len(bars) == 15 and bars[7].startswith(f"[{'#' * 15:<30}]  50%  0:01:15 left  step 8  loss ")
+    losses = {float(text.rsplit(" ", 1)[1]) for text in bars}
+    assert len(losses) > 10 and all(1 < loss < 10 for loss in losses)
+
+
+def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
+    """Both are on one terminal: a line would begin behind the bar."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    before = []
+    monkeypatch.setattr("minitf.training.log._print", lambda text: before.append((text, sys.stderr.getvalue())))
+    assert run("here", *RARELY[2:], "--log-every", "4") == 0
+    for text, written in before:
+        if text.startswith("step") and "loss" in text:
+            *_, bar, blank, rest = written.split("\r")
+            assert "left  step" in bar and blank.strip() == "" and len(blank) >= len(bar.rstrip()) and rest == ""
+
+
+def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsys):
+    """What comes next is said before the text is read, its subwords are learned, and the first batch is tried."""
+    said = []
+
+    def record(module, name, last):
+        function = getattr(module, name)
+
+        def wrapper(*arguments, **keywords):
+            lines = capsys.readouterr().out.splitlines()
+            said.append((last, lines[-1] if lines else ""))
+            return function(*arguments, **keywords)
+
+        monkeypatch.setattr(module, name, wrapper)
+
+    record(commandline, "read_corpus", "corpus   train.en, train.de")
+    record(Words, "train", "subwords are learned from the training text")
+    record(Replicas, "backward", "trial    trying the largest batches first, so that a lack of memory shows now")
+    assert run("here", "--steps", "1") == 0
+    assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
+
+
+def test_cutting_a_text_shows_how_far_it_is(clock, monkeypatch):
+    monkeypatch.setattr(dataset, "_BLOCK", 2)
+    words = Words(["a", "b"])
+    encode = Words.encode
+
+    def slow(self, lines, threads=0):
+        clock[0] += 8
+        return encode(self, lines, threads)
+
+    monkeypatch.setattr(Words, "encode", slow)
+    said = []
+    Rows.encode(words, ["a"] * 9, said.append)
+    assert said == [f"working  {n} of 9 lines cut into subwords" for n in (4, 9)]
+
+
+def test_a_validation_shows_how_far_it_is(folder, monkeypatch, clock, capsys):
+    monkeypatch.setattr(evaluation, "plan_batches", lambda *_: [[0, 1], [2, 3, 4]])
+    batch = evaluation.make_batch
+
+    def slow_batch(*arguments):
+        clock[0] += 10
+        return batch(*arguments)
+
+    def slow_translate(self, lines, *arguments, progress=None, **keywords):
+        clock[0] += 10
+        progress(3, 5)
+        return translate(self, lines, *arguments, progress=progress, **keywords)
+
+    translate = Translator.translate
+    monkeypatch.setattr(evaluation, "make_batch", slow_batch)
+    monkeypatch.setattr(Translator, "translate", slow_translate)
+    assert run("here", "--steps", "1", "--valid-every", "1") == 0
+    working = [line for line in capsys.readouterr().out.splitlines() if line.startswith("working")]
+    one = ["working  2 of 5 pairs validated", "working  3 of 5 sentences translated"]
+    assert working == [*one, *one, "working  3 of 5 sentences of valid translated"]
+
+
+def test_a_signal_leaves_a_perplexity_in_the_middle(folder, monkeypatch):
+    """For a large model it takes a minute."""
+    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL])
+    trainer = commandline.build(settings)
+    translator = Translator(trainer.model, trainer.dataset.subwords)
+    monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("it was to stop before"))
+    trainer.interrupted = True
+    with pytest.raises(Interrupted):
+        trainer.measure(translator)
+
+
+def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monkeypatch):
+    monkeypatch.setattr(tokenized, "_BLOCK", 2)
+    words, said = Words(["a", "b"]), []
+    blocks = tokenized._blocks(Pairs(["a"] * 5, ["b"] * 5), Pairs([], []), words, 9, np.uint16, said.append, 1)
+    for _ in blocks:
+        clock[0] += 6
+    assert said == ["working  4 of 5 pairs cut into subwords"]
+
+
+def test_waiting_for_the_updates_counts_in_the_speed(folder, monkeypatch):
+    """On a GPU the updates are waited for when their figures are read."""
+    now = [0.0]
+    monkeypatch.setattr("minitf.training.trainer.time.perf_counter", lambda: now[0])
+    look = Trainer.look
+
+    def wait(self):
+        now[0] += 10.0 * len(self.unseen)
+        look(self)
+
+    monkeypatch.setattr(Trainer, "look", wait)
+    monkeypatch.setattr(Trainer, "_looks_later", lambda self: True)
+    assert run("here", "--steps", "4", "--log-every", "2") == 0
+    entries = [entry for entry in read_history("here") if "loss" in entry]
+    assert len(entries) == 2 and all(entry["tokens_per_second"] < 60 / 10 for entry in entries)

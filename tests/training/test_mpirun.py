@@ -1,0 +1,216 @@
+"""The same training on several ranks: the parameters of one process, one set of files, and no rank left waiting."""
+
+import json
+import os
+import shlex
+import signal
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi import finish, needs_mpi, start
+from paths import ROOT
+from runs import PACE, SMALL, prepare_folder
+
+from minitf.files.arrays import load_arrays
+from minitf.training.log import read_history
+
+pytestmark = needs_mpi
+TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de")
+DROPOUT = ["--set", "attention_dropout=0.1"]
+ONE_THREAD = ["--replicas", "1"]
+LESSON = ROOT / "lessons" / "09_train_wmt.py"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+def begin(ranks, out, *more, **wish):
+    return start(ranks, "rank_program.py", json.dumps(wish), *TEXTS, *SMALL, *PACE, "--out", out, *more)
+
+
+def train(ranks, out, *more, **wish):
+    """A whole training on so many ranks: what it printed."""
+    code, said, error = finish(begin(ranks, out, *more, **wish))
+    assert code == 0, error
+    return said
+
+
+def rows(ranks):
+    """The rows that each rank computed in the last training here."""
+    return [Path(f"rows-{rank}.txt").read_text().splitlines() for rank in range(ranks)]
+
+
+def weights(out):
+    return load_arrays(f"{out}/checkpoint.npz")[0]
+
+
+def losses(out):
+    return [(entry["step"], entry["loss"]) for entry in read_history(out) if "loss" in entry]
+
+
+def files(out):
+    return sorted(path.name for path in Path(out).iterdir())
+
+
+def assert_close(one, other, tolerance):
+    for name, array in weights(one).items():
+        assert np.allclose(array, weights(other)[name], rtol=tolerance, atol=tolerance), name
+
+
+def assert_same(one, other):
+    assert losses(one) == losses(other)
+    for name, array in weights(one).items():
+        assert np.array_equal(array, weights(other)[name]), name
+
+
+# The same training ------------------------------------------------------------------------------------------
+
+
+def test_two_ranks_equal_one_process():
+    """Batches whole and cut, with dropout and clipping: in float64 only the order of the sums is another."""
+    more = [*DROPOUT, *ONE_THREAD, *shlex.split("--accumulate 3 --clip 0.5 --steps 9")]
+    train(1, "one", *more, float64=True)
+    (all_rows,) = rows(1)
+    said = train(2, "two", *more, float64=True)
+    first, second = rows(2)
+    assert sorted(first + second) == sorted(all_rows), "no row is lost, none comes twice, each has its place"
+    assert 0.7 < len(first) / len(second) < 1.4
+    assert_close("one", "two", 1e-9)
+    assert np.allclose(losses("one"), losses("two"), rtol=1e-9)
+    assert files("one") == files("two")
+    assert said.count("step       9") == 2, "its loss and its validation, from one rank"
+    assert "ranks    2 on 1 machine" in said and "2 ranks" in said
+
+
+@pytest.mark.slow
+def test_two_ranks_equal_two_threads_bit_for_bit():
+    train(1, "threads", *DROPOUT, "--replicas", "2")
+    train(2, "ranks", *DROPOUT, *ONE_THREAD)
+    assert_same("threads", "ranks")
+    train(2, "again", *DROPOUT, *ONE_THREAD)
+    assert_same("ranks", "again")
+
+
+@pytest.mark.slow
+def test_in_float32_two_ranks_equal_one_process_but_for_rounding():
+    train(1, "one", *DROPOUT, *ONE_THREAD)
+    train(2, "two", *DROPOUT, *ONE_THREAD)
+    assert_close("one", "two", 1e-4)
+    assert np.allclose(losses("one"), losses("two"), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_changed_model_on_two_ranks():
+    train(1, "threads", "--steps", "4", "--replicas", "2", variant=True)
+    train(2, "ranks", "--steps", "4", *ONE_THREAD, variant=True)
+    assert_same("threads", "ranks")
+    assert "model.decoder.layers.0.feed_forward.gate.weight" in weights("ranks")
+
+
+@pytest.mark.slow
+def test_the_lesson_itself_is_what_mpirun_starts():
+    code, said, error = finish(start(2, LESSON, *TEXTS, *SMALL, *PACE, "--out", "here"))
+    assert code == 0 and said.count("model    in here") == 1, error
+    assert load_arrays("here/checkpoint.npz")[1]["machine"]["ranks"] == 2
+
+
+@pytest.mark.slow
+def test_ranks_with_threads_equal_one_process():
+    """Three ranks of two threads; some batches have fewer rows than that."""
+    train(1, "one", *DROPOUT, *ONE_THREAD, float64=True)
+    (all_rows,) = rows(1)
+    train(3, "six", *DROPOUT, "--replicas", "2", float64=True)
+    assert sorted(chain.from_iterable(rows(3))) == sorted(all_rows)
+    assert_close("one", "six", 1e-9)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_another_number_of_ranks():
+    train(2, "whole", *ONE_THREAD, float64=True)
+    done = []
+    for ranks, stop in ((2, 5), (1, 9), (3, 13)):
+        said = train(ranks, "parts", *ONE_THREAD, "--steps", str(stop), *(["--resume"] if done else []), float64=True)
+        if done:
+            assert f"not bit for bit as without the stop: ranks was {done[-1]}, is {ranks}" in said
+        done.append(ranks)
+    assert_close("whole", "parts", 1e-9)
+    train(2, "same", *ONE_THREAD, "--steps", "6")
+    said = train(2, "same", *ONE_THREAD, "--resume")
+    assert "bit for bit" not in said
+    train(2, "unstopped", *ONE_THREAD)
+    assert_same("same", "unstopped")
+
+
+@pytest.mark.slow
+def test_sums_and_messages():
+    code, said, error = finish(start(3, "sum_program.py"))
+    assert (code, said) == (0, "3 ranks agree\n"), error
+
+
+# Accidents --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rank, what, words",
+    [
+        (0, "err", "RuntimeError: nobody foresaw this"),
+        (1, "err", "RuntimeError: nobody foresaw this"),
+        (1, "kill", ""),
+        (0, "use up the memory", "program: out of memory after step 6 with --batch-tokens 60"),
+        (1, "use up the memory", "lower it, and raise --accumulate (rank 1 on "),
+        (1, "spoil a weight", "program: the weights after step 8 of rank 1 on "),
+    ],
+)
+def test_what_fails_on_one_rank_ends_all(rank, what, words):
+    code, said, error = finish(begin(2, "here", accidents=[[6, rank, what]]))
+    assert code != 0 and words in error
+    assert error.count("program: ") == (words.startswith(("program", "lower"))), "said once"
+    assert "Traceback" not in error or what == "err"
+    assert "step       4" in said and "step       9" not in said
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+
+
+@pytest.mark.slow
+def test_a_mistake_is_reported_once():
+    code, said, error = finish(begin(2, "here", "--steps", "0"))
+    assert (code, said) == (2, "") and error.count("program: --steps must be at least 1, not 0") == 1
+    assert not Path("here/checkpoint.npz").exists()
+
+
+@pytest.mark.slow
+def test_help_comes_once():
+    code, said, error = finish(start(2, "rank_program.py", "{}", "--help"))
+    assert (code, said.count("usage: ")) == (0, 1), error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_rank_stops_all_well(rank):
+    said = train(2, "here", accidents=[[6, rank, "terminate"]])
+    reason = ("SIGTERM received", "another rank received a signal")[rank]
+    assert f"stopped  {reason}: --resume goes on from step {6 + rank}" in said
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 6 + rank
+    assert not Path("here/results.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
+def test_a_signal_to_mpirun(name):
+    """SIGUSR1 is passed on, and all end well. On SIGTERM Open MPI 5 kills the ranks: what was saved is whole."""
+    process = begin(2, "here", "--steps", "1000000", "--valid-every", "20")
+    for line in process.stdout:
+        if "step      30" in line:
+            break
+    os.kill(process.pid, getattr(signal, name))
+    code, _, error = finish(process)
+    step = load_arrays("here/checkpoint.npz")[1]["step"]
+    if name == "SIGUSR1":
+        assert code == 0 and step >= 30, error
+    assert step >= 20
+    train(2, "here", "--resume", "--steps", str(step + 3), "--valid-every", "20")
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == step + 3

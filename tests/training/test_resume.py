@@ -1,0 +1,349 @@
+"""A run that was stopped, by whatever, goes on bit for bit as if it had not been, or says why not."""
+
+import errno
+import itertools
+import os
+import re
+import shlex
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from runs import assert_same_run, at_step, copied_run, prepare_folder, run, terminate, trained, write_text
+
+from minitf.cpu import replicas as parallel
+from minitf.data.dataset import Dataset
+from minitf.files.arrays import load_arrays, read_model, save_arrays
+from minitf.training import commandline
+from minitf.training.trainer import Trainer
+from minitf.translation.translator import Translator
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+# Resuming ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)])
+def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
+    monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # or batches this small would not be cut
+    shape = ["--replicas", str(replicas), "--accumulate", str(accumulate), "--set", "attention_dropout=0.1"]
+    order = []
+    batch = Dataset.batch
+    monkeypatch.setattr(Dataset, "batch", lambda self, rows: (order.append(rows.tolist()), batch(self, rows))[1])
+    assert run("whole", *shape) == 0
+    steps = 13 * accumulate
+    whole_order = order[-steps:]
+    seen = []
+    stops = sorted(np.random.default_rng(replicas + accumulate).choice(np.arange(1, 13), 3, replace=False).tolist())
+    for i, stop in enumerate([*stops, 13]):
+        order.clear()
+        with monkeypatch.context() as patch:
+            at_step(patch, stop, terminate)
+            assert run("parts", *shape, *(["--resume"] if i else [])) == 0
+        n = (stop - (stops[i - 1] if i else 0)) * accumulate
+        seen += order[-n:]
+        assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+        assert not Path("parts/results.json").exists()  # asked to stop, it stops: no test translation
+    assert seen == whole_order
+    assert run("parts", "--resume", text=False) == 0  # stopped at the last step: there is only the end to do
+    assert Path("parts/results.json").exists()
+    assert_same_run("whole", "parts")
+
+
+def test_a_run_that_ended_goes_on_as_if_it_had_not(folder):
+    copied_run("whole")
+    for steps in (3, 6, 10, 13):
+        assert run("parts", "--steps", str(steps), *([] if steps == 3 else ["--resume"])) == 0
+        assert Translator.load("parts").translate(["the cat"], beam=1)
+    assert_same_run("whole", "parts")
+
+
+def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
+    copied_run("whole")
+    translate = Translator.translate
+
+    def interrupted(self, lines, beam, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
+        terminate()
+        return translate(self, lines, beam, alpha, max_extra, n_best, batch_tokens, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "translate", interrupted)
+        assert run("parts") == 0
+    assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
+    assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1  # even so early there is a model
+    assert run("parts", "--resume") == 0
+    assert_same_run("whole", "parts")
+
+
+def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, monkeypatch, capsys):
+    copied_run("whole")
+    finish = commandline.finish
+    with monkeypatch.context() as patch:
+        patch.setattr(commandline, "finish", lambda *arguments: (terminate(), finish(*arguments)))
+        assert run("parts") == 0
+    assert "stopped  SIGTERM received: all steps are done, --resume scores the model" in capsys.readouterr().out
+    assert not Path("parts/results.json").exists()
+    assert run("parts", "--resume") == 0
+    assert_same_run("whole", "parts")
+    assert Path("parts/valid.out").read_text() == Path("whole/valid.out").read_text()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, capsys, error):
+    copied_run("whole")
+    calls = itertools.count()
+
+    def refuse(handle):
+        if next(calls) >= 22:
+            raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        assert run("parts") == 2
+    said = capsys.readouterr().err
+    assert f"could not be written ({os.strerror(error)}): free some space or choose another folder" in said
+    assert said.count("\n") == 1
+    assert 0 < load_arrays("parts/checkpoint.npz")[1]["step"] < 12 and not list(Path("parts").glob("*.tmp"))
+    assert run("parts", "--resume") == 0
+    assert_same_run("whole", "parts")
+
+
+class Killed(BaseException):
+    """Nothing may catch this: the process is gone."""
+
+
+@pytest.mark.parametrize("call", ["replace", "unlink"])
+def test_killed_between_any_two_files_nothing_is_lost(folder, monkeypatch, call):
+    copied_run("whole")
+    count = 0
+    real = getattr(os, call)
+    for fatal in (*range(1, 22, 4), None):
+        done = 0
+
+        def count_and_die(*arguments, fatal=fatal, **keywords):
+            nonlocal done
+            done += "parts" in str(arguments[0])
+            if done == fatal:
+                raise Killed
+            return real(*arguments, **keywords)
+
+        resume = ["--resume"] if Path("parts/checkpoint.npz").exists() else []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, count_and_die)
+            try:
+                assert run("parts", *resume) == 0
+            except Killed:
+                count += 1
+        if Path("parts/checkpoint.npz").exists():
+            load_arrays("parts/checkpoint.npz")
+        if Path("parts/config.json").exists():
+            read_model("parts")
+        if Path("parts/results.json").exists():
+            break
+    assert count >= (2 if call == "replace" else 1)
+    assert_same_run("whole", "parts")
+
+
+def test_what_changes_on_resuming_is_said(folder, capsys):
+    assert run("here", "--steps", "4", "--replicas", "1") == 0
+    capsys.readouterr()
+    assert run("here", "--resume", "--steps", "5", "--replicas", "1") == 0
+    assert "not bit for bit" not in capsys.readouterr().out
+    more = shlex.split("--replicas 2 --batch-tokens 30 --set dropout=0.2 --resume --steps 6")
+    assert run("here", *more) == 0
+    said = capsys.readouterr().out
+    for what in ("replicas was 1, is 2", "batch_tokens was 60, is 30", "dropout was 0.1, is 0.2"):
+        assert what in said
+    assert load_arrays("here/checkpoint.npz")[1]["config"]["dropout"] == 0.2
+    write_text("train", 10, seed=5)  # fewer batches than the run has done of its epoch
+    assert run("here", "--resume", "--steps", "12") == 0
+    assert "training pairs was others, is these" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 12
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ("--preset small", "cannot change --preset small (it was tiny)"),
+        ("--subwords sentencepiece", "cannot change --subwords"),
+        ("--set n_layers=2", "cannot change n_layers of the model"),
+        ("--set norm=pre", "cannot change norm"),
+        ("--start-from elsewhere", "cannot change --start-from"),
+    ],
+)
+def test_what_cannot_change_within_a_run(folder, capsys, arguments, words):
+    copied_run("here", "--steps", "1")
+    before = Path("here/checkpoint.npz").read_bytes()
+    assert commandline.main(["--out", "here", "--resume", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert Path("here/checkpoint.npz").read_bytes() == before
+
+
+def test_files_that_went_missing_or_bad(folder, capsys):
+    assert run("here", "--steps", "8") == 0
+    Path("here/weights-00000004.npz").unlink()
+    assert run("here", "--resume", "--steps", "9") == 0
+    assert "1 of its weights-*.npz are gone" in capsys.readouterr().out
+    Path("here/weights-00000008.npz").write_bytes(b"no more")
+    assert run("here", "--resume", "--steps", "12") == 0
+    assert "starts again" in capsys.readouterr().out
+    assert [path.name for path in Path("here").glob("weights-*")] == ["weights-00000012.npz"]
+    Path("here/words.txt").write_text("other\n")
+    assert run("here", "--resume", "--steps", "13") == 2
+    assert "words.txt: changed since the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("step", "7"),
+        ("position", -1),
+        ("weights", ["weights-00000004.npz", 5]),
+        ("settings", []),
+        ("best", None),
+        ("machine", "this one"),
+        ("settings.batch_tokens", "60"),
+        ("settings.set", [1]),
+        ("settings.train", ["train.en"]),
+        ("settings.beam", 10**9),
+        ("config.dropout", "0.1"),
+        ("config.n_layers", 2),
+    ],
+)
+def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
+    """Its checksums are right: somebody, or some program, edited it."""
+    copied_run("here", "--steps", "1")
+    arrays, meta = load_arrays("here/checkpoint.npz")
+    *outer, name = key.split(".")
+    (meta[outer[0]] if outer else meta)[name] = value
+    save_arrays("here/checkpoint.npz", arrays, meta)
+    assert commandline.main(["--resume", "--out", "here"]) == 2
+    error = capsys.readouterr().err
+    assert "here/checkpoint.npz: " in error and name.replace("_", "-") in error.replace("_", "-")
+    assert error.count("\n") == 1
+
+
+def test_an_array_that_is_no_number_is_named(folder, capsys):
+    copied_run("here", "--steps", "1")
+    arrays, meta = load_arrays("here/checkpoint.npz")
+    arrays["v.embedding.weight"][3, 2] = np.inf
+    save_arrays("here/checkpoint.npz", arrays, meta)
+    assert run("here", "--resume") == 2
+    assert "here/checkpoint.npz: array 'v.embedding.weight' contains NaN or infinity" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_before_is_read(folder):
+    """Runs begun before the machine, the data and the best perplexity were stored can go on."""
+    assert run("whole", "--replicas", "1") == 0
+    assert run("old", "--steps", "8", "--replicas", "1") == 0
+    arrays, meta = load_arrays("old/checkpoint.npz")
+    for key in ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe"):
+        del meta[key]
+    meta["settings"] |= {"of_a_later_version": 1}
+    save_arrays("old/checkpoint.npz", arrays, meta)
+    assert run("old", "--resume") == 0
+    assert np.array_equal(trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"])
+
+
+# Stopping ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)])
+def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
+    number = getattr(signal, name)
+    outside = signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup, which ignores SIGHUP
+    try:
+        at_step(monkeypatch, 2, lambda: signal.raise_signal(number))
+        assert run("here") == 0
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, outside)
+    assert f"stopped  {name} received: --resume goes on from step 2" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+
+
+def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
+    at_step(monkeypatch, 6, lambda: (terminate(), terminate()))
+    assert run("here") == 130
+    assert capsys.readouterr().err.count("\n") == 1
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        at_step(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGHUP))
+        assert run("here", "--steps", "5") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 5
+
+
+def test_minutes(folder, monkeypatch, capsys):
+    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up")))
+    assert run("here", "--steps", "1000000", "--minutes", "0.001") == 0
+    assert re.search(
+        r"stopped  time limit of 0\.001 minutes reached after [\d,]+ of 1,000,000 updates", capsys.readouterr().out
+    )
+    assert Path("here/results.json").exists()
+
+
+@pytest.mark.parametrize("score, code", [(0.99, commandline.CUT_SHORT), (1.0, 0)])
+def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys, score, code):
+    """Where time or patience ended the run; whoever asks for few steps gets what was asked for, and a notice."""
+    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up")))
+    for more, found, hint in (
+        ("--steps 1000000 --minutes 0.001", code, "the same --minutes or more"),
+        ("--steps 100 --valid-every 1 --patience 2", code, "--patience 0"),
+        ("--steps 2", 0, "a larger --steps"),
+    ):
+        assert run(hint, *more.split()) == found
+        notices = [line for line in capsys.readouterr().out.splitlines() if "cannot translate yet" in line]
+        assert len(notices) == (score < 1)
+        for notice in notices:
+            assert notice.endswith(f"train on with --resume --out {hint} and {hint}") and "0.99 BLEU" in notice
+
+
+def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
+    scores = iter([5.0, 5.0, 0.5])  # two validations, then the average
+    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=next(scores), signature="made up")))
+    assert run("here", "--steps", "100", "--valid-every", "1", "--patience", "1", "--average", "2") == 0
+
+
+def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, capsys):
+    found = iter([(9, 1), (8, 1), (8, 2), (8, 2), (9, 1), (7, 0), (7, 0), (7, 1), (7, 2), (0, 99)])
+    measure = Trainer.measure
+
+    def fake(self, translator):
+        _, score = measure(self, translator)
+        value, bleu = next(found)
+        object.__setattr__(score, "score", bleu)
+        return value, score
+
+    monkeypatch.setattr(Trainer, "measure", fake)
+    assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
+    assert "neither BLEU nor perplexity got better in 3 validations" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # steps 7, 8 and 9 brought nothing
+
+
+def test_a_closed_output_stops_the_run(folder, monkeypatch):
+    written = []
+
+    def closed(text):
+        written.append(text)
+        if "step       2" in text:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("minitf.training.log._print", closed)
+    monkeypatch.setattr(os, "dup2", lambda source, target: None)
+    assert run("here") == 0
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+    assert "step       2" in written[-1]

@@ -1,0 +1,158 @@
+"""The log: the same figures for people, for programs and for the eye; nothing about it can stop a training."""
+
+import errno
+import json
+
+import pytest
+
+import minitf
+from minitf.cpu.replicas import machine
+from minitf.errors import UserError
+from minitf.training import log as runlog
+from minitf.training.log import RunLog, read_history, versions
+
+ENTRY = {
+    "step": 1500,
+    "epoch": 1.826,
+    "loss": 3.22161,
+    "perplexity": 10.054,
+    "tokens_per_second": 12410.4,
+    "learning_rate": 1.13e-3,
+    "gradient_norm": 0.905,
+    "seconds_left": 3866.2,
+}
+
+
+def test_a_step_is_a_line_and_a_line_of_json(tmp_path):
+    lines = []
+    log = RunLog(tmp_path / "new" / "run", write=lines.append)
+    log.say("model")
+    log.step(ENTRY)
+    log.step({"step": 1500, "valid_perplexity": 9.6434, "valid_bleu": 24.416})
+    assert lines == [
+        "model",
+        "step   1,500  epoch   1.83  loss 3.2216  perplexity    10.054  12,410 tokens/s  "
+        "rate 1.13e-03  gradient 0.905  left 1:04:26",
+        "step   1,500  validation: perplexity 9.643  BLEU 24.42",
+    ]
+    entries = [json.loads(line) for line in (tmp_path / "new/run/log.jsonl").read_text().splitlines()]
+    assert entries == log.history
+    assert {key: entries[0][key] for key in ENTRY} == ENTRY and entries[0]["time"] > 1.7e9
+
+
+def test_a_resumed_log_forgets_what_was_after_the_checkpoint(tmp_path):
+    log = RunLog(tmp_path, write=print)
+    for step in (10, 20, 30):
+        log.step(ENTRY | {"step": step})
+    with open(tmp_path / "log.jsonl", "a") as file:
+        file.write('{"step": 40, "lo')  # killed here
+    assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 30]
+    again = RunLog(tmp_path, after=20, write=print)
+    again.step(ENTRY | {"step": 21})
+    assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 21] == [e["step"] for e in again.history]
+    RunLog(tmp_path)
+    assert read_history(tmp_path) == []  # a new run begins a new log
+
+
+def test_lines_that_are_no_entries_are_passed_over(tmp_path):
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n5\n[]\nnull\n{}\n{"step": "x"}\n\xff\n\n{"step": 2}')
+    assert read_history(tmp_path) == [{"step": 1}, {"step": 2}]
+    assert read_history(tmp_path / "nowhere") == []
+
+
+def test_json_has_no_infinity(tmp_path):
+    log = RunLog(tmp_path, write=lambda text: None)
+    log.step(ENTRY | {"loss": float("inf"), "perplexity": float("nan")})
+    text = (tmp_path / "log.jsonl").read_text()
+    assert "Infinity" not in text and "NaN" not in text
+    assert json.loads(text)["loss"] is None
+
+
+def test_a_folder_that_cannot_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file: cannot be written \(File exists\): choose another --out"):
+        RunLog(tmp_path / "file")
+    (tmp_path / "run" / "log.jsonl").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"run: cannot be written \(Is a directory\)"):
+        RunLog(tmp_path / "run", after=3)
+
+
+def test_a_full_disk_costs_entries_and_nothing_more(tmp_path, monkeypatch):
+    lines = []
+    log = RunLog(tmp_path, write=lines.append)
+
+    def full(*arguments, **keywords):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", full)
+        log.step(ENTRY)
+        log.step(ENTRY)
+    assert [line for line in lines if "lacks entries" in line] == [
+        f"{tmp_path / 'log.jsonl'} lacks entries from here on: No space left on device"
+    ]
+    assert len(log.history) == 2
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.EIO, "Input/output error")])
+def test_nobody_reads_any_more(tmp_path, error):
+    def write(text):
+        if "two" in text:
+            raise error
+
+    log = RunLog(tmp_path, write=write)
+    log.say("one")
+    assert not log.closed
+    log.say("two")
+    assert log.closed
+    log.say("two")
+    log.step(ENTRY)
+    assert len(read_history(tmp_path)) == 1
+
+
+def test_lines_come_at_once(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("builtins.print", lambda text, flush=False: flushed.append(flush))
+    RunLog(tmp_path).say("one")
+    assert flushed == [True]
+
+
+def test_curves_are_drawn_now_and_then(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("minitf.plot.curves", lambda history, path: drawn.append((len(history), path.name)))
+    lines = []
+    log = RunLog(tmp_path, write=lines.append)
+    log.draw()
+    assert drawn == []  # there is nothing to draw
+    log.step(ENTRY)
+    log.draw(60)
+    assert drawn == []
+    log.draw()
+    assert drawn == [(1, "curves.png")]
+    clock = runlog.time.monotonic() + 61
+    monkeypatch.setattr(runlog.time, "monotonic", lambda: clock)
+    log.draw(60)
+    log.draw(60)
+    assert len(drawn) == 2
+
+
+def test_a_picture_that_fails_is_no_end(tmp_path):
+    lines = []
+    log = RunLog(tmp_path, write=lines.append)
+    log.history.append({"step": 1})  # no figures
+    log.draw()
+    assert len(lines) == 1 and lines[0].startswith("curves.png was not drawn: ")
+
+
+def test_what_the_bits_depend_on():
+    here = machine(replicas=2)
+    assert here.keys() == {"arrays", "matrix products", "replicas"}
+    assert here["arrays"].startswith("numpy 2.") and here["replicas"] == 2
+    assert here == machine(2) and json.loads(json.dumps(here)) == here
+
+
+def test_versions():
+    found = versions()
+    assert found["python"].count(".") == 2
+    assert found["minitf"] == minitf.__version__
+    assert {"numpy", "sentencepiece", "sacrebleu"} <= found.keys()

@@ -1,0 +1,222 @@
+"""The command line: every setting arrives where it belongs, and what goes on is what went before."""
+
+import dataclasses
+import shlex
+
+import pytest
+
+from minitf.config import Config
+from minitf.errors import UserError
+from minitf.training import settings
+from minitf.training.settings import QUICK, Settings, check_model, fill_in, model_changes, parse, resumed, resumed_model
+
+OTHERS = {
+    "corpus": "multi30k",
+    "out": "runs/other",
+    "preset": "small",
+    "set": ["d_ff=12", "norm=pre"],
+    "vocabulary_size": 77,
+    "subwords": "none",
+    "join": 3,
+    "copy": 4,
+    "max_length": 30,
+    "batch_tokens": 99,
+    "accumulate": 2,
+    "learning_rate": 0.5,
+    "warmup_steps": 7,
+    "clip": 1.5,
+    "steps": 8,
+    "minutes": 0.1,
+    "valid_every": 3,
+    "save_every": 7,
+    "log_every": 9,
+    "patience": 0,
+    "average": 6,
+    "beam": 1,
+    "alpha": 1.2,
+    "max_extra": 0,
+    "seed": 11,
+    "replicas": 3,
+    "backend": "numpy",
+    "precision": "bfloat16",
+}
+
+
+def words(values):
+    for name, value in values.items():
+        for each in value if name == "set" else [value]:
+            yield from (f"--{name.replace('_', '-')}", str(each))
+
+
+def test_every_setting_arrives():
+    found, given = parse(list(words(OTHERS)))
+    assert dataclasses.asdict(found) == dataclasses.asdict(Settings(**OTHERS))
+    assert given == OTHERS.keys()
+    rest = {field.name for field in dataclasses.fields(Settings)} - OTHERS.keys()
+    assert rest == {"train", "valid", "start_from", "resume", "plan"}
+    found, given = parse(shlex.split("--train a b --valid c d --start-from e"))
+    assert (found.train, found.valid, found.start_from) == (["a", "b"], ["c", "d"], "e")
+    assert parse(["--resume"])[0].resume and not parse([])[0].resume
+
+
+def test_without_arguments_the_defaults():
+    assert parse([]) == (Settings(), set())
+
+
+def test_quick_is_a_set_of_defaults():
+    found, given = parse(["--quick", "--steps", "5"])
+    assert found == Settings(**QUICK | {"steps": 5})
+    assert given == {"steps"}  # so on --resume the rest of --quick changes nothing
+    assert parse(["--quick", "--corpus", "multi30k"])[0].corpus == "multi30k"
+    assert parse(["--quick", "--start-from", "there"])[0].preset == "tiny"
+
+
+def test_the_paper_is_the_default():
+    """For a text of the size of WMT 2014, in the paper's batches or in those that a laptop holds."""
+    for epoch in (5_000, 33_000):
+        found, _ = fill_in(parse([])[0], epoch)
+        assert (found.learning_rate, found.warmup_steps, found.clip) == (1.0, 4000, 0)
+        assert (found.steps, found.valid_every, found.patience) == (100_000, 1000, 10)
+        assert (found.average, found.beam, found.alpha, found.max_extra) == (5, 4, 0.6, 50)
+
+
+# (steps, warmup_steps, learning_rate, valid_every) by the updates in an epoch
+@pytest.mark.parametrize(
+    "arguments, epoch, expected",
+    [
+        ("", 0.3, (1000, 100, 0.158, 50)),
+        ("", 60.5, (2420, 242, 0.246, 60)),
+        ("", 300, (12_000, 1200, 0.548, 300)),
+        ("", 1500, (60_000, 4000, 1, 1000)),
+        ("--start-from x", 7, (100, 10, 0.0125, 50)),
+        ("--start-from x", 90, (450, 45, 0.0265, 90)),
+        ("--start-from x", 50_000, (100_000, 50, 0.028, 1000)),
+        ("--steps 5", 300, (5, 1, 0.0158, 300)),
+        ("--steps 500000", 300, (500_000, 4000, 1, 300)),
+        ("--minutes 90", 300, (100_000, 1200, 0.548, 300)),  # the minutes are what ends it
+        ("--warmup-steps 1000", 300, (12_000, 1000, 0.5, 300)),
+        ("--warmup-steps 16000", 300, (12_000, 16_000, 1, 300)),
+        ("--learning-rate 0.1 --start-from x", 300, (1500, 50, 0.1, 300)),
+        ("--steps 7 --warmup-steps 8 --learning-rate 9 --valid-every 6", 300, (7, 8, 9, 6)),
+    ],
+)
+def test_what_is_not_given_follows_from_the_size_of_the_text(arguments, epoch, expected):
+    settings, given = parse(arguments.split())
+    found, chosen = fill_in(settings, epoch)
+    assert (found.steps, found.warmup_steps, found.learning_rate, found.valid_every) == expected
+    again, given_now = parse([*arguments.split(), *chosen.split()])  # it is said as it would be typed
+    assert again == found and len(given_now) == len(given) + len(chosen.split()) // 2
+    assert fill_in(found, 10 * epoch) == (found, "")
+    peak = found.learning_rate * found.warmup_steps**-0.5
+    if "--learning-rate" not in arguments:
+        assert peak <= 1.002 * 4000**-0.5
+
+
+def test_runs_of_before_go_on_with_the_numbers_that_they_had():
+    merged, changes = resumed(*parse(["--resume"]), {"train": ["a", "b"], "steps": 7})
+    assert (merged.steps, merged.warmup_steps, merged.learning_rate, merged.valid_every) == (7, 4000, 1.0, 1000)
+    assert changes == {} and fill_in(merged, 3) == (merged, "")
+
+
+@pytest.mark.parametrize("steps", ["1e5", "100000", "100_000", "1.0e+5"])
+def test_a_whole_number_may_be_written_short(steps):
+    found, _ = parse(["--steps", steps])
+    assert found.steps == 100_000 and type(found.steps) is int
+
+
+def test_a_mistake_is_one_line_and_no_exit():
+    with pytest.raises(UserError, match=r"unrecognized arguments: --nonsense \(--help"):
+        parse(["--nonsense"])
+
+
+@pytest.mark.parametrize(
+    "assignment, changes",
+    [
+        ("d_model=128", {"d_model": 128}),
+        ("dropout=0", {"dropout": 0.0}),
+        ("d_k=16", {"d_k": 16}),
+        ("tie=False", {"tie": False}),
+        ("norm=pre", {"norm": "pre"}),
+        ("positions=learned", {"positions": "learned"}),
+    ],
+)
+def test_model_changes(assignment, changes):
+    found = model_changes([assignment])
+    assert found == changes
+    assert [type(value) for value in found.values()] == [type(value) for value in changes.values()]
+
+
+def test_every_field_of_the_model_can_be_set_but_those_that_follow_from_the_text():
+    fields = {field.name for field in dataclasses.fields(Config)}
+    assert fields - {"vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id"} == {
+        name for name in fields if settable(name)
+    }
+
+
+def settable(name):
+    value = getattr(Config(100), name)
+    try:
+        return model_changes([f"{name}={value}"]) == {name: value}
+    except UserError:
+        return False
+
+
+def test_resuming_takes_what_was_and_what_is_given():
+    stored = dataclasses.asdict(Settings(**OTHERS)) | {"of_a_later_version": 5}
+    now, given = parse(shlex.split("--resume --out elsewhere --steps 99 --batch-tokens 50 --learning-rate 0.5"))
+    merged, changes = resumed(now, given, stored)
+    expected = OTHERS | {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
+    assert merged == Settings(**expected)
+    assert changes == {"batch_tokens": (99, 50)}  # more steps are no other course; the same rate is no change
+
+
+def test_resuming_with_the_same_command_changes_nothing():
+    stored = dataclasses.asdict(Settings(**OTHERS, start_from="there"))
+    arguments = [word for word in words(OTHERS) if word not in ("--preset", "small")]
+    _, changes = resumed(*parse([*arguments, "--start-from", "there", "--resume"]), stored)
+    assert changes == {}
+
+
+def test_resuming_where_settings_are_missing_or_of_another_corpus():
+    stored = {"train": ["a", "b"], "valid": ["c", "d"], "steps": 7}  # of an earlier version
+    merged, changes = resumed(*parse(["--resume"]), stored)
+    assert (merged.train, merged.steps, merged.seed, changes) == (["a", "b"], 7, 0, {})
+    merged, _ = resumed(*parse(shlex.split("--resume --corpus multi30k")), stored)
+    assert (merged.corpus, merged.train, merged.valid) == ("multi30k", None, None)
+
+
+@pytest.mark.parametrize("flag", ["--preset small", "--vocabulary-size 5", "--subwords none", "--start-from x"])
+def test_resuming_cannot_change_what_the_weights_depend_on(flag):
+    with pytest.raises(UserError, match=f"--resume cannot change {flag.split()[0]}"):
+        resumed(*parse(["--resume", *flag.split()]), dataclasses.asdict(Settings()))
+
+
+def test_resuming_can_change_the_rates_of_the_model():
+    config = Config.preset("tiny", 100)
+    new, changes = resumed_model(config, ["dropout=0.3", "label_smoothing=0", "d_model=64"])
+    assert new == config.replace(dropout=0.3, label_smoothing=0.0)
+    assert changes == {"dropout": (0.1, 0.3), "label_smoothing": (0.1, 0.0)}
+    for assignment in ("d_model=32", "norm=pre", "eps=0.1", "tie=false", "positions=learned"):
+        with pytest.raises(UserError, match="--resume cannot change"):
+            resumed_model(config, [assignment])
+
+
+def test_a_model_must_fit_its_text():
+    config = Config.preset("tiny", 100, positions="learned", max_length=64)
+    check_model(Settings(max_length=63), config, 100)
+    with pytest.raises(UserError, match=r"--max-length 64 .* take --max-length 63 or --set max_length=65"):
+        check_model(Settings(max_length=64), config, 100)
+    check_model(Settings(max_length=64), config.replace(positions="sinusoid"), 100)
+    with pytest.raises(UserError, match="99 subwords, but the model knows 100"):
+        check_model(Settings(max_length=9), config, 99)
+
+
+def test_help_explains_every_setting(capsys):
+    assert settings._HELP.keys() == {field.name for field in dataclasses.fields(Settings)}
+    with pytest.raises(SystemExit):
+        parse(["--help"], "some_lesson.py")
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("usage: some_lesson.py")
+    assert "3 if --minutes or --patience ended the run before its steps were done" in said
+    for name, text in settings._HELP.items():
+        assert f"--{name.replace('_', '-')} " in said and " ".join(text.split()[:6]) in said, name

@@ -1,0 +1,62 @@
+"""What the model in the repository copies unharmed: numbers, names, emoji. `-s` prints the counts."""
+
+import re
+
+import numpy as np
+import pytest
+from paths import EXAMPLES
+
+from minitf.data import augment
+from minitf.translation.translator import Translator
+
+COUNTED = ("I have {} books.", "Tom bought {} apples yesterday.")
+NAMED = ("{} lives in Boston.", "I saw {} in the park yesterday.")
+ENDED = ("It is raining. {}", "I love you {}")
+NAMES = "Anna Tom Mary Peter Lisa Emma Lukas Julia Sarah David Maria Paul Laura Felix Sophie Jonas Hannah Max Leon Mia"
+EVERYDAY = (NAMES + " Ben Noah Emily Jack Olivia Harry Lucy Oscar Alice Henry").split()
+AT_LEAST = {  # shares of what is asked; the card says how many it really are
+    **{f"{digits} digits": 0.95 for digits in range(1, 6)},
+    "everyday names": 0.9,
+    "invented names": 0.9,
+    "emoji": 0.98,
+}
+
+
+def questions():
+    """{what: [(sentence, what must stand in its translation)]}; no sentence is from a corpus."""
+    rng = np.random.default_rng(20)
+    asked = {}
+    for digits in range(1, 6):
+        numbers = rng.integers(2 if digits == 1 else 10 ** (digits - 1), 10**digits, 100)
+        asked[f"{digits} digits"] = [(sentence.format(n), str(n)) for n in numbers for sentence in COUNTED]
+    invented = [augment.invented_name(rng) for _ in range(100)]
+    emoji = [chr(rng.integers(0x1F600, 0x1F645)) for _ in range(25)]
+    for what, signs, sentences in (
+        ("everyday names", EVERYDAY, NAMED),
+        ("invented names", invented, NAMED),
+        ("emoji", emoji, ENDED),
+    ):
+        asked[what] = [(sentence.format(sign), sign) for sign in signs for sentence in sentences]
+    return asked
+
+
+def copied(translator):
+    """{what: (how many came through, how many were asked)}."""
+    counts = {}
+    for what, pairs in questions().items():
+        texts = [best[0].text for best in translator.translate([sentence for sentence, _ in pairs])]
+        right = [
+            re.search(rf"(?<!\w){re.escape(sign)}(?!\w)", text.replace(".", "") if sign.isdigit() else text) is not None
+            for (_, sign), text in zip(pairs, texts, strict=True)
+        ]
+        counts[what] = sum(right), len(right)
+    return counts
+
+
+@pytest.mark.slow
+def test_the_bundled_model_copies():
+    counts = copied(Translator.load(EXAMPLES / "models" / "en-de"))
+    for what, (right, asked) in counts.items():
+        print(f"{what:15s} {right} of {asked}")
+    short = {what: counts[what] for what, share in AT_LEAST.items() if counts[what][0] < share * counts[what][1]}
+    assert not short

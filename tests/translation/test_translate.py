@@ -1,0 +1,312 @@
+"""The command translate.py: whatever bytes come in, as many lines go out; every mistake ends in one line."""
+
+import errno
+import io
+import json
+import random
+import re
+import subprocess
+import sys
+from itertools import pairwise
+
+import command
+import pytest
+from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, program
+from odd_lines import ODD, random_line
+from tiny_translator import LONGEST, make_subwords, save
+
+from minitf.translation.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+
+
+@pytest.fixture
+def run(model):
+    command = Command(model)
+    yield command
+    command.stop()
+
+
+def assert_alike(output, expected):
+    """The same but for the last digits of the scores, which depend on what else was in the batch."""
+    score = re.compile(r"-?\d+\.\d+")
+    assert score.sub("", output) == score.sub("", expected)
+    found, wanted = (list(map(float, score.findall(text))) for text in (output, expected))
+    assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+
+
+# One line in, one line out ----------------------------------------------------------------------------------
+
+
+def test_any_line_gives_one_line(run):
+    content = b"\n".join(ODD.values())
+    code, out, err = run(*QUICK, stdin=content)
+    assert (code, err) == (0, "")
+    found = dict(zip(ODD, lines_of(out), strict=True))
+    assert not CONTROL.search(out)
+    assert found["empty"] == found["blank"] == found["NUL"] == ""
+    assert len(set(found.values())) > len(ODD) / 2
+    code, alone, _ = run(*QUICK, stdin=b"the dog")
+    assert found["byte order mark"] == alone.removesuffix("\n") != ""
+
+
+@pytest.mark.parametrize("n, length", [(300, 2), pytest.param(10_000, 5, marks=pytest.mark.slow)])
+def test_lines_in_are_lines_out(run, n, length):
+    rng = random.Random(7)
+    lines = [random_line(rng) for _ in range(n)]
+    feed = rng.choice([b"\n", b""])
+    code, out, err = run("--beam", "2", "--max-extra", length, stdin=b"\n".join([*lines, b"the end"]) + feed)
+    assert (code, err) == (0, "")
+    assert len(lines_of(out)) == n + 1
+    assert not CONTROL.search(out)
+
+
+def test_lines_of_a_file_come_out_in_order(run, tmp_path):
+    """More lines than are sorted together: each translation is that of its own line."""
+    words = ["the dog", "a bird", "ein Vogel", "we sing", "old house", ""]
+    lines = [words[i * i % 6] for i in range(program.LINES + 40)]
+    (tmp_path / "in.txt").write_bytes("\r\n".join(lines).encode())
+    code, out, err = run(*QUICK, "--input", tmp_path / "in.txt")
+    assert (code, err) == (0, "")
+    alone = {word: run(*QUICK, word)[1].removesuffix("\n") for word in words}
+    assert lines_of(out) == [alone[line] for line in lines]
+    assert len(set(alone.values())) > 4
+
+
+def test_final_line_feed_makes_no_line(run):
+    counts = {b"": 0, b"\n": 1, b"a": 1, b"a\n": 1, b"a\n\n": 2, b"\n\na": 3, b"\r\n": 1, b"a\rb\x0bc\x85": 1}
+    assert {content: len(lines_of(run(*QUICK, stdin=content)[1])) for content in counts} == counts
+
+
+def test_arguments_are_lines(run):
+    code, out, err = run("--beam", "1", "the dog", "--max-extra", "3", "", "a bird\nthe dog\n", "x\u2028y", "\udcff")
+    assert (code, err) == (0, "")
+    found = lines_of(out)
+    assert len(found) == 6 and found[0] == found[3] != found[2] and found[1] == ""
+    assert run(*QUICK, "--", "-5 dogs", stdin=b"not read\n")[1].count("\n") == 1
+
+
+def test_what_stands_after_two_dashes_is_text(run):
+    (code, out, err), (_, alone, _) = run(*QUICK, "the dog", "--", "-a", "--input"), run(*QUICK, stdin=b"-a\n--input")
+    assert (code, err) == (0, "") and lines_of(out)[1:] == lines_of(alone) and len(lines_of(out)) == 3
+
+
+def test_reads_of_any_size_give_the_same_lines(monkeypatch):
+    """Lines that come in pieces, and a pipe that has nothing to give for a moment."""
+
+    class Trickle(io.BytesIO):
+        def read(self, size):
+            return super().read(rng.randrange(1, 9)) if rng.random() < 0.99 else None
+
+    rng = random.Random(3)
+    monkeypatch.setattr(program, "LINES", 7)
+    monkeypatch.setattr(program, "BYTES", 50)
+    monkeypatch.setattr(program, "PATIENCE", 0.001)
+    content = b"\n".join(rng.randbytes(rng.randrange(20)).replace(b"\n", b"") for _ in range(200))
+    batches = list(program._batches(Trickle(content)))
+    assert [line for batch in batches for line in batch] == content.split(b"\n")
+    assert all(len(batch) <= 7 and sum(map(len, batch[:-1])) < 50 for batch in batches)
+
+
+def test_ten_thousand_words_in_a_line(run):
+    line = b"the dog saw a bird, and we sing. " * 1250
+    code, out, err = run("--beam", "1", "--max-extra", "0", stdin=line + b"\nthe dog\n")
+    assert (code, err) == (0, "")
+    long, short = lines_of(out)
+    assert len(long) > 20 * len(short) > 0
+
+
+def test_equal_lines_are_translated_once(run, monkeypatch):
+    words = ["the dog", "a bird", "", "we sing", "old house"]
+    lines = [words[i * i % 5 if i < 30 else i % 5] for i in range(60)]
+    expected = [run(*QUICK, word)[1] for word in words]
+    assert len(set(expected)) > 3
+    seen, translate = [], Translator.translate
+    monkeypatch.setattr(program, "LINES", 7)
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, new, *a, **b: seen.extend(new) or translate(self, new, *a, **b)
+    )
+    assert run(*QUICK, *lines) == (0, "".join(expected[words.index(line)] for line in lines), "")
+    assert sorted(seen) == sorted(words)
+
+
+def test_memory_of_translations_is_bounded(rng, monkeypatch):
+    """Many lines, long lines, and many translations of a line."""
+    monkeypatch.setattr(program, "RECENT", 12)
+    monkeypatch.setattr(program, "SHORT", 4)
+    for n_best, most in ((1, 12), (5, 2), (100, 0)):
+        asked = []
+
+        def search(lines, progress, asked=asked):
+            asked += lines
+            return [line.upper() for line in lines]
+
+        recent = program._Recent(search)
+        for _ in range(50):
+            lines = ["a" * n for n in rng.integers(0, 7, 9)] + [f"x{n}" for n in rng.integers(0, 30, 9)]
+            assert recent.translate(lines, n_best, None) == [line.upper() for line in lines]
+            assert len(recent.known) <= most and max(map(len, recent.known), default=0) <= 4
+        assert (len(asked) < 600) == (n_best == 1)
+
+
+def test_n_best_widens_the_beam(run):
+    source = ("--max-extra", "2", "the dog")
+    assert run("--nbest", "6", *source) == run("--nbest", "6", "--beam", "6", *source) != run("--nbest", "4", *source)
+    assert run("--nbest", "2", *source) == run("--nbest", "2", "--beam", "4", *source)
+
+
+# Paragraphs -------------------------------------------------------------------------------------------------
+
+LETTER = b"the dog saw\r\n  a bird.\r\n \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\nyou do not"
+UNWRAPPED = b"the dog saw a bird.\n\n\nwe sing\n\nin the \xff house\x85, you do not\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--scores",), ("--nbest", "2", "--beam", "2"), ("--format", "json")])
+def test_wrapped_lines_are_translated_as_one(run, options):
+    """Numbers, scores and sources are those of the paragraphs."""
+    code, out, err = run("--max-extra", "3", "--paragraphs", *options, stdin=LETTER)
+    assert (code, err) == (0, "")
+    assert_alike(out, run("--max-extra", "3", *options, stdin=UNWRAPPED)[1])
+    assert lines_of(out) != lines_of(run("--max-extra", "3", *options, stdin=LETTER)[1])
+    if not options:
+        assert [bool(line) for line in lines_of(out)] == [True, False, False, True, False, True]
+
+
+def test_any_paragraph_gives_one_line(run, monkeypatch):
+    """Whatever the lines hold, and wherever batches end."""
+    monkeypatch.setattr(program, "LINES", 5)
+    rng = random.Random(5)
+    lines = [random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"]) for _ in range(60)]
+    code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=b"\n".join([*lines, b"the end"]))
+    blank = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
+    paragraphs = sum(not now and before for before, now in pairwise([True, *blank, False]))
+    assert (code, err) == (0, "") and not CONTROL.search(out)
+    assert len(lines_of(out)) == sum(blank) + paragraphs < 60
+
+
+def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
+    """Or a text without any empty line would have to be held in memory."""
+    monkeypatch.setattr(program, "BYTES", 30)
+    lines = ["the dog saw a bird."] * 5
+    code, out, err = run("--paragraphs", "--format", "json", *QUICK, *lines)
+    assert (code, err) == (0, "")
+    sources = [json.loads(line)["source"] for line in lines_of(out)]
+    assert sources == [" ".join(lines[:2]), " ".join(lines[:2]), lines[0]]
+
+
+# Formats ----------------------------------------------------------------------------------------------------
+
+
+def test_json_holds_everything(run):
+    source = b"the dog \x1b\xff \xc2\x85 \xe2\x80\xa8.\r\n\n"
+    code, out, err = run("--format", "json", "--beam", "3", "--nbest", "2", "--max-extra", "3", stdin=source)
+    assert (code, err) == (0, "") and not CONTROL.search(out)
+    record, empty = map(json.loads, lines_of(out))
+    assert record["source"] == "the dog \x1b\ufffd \x85 \u2028."
+    assert set(record) == {"source", "translation", "score", "log_probability", "nbest"}
+    best, second = record["nbest"]
+    assert best == {key: record[key] for key in ("translation", "score", "log_probability")}
+    assert best["score"] >= second["score"] > best["log_probability"]
+    assert (empty["translation"], empty["score"]) == ("", 0)
+
+
+def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
+    """And not on how many lines come at once."""
+    lines, settings = (
+        ["the dog", "a bird", "the dog", "", "we sing"] * 3,
+        ["--sample", "--max-extra", "5", "--top-k", "99"],
+    )
+    texts = {}
+    for size, seed in ((500, "1"), (4, "1"), (500, "2")):
+        monkeypatch.setattr(program, "LINES", size)
+        code, out, err = run(*settings, "--temperature", "0.9", "--seed", seed, stdin="\n".join(lines).encode())
+        assert (code, err) == (0, "")
+        texts[size, seed] = lines_of(out)
+    assert texts[500, "1"] == texts[4, "1"] != texts[500, "2"]
+    assert len(texts[4, "1"]) == len(lines) and len(set(texts[4, "1"])) > 6
+    greedy = run(*QUICK, "--max-extra", "5", stdin="\n".join(lines).encode())[1]
+    assert run("--sample", "--temperature", "0", "--max-extra", "5", stdin="\n".join(lines).encode())[1] == greedy
+
+
+def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
+    monkeypatch.setattr(program, "LINES", 2)
+    code, out, err = run("--nbest", "3", "--max-extra", "3", "the dog", "", "a bird")
+    assert (code, err) == (0, "")
+    rows = [line.split(" ||| ") for line in lines_of(out)]
+    assert [row[0] for row in rows] == ["0"] * 3 + ["1"] + ["2"] * 3
+    assert rows[3] == ["1", "", "0.0000"]
+    scores = [float(row[-1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+    assert rows[0][1] == run("--max-extra", "3", "the dog")[1].removesuffix("\n")
+
+
+def test_scores_stand_before_the_translation(run):
+    plain = run("--max-extra", "3", "the dog", "")[1]
+    code, out, err = run("--max-extra", "3", "--scores", "the dog", "")
+    scores, texts = zip(*(line.split("\t") for line in lines_of(out)), strict=True)
+    assert lines_of(plain) == list(texts) and float(scores[0]) < 0 == float(scores[1])
+    assert (code, err) == (0, "")
+
+
+def test_search_follows_its_options(run):
+    source = "the dog saw a bird"
+    outs = {run("--max-extra", "9", *changes, source)[1] for changes in ((), ("--beam", "1"), ("--alpha", "0"))}
+    assert len(outs) > 1
+    assert len(run("--beam", "1", "--max-extra", "50", source)[1]) > len(
+        run("--beam", "1", "--max-extra", "1", source)[1]
+    )
+
+
+# Mistakes (more of them stand in mistakes.py) --------------------------------------------------------------
+
+
+def test_damaged_model_is_refused(run, model, tmp_path):
+    for name in ("model.npz", "subwords.model", "config.json"):
+        for change in ("missing", "cut", "empty"):
+            broken = tmp_path / name / change
+            broken.mkdir(parents=True)
+            for file in model.iterdir():
+                content = file.read_bytes()
+                if file.name == name:
+                    content = {"missing": None, "cut": content[: len(content) // 2], "empty": b""}[change]
+                if content is not None:
+                    (broken / file.name).write_bytes(content)
+            assert is_refused(run("--model", broken, "the dog"), name if change != "missing" else "")
+
+
+def test_closed_streams_and_missing_packages(run, monkeypatch):
+    assert is_refused(run(stdin=None), "TEXT")
+    hide = (
+        f"import runpy, sys; sys.modules['sentencepiece'] = None; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
+    )
+    for missing in ("numpy", "sentencepiece"):
+        words = [sys.executable, "-c", hide.replace("sentencepiece", missing), "the dog"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert is_refused((done.returncode, done.stdout, done.stderr), f"{missing} is not installed: run  pip install")
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "load", lambda folder: bytearray(1 << 62))
+        assert is_refused(run("the dog"), "--beam")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "it broke"), MemoryError("out of memory")])
+def test_input_that_breaks_off_is_not_taken_for_the_end(run, monkeypatch, error):
+    class Broken(io.BytesIO):
+        def read(self, size):
+            if data := super().read(size):
+                return data
+            raise error
+
+    monkeypatch.setattr(io, "BytesIO", Broken)
+    code, out, err = run(*QUICK, stdin=b"the dog\nthe")
+    assert (code, out.count("\n"), err.count("\n")) == (2, 1, 1)
+    assert error.args[-1] in err
+
+
+def test_help_fits_a_terminal(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("--help")
+    assert (code, err) == (0, "") and "|||" in out and "json" in out
+    assert max(map(len, out.splitlines())) <= 80

@@ -1,0 +1,315 @@
+"""The command translate.py and the world around it: files, pictures, pipes, terminals, environment."""
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command import QUICK, ROOT, SCRIPT, Command, Stream, lines_of, program
+from tiny_translator import LONGEST, make_subwords, save
+
+pty = None if sys.platform == "win32" else importlib.import_module("pty")
+needs_terminal = pytest.mark.skipif(pty is None, reason="needs a pseudo-terminal")
+BUNDLED = ROOT / "examples" / "models" / "en-de"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+
+
+@pytest.fixture
+def run(model):
+    command = Command(model)
+    yield command
+    command.stop()
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+
+def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
+    path = tmp_path / "out.txt"
+    expected = run(*QUICK, "the dog", "a bird")[1]
+    assert run(*QUICK, "--output", path, "the dog", "a bird") == (0, "", "")
+    assert path.read_text() == expected
+    assert run("--output", path, "--model", "no/such/folder", "the dog")[0] == 2
+    monkeypatch.setattr("minitf.translation.translator.Translator.translate", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run("--output", path, "a bird")
+    assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
+
+
+def test_output_keeps_links_permissions_and_devices(run, tmp_path):
+    path, link = tmp_path / "out.txt", tmp_path / "link.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    assert run(*QUICK, "--output", link, "the dog")[0] == 0
+    assert link.is_symlink() and path.read_text() != "old" and stat.S_IMODE(path.stat().st_mode) == 0o640
+    before = path.read_bytes()
+    for same in (path, link):  # what was to be translated would be lost
+        assert run(*QUICK, "--input", path, "--output", same)[0] == 2 and path.read_bytes() == before
+    assert run(*QUICK, "--output", os.devnull, "the dog") == (0, "", "")
+    assert not Path(os.devnull).is_file()
+    assert run(*QUICK, "--input", "-", "--output", "-", stdin=b"the dog") == run(*QUICK, "the dog")
+
+
+def test_ctrl_c_says_what_became_of_the_output(run, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    monkeypatch.setattr("minitf.translation.translator.Translator.translate", interrupted)
+    assert run("a bird") == (130, "", "")
+    said = f"translate.py: stopped: nothing was written to {path}\n"
+    assert run("--output", path, "a bird") == (130, "", said)
+    assert run("--output", path, "a bird", stderr=Stream(terminal=True)) == (130, "", "\n" + said)
+    assert run("--output", os.devnull, "a bird") == (130, "", "")  # some may have come through
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill ends a process at once there")
+@pytest.mark.parametrize("number", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.slow)])
+def test_no_half_written_file_is_left_by_a_kill(run, tmp_path, number):
+    process = run.start(*QUICK, "--output", tmp_path / "out.txt")
+    while not list(tmp_path.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(getattr(signal, number))
+    assert process.wait(timeout=60) == 128 + getattr(signal, number)
+    assert list(tmp_path.iterdir()) == [] and process.stderr.read() == b""
+
+
+# Pictures ---------------------------------------------------------------------------------------------------
+
+
+def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("minitf.plot.attention_maps", lambda *arguments: drawn.append(arguments))
+    model = save(tmp_path / "en-de", make_subwords(), {"source_language": "en", "target_language": "de"})
+    code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
+    assert (code, err) == (0, "") and len(lines_of(out)) == 3
+    ((weights, rows, columns, path, title, caption, names, words),) = drawn
+    assert weights.shape == (2, len(rows), len(columns)) and path == str(tmp_path / "a.png")
+    assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "the dog"
+    assert "decoder to source, layer 2 of 2" in caption and names == ("output", "input") and words
+    line = "the dog saw a bird. " * 9
+    choice = ("--attention-kind", "encoder", "--layer", "1", "--attention-subwords")
+    assert run(*QUICK, "--attention", "a.png", *choice, line)[2].count("in parts") == 1
+    _, rows, columns, _, title, caption, names, words = drawn[1]
+    assert rows == columns and names == ("input", "input") and not words
+    assert "encoder self-attention, layer 1 of 2" in caption and title and line.startswith(title)
+    for kind, expected in (("source", ("German output", "English input")), ("decoder", ("German output",) * 2)):
+        assert run(*QUICK, "--model", model, "--attention", "a.png", "--attention-kind", kind, "the dog")[0] == 0
+        assert drawn[-1][6] == expected
+
+
+def test_picture_is_written(run, tmp_path):
+    assert run(*QUICK, "--attention", tmp_path / "a.png", "the dog")[::2] == (0, "")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_picture_of_no_text(run, tmp_path):
+    code, out, err = run("--attention", tmp_path / "a.png", "", " ")
+    assert (code, out) == (2, "\n\n") and "give a sentence" in err  # no line is lost for it
+
+
+# Pipes and terminals ----------------------------------------------------------------------------------------
+
+
+def test_pipe_is_answered_line_by_line_and_ctrl_c_is_quiet(run):
+    process = run.start(*QUICK)
+    for line in (b"the dog\n", b"\n", b"a bi", b"rd\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        if line.endswith(b"\n"):
+            assert select.select([process.stdout], [], [], 60)[0], "the answer waits for more input"
+            assert process.stdout.readline().endswith(b"\n")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert process.stdout.read() == process.stderr.read() == b""
+
+
+def test_paragraph_is_answered_when_its_empty_line_has_come(run):
+    process = run.start(*QUICK, "--paragraphs")
+    for piece, answers in ((b"the dog\nsaw", 0), (b" a bird\n", 0), (b"\n", 2), (b"\nwe sing\n\n", 3)):
+        process.stdin.write(piece)
+        process.stdin.flush()
+        assert answers or not select.select([process.stdout], [], [], 0.3)[0], "answered before its end"
+        found = b""
+        while found.count(b"\n") < answers:
+            assert select.select([process.stdout], [], [], 60)[0], "the answer waits for more input"
+            found += os.read(process.stdout.fileno(), 1000)
+        assert found.count(b"\n") == answers
+    out, err = process.communicate(b"the\nend", timeout=60)
+    assert (process.returncode, out.count(b"\n"), err) == (0, 1, b"")
+
+
+def test_closed_pipe_is_no_error(run, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"the dog\n" * 1100)
+    process = run.start("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
+    assert process.stdout.readline().endswith(b"\n")
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_full_disk_is_explained(run):
+    with open("/dev/full", "wb") as full:
+        process = run.start(*QUICK, "the dog", stdout=full)
+        message = process.stderr.read().decode()
+    assert process.wait(timeout=60) == 2
+    assert message.startswith("translate.py: standard output: not written") and message.count("\n") == 1
+    assert "make room" in message
+
+
+def test_backend_variable_is_checked_and_the_flag_wins(run):
+    wrong = run.start("the dog", environment={"MINITF_BACKEND": "abacus"})
+    mended = run.start(*QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"})
+    empty = run.start(*QUICK, "the dog", environment={"MINITF_BACKEND": ""})
+    out, err = wrong.communicate(timeout=60)
+    assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"numpy" in err
+    assert err.startswith(b"translate.py: MINITF_BACKEND: unknown backend 'abacus'")
+    out, err = mended.communicate(timeout=60)
+    assert (mended.returncode, err) == (0, b"") and out.count(b"\n") == 1
+    assert empty.communicate(timeout=60) == (out, b"") and empty.returncode == 0
+
+
+class Screen:
+    """translate.py at a terminal, which the named streams are connected to."""
+
+    def __init__(self, run, *arguments, streams=("stdin", "stdout", "stderr"), **options):
+        self.master, terminal = pty.openpty()
+        self.process = run.start(*arguments, **dict.fromkeys(streams, terminal), **options)
+        os.close(terminal)
+        self.shown = b""
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def until(self, end):
+        """Read up to some bytes, and give what came."""
+        start = len(self.shown)
+        while end not in self.shown[start:]:
+            assert select.select([self.master], [], [], 60)[0], (end, self.shown)
+            self.shown += os.read(self.master, 1000)
+        return self.shown[start:].decode(errors="replace")
+
+    def ends(self, code):
+        """Wait for the end, which must have this exit code; give all that was shown."""
+        assert self.process.wait(timeout=60) == code
+        with contextlib.suppress(OSError):  # which Linux raises where nobody writes any more
+            while more := os.read(self.master, 1000):
+                self.shown += more
+        os.close(self.master)
+        return self.shown.decode(errors="replace").replace("\r\n", "\n")
+
+
+@needs_terminal
+def test_terminal_is_greeted_and_prompted(run):
+    screen = Screen(run, *QUICK, streams=("stdin", "stderr"))
+    assert screen.until(b"> ") == "model tiny; one sentence per line, Ctrl-D ends\r\n> "
+    screen.type(b"the dog\n")
+    assert screen.process.stdout.readline().endswith(b"\n")
+    screen.type(b"\x04")
+    assert screen.ends(0).endswith("> \n")
+
+
+@needs_terminal
+@pytest.mark.parametrize(
+    "notes, greeting",
+    [
+        ({"source_language": "cs", "target_language": "fr"}, "Czech to French, model a; "),
+        pytest.param({"source_language": "cs"}, "model a; ", marks=pytest.mark.slow),
+        pytest.param({"source_language": ["cs"], "target_language": "\x1b"}, "model a; ", marks=pytest.mark.slow),
+    ],
+)
+def test_greeting_names_the_languages_that_are_known(run, tmp_path, notes, greeting):
+    save(tmp_path / "a", make_subwords(), notes)
+    screen = Screen(run, "--model", tmp_path / "a", "--paragraphs", *QUICK)
+    screen.until(b"> ")
+    screen.type(b"\x04")
+    assert screen.ends(0) == greeting + "an empty line ends a paragraph, Ctrl-D ends\n> \n"
+
+
+@needs_terminal
+def test_typed_lines_can_be_edited_and_called_back(run):
+    pytest.importorskip("readline")
+    left, up = b"\x1b[D", b"\x1b[A"
+    screen = Screen(run, *QUICK, environment={"TERM": "dumb"})  # xterm would be told when a paste may come
+    screen.until(b"> ")
+    for keys, line in (
+        (b"te dog" + 5 * left + b"h\n", b"the dog"),
+        (up + b" x\n", b"the dog x"),
+        (b"caf\xe9 \xc3\xa9\n", b"caf\xe9 \xc3\xa9"),
+        (b"\n", b""),
+    ):
+        screen.type(keys)
+        expected = run(*QUICK, stdin=line + b"\n")[1]
+        assert screen.until(b"\n> ").endswith("\r\n" + expected.replace("\n", "\r\n") + "> ")
+    screen.type(b"\x04")
+    screen.ends(0)
+
+
+@needs_terminal
+def test_paste_of_several_lines_is_as_many_lines(run):
+    pytest.importorskip("readline")
+    screen = Screen(run, *QUICK, environment={"TERM": "xterm"})
+    screen.until(b"> ")
+    screen.type(b"\x1b[200~the dog\na bird\x1b[201~\n\x04")
+    shown, expected = screen.ends(0).split("\n"), lines_of(run(*QUICK, "the dog", "a bird")[1])
+    assert [line for line in shown if line in expected] == expected
+
+
+@needs_terminal
+@pytest.mark.parametrize("after", [0, pytest.param(program.BAR_AFTER, marks=pytest.mark.slow)])
+def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
+    (tmp_path / "in.txt").write_text("".join(f"the dog saw {i} birds\n" for i in range(100_000)))
+    files = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
+    screen = Screen(run, *files, streams=("stderr",), bar_after=after)
+    screen.until(b"left")
+    screen.process.send_signal(signal.SIGINT)
+    bar, end = screen.ends(130).rsplit("\r" + 60 * " " + "\r", 1)
+    assert "left" in bar and end.lstrip("\r\n") == f"translate.py: stopped: nothing was written to {tmp_path}/out.txt\n"
+
+
+@needs_terminal
+def test_ctrl_c_at_the_prompt_ends_its_line(run):
+    screen = Screen(run, *QUICK)
+    screen.until(b"> ")
+    while screen.process.poll() is None:  # a signal between the prompt and the wait for a key is seen at the next one
+        screen.process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            screen.process.wait(timeout=5)
+    assert screen.ends(130).endswith("> \n")
+
+
+def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "BAR_AFTER", 0)
+    (tmp_path / "in.txt").write_text("".join(f"the dog saw {i}\n" for i in range(600)))
+    arguments = ("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
+    code, out, screen = run(*arguments, stderr=Stream(terminal=True))
+    assert code == 0 and out.count("\n") == 600
+    assert "100%" in screen and "left" in screen and "\n" not in screen
+    assert screen.endswith(" \r")  # wiped away
+    monkeypatch.setattr(program, "_size", lambda file: None)  # as of a pipe
+    assert "600 lines read" in run(*arguments, stderr=Stream(terminal=True))[2]
+    assert run(*arguments) == (0, out, "")
+
+
+@pytest.mark.skipif(not (BUNDLED / "model.npz").exists(), reason="the trained model is not here")
+def test_bundled_model_translates(tmp_path):
+    command = [sys.executable, "-W", "error", str(SCRIPT), "The children are playing in the garden."]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == "Die Kinder spielen im Garten.\n"

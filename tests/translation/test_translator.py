@@ -1,0 +1,328 @@
+"""Lines to translations: none is lost, none is swapped, and no cut goes through a word or a character."""
+
+import json
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
+
+from minitf import decode
+from minitf.cpu import workers
+from minitf.errors import UserError
+from minitf.files.arrays import save_model
+from minitf.text import EOS, Subwords, Words, printable, valid
+from minitf.translation.translator import Translation, Translator
+
+EMPTY = [Translation("", 0.0, 0.0)]
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+LINES = ["the dog", "a bird saw you in the old house", "", "sing", "the dog", "\x00\u2028\x1b", "Vogel, Hund", "東京"]
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    return make_subwords()
+
+
+@pytest.fixture(scope="module")
+def folder(subwords, tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", subwords, {"longest": LONGEST})
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    return Translator.load(folder)
+
+
+def message(function, *arguments, **named):
+    """The text of the UserError that the call ends in: one line."""
+    with pytest.raises(UserError) as caught:
+        function(*arguments, **named)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Every line, in order ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
+    lines = LINES + [f"{line} {n}" for n in range(2) for line in TEXT] + [" ".join(TEXT)]
+    together = translator.translate(lines, beam=beam, max_extra=5, batch_tokens=60)
+    alone = [translator.translate([line], beam=beam, max_extra=5)[0] for line in lines]
+    assert [best[0].text for best in together] == [best[0].text for best in alone]
+    for mine, other in zip(together, alone, strict=True):
+        assert mine[0].score == pytest.approx(other[0].score, rel=1e-4)
+    assert len({best[0].text for best in together}) > len(lines) / 2  # or a swap would not be seen
+    assert together[2] == together[5] == EMPTY
+
+
+def test_a_text_that_is_scored_is_read_line_by_line(folder):
+    """Not sentence by sentence, as a user's is; and a line too long for the model in one piece too, up to a limit."""
+    line = " ".join(TEXT + [part.capitalize() for part in TEXT])
+    count = len(Translator.load(folder, whole=1000).parts(line)[0])
+    assert len(Translator.load(folder).parts(line)) > 3 and count > LONGEST
+    assert len(Translator.load(folder, whole=count).parts(line)) == 1
+    assert len(Translator.load(folder, whole=count - 1).parts(line)) > 1
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
+    """Bit by bit: into how many pieces a batch is cut does not depend on how many cores there are."""
+    lines, results, pieces = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
+    shared = workers.over_cores
+    monkeypatch.setattr("minitf.translation.translator.over_cores", lambda *args: pieces.append(len(args[1])) or shared(*args))
+    for count in (1, 3):
+        monkeypatch.setattr(workers, "cores", lambda count=count: count)
+        results.append(translator.translate(lines, beam=beam, max_extra=5))
+    assert results[0] == results[1]
+    assert pieces[0] == pieces[1] > 1
+
+
+def test_no_lines_and_lines_that_come_one_by_one(translator):
+    assert translator.translate([]) == []
+    assert translator.translate(iter(["", " ", "\u3000\t"])) == [EMPTY] * 3
+    assert len(translator.translate(iter(TEXT), beam=1, max_extra=0)) == len(TEXT)
+    with pytest.raises(TypeError, match="list of lines"):
+        translator.translate("one line")
+
+
+def test_no_control_character_comes_out(translator):
+    every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xD800, 0xFFFF, 0x10FFFF]))
+    (best,) = translator.translate([every], beam=1, max_extra=200)
+    assert best[0].text == printable(valid(best[0].text))
+
+
+def test_best_translations_come_first(translator):
+    found = translator.translate([*TEXT, " ".join(TEXT)], beam=4, n_best=3, max_extra=3)
+    for translations in found:
+        scores = [translation.score for translation in translations]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+        assert len({translation.text for translation in translations}) > 1
+    for beam, n_best in ((1, 2), (4, 5), (0, 0), (4, 0)):
+        assert "beam" in message(translator.translate, TEXT, beam=beam, n_best=n_best)
+
+
+def test_score_of_greedy_decoding_has_the_length_penalty(translator):
+    (penalised,) = translator.translate(["the dog"], beam=1, alpha=1.0, max_extra=0)[0]
+    length = penalised.log_probability / penalised.score * 6 - 5  # from the definition of lp with alpha 1
+    assert length == pytest.approx(round(length)) and 2 <= round(length) <= len(translator.parts("the dog")[0]) + 1
+    (plain,) = translator.translate(["the dog"], beam=1, alpha=0.0, max_extra=0)[0]
+    assert plain.score == plain.log_probability == penalised.log_probability
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_options_reach_the_search(translator, beam):
+    """The text is that of decoding the same ids, up to as many words more."""
+    line = "the dog"
+    source = np.array([[*translator.parts(line)[0], EOS]])
+    for alpha, max_extra in ((0.6, 0), (0.6, 4), (2.0, 4)):
+        if beam == 1:
+            (best,) = decode.greedy(translator.model, source, max_extra, alpha=alpha)
+        else:
+            ((best,),) = decode.beam_search(translator.model, source, beam, alpha, max_extra)
+        (found,) = translator.translate([line], beam=beam, alpha=alpha, max_extra=max_extra)[0]
+        assert found.text == translator.subwords.decode([best.ids])[0].strip()
+        assert (found.log_probability, found.score) == pytest.approx((best.log_probability, best.score), rel=1e-4)
+
+
+def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator):
+    line = " ".join(TEXT)
+    parts = translator.subwords.decode(translator.parts(line))
+    (found,) = translator.translate([line], beam=2, max_extra=3)[0]
+    alone = [translator.translate([part], beam=2, max_extra=3)[0][0] for part in parts]
+    assert len(parts) > 1 and found.text == " ".join(each.text for each in alone if each.text)
+    assert found.log_probability == pytest.approx(sum(each.log_probability for each in alone), rel=1e-4)
+    assert found.score == pytest.approx(sum(each.score for each in alone), rel=1e-4)
+
+
+def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
+    """Four beams of a sentence take the memory of four sentences."""
+    sizes = []
+
+    def watch(model, source, beam, *arguments, **options):
+        sizes.append(source.size * beam)
+        return decode.beam_search(model, source, beam, *arguments, **options)
+
+    monkeypatch.setattr("minitf.translation.translator.beam_search", watch)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
+    translator.translate(["the dog"] * 40, beam=4, max_extra=0, batch_tokens=200)
+    assert max(sizes) <= 200 and len(sizes) > 1
+
+
+def test_progress_counts_the_parts(translator):
+    seen = []
+    translator.translate([*TEXT, " ".join(TEXT)], 1, max_extra=0, batch_tokens=30, progress=lambda *n: seen.append(n))
+    counts = [done for done, _ in seen]
+    assert len(counts) > 2 and counts == sorted(counts) and {total for _, total in seen} == {counts[-1]}
+
+
+def test_matrix_products_take_one_thread(translator, monkeypatch):
+    """On a busy machine two threads wait for each other twenty times as long as they compute."""
+    seen = []
+
+    def watch(*arguments, **options):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return decode.greedy(*arguments, **options)
+
+    monkeypatch.setattr("minitf.translation.translator.greedy", watch)
+    translator.translate(["the dog"], beam=1, max_extra=0)
+    assert set(seen) == {1}
+
+
+# Long lines -------------------------------------------------------------------------------------------------
+
+
+def cut(longest, subwords, line, usual=None):
+    """The text of each part, and a check that no part is longer than the model reads."""
+    translator = Translator(make_model(subwords), subwords, longest, usual)
+    parts = translator.parts(line)
+    assert all(1 <= len(ids) <= longest for ids in parts)
+    return subwords.decode(parts)
+
+
+@pytest.mark.parametrize(
+    "line, parts",
+    [
+        ("the dog saw, the old bird", ["the dog saw,", "the old bird"]),
+        ("the dog saw Vogel", ["the dog saw", "Vogel"]),
+        ("a bird, Vogel, in the old house", ["a bird, Vogel,", "in the old house"]),
+        ("東京、東京、", ["東京、", "東京、"]),
+    ],
+)
+def test_long_sentences_are_cut_at_the_best_place(subwords, line, parts):
+    longest = max(len(ids) for ids in subwords.encode(parts))
+    assert cut(longest, subwords, line) == parts
+    assert cut(100, subwords, line, usual=1) == [line]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["The dog saw.", '"We sing!"', "(Do not?)", "In the house… seven birds."],
+        ["Mr. J. S. Bach, Prof. Vogel and Mrs. House, e.g. in the house vs. the bird, saw 3.5 dogs.", "Oder?"],
+        ["東京。", "東京！」", "東京。"],
+        ["No end"],
+    ],
+)
+def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
+    line = ("" if "東" in parts[0] else " ").join(parts)
+    assert cut(200, subwords, line, usual=1) == parts
+    assert cut(200, subwords, line, usual=200) == [line]
+    assert Translator(make_model(subwords), subwords, 200).usual == 33
+    assert Translator(make_model(subwords), subwords, 20, usual=50).usual == 20, "no more than it reads at once"
+
+
+@pytest.mark.parametrize("longest", [5, 50])
+def test_no_word_of_a_long_line_is_lost(subwords, longest, rng):
+    words = [*" ".join(TEXT).split(), "東京", "\N{CAT FACE}", "a.b", "x" * 70, "—", ".", "»..."]
+    for length in (1, 30, 300):
+        line = " ".join(rng.choice(words, length))
+        assert "".join(cut(longest, subwords, line)).replace(" ", "") == line.replace(" ", "")
+
+
+def test_endless_word_is_cut_between_characters(subwords):
+    word = ("\N{CAT FACE}é" + FAMILY) * 40
+    parts = cut(9, subwords, word)
+    assert "".join(parts) == word and len(parts) > 40
+    assert cut(1, subwords, word)  # a cut inside a character, because there is no other way
+
+
+def test_words_that_came_cut_are_kept(subwords):
+    words = Words.train(["klei@@ nes haus", "ein haus"])
+    translator = Translator(make_model(words), words, 2)
+    assert translator.parts("ein klei@@ nes haus") == words.encode(["ein klei@@", "nes haus"])
+
+
+def test_model_with_learned_positions_reads_long_lines(subwords):
+    translator = Translator(make_model(subwords, positions="learned", max_length=8), subwords)
+    assert translator.longest == 7  # and the end mark
+    (best,) = translator.translate([" ".join(TEXT)], beam=2)
+    assert best[0].text
+
+
+# The folder of a model --------------------------------------------------------------------------------------
+
+
+def test_load_takes_the_longest_sentence_from_the_notes(translator, subwords, tmp_path):
+    assert translator.longest == LONGEST
+    for notes in ({}, {"longest": "20"}, {"longest": 0}):
+        assert Translator.load(save(tmp_path, subwords, notes)).longest == 100
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"d_model": "16"}, "d_model"),
+        ({"d_model": 32}, "d_model is 16, not 32"),
+        ({"n_layers": 10**9}, "n_layers is 2, not 1000000000"),
+        ({"n_layers": 1, "tie": True}, "n_layers is 2, not 1; tie is False, not True"),
+        ({"n_heads": 1}, "n_heads * d_k is 16, not 8; n_heads * d_v is 16, not 8"),
+        ({"positions": "learned"}, "positions is sinusoid, not learned"),
+        ({"dropout": None}, "damaged"),
+        ({"vocabulary_size": 10**15}, "vocabulary_size is 330, not 1000000000000000"),
+        ({"colour": 1}, "colour"),
+        (None, "damaged"),
+    ],
+)
+def test_load_explains_a_damaged_config(subwords, tmp_path, changes, reason):
+    folder = save(tmp_path / "model", subwords)
+    card = json.loads((folder / "config.json").read_text())
+    card["model"] = {**card["model"], **changes} if changes else {}
+    (folder / "config.json").write_text(json.dumps(card))
+    text = message(Translator.load, folder)
+    assert reason in text and str(folder) in text
+
+
+def test_load_refuses_subwords_of_another_model(subwords, tmp_path):
+    other = Subwords.train(TEXT, 300, log=print)
+    model = make_model(subwords)
+    save_model(tmp_path, model.state(), model.config.to_dict(), other)
+    assert "two models' files" in message(Translator.load, tmp_path)
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_model_that_computes_no_numbers_is_refused(subwords, beam):
+    model = make_model(subwords)
+    model.encoder.layers[0].feed_forward.inner.bias.data[:] = np.nan
+    assert "finite" in message(Translator(model, subwords).translate, ["the dog"], beam=beam)
+
+
+# Attention --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["source", "encoder", "decoder"])
+def test_attention_has_a_name_for_each_row_and_column(translator, kind):
+    pictures = []
+    for layer in (1, 2, None):
+        weights, rows, columns = translator.attention("the dog saw", kind, layer, max_extra=2)
+        assert weights.shape == (2, len(rows), len(columns))
+        assert np.allclose(weights.sum(-1), 1, atol=1e-5)
+        pictures.append(weights)
+    assert np.array_equal(pictures[1], pictures[2]) and not np.allclose(pictures[0], pictures[1], atol=1e-3)
+    read = [*translator.subwords.pieces(translator.parts("the dog saw")[0]), "</s>"]
+    assert columns == (["<s>", *rows[:-1]] if kind == "decoder" else read)
+    assert rows[-1] == "</s>" and (rows == read) == (kind == "encoder")
+    if kind == "decoder":
+        assert not np.triu(weights, 1).any()
+
+
+def test_attention_explains_what_it_cannot_draw(translator):
+    assert "decoder" in message(translator.attention, "the dog", kind="self")
+    assert "1 to 2" in message(translator.attention, "the dog", layer=3)
+    assert "1 to 2" in message(translator.attention, "the dog", layer=0)
+    assert "no text" in message(translator.attention, " \x00")
+
+
+def test_an_error_while_drawing_leaves_the_model_as_it_was(translator, monkeypatch):
+    """Else every later pass would keep its weights, and take the memory for them."""
+    model = translator.model
+
+    def fail(hidden):
+        raise MemoryError
+
+    monkeypatch.setattr(model, "logits", fail)
+    with pytest.raises(MemoryError):
+        translator.attention("the dog", max_extra=0)
+    assert not any(getattr(module, "keep_weights", False) for module in model.modules())
+    assert {module.training for module in model.modules()} == {True}
