@@ -88,6 +88,7 @@ def use(library: str | types.ModuleType) -> None:
     xp.__dict__["_module"] = module
     own = importlib.import_module("minitf.gpu.launch") if module.__name__ == "cupy" else None
     xp.__dict__["_kernels"] = (own.launch, own.gemm) if own else getattr(module, "kernels", None)
+    xp.__dict__["_room"] = "cpu" if module is np else "gpu" if xp.__dict__["_kernels"] else None  # of its forms
 
 
 @contextlib.contextmanager

@@ -1,0 +1,93 @@
+"""The seam between equations and speed.
+
+An op of the engine is its equation: the plainest program that is right. Where a faster program is worth its lines,
+that is a *form* of the op, in `minitf/cpu/` for the arrays of NumPy or in `minitf/gpu/` for those of CuPy. A form takes
+the arguments of its equation and returns the same values and gradients; tests/engine/test_forms.py holds it to them.
+
+    @accelerated                                     # in the engine
+    def relu(x): ...
+
+    @form_of(functions.relu)                         # in minitf/cpu/ops.py
+    def relu(x): ...
+
+The forms of the library in use are loaded at the first call of an accelerated op. To compute with equations only:
+`with forms.off():`, or the environment variable MINITF_FORMS=off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from minitf.backend import xp
+
+__all__ = ["accelerated", "form_of", "off", "on"]
+
+_forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: the form of each op that has one
+_loaded = {None}  # rooms whose modules have been imported; a library without a room has no forms
+_switch = {"on": True}  # of the process, its threads, and the workers that are forked from it
+
+
+def accelerated(equation: Callable) -> Callable:
+    """Let a form take the place of this equation, if the library in use has one that takes the arguments."""
+
+    @functools.wraps(equation)
+    def op(*arguments, **options):
+        if _switch["on"] and (form := _in_use().get(op)):
+            result = form(*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return equation(*arguments, **options)
+
+    return op
+
+
+def form_of(op: Callable) -> Callable[[Callable], Callable]:
+    """Register the decorated function as the form of `op`, for the room that it is written in.
+
+    For arguments that it does not take, the form returns NotImplemented before it has changed anything.
+    """
+
+    def register(form):
+        _forms[form.__module__.split(".")[1]][op] = form
+        return form
+
+    return register
+
+
+def _in_use():
+    """Return the forms of the library in use."""
+    room = xp.__dict__["_room"]
+    if room not in _loaded:
+        importlib.import_module(f"minitf.{room}")
+        _loaded.add(room)
+    return _forms[room]
+
+
+def off() -> contextlib.AbstractContextManager[None]:
+    """Compute with equations only inside a `with` block: in all threads, and in workers forked there."""
+    return _switched(False)
+
+
+def on() -> contextlib.AbstractContextManager[None]:
+    """Use forms inside a `with` block, for a training or a timing where they are off."""
+    return _switched(True)
+
+
+@contextlib.contextmanager
+def _switched(to: bool) -> Iterator[None]:
+    before, _switch["on"] = _switch["on"], to
+    try:
+        yield
+    finally:
+        _switch["on"] = before
+
+
+if (chosen := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
+    print(f"MINITF_FORMS is {chosen!r}: choose on or off", file=sys.stderr)
+    raise SystemExit(2)
+_switch["on"] = chosen == "on"
