@@ -98,7 +98,7 @@ def train_minitf(task):
 
 def decode_minitf(task):
     """Beam search as translate.py does it, without the text before and after it."""
-    from minitf.translation.translator import Translator
+    from minitf.translation import Translator
 
     translator, source = Translator(_our_model(task), None), work.sentences(task | {"model": task["sizes"]})
 

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from minitf.backend import use
 from minitf.check import proved
 from minitf.errors import UserError
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 __all__ = ["begin", "check_exercises", "draw", "finish", "toy_model", "train"]
 

@@ -12,7 +12,9 @@ from minitf.data import augment, corpora
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
 from minitf.terminal import Progress
-from minitf.text import UNK, Subwords, Words, id_type, join_cuts, make_batch, plan_batches
+from minitf.text import UNK, Subwords, Words, make_batch, plan_batches
+from minitf.text.batches import id_type
+from minitf.text.words import join_cuts
 
 __all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
 

@@ -18,7 +18,8 @@ import numpy as np
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.terminal import Progress
-from minitf.text import UNK, id_type
+from minitf.text import UNK
+from minitf.text.batches import id_type
 
 __all__ = ["Encoded", "encode_pairs"]
 

@@ -1,22 +1,9 @@
-"""Text to ids and back, and batches of them."""
+"""Text to ids and back, and batches of them. Plain NumPy, no Tensor."""
 
-from minitf.text.subwords import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    Batch,
-    Subwords,
-    Words,
-    id_type,
-    join_cuts,
-    load_subwords,
-    make_batch,
-    pad_rows,
-    plan_batches,
-    printable,
-    valid,
-)
+from minitf.text.batches import Batch, make_batch, plan_batches
+from minitf.text.subwords import Subwords, load_subwords
+from minitf.text.vocabulary import BOS, EOS, PAD, UNK
+from minitf.text.words import Words
 
 __all__ = [
     "BOS",
@@ -26,12 +13,7 @@ __all__ = [
     "Batch",
     "Subwords",
     "Words",
-    "id_type",
-    "join_cuts",
     "load_subwords",
     "make_batch",
-    "pad_rows",
     "plan_batches",
-    "printable",
-    "valid",
 ]

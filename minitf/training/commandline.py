@@ -15,8 +15,9 @@ from minitf import backend
 from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import prepare, read_corpus
-from minitf.errors import UserError
-from minitf.files.arrays import load_model, load_weights, read_notes, save_text
+from minitf.errors import UserError, in_file
+from minitf.files.atomic import save_text
+from minitf.files.models import read_notes
 from minitf.gpu.matmul import use_precision
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import paper_bleu, score_files
@@ -27,7 +28,8 @@ from minitf.training.settings import Settings, check_model, check_stored, model_
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import COUNTS, Trainer
 from minitf.transformer import Transformer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
+from minitf.translation.loading import load_model, load_weights
 
 __all__ = ["build", "finish", "main", "train"]
 
@@ -106,7 +108,7 @@ def _begin(settings, ranks, model):
         check_model(settings, config, len(dataset.subwords))
     trainer = Trainer(settings, dataset, config, log, ranks, model)
     if weights:
-        with backend.in_file(settings.start_from):
+        with in_file(settings.start_from):
             load_weights(trainer.model, weights)
     return trainer
 
@@ -126,7 +128,7 @@ def _resume(settings, given, ranks, model):
     folder = RunFolder(settings.out)
     weights, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
-    with backend.in_file(folder.checkpoint):
+    with in_file(folder.checkpoint):
         check_stored(meta["settings"])
         config = Config.from_dict(meta["config"])
         if model is Transformer:
@@ -139,7 +141,7 @@ def _resume(settings, given, ranks, model):
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks, model)
-    with backend.in_file(folder.checkpoint):
+    with in_file(folder.checkpoint):
         trainer.load(weights, optimizer, meta)
     changes |= more_changes | trainer.changes(meta)
     if changes:

@@ -4,6 +4,7 @@ Killed at any moment, the folder holds a whole model and a whole checkpoint, and
 counts on: new files come first, the checkpoint that names them after, and what is no longer needed goes last.
 """
 
+import functools
 import re
 import reprlib
 from pathlib import Path
@@ -11,8 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from minitf.errors import UserError
-from minitf.files.arrays import CARD, average, load_arrays, save_arrays, save_model, sha256
+from minitf.files.arrays import average, load_arrays, save_arrays
+from minitf.files.atomic import sha256
+from minitf.files.models import CARD, save_model
 from minitf.text import load_subwords
+from minitf.translation.probe import probe
 
 __all__ = ["RunFolder"]
 
@@ -74,7 +78,8 @@ class RunFolder:
 
     def save_model(self, model, arrays, subwords, notes):
         """Write what translate.py --model reads: the model, with these weights in place of its own."""
-        save_model(self.path, arrays, model.config.to_dict(), subwords, notes=notes, model=model)
+        config = model.config.to_dict()
+        save_model(self.path, arrays, config, subwords, notes=notes, probe=functools.partial(probe, model))
 
     def save_subwords(self, subwords):
         """Write what a checkpoint cannot do without, for a run that has no model yet."""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from minitf.errors import UserError
-from minitf.files.arrays import save_text
+from minitf.files.atomic import save_text
 
 __all__ = ["RunLog", "read_history", "step_line", "versions"]
 

@@ -14,7 +14,6 @@ from minitf.config import Config
 from minitf.cpu.replicas import Replicas, machine, threads_for
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
-from minitf.files.arrays import load_weights
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.terminal import Pace, Progress
 from minitf.training import planning
@@ -25,8 +24,9 @@ from minitf.training.log import RunLog, step_line
 from minitf.training.settings import Settings, fill_in
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.transformer import Transformer
+from minitf.translation import Translator
+from minitf.translation.loading import load_weights
 from minitf.translation.probe import check_probe, probe
-from minitf.translation.translator import Translator
 
 __all__ = ["Trainer"]
 

@@ -244,7 +244,7 @@ def _say(message, end="\n"):
 
 def translate(options):
     """Translate what the options name, a batch of lines at a time."""
-    from minitf.translation.translator import Translator
+    from minitf.translation import Translator
 
     with _ended_by_exception(), _input(options) as file, _output(options.output, file) as write:
         translator = Translator.load(options.model)
@@ -421,7 +421,7 @@ def _prompted(file):
 
 def _languages(model):
     """Give the English names of the two languages that the model's notes have, None for an unknown one."""
-    from minitf.files.arrays import read_notes
+    from minitf.files.models import read_notes
 
     notes = read_notes(model)
     names = dict(re.findall(r"(\w+) (\w+)", LANGUAGES))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -19,18 +17,14 @@ from minitf.cpu.strips import for_decoding
 from minitf.cpu.workers import over_cores
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
-from minitf.files.arrays import load_model
 from minitf.tensor import no_grad
-from minitf.text import subwords as text
+from minitf.text import Subwords, Words, make_batch
 from minitf.transformer import Transformer
+from minitf.translation.loading import load_model
+from minitf.translation.sentences import cut_line
 
 __all__ = ["Translation", "Translator"]
 
-# Where a sentence ends: not after a title or an initial, and not before a small letter.
-_TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
-_SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*")
-# Where a sentence that is too long is cut, best places first: after a clause, after a word.
-_CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 _LONGEST = 100  # for a model that does not say how long its sentences may be
 _ON_GPU = 8  # times as many tokens are decoded side by side
 _PIECES = {32: 2, 256: 4}  # into how many pieces a batch of so many rows, sentences times beams, is cut
@@ -59,7 +53,7 @@ class Translator:
     def __init__(
         self,
         model: Transformer,
-        subwords: text.Subwords | text.Words,
+        subwords: Subwords | Words,
         longest: int = _LONGEST,
         usual: int | None = None,
     ):
@@ -145,7 +139,7 @@ class Translator:
                 places.append((i, k))
 
         def work(rows):
-            source = text.make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
+            source = make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
             return [self._ranked(best) for best in search(source, [places[i] for i in rows])]
 
         if on_gpu():  # a GPU: whole batches, and large ones
@@ -179,38 +173,7 @@ class Translator:
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of subword ids of at most `longest` each; none if there is nothing to translate."""
-        line = text.printable(text.valid(line)).strip()
-        (ids,) = self.subwords.encode([line])
-        return self._encoded([line] if len(ids) <= self.usual else _split(line, _SENTENCE), _CUTS)
-
-    def _encoded(self, pieces, cuts):
-        """Give the ids of pieces of text; those that are too long are cut at the first kind of place in `cuts`."""
-        pieces = [piece.strip() for piece in pieces]
-        parts = []
-        for piece, ids in zip(pieces, self.subwords.encode(pieces), strict=True):
-            if len(ids) <= self.longest:
-                parts += [ids] if ids else []
-            elif cuts:
-                parts += self._encoded(self._packed(_split(piece, cuts[0])), cuts[1:])
-            elif len(piece) > 1:  # one endless word: between two characters, never inside the bytes of one
-                middle = len(piece) // 2
-                parts += self._encoded([piece[:middle], piece[middle:]], ())
-            else:  # a character spelled in more bytes than the model reads
-                parts += [ids[i : i + self.longest] for i in range(0, len(ids), self.longest)]
-        return parts
-
-    def _packed(self, pieces):
-        """Join neighbours that fit together."""
-        packed, size = [], 0
-        lengths = map(len, self.subwords.encode([piece.strip() for piece in pieces]))
-        for piece, length in zip(pieces, lengths, strict=True):
-            if packed and size + length <= self.longest:
-                packed[-1] += piece
-                size += length
-            else:
-                packed.append(piece)
-                size = length
-        return packed
+        return cut_line(line, self.subwords, self.longest, self.usual)
 
     def attention(
         self,
@@ -241,10 +204,10 @@ class Translator:
         if not 1 <= layer <= len(stack.layers):
             raise UserError(f"no layer {layer}: the model has layers 1 to {len(stack.layers)}")
         chosen = getattr(stack.layers[layer - 1], name)
-        source = text.make_batch(parts[:1], [[]], len(self.subwords)).source
+        source = make_batch(parts[:1], [[]], len(self.subwords)).source
         with threadpool_limits(1, "blas"):
             best = self._search(source, beam, alpha, max_extra, 1)[0][0]
-        batch = text.make_batch(parts[:1], [best.ids], len(self.subwords))
+        batch = make_batch(parts[:1], [best.ids], len(self.subwords))
         chosen.keep_weights = True
         try:
             with model.evaluating(), no_grad():
@@ -276,12 +239,6 @@ def cut(rows, beam):
     return [rows[start:stop] for start, stop in stretches(len(rows), n) if start < stop]
 
 
-def _split(line, place):
-    """Cut a line after each place that the pattern finds; nothing is lost."""
-    ends = [0, *(match.end() for match in place.finditer(line)), len(line)]
-    return [line[start:end] for start, end in pairwise(ends)]
-
-
 def _by_length(lengths, batch_tokens):
     """Group indices into batches of about equal length, the longest first: memory runs out at once or never."""
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
@@ -306,7 +263,3 @@ def _joined(pieces):
         )
         for ranked in zip(*pieces, strict=False)
     ]
-
-
-if __name__ == "__main__":
-    print("minitf.translation.translator is a part of the library. To translate: python examples/translate.py --help")

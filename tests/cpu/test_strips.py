@@ -16,7 +16,7 @@ from minitf.decode import beam_search, greedy
 from minitf.nn import Linear, Module, Parameter
 from minitf.text import make_batch
 from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 13, 29, 64, 100])

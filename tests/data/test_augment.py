@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minitf.data import augment
-from minitf.text import printable
+from minitf.text.vocabulary import printable
 
 PAIRS = (
     [

@@ -16,7 +16,7 @@ from minitf.backend import to_device, using
 from minitf.decode import beam_search, greedy
 from minitf.nn import Module, Parameter
 from minitf.transformer import DecoderLayer, FeedForward, MultiHeadAttention, Positions, Transformer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 sys.path.insert(0, str(EXAMPLES))
 

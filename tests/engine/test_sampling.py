@@ -14,7 +14,7 @@ from minitf.beyond.sampling import _drawing, generate, sample
 from minitf.cpu import workers
 from minitf.decode import greedy
 from minitf.text import make_batch
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 SCORES = np.array([0.3, -1.0, 2.0, 0.5, 1.4, 1.4, -0.7, 0.0, 0.9])
 

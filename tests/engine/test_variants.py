@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,16 @@ from minitf import transformer
 from minitf.config import Config
 from minitf.cpu import replicas
 from minitf.errors import UserError
-from minitf.files.arrays import load_arrays, load_model, read_model, save_arrays, save_model
+from minitf.files.arrays import load_arrays, save_arrays
+from minitf.files.models import read_model, save_model
 from minitf.nn import Linear
 from minitf.text import Words
 from minitf.training import commandline
 from minitf.training.settings import parse
 from minitf.transformer import Transformer
+from minitf.translation import Translator
+from minitf.translation.loading import load_model
 from minitf.translation.probe import check_probe, probe
-from minitf.translation.translator import Translator
 
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de")
 
@@ -191,7 +194,7 @@ def test_the_probe_is_that_of_the_weights_that_are_saved(folder, changes):
     config = Config.preset("tiny", len(words), **changes)
     model, other = Transformer(config, seed=1), Transformer(config, seed=2)
     before, saved = model.state(), other.state()
-    save_model("here", saved, config.to_dict(), words, model=model)
+    save_model("here", saved, config.to_dict(), words, probe=partial(probe, model))
     assert all(np.array_equal(array, before[name]) for name, array in model.state().items())
     loaded, _, notes = load_model("here")
     card = json.loads(Path("here/config.json").read_text())
@@ -207,7 +210,7 @@ def test_models_without_a_probe_are_loaded(folder):
     assert "probe" not in json.loads(Path("here/config.json").read_text())
     load_model("here")
     overflowing = {name: array * 1e20 for name, array in model.state().items()}
-    save_model("there", overflowing, model.config.to_dict(), words, "float32", model=model)
+    save_model("there", overflowing, model.config.to_dict(), words, "float32", probe=partial(probe, model))
     assert json.loads(Path("there/config.json").read_text())["probe"] is None
     load_model("there")  # and translating says that it computes no numbers
 

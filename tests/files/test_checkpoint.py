@@ -16,8 +16,10 @@ import pytest
 from paths import ROOT
 from saved_files import assert_same, message, shapes_of
 
-from minitf.files import arrays as checkpoint
-from minitf.files.arrays import average, clean_leftovers, load_arrays, read_model, save_arrays, save_model
+from minitf.files import models
+from minitf.files.arrays import average, load_arrays, save_arrays, write_npz
+from minitf.files.atomic import clean_leftovers
+from minitf.files.models import read_model, save_model
 
 # What is saved comes back -----------------------------------------------------------------------------------
 
@@ -71,7 +73,8 @@ def test_only_numbers_are_saved(saved, arrays, value):
 SAVE_FOREVER = """
 import itertools, sys
 import numpy as np
-from minitf.files.arrays import save_arrays, save_model
+from minitf.files.arrays import save_arrays
+from minitf.files.models import save_model
 from minitf.text import Words
 words = Words.train(["a b"])
 for step in itertools.count(1):
@@ -291,9 +294,9 @@ def test_weights_that_float16_cannot_hold_are_named(tmp_path, words):
     for value in (1e6, np.nan, np.inf):
         assert "'x'" in message(save_model, tmp_path, {"x": np.array([1, value])}, {}, words)
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1]
-    checkpoint._write_npz(tmp_path / "model.npz", {"x": np.array([1, np.inf])}, {})  # by another program, say
+    write_npz(tmp_path / "model.npz", {"x": np.array([1, np.inf])}, {})  # by another program, say
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "_check_hashes", lambda *_: None)
+        patch.setattr(models, "_check_hashes", lambda *_: None)
         assert "model.npz: array 'x' contains NaN or infinity" in message(read_model, tmp_path)
     save_model(tmp_path, {"x": np.array([1, 1e6])}, {}, words, dtype="float32")
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1e6]

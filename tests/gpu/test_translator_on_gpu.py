@@ -5,7 +5,7 @@ import strict
 from tiny_translator import LONGEST, TEXT, make_subwords, save
 
 from minitf.backend import using
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 
 @pytest.mark.parametrize("device", ["strict", pytest.param("cupy", marks=pytest.mark.gpu)])

@@ -12,7 +12,7 @@ from paths import EXAMPLES
 
 sys.path.insert(0, str(EXAMPLES))
 
-from benchmarks import compare, ours, products, protocol, rows, work  # noqa: E402
+from benchmarks import compare, ours, products, protocol, rows, work
 
 MODEL = {"vocabulary_size": 50, "n_layers": 2, "d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.1}
 

@@ -12,7 +12,7 @@ import pytest
 from paths import ROOT
 
 from minitf.training.settings import parse
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 PAGES = [ROOT / place for place in ("README.md", "minitf/README.md", "lessons/README.md", "lessons/REPRODUCE.md")]
 

@@ -32,7 +32,9 @@ from paths import ROOT, SUPPORT
 from runs import SMALL, assert_same_run, write_text
 from tiny_translator import LONGEST, make_subwords, save
 
-from minitf.files.arrays import ASIDE, load_arrays, read_model
+from minitf.files.arrays import load_arrays
+from minitf.files.atomic import ASIDE
+from minitf.files.models import read_model
 
 LESSON = str(ROOT / "lessons" / "09_train_wmt.py")
 STEP = re.compile(rb"^step +([\d,]+)  epoch", re.MULTILINE)

@@ -10,8 +10,8 @@ from unittest import mock
 
 from paths import ROOT
 
+from minitf.translation import Translator
 from minitf.translation import commandline as program
-from minitf.translation.translator import Translator
 
 SCRIPT = ROOT / "examples" / "translate.py"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed

@@ -21,13 +21,13 @@ from tiny_translator import LONGEST, make_subwords
 from minitf.config import Config
 from minitf.cpu import workers
 from minitf.errors import UserError
-from minitf.files.arrays import save_model
+from minitf.files.models import save_model
 from minitf.text import Words
 from minitf.training import commandline
 from minitf.training.log import RunLog
 from minitf.training.settings import parse
 from minitf.transformer import Transformer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 ODD_VALUES = [0, -1, 1, 2, 3, 10**6, 10**9, 2**31, 2**63, 10**30, 0.5, -0.1, 1e300, float("nan"), float("inf")]
 ODD_VALUES += ["", "16", "x" * 50, "pre", None, True, False, [], [1], {}, {"a": 1}, "\u2028", "../../etc/passwd"]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.files.arrays import load_arrays, read_model
+from minitf.files.arrays import load_arrays
+from minitf.files.models import read_model
 from minitf.training import commandline, trainer
 from minitf.training.log import RunLog, read_history
 from minitf.training.trainer import Trainer

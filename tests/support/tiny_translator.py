@@ -1,7 +1,7 @@
 """The folder of a tiny untrained model that translates nonsense, but for each source a nonsense of its own."""
 
 from minitf.config import Config
-from minitf.files.arrays import save_model
+from minitf.files.models import save_model
 from minitf.text import Subwords
 from minitf.transformer import Transformer
 

@@ -18,13 +18,12 @@ from minitf.text import (
     UNK,
     Subwords,
     Words,
-    id_type,
     load_subwords,
     make_batch,
-    pad_rows,
     plan_batches,
-    printable,
 )
+from minitf.text.batches import id_type, pad_rows
+from minitf.text.vocabulary import printable
 
 SMALL = settings(max_examples=60, deadline=None)
 WHO, DOES, WHAT = (

@@ -19,7 +19,7 @@ from minitf.training.log import read_history
 from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 
 class Terminal(io.StringIO):

@@ -15,10 +15,11 @@ from runs import assert_same_run, at_step, copied_run, prepare_folder, run, term
 
 from minitf.cpu import replicas as parallel
 from minitf.data.dataset import Dataset
-from minitf.files.arrays import load_arrays, read_model, save_arrays
+from minitf.files.arrays import load_arrays, save_arrays
+from minitf.files.models import read_model
 from minitf.training import commandline
 from minitf.training.trainer import Trainer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import backend
 from minitf.cpu import replicas as parallel
-from minitf.files.arrays import load_arrays, read_model
+from minitf.files.arrays import load_arrays
+from minitf.files.models import read_model
 from minitf.optim import gradient_norm
 from minitf.training import commandline, trainer
 from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from paths import EXAMPLES
 
 from minitf.data import augment
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 COUNTED = ("I have {} books.", "Tom bought {} apples yesterday.")
 NAMED = ("{} lives in Boston.", "I saw {} in the park yesterday.")

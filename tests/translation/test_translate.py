@@ -15,7 +15,7 @@ from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, progr
 from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
-from minitf.translation.translator import Translator
+from minitf.translation import Translator
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 from minitf import decode
 from minitf.cpu import workers
 from minitf.errors import UserError
-from minitf.files.arrays import save_model
-from minitf.text import EOS, Subwords, Words, printable, valid
-from minitf.translation.translator import Translation, Translator
+from minitf.files.models import save_model
+from minitf.text import EOS, Subwords, Words
+from minitf.text.vocabulary import printable, valid
+from minitf.translation import Translation, Translator
 
 EMPTY = [Translation("", 0.0, 0.0)]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

@@ -1,0 +1,57 @@
+"""Both kinds of vocabulary, Subwords and Words, share the special ids, the rules for a line, and the file."""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from minitf.errors import UserError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def valid(line: str) -> str:
+    """Return the line with U+FFFD in place of each lone surrogate, so that it can be written as UTF-8."""
+    return _SURROGATE.sub("\ufffd", line)
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters: a blank for those that separate words, nothing for the others."""
+    return _CONTROL.sub("", _SPACE_CONTROL.sub(" ", text))
+
+
+def in_range(ids: Iterable[int], size: int) -> list[int]:
+    """Return the ids as a list. Raises ValueError for one that a vocabulary of this size does not have."""
+    ids = [int(i) for i in ids]
+    if ids and not (min(ids) >= 0 and max(ids) < size):
+        wrong = next(i for i in ids if not 0 <= i < size)
+        raise ValueError(f"id {wrong} is not in a vocabulary of {size}")
+    return ids
+
+
+def ordinary(ids: Iterable[int], size: int) -> list[int]:
+    """Return the ids without the special ones. Raises ValueError as `in_range` does."""
+    return [i for i in in_range(ids, size) if i >= len(SPECIALS)]
+
+
+def read(path: str | Path) -> bytes:
+    """Return the content of a file. Raises UserError, without the path, if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot be read ({error.strerror}): name an existing file") from None
+
+
+def write(path: str | Path, content: bytes) -> None:
+    """Write a file completely or not at all: under another name first, which is then changed to its own."""
+    aside = Path(f"{path}.tmp")
+    with open(aside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)

@@ -1,0 +1,95 @@
+"""Words to ids and back, for text that is already cut, with blanks between its tokens."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
+
+from minitf.errors import UserError, in_file
+from minitf.text.vocabulary import SPECIALS, UNK, in_range, ordinary, printable, read, valid, write
+
+__all__ = ["Words", "join_cuts"]
+
+
+class Words:
+    """A vocabulary for text that is already cut: each token is a piece, `@@` marks a cut in a word.
+
+    It has the methods of Subwords.
+
+    >>> words = Words.train(["ein klei@@ nes haus", "ein haus"])
+    >>> words.encode(["ein haus klei@@ nes", "kein haus"])
+    [[4, 5, 6, 7], [1, 5]]
+    >>> words.decode([[4, 6, 7, 5, 3]])
+    ['ein kleines haus']
+    """
+
+    file_name = "words.txt"
+
+    def __init__(self, words: Iterable[str]):
+        """words: those of ids 4, 5, ... Raises UserError for one that is empty, repeated or has blanks."""
+        self.words = [*SPECIALS, *words]
+        self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
+        if len(self._ids) != len(self.words) - len(SPECIALS) or any(word.split() != [word] for word in self._ids):
+            raise UserError("not a word list: every line must hold one word, and each word once")
+
+    @classmethod
+    def train(
+        cls, lines: Iterable[str], vocabulary_size: int | None = None, log: Callable[[str], object] = print
+    ) -> "Words":
+        """Take the most frequent tokens, ties alphabetical; all of them if no size is given.
+
+        vocabulary_size: special ids included. Raises UserError if there is no text.
+        """
+        counts = Counter(chain.from_iterable(valid(line).split() for line in lines))
+        if not counts:
+            raise UserError("no text to collect words from: the training lines are empty")
+        words = sorted(counts, key=lambda word: (-counts[word], word))
+        size = len(words) + len(SPECIALS)
+        if vocabulary_size and vocabulary_size > size:
+            log(f"words: {vocabulary_size} are too many for this text, {size} are used")
+        if vocabulary_size and vocabulary_size <= len(SPECIALS):
+            raise UserError(f"a vocabulary of {vocabulary_size} is too small: ask for more than {len(SPECIALS)}")
+        return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Words":
+        """Read what `save` wrote. Raises UserError for a missing or damaged file."""
+        try:
+            with in_file(path):
+                return cls(read(path).decode("utf-8").removesuffix("\n").split("\n"))
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: not UTF-8: copy the file again") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write one word a line, completely or not at all."""
+        write(path, self.content())
+
+    def content(self) -> bytes:
+        """Return the content of the file."""
+        return "".join(f"{word}\n" for word in self.words[len(SPECIALS) :]).encode()
+
+    def __len__(self):
+        return len(self.words)
+
+    def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
+        """Return the ids of each line's tokens, UNK for unknown ones. threads: ignored, one is enough."""
+        return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
+
+    def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
+        """Return the words of each list of ids, cuts joined, special ids skipped. Raises ValueError out of range."""
+        lines = (" ".join(self.words[i] for i in ordinary(ids, len(self))) for ids in id_lists)
+        return [printable(join_cuts(line)) for line in lines]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Return the token of each id."""
+        return [self.words[i] for i in in_range(ids, len(self))]
+
+
+def join_cuts(line):
+    """Return a line of cut words, each cut marked by `@@`, with the words joined.
+
+    >>> join_cuts("klei@@ nes haus")
+    'kleines haus'
+    """
+    return re.sub("@@( |$)", "", line)

@@ -1,0 +1,50 @@
+"""A model in a folder becomes a Transformer that computes; a changed one is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from minitf.config import Config
+from minitf.errors import UserError, in_file
+from minitf.files.models import CARD, read_model, read_notes
+from minitf.text import Subwords, Words
+from minitf.transformer import Transformer
+from minitf.translation.probe import check_probe
+
+__all__ = ["load_model", "load_weights"]
+
+
+def load_model(
+    directory: str | Path, model: Callable[..., Transformer] = Transformer
+) -> tuple[Transformer, Subwords | Words, dict]:
+    """Return the model of a folder that `save_model` wrote, its subwords, and the notes.
+
+    model: called as model(config, initialise=False); a model whose code was changed is made by its own function.
+    Raises UserError as `read_model` does, where the weights are those of another model, and where the model computes
+    something else than the one that was saved.
+    """
+    arrays, fields, subwords = read_model(directory)
+    notes = read_notes(directory)
+    with in_file(directory):
+        config = Config.from_dict(fields)
+        try:
+            if model is Transformer:
+                config.check_size(arrays)
+            made = load_weights(model(config, initialise=False), arrays)
+        except (TypeError, ValueError, MemoryError) as error:
+            if model is not Transformer:  # a mistake in the code that was given is shown with its traceback
+                raise
+            raise UserError(f"its {CARD} is damaged ({error}): copy the model again") from None
+        config.check_subwords(len(subwords))
+        check_probe(made, notes.pop("probe", None))
+    return made, subwords, notes
+
+
+def load_weights(model: Transformer, arrays: dict[str, np.ndarray]) -> Transformer:
+    """Give a model the weights of a file, and return it. Raises UserError; if settings differ, it names them."""
+    try:
+        return model.load_state(arrays)
+    except UserError:
+        model.config.check_arrays(arrays)
+        raise
