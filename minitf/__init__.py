@@ -7,6 +7,8 @@ Letters for the axes of arrays, everywhere:
 Masks are boolean, True = may attend. Gradients are called gx, gy: of x, of y.
 """
 
+from typing import TYPE_CHECKING
+
 from minitf import functions
 from minitf.backend import use, using
 from minitf.check import grad_check, same, show
@@ -15,11 +17,15 @@ from minitf.errors import UserError
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import Transformer
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from minitf.translation import Translator
+
+__version__ = "0.2.0"
 __all__ = [
     "Config",
     "Tensor",
     "Transformer",
+    "Translator",
     "UserError",
     "functions",
     "grad_check",
@@ -29,3 +35,12 @@ __all__ = [
     "use",
     "using",
 ]
+
+
+def __getattr__(name):
+    """Load the Translator when it is asked for, so that `import minitf` loads the engine alone."""
+    if name == "Translator":
+        from minitf.translation import Translator
+
+        return Translator
+    raise AttributeError(f"module 'minitf' has no attribute {name!r}")

@@ -292,8 +292,8 @@ def main(names) -> int:
             print(f"{name}: {counts}; in {data_folder()}" if name != "toy" else f"{name}: {counts}; built in")
         return 0
     except UserError as error:
-        print(f"minitf.data.corpora: {error}", file=sys.stderr)
+        print(f"minitf.data: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("minitf.data.corpora: stopped; the same command goes on from here", file=sys.stderr)
+        print("minitf.data: stopped; the same command goes on from here", file=sys.stderr)
         return 130

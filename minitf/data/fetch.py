@@ -1,32 +1,26 @@
-"""Files from the internet: fetched to the end, compared with what is known about them, and opened with suspicion."""
+"""Files from the internet: fetched to the end, and compared with what is known about them."""
 
 import contextlib
-import gzip
 import hashlib
 import http.client
-import io
 import os
 import posixpath
 import re
 import shutil
-import stat
-import tarfile
 import time
 import urllib.error
 import urllib.request
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 from minitf.errors import UserError
 from minitf.terminal import Progress
 
-__all__ = ["NoConnection", "Remote", "fetch", "members"]
+__all__ = ["NoConnection", "Remote", "fetch"]
 
 TRIES, WAIT = 5, 2.0  # tries in a row that bring nothing new; seconds before the second, twice that before the third
 TIMEOUT = 60  # seconds without a byte
 RECORD = "SHA256SUMS"  # in the folder of the files: `sha256sum -c` reads it
-MOST = 100  # text packs to a quarter or a tenth; what grows to more than a hundred times its size is no text
 _CHUNK = 1 << 18
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}  # some servers refuse Python's own name
 
@@ -55,9 +49,10 @@ class Remote(NamedTuple):
 
 
 def fetch(remote, path, say=print):
-    """Bring a remote file to path, or check the one that lies there: as published, or as recorded.
+    """Bring a remote file to path, or check the one that is there already: as published, or as recorded.
 
-    What was begun is gone on with, in this process or a later one; `path` appears when the file is whole and right.
+    A download that was interrupted goes on, in this process or a later one; `path` appears when the file is complete
+    and right.
     Raises NoConnection if the server cannot be reached, UserError for everything else that goes wrong.
     """
     path = Path(path)
@@ -257,105 +252,3 @@ def _record(path, sha256):
     with _writing(aside):
         aside.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in records.items()), encoding="utf-8")
         os.replace(aside, path.parent / RECORD)
-
-
-# Opening archives -------------------------------------------------------------------------------------------
-
-
-def members(path, names):
-    """Give (name, file to read) for the members of an archive with these names, in the archive's order.
-
-    tar, tar.gz, zip, or a gz that holds one file. A member that is itself packed by gzip is read unpacked. Nothing is
-    written here, and no name from the archive becomes a path. Raises UserError for an archive that has a path
-    outside of it, or a link where a file is wanted, for one that grows to more than a hundred times its size, for
-    a damaged one, and for one that lacks a name.
-    """
-    path, left = Path(path), set(names)
-    with _opening(path):
-        most = MOST * _size(path) + (1 << 20)
-        for name, file in _opened(path, left, most):
-            left.discard(name)
-            file = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
-            yield name, io.BufferedReader(_Suspected(file, path, most))
-    if left:
-        raise UserError(f"{path} does not hold {' and '.join(sorted(left))}: is it the right file?")
-
-
-def _opened(path, wanted, most):
-    with open(path, "rb") as file:
-        if zipfile.is_zipfile(file):
-            yield from _from_zip(file, path, wanted)
-            return
-        file.seek(0)
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        # All of it is counted, not only what is wanted: a bomb may lie in a header, or in what is passed over.
-        stream = _Suspected(gzip.GzipFile(fileobj=file) if packed else file, path, most)
-        if packed and path.suffix == ".gz" and not path.stem.endswith(".tar"):
-            if path.stem in wanted:
-                yield path.stem, stream
-        else:
-            yield from _from_tar(stream, path, wanted)
-            while stream.read(_CHUNK):  # to the checksum at its end
-                pass
-
-
-def _from_tar(stream, path, wanted):
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
-            name = _inside(member.name, path)
-            if name not in wanted:
-                continue
-            if not member.isreg() or member.issparse():
-                raise UserError(f"{path} is not to be trusted: {name} is no plain file in it")
-            yield name, archive.extractfile(member)
-
-
-def _from_zip(file, path, wanted):
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            name = _inside(member.filename, path)
-            if name not in wanted:
-                continue
-            if stat.S_ISLNK(member.external_attr >> 16):
-                raise UserError(f"{path} is not to be trusted: {name} is no plain file in it")
-            yield name, archive.open(member)
-
-
-def _inside(name, path):
-    """The name of a member, which must lie in the archive's own folder."""
-    plain = posixpath.normpath(name.replace("\\", "/"))
-    if plain == ".." or plain.startswith(("/", "../")) or re.match("[A-Za-z]:", plain):
-        raise UserError(f"{path} is not to be trusted: it names {name}, outside of its own folder")
-    return plain
-
-
-@contextlib.contextmanager
-def _opening(path):
-    try:
-        yield
-    except (UserError, MemoryError):
-        raise
-    except Exception as error:  # Python's readers raise nearly anything, ValueError for a name that is no text
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-            raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
-        raise UserError(f"{path} is no whole archive ({error}): delete it, and it is fetched anew") from None
-
-
-class _Suspected(io.RawIOBase):
-    """A file from an archive: damage is one line, and what does not end is refused."""
-
-    def __init__(self, file, path, most):
-        self.file, self.path, self.most, self.left = file, path, most, most
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        with _opening(self.path):
-            content = self.file.read(len(buffer))
-        self.left -= len(content)
-        if self.left < 0:
-            raise UserError(f"{self.path} is not to be trusted: it unpacks to more than {self.most:,} bytes")
-        buffer[: len(content)] = content
-        return len(content)

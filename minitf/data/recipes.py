@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
-from minitf.data.fetch import NoConnection, Remote, fetch, members
+from minitf.data.archives import members
+from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
 __all__ = ["RECIPES", "make", "segments"]

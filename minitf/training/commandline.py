@@ -24,7 +24,16 @@ from minitf.training.evaluation import paper_bleu, score_files
 from minitf.training.folder import RunFolder
 from minitf.training.log import RunLog, versions
 from minitf.training.planning import report
-from minitf.training.settings import Settings, check_model, check_stored, model_changes, parse, resumed, resumed_model
+from minitf.training.settings import (
+    Settings,
+    as_typed,
+    check_model,
+    check_stored,
+    model_changes,
+    parse,
+    resumed,
+    resumed_model,
+)
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import COUNTS, Trainer
 from minitf.transformer import Transformer
@@ -34,6 +43,7 @@ from minitf.translation.loading import load_model, load_weights
 __all__ = ["build", "finish", "main", "train"]
 
 RESULTS = "results.json"
+TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}  # by the trainer's command
 NO_MODEL = 1.0  # BLEU on the validation text: a model with less than this cannot translate
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
@@ -216,7 +226,7 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     """
     trainer = build(settings, model=model)
     with stop_on_signals(trainer), _quiet():
-        return _train(trainer, "minitf.training.commandline.train")[0]
+        return _train(trainer, "minitf.training.train")[0]
 
 
 def _train(trainer, command):
@@ -238,7 +248,7 @@ def _train(trainer, command):
         trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
         return None, 0
     out = trainer.settings.out
-    translate = "minitf-translate" if command.startswith("minitf-train") else "python examples/translate.py"
+    translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
     use = f"{translate} --model {out}" if trainer.make_model is Transformer else f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {use}")
     return results, _judge(trainer, results["valid"]["bleu"])
@@ -291,7 +301,7 @@ def main(
                 trainer.log.say(line)
         else:
             with stop_on_signals(trainer), _quiet():
-                _, code = _train(trainer, shlex.join([program, *arguments]))
+                _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
         if trainer.log.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
         return code

@@ -164,10 +164,15 @@ _READERS = {int: _whole_number, float: _number}
 LESSON = "09_train_wmt.py"  # the program that runs the lesson where it gets no options
 
 
+def as_typed(program):
+    """Return the command that starts the program: that of a module needs Python."""
+    return f"python -m {program}" if program.startswith("minitf.") else program
+
+
 def parse(arguments, program=LESSON):
-    """Make (Settings, the names of those that were given) from a command line. Raises UserError."""
+    """Return (Settings, the names of those that were given) of a command line. Raises UserError."""
     parser = _Parser(
-        prog=program,
+        prog=as_typed(program),
         description="Train a Transformer to translate."
         + (" Without any of these options lesson 09 runs, which tells how." if program == LESSON else ""),
         epilog=_EXIT_CODES,

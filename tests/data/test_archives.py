@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from minitf.data.fetch import members
+from minitf.data.archives import members
 from minitf.errors import UserError
 
 WANTED = {"dir/a.en": b"one\ntwo\n", "dir/a.de": b"eins\nzwei\n"}

@@ -228,13 +228,13 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     assert capsys.readouterr().out == f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pairs; in {data}\n"
     for names, words in (([], "name a corpus: toy, multi30k,"), (["nothing"], "unknown corpus 'nothing'")):
         assert corpora.main(names) == 2
-        assert capsys.readouterr().err.startswith(f"minitf.data.corpora: {words}")
+        assert capsys.readouterr().err.startswith(f"minitf.data: {words}")
     assert corpora.main(["--help"]) == 0
     assert re.fullmatch(r"usage: .* NAME ...\n`python.*\nNames: toy, multi30k, .*\n", capsys.readouterr().out)
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
         assert corpora.main(["multi30k"]) == 130
-    assert capsys.readouterr().err == "minitf.data.corpora: stopped; the same command goes on from here\n"
+    assert capsys.readouterr().err == "minitf.data: stopped; the same command goes on from here\n"
     command = [sys.executable, "-m", "minitf.data", "wmt14-en-de"]
     nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # the same on any network: none
     again = subprocess.run(

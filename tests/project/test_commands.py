@@ -41,11 +41,13 @@ def test_a_command_of_the_overview_has_help(command):
         ("python -m minitf.training --help", 0, "--preset"),
         ("python -m minitf.training", 2, "minitf.training: say what to train, such as --quick"),
         ("python -m minitf.training --steps 0", 2, "minitf.training: --steps must be at least 1"),
-        ("python -m minitf.data", 2, "minitf.data.corpora: name a corpus"),
+        ("python -m minitf.data", 2, "minitf.data: name a corpus"),
         pytest.param("python -m minitf.data toy", 0, "toy: train 60,000 pairs", marks=pytest.mark.slow),
         ("python -m minitf.data.toy 2", 0, "\t"),
         ("python -m minitf.data.toy many", 2, "usage: python -m minitf.data.toy [N]"),
-        ("python -m minitf.translation.translator", 0, "python examples/translate.py --help"),
+        ("python -m minitf.training --help", 0, "usage: python -m minitf.training "),
+        ("python -m minitf.translation --help", 0, "usage: python -m minitf.translation "),
+        ("python -m minitf.translation", 2, "minitf.translation: name a trained model with --model DIR"),
     ],
 )
 def test_a_module_that_looks_like_a_command_is_not_silent(command, code, said):

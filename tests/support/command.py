@@ -10,14 +10,13 @@ from unittest import mock
 
 from paths import ROOT
 
-from minitf.translation import Translator
-from minitf.translation import commandline as program
+from minitf.translation import Translator, commandline, console
 
 SCRIPT = ROOT / "examples" / "translate.py"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed
 SOONER = """import sys
-from minitf.translation import commandline
-commandline.BAR_AFTER = {}
+from minitf.translation import commandline, console
+console.BAR_AFTER = {}
 sys.exit(commandline.main())"""
 QUICK = ("--beam", "1", "--max-extra", "3")
 
@@ -51,14 +50,14 @@ class Command:
         streams = {"stdin": stdin if stdin is None else Stream(stdin), "stdout": out, "stderr": err}
         with mock.patch.multiple(sys, **streams), mock.patch.object(Translator, "load", load):
             try:
-                code = program.main(self._with_model(arguments))
+                code = commandline.main(self._with_model(arguments))
             except SystemExit as end:
                 code = end.code
         return code, out.text(), err.text()
 
-    def start(self, *arguments, environment=None, bar_after=program.BAR_AFTER, **streams):
+    def start(self, *arguments, environment=None, bar_after=console.BAR_AFTER, **streams):
         """Start it as a process of its own, with every warning an error."""
-        script = [str(SCRIPT)] if bar_after == program.BAR_AFTER else ["-c", SOONER.format(bar_after)]
+        script = [str(SCRIPT)] if bar_after == console.BAR_AFTER else ["-c", SOONER.format(bar_after)]
         command = [sys.executable, "-W", "error", *script, *self._with_model(arguments)]
         changes = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **(environment or {})}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

@@ -11,11 +11,12 @@ from itertools import pairwise
 
 import command
 import pytest
-from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of, program
+from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of
 from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
-from minitf.translation import Translator
+from minitf.translation import Translator, commandline
+from minitf.translation import input as reading
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_lines_in_are_lines_out(run, n, length):
 def test_lines_of_a_file_come_out_in_order(run, tmp_path):
     """More lines than are sorted together: each translation is that of its own line."""
     words = ["the dog", "a bird", "ein Vogel", "we sing", "old house", ""]
-    lines = [words[i * i % 6] for i in range(program.LINES + 40)]
+    lines = [words[i * i % 6] for i in range(reading.LINES + 40)]
     (tmp_path / "in.txt").write_bytes("\r\n".join(lines).encode())
     code, out, err = run(*QUICK, "--input", tmp_path / "in.txt")
     assert (code, err) == (0, "")
@@ -102,11 +103,11 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
             return super().read(rng.randrange(1, 9)) if rng.random() < 0.99 else None
 
     rng = random.Random(3)
-    monkeypatch.setattr(program, "LINES", 7)
-    monkeypatch.setattr(program, "BYTES", 50)
-    monkeypatch.setattr(program, "PATIENCE", 0.001)
+    monkeypatch.setattr(reading, "LINES", 7)
+    monkeypatch.setattr(reading, "BYTES", 50)
+    monkeypatch.setattr(reading, "PATIENCE", 0.001)
     content = b"\n".join(rng.randbytes(rng.randrange(20)).replace(b"\n", b"") for _ in range(200))
-    batches = list(program._batches(Trickle(content)))
+    batches = list(reading.batches(Trickle(content)))
     assert [line for batch in batches for line in batch] == content.split(b"\n")
     assert all(len(batch) <= 7 and sum(map(len, batch[:-1])) < 50 for batch in batches)
 
@@ -125,7 +126,7 @@ def test_equal_lines_are_translated_once(run, monkeypatch):
     expected = [run(*QUICK, word)[1] for word in words]
     assert len(set(expected)) > 3
     seen, translate = [], Translator.translate
-    monkeypatch.setattr(program, "LINES", 7)
+    monkeypatch.setattr(reading, "LINES", 7)
     monkeypatch.setattr(
         Translator, "translate", lambda self, new, *a, **b: seen.extend(new) or translate(self, new, *a, **b)
     )
@@ -135,8 +136,8 @@ def test_equal_lines_are_translated_once(run, monkeypatch):
 
 def test_memory_of_translations_is_bounded(rng, monkeypatch):
     """Many lines, long lines, and many translations of a line."""
-    monkeypatch.setattr(program, "RECENT", 12)
-    monkeypatch.setattr(program, "SHORT", 4)
+    monkeypatch.setattr(commandline, "RECENT", 12)
+    monkeypatch.setattr(commandline, "SHORT", 4)
     for n_best, most in ((1, 12), (5, 2), (100, 0)):
         asked = []
 
@@ -144,7 +145,7 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
             asked += lines
             return [line.upper() for line in lines]
 
-        recent = program._Recent(search)
+        recent = commandline._Recent(search)
         for _ in range(50):
             lines = ["a" * n for n in rng.integers(0, 7, 9)] + [f"x{n}" for n in rng.integers(0, 30, 9)]
             assert recent.translate(lines, n_best, None) == [line.upper() for line in lines]
@@ -177,7 +178,7 @@ def test_wrapped_lines_are_translated_as_one(run, options):
 
 def test_any_paragraph_gives_one_line(run, monkeypatch):
     """Whatever the lines hold, and wherever batches end."""
-    monkeypatch.setattr(program, "LINES", 5)
+    monkeypatch.setattr(reading, "LINES", 5)
     rng = random.Random(5)
     lines = [random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"]) for _ in range(60)]
     code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=b"\n".join([*lines, b"the end"]))
@@ -189,7 +190,7 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
 
 def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
     """Or a text without any empty line would have to be held in memory."""
-    monkeypatch.setattr(program, "BYTES", 30)
+    monkeypatch.setattr(reading, "BYTES", 30)
     lines = ["the dog saw a bird."] * 5
     code, out, err = run("--paragraphs", "--format", "json", *QUICK, *lines)
     assert (code, err) == (0, "")
@@ -221,7 +222,7 @@ def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
     )
     texts = {}
     for size, seed in ((500, "1"), (4, "1"), (500, "2")):
-        monkeypatch.setattr(program, "LINES", size)
+        monkeypatch.setattr(reading, "LINES", size)
         code, out, err = run(*settings, "--temperature", "0.9", "--seed", seed, stdin="\n".join(lines).encode())
         assert (code, err) == (0, "")
         texts[size, seed] = lines_of(out)
@@ -232,7 +233,7 @@ def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
 
 
 def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
-    monkeypatch.setattr(program, "LINES", 2)
+    monkeypatch.setattr(reading, "LINES", 2)
     code, out, err = run("--nbest", "3", "--max-extra", "3", "the dog", "", "a bird")
     assert (code, err) == (0, "")
     rows = [line.split(" ||| ") for line in lines_of(out)]

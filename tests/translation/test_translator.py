@@ -72,7 +72,9 @@ def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
     """Bit by bit: into how many pieces a batch is cut does not depend on how many cores there are."""
     lines, results, pieces = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
     shared = workers.over_cores
-    monkeypatch.setattr("minitf.translation.translator.over_cores", lambda *args: pieces.append(len(args[1])) or shared(*args))
+    monkeypatch.setattr(
+        "minitf.translation.translator.over_cores", lambda *args: pieces.append(len(args[1])) or shared(*args)
+    )
     for count in (1, 3):
         monkeypatch.setattr(workers, "cores", lambda count=count: count)
         results.append(translator.translate(lines, beam=beam, max_extra=5))
