@@ -15,7 +15,8 @@ from minitf.training.trainer import Trainer
 
 MODULES = (
     *("tensor", "functions", "nn", "transformer", "loss", "optim", "decode", "check", "config"),
-    *("beyond.functions", "beyond.sampling", "text", "files.arrays", "translation.translator", "training.commandline"),
+    *("beyond.functions", "beyond.sampling", "text", "text.batches", "text.words", "files.arrays", "files.models"),
+    *("translation", "translation.loading", "translation.sentences", "training", "training.commandline"),
 )
 CALLED = ("__init__", "__call__")  # what a user calls without writing the name
 GOOD = """\

@@ -9,13 +9,14 @@ import re
 import numpy as np
 import pytest
 from gradient_table import table
-from paths import PACKAGE
+from paths import PACKAGE, ROOT
 
 from minitf import functions, loss
 from minitf.beyond import functions as variations
 
-NOT_HERE = {"__init__"} if importlib.util.find_spec("cupy") else {"__init__", "gpu"}  # gpu.py is CuPy's side
-MODULES = [path.stem for path in sorted(PACKAGE.glob("*.py")) if path.stem not in NOT_HERE]
+NOT_HERE = set() if importlib.util.find_spec("cupy") else {"minitf.gpu.launch"}  # which imports CuPy
+PATHS = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = [name for name in PATHS if not name.endswith("__init__") and name not in NOT_HERE]
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 3, "K": 4, "D": 12, "F": 16, "V": 11}
 
 _ITEM = re.compile(r"(\w+): (?:a sequence of )?(int|bool)? ?(\([^)]*\))")
@@ -102,10 +103,10 @@ def test_a_function_states_its_equation(name):
         assert re.search(r"^ {4}\S.* = ", doc, re.MULTILINE), "no equation"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", PATHS)
 def test_everything_public_has_a_docstring(module):
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree), f"{module}.py does not say what it is for"
+    tree = ast.parse(PATHS[module].read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), f"{module} does not say what it is for"
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             assert ast.get_docstring(node), f"{module}.{node.name} has no docstring"
@@ -113,11 +114,11 @@ def test_everything_public_has_a_docstring(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_doctests(module):
-    result = doctest.testmod(importlib.import_module(f"minitf.{module}"))
+    result = doctest.testmod(importlib.import_module(module))
     assert result.failed == 0
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_all_names_exist(module):
-    loaded = importlib.import_module(f"minitf.{module}")
+    loaded = importlib.import_module(module)
     assert all(hasattr(loaded, name) for name in getattr(loaded, "__all__", []))

@@ -1,4 +1,4 @@
-"""The house has floors: a file imports only from lower ones, and heavy packages only where they belong."""
+"""Rooms have doors: each imports only from the rooms that this table names, and heavy packages only in their homes."""
 
 import ast
 import subprocess
@@ -7,145 +7,128 @@ import sys
 import pytest
 from paths import PACKAGE, ROOT
 
-FLOORS = {
-    "backend": 0,
-    "gpu": 0,
-    "toy_grammar": 0,
-    "progress": 0,
-    "warps": 1,
-    "kernels": 1,
-    "products": 1,
-    "fused": 1,
-    "tensor": 1,
-    "config": 1,
-    "dropout": 1,
-    "text": 1,
-    "toy": 1,
-    "download": 1,
-    "processes": 1,
-    "functions": 2,
-    "variations": 2,
-    "check": 2,
-    "augment": 2,
-    "recipes": 2,
-    "corpora": 3,
-    "nn": 3,
-    "loss": 3,
-    "transformer": 4,
-    "optim": 4,
-    "encoded": 4,
-    "decode": 5,
-    "strips": 5,
-    "checkpoint": 5,
-    "probe": 2,
-    "evaluate": 6,
-    "sampling": 6,
-    "translator": 7,
-    "translate": 8,
-    "parallel": 6,
-    "ranks": 6,
-    "settings": 6,
-    "dataset": 6,
-    "runlog": 6,
-    "runfolder": 6,
-    "signals": 0,
-    "planning": 6,
-    "lesson": 8,
-    "trainer": 8,
-    "train": 9,
-    "__init__": 10,
-    "__main__": 10,
+import minitf
+
+ENGINE = ["tensor", "dropout", "functions", "loss", "nn", "config", "transformer", "optim", "decode", "check"]
+CORE = {"errors", "backend", "forms", "engine"}
+ALLOWED = {
+    "errors": set(),
+    "backend": {"errors"},
+    "forms": {"backend"},  # it loads cpu or gpu by name, at the first call of an accelerated op
+    "engine": CORE,
+    "beyond": CORE,
+    "cpu": CORE,
+    "gpu": CORE,
+    "terminal": set(),
+    "plot": set(),
+    "text": {"errors"},
+    "data": {"errors", "text", "terminal"},
+    "files": {"errors", "text"},
+    "translation": {*CORE, "beyond", "text", "files", "cpu", "plot", "terminal"},
+    "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
+    "__main__": set(),
 }
-SIDE = {"plot", "slides"}  # take arrays, import nothing of the package
-# A run draws its own curves, a translation its attention; both kinds of pictures are saved alike.
-EXTRA = {("runlog", "plot"), ("translate", "plot"), ("slides", "plot")}
-# What a GPU does is one floor in four files.
-EXTRA |= {
-    ("fused", "dropout"),
-    ("kernels", "warps"),
-    ("products", "kernels"),
-    ("fused", "products"),
-    ("fused", "kernels"),
-    ("fused", "warps"),
-}
-HOMES = {
+ALLOWED["training"] = ALLOWED.keys() - {"__init__", "__main__"}
+ALLOWED["course"] = ALLOWED["training"] | {"training"}
+UNTIL_THE_SEAM_IS_DONE = {("engine", "gpu"), ("cpu", "gpu"), ("translation", "gpu")}
+HOMES = {  # a room, or a file of it
     "cupy": {"gpu"},
     "cupyx": {"gpu"},
     "cupy_backends": {"gpu"},
-    "matplotlib": {"plot", "slides"},
+    "matplotlib": {"plot", "course"},
     "sentencepiece": {"text"},
-    "sacrebleu": {"evaluate"},
-    "mpi4py": {"ranks"},
-    "sacremoses": {"evaluate", "recipes"},
-    "threadpoolctl": {"lesson", "parallel", "probe", "ranks", "translator"},
+    "sacrebleu": {"training.evaluation"},
+    "mpi4py": {"training.distributed"},
+    "sacremoses": {"training.evaluation", "data.recipes"},
+    "threadpoolctl": {"cpu", "translation", "training.distributed", "course"},
 }
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}  # not while `import minitf` runs
-FILES = sorted(PACKAGE.glob("*.py"))
+FILES = sorted(PACKAGE.rglob("*.py"))
+CODE = [path for folder in ("minitf", "lessons", "examples", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-def _imports(tree):
-    """Give (module, name or None, whether at the top of the file) for each import."""
+def name_of(path):
+    return str(path.relative_to(PACKAGE if path in FILES else ROOT).with_suffix("")).replace("/", ".")
+
+
+def room_of(name):
+    """Return the room of a file, by its name without `minitf.`: its folder, or the engine's, or its own."""
+    first = name.split(".")[0]
+    return "engine" if first in ENGINE else first
+
+
+def imports(path):
+    """Yield (module, whether at the top of the file) of each import, in functions too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        top = node in tree.body
         if isinstance(node, ast.Import):
-            yield from ((alias.name, None, top) for alias in node.names)
+            yield from ((alias.name, node in tree.body) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            yield from ((node.module, alias.name, top) for alias in node.names)
+            yield from ((f"{node.module}.{alias.name}", node in tree.body) for alias in node.names)
 
 
-def _own_edges(tree):
-    for module, name, _ in _imports(tree):
-        if module == "minitf":
-            yield name if (PACKAGE / f"{name}.py").exists() else "__init__"
-        elif module.startswith("minitf."):
-            yield module.split(".")[1]
+def test_every_file_has_a_room():
+    assert {room_of(name_of(path)) for path in FILES} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_imports_only_from_lower_floors(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for target in _own_edges(tree):
-        if (path.stem, target) in EXTRA:
-            continue
-        assert path.stem not in SIDE, f"{path.stem} imports {target}, but takes only arrays"
-        assert target in FLOORS, f"{path.stem} imports {target}, which has no floor"
-        assert FLOORS[target] < FLOORS[path.stem], f"{path.stem} imports {target}, which is not below it"
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_room_imports_only_the_rooms_of_its_line(path):
+    room = room_of(name_of(path))
+    for module, _ in imports(path):
+        if module.startswith("minitf."):
+            other = room_of(module.removeprefix("minitf."))
+            allowed = ALLOWED[room] | {room} | {to for of, to in UNTIL_THE_SEAM_IS_DONE if of == room}
+            assert other in allowed, f"{room} imports {module}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_heavy_packages_have_one_home(path):
-    for module, _, top in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+    name, room = name_of(path), room_of(name_of(path))
+    for module, top in imports(path):
         package = module.split(".")[0]
         if package in HOMES:
-            assert path.stem in HOMES[package], f"{path.stem} imports {package}"
-            # backend.py imports gpu.py itself only where there is CuPy.
-            assert path.stem == "gpu" or not (top and package in LAZY), f"{path.stem} imports {package} at the top"
+            assert {name, room} & HOMES[package], f"{name} imports {package}"
+            assert room == "gpu" or not (top and package in LAZY), f"{name} imports {package} at the top"
 
 
-def test_every_file_has_a_floor():
-    assert {path.stem for path in FILES} == set(FLOORS) | SIDE
+def test_only_the_backend_and_the_seam_import_by_name():
+    by_name = {name_of(path) for path in FILES if "import_module" in path.read_text(encoding="utf-8")}
+    assert by_name == {"backend", "forms"}
 
 
-@pytest.mark.parametrize("folder", ["lessons", "examples"])
-def test_nothing_imports_lessons_or_examples(folder):
-    for path in FILES:
-        assert all(
-            module.split(".")[0] != folder for module, _, _ in _imports(ast.parse(path.read_text(encoding="utf-8")))
-        )
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_are_at_the_top_of_a_file_or_in_a_function(path):
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    first = next((i for i, node in enumerate(body) if isinstance(node, ast.FunctionDef | ast.ClassDef)), len(body))
+    assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in body[first:])
 
 
-def test_import_minitf_loads_nothing_heavy():
-    code = "import sys, minitf; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert not LAZY & set(loaded.split())
+@pytest.mark.parametrize("folder", ["lessons", "examples", "tests"])
+def test_the_package_imports_nothing_from_beside_it(folder):
+    assert not any(module.split(".")[0] == folder for path in FILES for module, _ in imports(path))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for folder in ("minitf", "lessons", "examples", "tests") for p in sorted((ROOT / folder).glob("*.py"))],
-    ids=lambda p: p.name,
-)
+def loaded_by(code):
+    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_minitf_loads_the_engine_alone():
+    loaded = loaded_by("import minitf")
+    assert not LAZY & loaded
+    rooms = {room_of(name.removeprefix("minitf.")) for name in loaded if name.startswith("minitf.")}
+    assert "engine" in rooms and rooms <= CORE | {to for _, to in UNTIL_THE_SEAM_IS_DONE}
+
+
+def test_the_translator_is_loaded_when_it_is_asked_for():
+    loaded = loaded_by("import minitf; minitf.Translator; from minitf import Translator")
+    assert "minitf.translation.translator" in loaded and not LAZY & loaded
+    with pytest.raises(AttributeError, match="module 'minitf' has no attribute 'Translators'"):
+        minitf.Translators  # noqa: B018
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_a_function_fits_one_screen(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef):

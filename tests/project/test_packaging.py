@@ -13,13 +13,11 @@ from paths import ROOT
 
 import minitf
 
+FOLDERS = ("minitf", "lessons", "examples")
 TEXTS = [
-    *ROOT.glob("*.md"),
-    *ROOT.glob("*/*.md"),
-    *ROOT.glob("examples/models/*/*.md"),
-    *ROOT.glob("minitf/*.py"),
-    *ROOT.glob("lessons/*.py"),
-    *ROOT.glob("examples/**/*.py"),
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("tests/*.md")),
+    *(path for folder in FOLDERS for kind in ("md", "py") for path in sorted((ROOT / folder).rglob(f"*.{kind}"))),
 ]
 
 

@@ -81,7 +81,9 @@ def test_the_command_of_a_lesson_ends_well():
         ("tests/engine/test_dropout.py::test_the_masks_are_the_same_everywhere", "3 passed, 1 skipped in"),
         pytest.param("tests/engine/test_dropout.py -k the_masks_are", "2 passed in", marks=pytest.mark.slow),
         pytest.param(
-            'tests/engine/test_dropout.py -k the_masks_are -m "slow or gpu"', "1 passed, 1 skipped in", marks=pytest.mark.slow
+            'tests/engine/test_dropout.py -k the_masks_are -m "slow or gpu"',
+            "1 passed, 1 skipped in",
+            marks=pytest.mark.slow,
         ),
     ],
 )
