@@ -86,7 +86,7 @@ class Words:
         return [self.words[i] for i in in_range(ids, len(self))]
 
 
-def join_cuts(line):
+def join_cuts(line: str) -> str:
     """Return a line of cut words, each cut marked by `@@`, with the words joined.
 
     >>> join_cuts("klei@@ nes haus")

@@ -40,7 +40,7 @@ def replicate(model, count, **changes):
 
 
 def whole(batch, **changes):
-    """The loss and the flat gradient of the uncut batch, without anything from parallel.py."""
+    """The loss and the flat gradient of the uncut batch, without anything from minitf/cpu/replicas.py."""
     model, optimizer = build(**changes)
     with F.dropout_state(seed=5, step=6):
         loss, nll = model.train().loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)

@@ -109,6 +109,18 @@ def test_the_package_imports_nothing_from_beside_it(folder):
     assert not any(module.split(".")[0] == folder for path in FILES for module, _ in imports(path))
 
 
+def test_the_map_names_every_file():
+    text = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    for path in FILES:
+        folder = path.relative_to(PACKAGE).parts[0]
+        row = (
+            next(line for line in text.split("\n") if line.startswith(f"| `{folder}/`")) if "." not in folder else text
+        )
+        assert f"`{path.name}`" in row or path.name in ("__init__.py", "__main__.py"), (
+            f"{name_of(path)} is not on the map"
+        )
+
+
 def loaded_by(code):
     command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from paths import ROOT
+from paths import PACKAGE, ROOT
 
 import minitf
 
@@ -49,41 +49,63 @@ def test_the_version_is_stated_once():
     assert f"version: {minitf.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
+IMPORT_ALL = """
+import importlib, pkgutil, minitf
+names = [module.name for module in pkgutil.walk_packages(minitf.__path__, "minitf.")]
+for name in names:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        assert error.name == "cupy" and name == "minitf.gpu.launch", (name, error)
+print(minitf.__file__, *names, sep="\\n")
+"""
+
+
 @pytest.mark.slow
 def test_a_wheel_works_away_from_the_repository(tmp_path):
-    """Its commands translate and train; where the model or the lessons are missing, one line says so."""
+    """Every module of every room is in it; its commands translate and train, or say in one line what they lack."""
     run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
-    wheels, site = tmp_path / "wheels", tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    source = tmp_path / "source"  # building writes into the folder of the sources
-    shutil.copytree(ROOT / "minitf", source / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    built = run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, source])
-    assert built.returncode == 0, built.stdout + built.stderr
-    done = run([*pip, "install", "--no-deps", "--target", site, *wheels.glob("*.whl")])
-    assert done.returncode == 0, done.stdout + done.stderr
-    names = {str(path.relative_to(site)) for path in site.glob("minitf/*")}
-    assert "minitf/py.typed" in names and names >= {f"minitf/{path.name}" for path in ROOT.glob("minitf/*.py")}
-    environment = os.environ | {"PYTHONPATH": str(site)}
-    (tmp_path / "empty").mkdir()
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    _install_wheel(tmp_path, site)
+    here = functools.partial(run, cwd=empty, env=os.environ | {"PYTHONPATH": str(site)})
 
-    def command(name, *arguments):
-        words = [sys.executable, site / "bin" / name, *arguments]
-        return run(words, cwd=tmp_path / "empty", env=environment)
+    done = here([sys.executable, "-c", IMPORT_ALL])
+    assert done.returncode == 0, done.stderr
+    file, *names = done.stdout.split("\n")[:-1]
+    assert file == str(site / "minitf" / "__init__.py") and (site / "minitf" / "py.typed").exists()
+    paths = (path.relative_to(ROOT).with_suffix("") for path in PACKAGE.rglob("*.py"))
+    assert {"minitf", *names} == {".".join(path.parts).removesuffix(".__init__") for path in paths}
 
-    assert "minitf-translate --model DIR" in command("minitf").stdout
-    sentence = "The children are playing in the garden."
-    done = command("minitf-translate", "--model", ROOT / "examples" / "models" / "en-de", sentence)
-    assert done.stdout == "Die Kinder spielen im Garten.\n", done.stderr
-    done = command("minitf-translate", sentence)
-    assert done.returncode == 2 and done.stderr.startswith("minitf-translate: name a trained model with --model DIR")
-    assert done.stderr.count("\n") == 1
-    assert "--corpus" in command("minitf-train", "--help").stdout
-    done = run(
-        [sys.executable, "-c", "from minitf.course.lesson import toy_model; toy_model()"],
-        cwd=tmp_path / "empty",
-        env=environment,
-    )
+    model, sentence = ("--model", ROOT / "examples" / "models" / "en-de"), "The children are playing in the garden."
+    translate = (site / "bin" / "minitf-translate",), ("-m", "minitf.translation")
+    for words, name in zip(translate, ("minitf-translate", "minitf.translation"), strict=True):
+        done = here([sys.executable, *words, *model, sentence])
+        assert done.stdout == "Die Kinder spielen im Garten.\n", done.stderr
+        done = here([sys.executable, *words, sentence])
+        assert done.returncode == 2 and done.stderr.startswith(f"{name}: name a trained model with --model DIR")
+        assert done.stderr.count("\n") == 1
+    for words, usage in (
+        ((site / "bin" / "minitf-train",), "usage: minitf-train "),
+        (("-m", "minitf.training"), "usage: python -m minitf.training "),
+    ):
+        done = here([sys.executable, *words, "--help"])
+        assert done.stdout.startswith(usage) and "--corpus" in done.stdout, done.stderr
+    assert "minitf-translate --model DIR" in here([sys.executable, site / "bin" / "minitf"]).stdout
+    done = here([sys.executable, "-c", "from minitf.course.lesson import toy_model; toy_model()"])
     assert done.returncode == 2 and "it is beside the lessons in the repository" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def _install_wheel(folder, site):
+    """Build a wheel of the sources, and install it in the folder `site`."""
+    pip, source = [sys.executable, "-m", "pip", "--disable-pip-version-check"], folder / "source"
+    shutil.copytree(PACKAGE, source / "minitf", ignore=shutil.ignore_patterns("__pycache__"))  # building writes there
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = ["wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheels", source]
+    done = subprocess.run([*pip, *build], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    install = ["install", "--no-deps", "--target", site, *(folder / "wheels").glob("*.whl")]
+    done = subprocess.run([*pip, *install], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The built-in corpus: pairs of English and German sentences, drawn from the grammar of `toy_grammar.py`.
+"""The built-in corpus: pairs of English and German sentences, drawn from the grammar beside this file (grammar.py).
 
 The sentences are statements, questions, and clauses after "because", "that" and "whether", in several tenses,
 with "not" and "no"; and they make sense: people read books, dogs do not, and nobody buys a car every morning.

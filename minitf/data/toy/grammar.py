@@ -4,7 +4,7 @@ A `Clause` is who does what, to whom, when and where, and has no word order. Two
 `english_clause` keeps to subject - verb - object - place - time. `german_clause` is a frame: the finite verb
 stands second (first in a yes/no question, last after "weil" and "dass"), the rest of the verb closes the clause,
 and the others stand between the two. An English word has one German word: the German is a function of the English.
-`toy.py` draws clauses at random. To add a word, add it to its table.
+minitf/data/toy/__init__.py draws clauses at random. To add a word, add it to its table.
 """
 
 from collections import namedtuple
