@@ -1,4 +1,4 @@
-"""Translate text, English to German unless --model names another model: minitf/translation/commandline.py is the program."""
+"""Translate text, English to German unless --model names another model (the program: minitf/translation/)."""
 
 import os
 import sys

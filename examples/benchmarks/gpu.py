@@ -1,4 +1,4 @@
-"""minitf beside PyTorch on a GPU: each side in processes of its own, two in turn, which gpu_step.py is."""
+"""minitf beside PyTorch on a GPU: gpu_step.py is one side, in a process of its own; two of each side run in turn."""
 
 import json
 import subprocess

@@ -19,9 +19,9 @@ from minitf.errors import UserError, in_file
 from minitf.files.atomic import save_text
 from minitf.files.models import read_notes
 from minitf.gpu.matmul import use_precision
+from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import paper_bleu, score_files
-from minitf.training.folder import RunFolder
 from minitf.training.log import RunLog, versions
 from minitf.training.planning import report
 from minitf.training.settings import (

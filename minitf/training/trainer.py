@@ -17,9 +17,9 @@ from minitf.errors import UserError
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
 from minitf.terminal import Pace, Progress
 from minitf.training import planning
+from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
 from minitf.training.evaluation import bleu, perplexity
-from minitf.training.folder import RunFolder
 from minitf.training.log import RunLog, step_line
 from minitf.training.settings import Settings, fill_in
 from minitf.training.signals import Interrupted, stop_on_signals

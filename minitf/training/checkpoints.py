@@ -1,7 +1,7 @@
-"""The files of a training run in its folder: a model, a checkpoint to resume from, the last weights to average.
+"""The folder of a training run: a checkpoint to resume from, the last weights to average, and the model they make.
 
-Killed at any moment, the folder holds a whole model and a whole checkpoint, and the weights that the checkpoint
-counts on: new files come first, the checkpoint that names them after, and what is no longer needed goes last.
+Killed at any moment, the folder holds a complete model, a complete checkpoint, and the weights that the checkpoint
+names: new files are written first, then the checkpoint, and files that are no longer needed are deleted last.
 """
 
 import functools
@@ -21,7 +21,7 @@ from minitf.translation.probe import probe
 __all__ = ["RunFolder"]
 
 CHECKPOINT = "checkpoint.npz"
-# What a checkpoint says besides its arrays; and what those of earlier versions do not say.
+# The values in a checkpoint besides its arrays, and those that earlier versions did not write.
 META = {"settings": dict, "config": dict, "step": int, "epoch": int, "position": int, "weights": list}
 META |= {"best": (int, float), "bad_validations": int}
 LATER = {"validated": int, "best_perplexity": (int, float), "seconds": (int, float), "machine": dict}
@@ -45,11 +45,11 @@ class RunFolder:
                 raise UserError(f"{self.path} holds {what} already: go on with --resume, or choose another --out")
 
     def has_checkpoint(self):
-        """Whether there is something to resume from."""
+        """Return whether there is a checkpoint to resume from."""
         return self.checkpoint.exists()
 
     def has_model(self):
-        """Whether there is something to translate with."""
+        """Return whether there is a model to translate with."""
         return (self.path / CARD).exists()
 
     def add_weights(self, names, step, arrays, count):
@@ -59,7 +59,7 @@ class RunFolder:
         return [*(old for old in names if old != name), name][-count:]
 
     def average(self, names, step, arrays):
-        """Average weights that were written, last of all those of this step: gives the names that took part, and it.
+        """Return the names of the weights that took part, the last of them from this step, and their average.
 
         If one of the files is gone or damaged the average starts again with the weights of this step: a training is
         not lost for that.
@@ -77,12 +77,12 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def save_model(self, model, arrays, subwords, notes):
-        """Write what translate.py --model reads: the model, with these weights in place of its own."""
+        """Write the model for translate.py --model, with these weights in place of its own."""
         config = model.config.to_dict()
         save_model(self.path, arrays, config, subwords, notes=notes, probe=functools.partial(probe, model))
 
     def save_subwords(self, subwords):
-        """Write what a checkpoint cannot do without, for a run that has no model yet."""
+        """Write the subwords, without which a checkpoint is of no use, for a run that has no model yet."""
         try:
             subwords.save(self.path / subwords.file_name)
         except OSError as error:
@@ -101,7 +101,7 @@ class RunFolder:
         save_arrays(self.checkpoint, arrays, meta)
 
     def read_checkpoint(self):
-        """Give back (model, optimizer, meta, subwords). Raises UserError for what is missing, damaged or changed."""
+        """Return (model, optimizer, meta, subwords). Raises UserError for a file that is missing, damaged or changed."""
         path = self.checkpoint
         if not path.exists():
             raise UserError(f"{self.path} holds no checkpoint to resume from: leave --resume out, or set --out")
@@ -122,7 +122,7 @@ class RunFolder:
 
 
 def _check_meta(path, meta):
-    """Refuse what a checkpoint cannot say, before anything is made of it."""
+    """Refuse values that no checkpoint can have, before anything is made of them."""
     for key, kind in (META | LATER).items():
         if key in meta:
             value = meta[key]
