@@ -101,7 +101,7 @@ class RunFolder:
         save_arrays(self.checkpoint, arrays, meta)
 
     def read_checkpoint(self):
-        """Return (model, optimizer, meta, subwords). Raises UserError for a file that is missing, damaged or changed."""
+        """Return (model, optimizer, meta, subwords). Raises UserError for a missing, damaged or changed file."""
         path = self.checkpoint
         if not path.exists():
             raise UserError(f"{self.path} holds no checkpoint to resume from: leave --resume out, or set --out")

@@ -3,8 +3,8 @@
     mpirun -n 2 python lessons/09_train_wmt.py ...
 
 starts the program twice. The processes, rank 0 and rank 1, hold the same weights; each computes the gradient of its
-part of an update (minitf/cpu/replicas.py cuts it again, for the cores of its machine), and all change their weights by the
-sum, which is the gradient that one process would have found. Rank 0 leads: it alone reads, decides, validates and
+part of an update (minitf/cpu/replicas.py cuts it again, for the cores of its machine), and all change their weights by
+the sum, which is the gradient that one process would have found. Rank 0 leads: it alone reads, decides, validates and
 writes. The others do what it tells them.
 """
 

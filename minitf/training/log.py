@@ -1,5 +1,6 @@
 """The log of a training run: lines to read, the same as JSON, curves, and what the run was made with."""
 
+import contextlib
 import importlib.metadata
 import json
 import math
@@ -7,6 +8,7 @@ import platform
 import time
 from pathlib import Path
 
+from minitf import __version__
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 
@@ -115,11 +117,9 @@ def step_line(entry):
 
 
 def versions():
-    """Give the versions of Python and of the packages a result depends on."""
-    found = {"python": platform.python_version()}
-    for package in ("minitf-transformer", "numpy", "cupy", "sentencepiece", "sacrebleu"):
-        try:
-            found[package.removesuffix("-transformer")] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:  # not installed, or run from a folder of sources
-            continue
+    """Return the versions of Python and of the packages that a result depends on."""
+    found = {"python": platform.python_version(), "minitf": __version__}
+    for package in ("numpy", "cupy", "sentencepiece", "sacrebleu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # without CuPy, say
+            found[package] = importlib.metadata.version(package)
     return found
