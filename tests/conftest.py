@@ -25,7 +25,9 @@ LESSON_OF = {
     **dict.fromkeys(("test_loss", "test_optim", "test_learning"), "07"),
     **dict.fromkeys(("test_decode", "test_beam", "test_evaluation"), "08"),
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
-    **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_distributed", "test_mpirun"), "09"),
+    **dict.fromkeys(
+        ("test_checkpoint", "test_damaged_files", "test_parallel", "test_distributed", "test_mpirun"), "09"
+    ),
     **dict.fromkeys(("test_settings", "test_log", "test_heartbeat", "test_update"), "09"),
     **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),

@@ -26,7 +26,7 @@ HINTS = {  # what to do where a file cannot be written
 
 @contextlib.contextmanager
 def opened_output(path, source):
-    """Return the function that writes text: to standard output at once, into a file that appears when it is complete."""
+    """Return the function that writes text: to standard output at once, to a file that appears when it is complete."""
     if path in (None, "-"):
         if sys.stdout is None:
             raise Mistake("standard output is closed: use --output FILE")

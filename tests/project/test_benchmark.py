@@ -1,4 +1,4 @@
-"""examples/benchmarks/benchmark.py: what it compares, who is skipped with a word, and its quick form from end to end."""
+"""examples/benchmarks/benchmark.py: its comparisons, its word on rivals that are missing, its quick form."""
 
 import json
 import os

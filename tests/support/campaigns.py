@@ -7,8 +7,8 @@
     lines     fuzzed lines through translate.py: as many come out, in order, without control characters
     mistakes  each bad input of mistakes.py, as a process
 
-A campaign prints one line when all is well; else what went wrong, with exit code 1. tests/project/test_campaigns.py runs
-them in short.
+A campaign prints one line when all is well; else what went wrong, with exit code 1. In short they are run by
+tests/project/test_campaigns.py.
 """
 
 import argparse

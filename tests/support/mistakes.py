@@ -1,7 +1,7 @@
 """Bad input by name, for the trainer and for translate.py: each command line ends in one line that says this.
 
-A name is what stands after the command, run in a folder that `prepare` filled. `tests/project/test_mistakes.py` gives all of
-them to the programs inside its own process, and `tests/support/campaigns.py mistakes` runs a process for each.
+A name is the rest of the command line, run in a folder that `prepare` filled. tests/project/test_mistakes.py gives all
+of them to the programs inside its own process, and `tests/support/campaigns.py mistakes` runs a process for each.
 """
 
 import json
