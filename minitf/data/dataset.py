@@ -85,8 +85,8 @@ class Dataset:
     lie in, for a text too long to be held.
 
     Measured with 36 million pairs in a file, as many as en-fr has (tests/support/measure_memory.py): 0.6 GB between
-    batches, 1.6 GB at most while an epoch is planned, which is 44 bytes a pair. Cutting a text takes 0.3 GB for any number of
-    pairs, learning the subwords 2 GB at most, of which the process keeps 1.2 GB: together less than 3 GB.
+    batches, 1.6 GB at most while an epoch is planned, which is 44 bytes a pair. Cutting a text takes 0.3 GB for any
+    number of pairs, learning the subwords 2 GB at most, of which the process keeps 1.2 GB: together less than 3 GB.
     """
 
     corpus: corpora.Corpus
