@@ -67,7 +67,7 @@ def _from_tar(stream, path, wanted):
             if name not in wanted:
                 continue
             if not member.isreg() or member.issparse():
-                raise UserError(f"{path} is not to be trusted: {name} is no plain file in it")
+                raise UserError(f"{path} is not to be trusted: {name} is not a plain file in it")
             yield name, archive.extractfile(member)
 
 
@@ -78,7 +78,7 @@ def _from_zip(file, path, wanted):
             if name not in wanted:
                 continue
             if stat.S_ISLNK(member.external_attr >> 16):
-                raise UserError(f"{path} is not to be trusted: {name} is no plain file in it")
+                raise UserError(f"{path} is not to be trusted: {name} is not a plain file in it")
             yield name, archive.open(member)
 
 
@@ -96,14 +96,14 @@ def _opening(path):
         yield
     except (UserError, MemoryError):
         raise
-    except Exception as error:  # Python's readers raise nearly anything, ValueError for a name that is no text
+    except Exception as error:  # Python's readers raise nearly anything, such as ValueError for a name that is not text
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
             raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
-        raise UserError(f"{path} is no whole archive ({error}): delete it, and it is fetched anew") from None
+        raise UserError(f"{path} is not a complete archive ({error}): delete it, and it is fetched again") from None
 
 
 class _Suspected(io.RawIOBase):
-    """A file from an archive: damage is one line, and what does not end is refused."""
+    """A file from an archive: damage is one line, and a file without end is refused."""
 
     def __init__(self, file, path, most):
         self.file, self.path, self.most, self.left = file, path, most, most

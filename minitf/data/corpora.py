@@ -1,4 +1,4 @@
-"""Named corpora of sentence pairs: where they lie, how they are read, which pairs are left out.
+"""Named corpora of sentence pairs: where they are kept, how they are read, which pairs are left out.
 
 `python -m minitf.data wmt14-en-de` fetches one, so that a training finds it.
 """
@@ -21,14 +21,14 @@ __all__ = ["Corpus", "Lines", "Pairs", "clean", "data_folder", "load", "open_pai
 
 MAX_RATIO = 3.0  # a pair whose one side is this many times longer than the other is seldom a translation
 RATIO_FLOOR = 10  # up to this length anything goes: one piece may well mean six in another language
-HELD = 1 << 28  # bytes: a text of two larger files is not held in memory, but read line by line, each time anew
+HELD = 1 << 28  # bytes: a text of two larger files is not held in memory, but read line by line each time
 
 
 class Lines:
     """The lines of text files, one file after the other, read from the disk each time that they are asked for.
 
     A line ends at a line feed and nowhere else, as other tools count. A carriage return before the line feed is
-    dropped, bytes that are no UTF-8 become U+FFFD, a byte-order mark is no text.
+    dropped, bytes that are not UTF-8 become U+FFFD, a byte-order mark is skipped.
     """
 
     def __init__(self, *paths):
@@ -49,7 +49,7 @@ class Lines:
         return Lines(*self.paths, *other.paths)
 
     def sha256(self):
-        """A hash of the content of each file, together in one string."""
+        """Return a hash of the content of each file, together in one string."""
         return " ".join(sha256 for _, sha256 in map(_scan, self.paths))
 
 
@@ -62,7 +62,7 @@ class Pairs(NamedTuple):
 
 @dataclass
 class Corpus:
-    """What a model is trained, validated and tested on.
+    """The texts to train, validate and test a model.
 
     tests: the first is the main one. cut: the text is already cut into subwords, with blanks between (class
     `Words`). tokenized: the references have blanks around punctuation, so that BLEU is counted without
@@ -119,10 +119,10 @@ NAMES = ("toy", *_PLACES)
 
 
 def load(name: str, say=print) -> Corpus:
-    """Read a named corpus: `toy` is made here, the others lie in `MINITF_DATA` or else in the cache folder.
+    """Return a named corpus: `toy` is made here, the others are in `MINITF_DATA` or else in the cache folder.
 
-    What is not there is fetched, if it is known where. The training text of WMT is too long to be held: it comes as
-    Lines. Raises UserError for an unknown name, and for files that are not there and cannot be fetched.
+    A corpus that is missing is fetched, if its address is known. The training text of WMT is too long to be held: it
+    comes as Lines. Raises UserError for an unknown name, and for files that are not there and cannot be fetched.
     """
     if name == "toy":
         from minitf.data import toy  # here, because only this corpus needs its grammar
@@ -145,7 +145,7 @@ def load(name: str, say=print) -> Corpus:
 
 
 def _complete(place, data, languages, say):
-    """Have the folders made that are not there, or that lack a file which is the same for everybody."""
+    """Make the folders that are missing, or that lack a file which is the same for everybody."""
     missing = []
     for stem in place.stems():
         folder = stem.rpartition("/")[0]
@@ -160,7 +160,7 @@ def _complete(place, data, languages, say):
 
 
 def data_folder() -> Path:
-    """Where corpora are kept: `MINITF_DATA`, else `minitf` in the user's cache folder."""
+    """Return the folder of the corpora: `MINITF_DATA`, else `minitf` in the user's cache folder."""
     if named := os.environ.get("MINITF_DATA"):
         try:
             return Path(named).expanduser()
@@ -174,7 +174,7 @@ def _cache_folder():
 
 
 def encoded_folder() -> Path:
-    """Where text that was cut into subwords is kept: in the data folder, or in the cache where that is read-only."""
+    """Return the folder of text that is cut into subwords: in the data folder, or in the cache if that is read-only."""
     for folder in (data_folder() / "encoded", _cache_folder() / "encoded"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -186,12 +186,12 @@ def encoded_folder() -> Path:
 
 
 def read_lines(path) -> list[str]:
-    """The lines of a file, as the class Lines has them. Raises UserError if it cannot be read."""
+    """Return the lines of a file, as the class Lines has them. Raises UserError if it cannot be read."""
     return list(iter(Lines(path)))  # without iter, list would ask for the length, which is one more reading
 
 
 def undecoded(path, lines) -> str:
-    """Give a notice if lines of this file were no UTF-8, so that letters are lost; else an empty text."""
+    """Return a notice if lines of this file were not UTF-8, so that letters are lost; else an empty text."""
     odd = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
     if not odd:
         return ""
@@ -200,16 +200,16 @@ def undecoded(path, lines) -> str:
 
 
 def read_pairs(source_path, target_path) -> Pairs:
-    """Two files, line i of one for line i of the other. Raises UserError for unequal line counts."""
+    """Return the pairs of two files, line i of one for line i of the other. Raises UserError for unequal counts."""
     return _equally_long(Pairs(read_lines(source_path), read_lines(target_path)), source_path, target_path)
 
 
 def open_pairs(source_path, target_path) -> Pairs:
-    """The same for a text to train on: if it is too long to be held in memory, it comes as Lines."""
+    """Return the pairs of a text to train on, as Lines if it is too long to be held in memory."""
     paths = Path(source_path), Path(target_path)
     if all(path.is_file() for path in paths) and sum(path.stat().st_size for path in paths) > HELD:
         return _equally_long(Pairs(*map(Lines, paths)), source_path, target_path)
-    return read_pairs(source_path, target_path)  # what cannot be read twice, as a pipe, has to be held
+    return read_pairs(source_path, target_path)  # a pipe, say, cannot be read twice and has to be held
 
 
 def _equally_long(pairs, source_path, target_path):
@@ -231,7 +231,7 @@ def _opened(path):
 
 
 def _scan(path):
-    """How many lines a file has, and the sha256 of its content."""
+    """Return the number of lines of a file, and the sha256 of its content."""
     with _opened(path) as file:
         status = os.fstat(file.fileno())
         return _scan_once(path, status.st_size, status.st_mtime_ns)
@@ -250,7 +250,7 @@ def _scan_once(path, size, changed):
 
 
 def clean(sources, targets, max_length: int, max_ratio=MAX_RATIO) -> tuple[np.ndarray, dict[str, int]]:
-    """Which pairs of id lists to train on: the indices kept, and how many pairs fell to which rule.
+    """Return the indices of the pairs to train on, and the number of pairs that each rule has left out.
 
     empty: a side without ids. too long: a side of more than max_length ids. ratio: the longer side has more
     than max_ratio times the ids of the shorter one, and more than 10. Only the first rule that a pair breaks
@@ -267,7 +267,7 @@ def clean(sources, targets, max_length: int, max_ratio=MAX_RATIO) -> tuple[np.nd
 
 
 def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX_RATIO):
-    """The same where only the lengths are known, as arrays: for a part of a text that is read in parts."""
+    """Return the same from arrays of lengths: for a part of a text that is read in parts."""
     shorter, longer = np.minimum(source_lengths, target_lengths), np.maximum(source_lengths, target_lengths)
     empty = shorter == 0
     too_long = (longer > max_length) & ~empty
@@ -278,7 +278,7 @@ def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX
 
 
 def main(names) -> int:
-    """Fetch the named corpora and say what they hold; returns the exit code."""
+    """Fetch the named corpora and print their sizes; returns the exit code."""
     try:
         if {"-h", "--help"} & set(names):
             print(f"usage: python -m minitf.data NAME ...\n{__doc__.splitlines()[2]}\nNames: {', '.join(NAMES)}.")

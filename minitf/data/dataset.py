@@ -22,7 +22,7 @@ VALID_SENTENCES = 1000  # enough to see progress; translating more of them only 
 MOST_UNKNOWN = 0.5
 DEFAULT_VOCABULARY = 8000
 _BLOCK = 50_000  # lines that are cut into subwords at a time
-_READ = 64  # pairs after which the pages of a file are given back: with each comes up to 2 MB of what lies around it
+_READ = 64  # pairs after which the pages of a file are given back: each brings up to 2 MB of its neighbourhood along
 _LOOKED_AT = 1_000_000  # lines of each file whose encoding is looked at
 _IN_FILE = ("sources", "targets")
 _SAMPLE = 500_000  # pairs of a text that is not held, from which more are made by --join and --copy
@@ -57,7 +57,7 @@ class Rows:
 
     @classmethod
     def mapped(cls, ids, lengths, ends):
-        """Rows that lie somewhere in an array of ids, which may be a file."""
+        """Rows at any places of an array of ids, which may be a file."""
         rows = cls([], [])
         rows.ids, rows.lengths, rows.ends = ids, lengths, ends
         return rows
@@ -73,7 +73,7 @@ class Rows:
         return map(self.__getitem__, range(len(self)))
 
     def keep(self, rows):
-        """Give these of the rows, in this order."""
+        """Return these of the rows, in this order."""
         return Rows([self[row] for row in rows], self.lengths[rows])
 
 
@@ -97,7 +97,7 @@ class Dataset:
     encoded: Encoded | None = None
 
     def __getstate__(self):
-        """Leave out what lies in the file, for the ranks that share a run."""
+        """Leave out the content of the file, for the ranks that share a run."""
         return {name: value for name, value in vars(self).items() if not self.encoded or name not in _IN_FILE}
 
     def __setstate__(self, state):
@@ -107,11 +107,11 @@ class Dataset:
 
     @functools.cached_property
     def longest(self):
-        """How many subwords a source may have to be a usual one: of a thousand training pairs, one has more."""
+        """Return the subwords of the longest usual source: of a thousand training pairs, one has more."""
         return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
 
     def plan(self, epoch, batch_tokens, seed):
-        """Give the batches of an epoch as arrays of indices: the same for the same epoch, in any process."""
+        """Return the batches of an epoch as arrays of indices: the same for the same epoch, in any process."""
         lengths = self.sources.lengths + 1, self.targets.lengths + 1  # the end marks
         return plan_batches(*lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
@@ -126,7 +126,7 @@ class Dataset:
         return make_batch(sources, targets, len(self.subwords))
 
     def largest(self, plan):
-        """Give the batches of a plan that may need the most memory.
+        """Return the batches of a plan that may need the most memory.
 
         One has the most positions, and one the most pairs of positions that may attend to each other.
         """
@@ -139,7 +139,7 @@ class Dataset:
         return [plan[i] for i in sorted({int(positions.argmax()), int(pairs.argmax())})]
 
     def fingerprint(self):
-        """Give a hash of all training pairs: a run can only be resumed exactly on the same ones."""
+        """Return a hash of all training pairs: a run can only be resumed exactly on the same ones."""
         if self.encoded:
             return self.encoded.digest
         digest = hashlib.sha256()
@@ -148,7 +148,7 @@ class Dataset:
         return digest.hexdigest()
 
     def references(self, lines):
-        """Give translations to compare with: text that came cut is joined, as what is translated is."""
+        """Return the translations to compare with: a text that is cut is joined, as its translation is."""
         return [join_cuts(line) for line in lines] if isinstance(self.subwords, Words) else lines
 
 
@@ -198,7 +198,7 @@ def prepare(settings, corpus, log, subwords=None):
 
 
 def _say_odd(settings, corpus, log):
-    """Say what is hardly meant so about the files of --train and --valid: no UTF-8, or one file twice."""
+    """Say so if the files of --train and --valid are hardly the intended ones: not UTF-8, or one file twice."""
     paths = [*(settings.train or ()), *(settings.valid or ())]
     for path, lines in zip(paths, chain(corpus.train, corpus.valid) if paths else (), strict=True):
         if found := corpora.undecoded(path, islice(lines, _LOOKED_AT)):

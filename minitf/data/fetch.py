@@ -30,7 +30,7 @@ class NoConnection(UserError):
 
 
 class Remote(NamedTuple):
-    """A file on the internet, and what is known about it.
+    """A file on the internet, with its size and digest if they are known.
 
     size: in bytes, 0 if not known. digest: "sha256:..." or "md5:..." as published, "" if nobody has published one.
     """
@@ -60,12 +60,12 @@ def fetch(remote, path, say=print):
     if not found:
         _download(remote, path, say)
     elif reason := _difference(remote, path):
-        raise UserError(f"{path} is not what {remote.url} should be ({reason}): delete it, and it is fetched anew")
+        raise UserError(f"{path} is not what {remote.url} should be ({reason}): delete it, and it is fetched again")
     if remote.digest.startswith("sha256:"):
         return
     sha256, recorded = _hash(path, "sha256"), _records(path.parent).get(path.name)
     if found and recorded not in (None, sha256):
-        raise UserError(f"{path} has changed since it was fetched (see {RECORD}): delete it, and it is fetched anew")
+        raise UserError(f"{path} has changed since it was fetched (see {RECORD}): delete it, and it is fetched again")
     if recorded != sha256:
         known = "only its md5 is published" if remote.digest else "no checksum of it is published"
         changed = f"; the one before had {recorded}" if recorded else ""
@@ -105,9 +105,9 @@ def _fetch_pieces(remote, part):
     pieces, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
     while True:
         try:
-            whole = _fetch_piece(remote, part)
+            complete = _fetch_piece(remote, part)
             pieces, reached, reason = pieces + 1, True, "the connection ended early"
-            if whole:
+            if complete:
                 return pieces
         except urllib.error.HTTPError as error:
             reached, reason = True, f"{error.code} {error.reason}"
@@ -129,7 +129,7 @@ def _fetch_pieces(remote, part):
 
 
 def _fetch_piece(remote, part):
-    """Ask for what is missing of the part and append it. Returns whether it is whole now, as far as one can know."""
+    """Ask for the missing bytes of the part and append them; returns whether it is complete, as far as is known."""
     start, tag = _size(part), _tag(part).read_text() if _tag(part).exists() else ""
     if remote.size and start == remote.size:
         return True
@@ -160,7 +160,7 @@ def _fetch_piece(remote, part):
 
 
 def _append(reply, part, start, total):
-    """Write what a reply sends from byte `start` on. Returns whether that was all."""
+    """Write the bytes of a reply from byte `start` on; returns whether they were all."""
     with open(part, "r+b") as file, Progress(part.stem, total, start) as progress:
         size = file.seek(start)
         file.truncate()
@@ -192,7 +192,7 @@ def _content_range(reply):
 
 
 def _version(reply):
-    """What tells a version of the file from another: the server compares it before it sends the rest."""
+    """Return the mark of this version of the file: the server compares it before it sends the rest."""
     tag = reply.headers.get("ETag", "")
     return tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
 
@@ -225,7 +225,7 @@ def _size(path):
 
 
 def _difference(remote, path):
-    """Say in what a file is not the remote one; "" if it is, as far as is known."""
+    """Return the difference between a file and the remote one; "" if there is none, as far as is known."""
     size = _size(path)
     if remote.size and size != remote.size:
         return f"{size:,} bytes, not {remote.size:,}"
@@ -241,7 +241,7 @@ def _hash(path, algorithm):
 
 
 def _records(folder):
-    """The recorded hashes of a folder: {name: sha256}."""
+    """Return the recorded hashes of a folder: {name: sha256}."""
     path = folder / RECORD
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}

@@ -1,7 +1,7 @@
-"""Where the named corpora come from, and how the files of their folders are made of what is fetched there.
+"""The sources of the named corpora, and how the files of their folders are made of the downloads.
 
 The folders are those that a person would fill by hand: one sentence a line, `train.en` beside `train.de`, the parts of
-a corpus one after the other. What is fetched lies in `downloads` beside them.
+a corpus one after the other. The downloads are kept in `downloads` beside them.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ MULTI30K = (
         "sha256:6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
     ),
 )
-TATOEBA = {  # made anew from time to time, so that nobody can publish a checksum
+TATOEBA = {  # made again from time to time, so that nobody can publish a checksum
     "de": (Remote("https://www.manythings.org/anki/deu-eng.zip"), "deu.txt"),
     "fr": (Remote("https://www.manythings.org/anki/fra-eng.zip"), "fra.txt"),
 }
@@ -96,9 +96,9 @@ _CHUNK = 1 << 20
 class Recipe(NamedTuple):
     """How a folder is filled.
 
-    remotes: what is fetched. build: takes the archives {remote: path}, the empty folder to fill, the data folder, and
-    `say`. fixed: whoever makes the files, they are the same: one that is missing may be added to those that are
-    there. after: (folder, its files) that must be there before.
+    remotes: the files to fetch. build: takes the archives {remote: path}, the empty folder to fill, the data folder,
+    and `say`. fixed: whoever makes the files, they are the same, so that a missing one may be added to the others.
+    after: (folder, its files) that must be there before.
     """
 
     remotes: tuple
@@ -108,9 +108,9 @@ class Recipe(NamedTuple):
 
 
 def make(folders, data, say=print):
-    """Fetch what these folders are made of, all of it first, and fill them; what is there already is not touched.
+    """Fetch the archives of these folders, all of them first, and fill the folders; existing files are not touched.
 
-    Raises UserError with all that is missing, and where to put it, if the servers cannot be reached.
+    Raises UserError with all files that are missing, and where to put them, if the servers cannot be reached.
     """
     wanted = list(dict.fromkeys(each for folder in folders for each in (*_missing_before(folder, data), folder)))
     archives = {remote: data / "downloads" / remote.name for folder in wanted for remote in RECIPES[folder].remotes}
@@ -148,7 +148,7 @@ def _listed(urls):
 
 def _fill(folder, archives, data, say):
     aside = data / f"{folder}.making"
-    shutil.rmtree(aside, ignore_errors=True)  # what a killed process has left
+    shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
     aside.mkdir(parents=True)
     try:
         RECIPES[folder].build(archives, aside, data, say)
@@ -203,7 +203,7 @@ def _newstest2014(names, archives, folder, data, say):
 
 
 def segments(sgm):
-    """The sentences of a WMT test set in SGML. Its blanks in a row become one, as in sacreBLEU.
+    """Return the sentences of a WMT test set in SGML. Blanks in a row become one, as in sacreBLEU.
 
     >>> segments('<doc id="1"><p>\\n<seg id="1">R&amp;D  is\\nhere.</seg>\\n<seg id="2"> Yes. </seg>\\n</p></doc>')
     ['R&D is here.', 'Yes.']
@@ -235,9 +235,9 @@ def _multi30k_tokenized(archives, folder, data, say):
 
 
 def _tatoeba(language, archives, folder, data, say):
-    """Split the pairs by a hash of the English sentence: all translations of a sentence lie on one side.
+    """Split the pairs by a hash of the English sentence: all translations of a sentence are on one side.
 
-    In the validation and in the test a sentence stands once, with the first of its translations.
+    The validation and the test have a sentence once, with the first of its translations.
     """
     remote, name = TATOEBA[language]
     counts, seen = dict.fromkeys(("train", "val", "test"), 0), set()
@@ -263,7 +263,7 @@ def _tatoeba(language, archives, folder, data, say):
 
 
 def _split(sentence):
-    """To which split a sentence belongs; what differs in signs and capitals only belongs together."""
+    """Return the split of a sentence, and its hash; sentences that differ in signs and capitals only have the same."""
     key = hashlib.sha256("".join(filter(str.isalnum, sentence.casefold())).encode()).digest()
     place = int.from_bytes(key[:8], "big") % _HELD_OUT
     return {0: "test", 1: "val"}.get(place, "train"), key

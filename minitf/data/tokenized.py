@@ -48,7 +48,7 @@ class Encoded:
             raise UserError(
                 f"{path} cannot be read ({error.strerror}): all machines need the same data folder"
             ) from None
-        if hasattr(mmap, "MADV_RANDOM"):  # the pairs of a batch lie anywhere: reading ahead would be in vain
+        if hasattr(mmap, "MADV_RANDOM"):  # the pairs of a batch are scattered: reading ahead would be in vain
             self._map.madvise(mmap.MADV_RANDOM)
         self.ids = np.frombuffer(self._map, facts["type"], n_ids, _HEADER)
         stored = np.frombuffer(self._map, facts["length_type"], 2 * n_pairs, _HEADER + self.ids.nbytes)
@@ -63,7 +63,7 @@ class Encoded:
         return Encoded, (self.path, self.facts)
 
     def release(self):
-        """Give the pages that were read back to the system, which still has them at hand but may need the room."""
+        """Return the pages that were read to the system, which still has them at hand but may need the room."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
@@ -71,16 +71,16 @@ class Encoded:
 def encode_pairs(name, pairs, added, subwords, max_length, log=print, threads=0):
     """Cut the pairs into subwords, leave out what `corpora.clean` says, and give them as Encoded.
 
-    name: of the file. pairs: of Lines. added: Pairs that are held, to stand after them. threads: see Subwords.encode.
+    name: of the file. pairs: of Lines. added: Pairs that are held, to follow them. threads: see Subwords.encode.
     The file is a function of everything else, and its name has a hash of that, so that it is made once. One that is
-    damaged is made anew. Raises UserError if it cannot be written.
+    damaged is made again. Raises UserError if it cannot be written.
     """
     key = _key(pairs, added, subwords, max_length)
     path = corpora.encoded_folder() / f"{name}-{key[:16]}.ids"
     facts = None
     if path.exists():
         facts, reason = _check(path, key)
-        log(f"encoded  {path} is {reason}: made anew" if reason else f"encoded  {path} is there")
+        log(f"encoded  {path} is {reason}: made again" if reason else f"encoded  {path} is there")
     if facts is None:
         started = time.monotonic()
         _forget_forsaken(path)
@@ -102,7 +102,7 @@ def _key(pairs, added, subwords, max_length):
 
 
 def _check(path, key):
-    """Give the facts of a file and "", or None and what is wrong with it."""
+    """Return the facts of a file and "", or None and the fault of the file."""
     try:
         with open(path, "rb") as file:
             header = json.loads(file.read(_HEADER))
@@ -132,7 +132,7 @@ def _forget_forsaken(path):
 
 
 def _make(path, key, pairs, added, subwords, max_length, log, threads):
-    """Write the file aside, and give it its name when it is whole."""
+    """Write the file aside, and give it its name when it is complete."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     kind = id_type(len(subwords))
     length_kind = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)  # an end mark has to fit as well
@@ -164,7 +164,7 @@ def _make(path, key, pairs, added, subwords, max_length, log, threads):
 
 
 def _blocks(pairs, added, subwords, max_length, kind, log, threads):
-    """Give (ids, lengths (2, pairs kept), counts by rule) for some pairs at a time."""
+    """Yield (ids, lengths (2, pairs kept), counts by rule) for some pairs at a time."""
     rows = chain(zip(*pairs, strict=True), zip(*added, strict=True))
     done, total = 0, len(pairs.source) + len(added.source)
     with Progress("pairs cut into subwords", total, say=log) as progress:

@@ -82,11 +82,11 @@ def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path):
         (tarfile.DIRTYPE, ""),
     ):
         path = write(tmp_path / "archive.tgz", [special("dir/a.en", kind, target), ("dir/a.de", b"x")])
-        with pytest.raises(UserError, match=r"dir/a\.en is no plain file in it"):
+        with pytest.raises(UserError, match=r"dir/a\.en is not a plain file in it"):
             read(path)
     link = zipfile.ZipInfo("dir/a.en")
     link.external_attr = 0o120777 << 16
-    with pytest.raises(UserError, match=r"dir/a\.en is no plain file in it"):
+    with pytest.raises(UserError, match=r"dir/a\.en is not a plain file in it"):
         read(write(tmp_path / "archive.zip", [(link, b"../secret")], "zip"))
     beside = write(tmp_path / "archive.tgz", [special("dir/latest", tarfile.SYMTYPE, "a.en"), *WANTED.items()])
     assert read(beside) == WANTED  # a link that nobody asked for is passed over
@@ -127,7 +127,7 @@ def test_an_encrypted_zip(tmp_path):
     for i, flags in ((content.find(b"PK\3\4"), 6), (content.find(b"PK\1\2"), 8)):
         content[i + flags] |= 1
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"is no whole archive .*password"):
+    with pytest.raises(UserError, match=r"is not a complete archive .*password"):
         read(path)
 
 
@@ -135,7 +135,7 @@ def test_an_encrypted_zip(tmp_path):
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip", "a.gz"])
 def test_what_is_no_archive(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=r"is no whole archive|does not hold"):
+    with pytest.raises(UserError, match=r"is not a complete archive|does not hold"):
         read(tmp_path / name)
     with pytest.raises(UserError, match="cannot be read"):
         read(tmp_path / "nowhere")
@@ -145,7 +145,7 @@ def test_damage_that_python_has_no_name_for(tmp_path):
     """A zip whose names are no UTF-8, and a tar whose sizes are no numbers."""
     path = write(tmp_path / "a.zip", [("\u00e9.en", b"text")], "zip")
     path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xfe"))
-    with pytest.raises(UserError, match="is no whole archive"):
+    with pytest.raises(UserError, match="is not a complete archive"):
         read(path)
     for pax in (
         {"GNU.sparse.size": "x", "GNU.sparse.map": "a,b"},
@@ -155,7 +155,7 @@ def test_damage_that_python_has_no_name_for(tmp_path):
             entry = tarfile.TarInfo("dir/a.en")
             entry.pax_headers, entry.size = pax | {"GNU.sparse.minor": "0"}, 3
             archive.addfile(entry, io.BytesIO(b"abc"))
-        with pytest.raises(UserError, match="is no whole archive"):
+        with pytest.raises(UserError, match="is not a complete archive"):
             read(tmp_path / "a.tar")
 
 

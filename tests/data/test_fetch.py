@@ -255,7 +255,7 @@ def test_a_file_put_there_by_hand_is_checked(path):
     path.write_bytes(CONTENT)
     fetch(known("http://127.0.0.1:9"), path)
     path.write_bytes(CONTENT[:-1])
-    with pytest.raises(UserError, match=r"\(2,999 bytes, not 3,000\): delete it, and it is fetched anew"):
+    with pytest.raises(UserError, match=r"\(2,999 bytes, not 3,000\): delete it, and it is fetched again"):
         fetch(known("http://127.0.0.1:9"), path)
     path.write_bytes(OTHER)
     with pytest.raises(UserError, match=r"\(sha256 \w{64}, not \w{64}\): delete it"):

@@ -172,7 +172,7 @@ def test_a_damaged_file_is_made_anew(data, rng, pairs):
         path.write_bytes(wrong)
         log.clear()
         assert encode_pairs("x", pairs, NONE, WORDS, 20, log.append).ids.tolist() == ids
-        assert "damaged: made anew" in log[0], log
+        assert "damaged: made again" in log[0], log
         assert path.read_bytes() == content
     assert files(data) == [path]
 
