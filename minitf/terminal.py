@@ -1,4 +1,4 @@
-"""How much of a long piece of work is done: one line on the terminal that changes, or lines now and then elsewhere."""
+"""The progress of long work: one line on the terminal that changes, or lines now and then where there is none."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ PAUSE, LONGEST = 10, 30  # seconds between two lines where there is no terminal:
 
 
 class Pace:
-    """When a line is due: after a pause, and then after longer ones. pause: the first one, in seconds."""
+    """The pauses between lines, each longer than the one before. pause: the first one, in seconds."""
 
     def __init__(self, pause=PAUSE):
         self.pause, self.last = pause, time.monotonic()
@@ -31,7 +31,7 @@ class Pace:
 class Progress:
     """A bar for a `with` block, which wipes it in the end.
 
-    what: is written beside it. total: how much there is to do, 0 if unknown. begin: what was done before.
+    what: the text beside it. total: the amount of work, 0 if unknown. begin: the amount that was done before.
     say: where there is no terminal, this takes a line now and then; without it nothing is written there.
     """
 
@@ -45,7 +45,7 @@ class Progress:
         return self
 
     def to(self, done, left=None):
-        """Say how much is done. left: how many seconds are left, where that is known better than from the rate."""
+        """Show the amount that is done. left: the seconds that are left, if known better than from the rate."""
         if not self.possible:
             if self.say and self.pace.due():
                 self.say(f"working  {done:,} {f'of {self.total:,} ' if self.total else ''}{self.what}")

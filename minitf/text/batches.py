@@ -38,7 +38,7 @@ class Batch:
 def make_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], vocabulary_size: int) -> Batch:
     """Pad lists of ids to a batch, with BOS and EOS around the targets.
 
-    Raises ValueError for an id that is no piece of a vocabulary of this size, and for unequal numbers of
+    Raises ValueError for an id that is not in a vocabulary of this size, and for unequal numbers of
     sources and targets.
 
     >>> batch = make_batch([[7, 8], [9]], [[5], [6, 4]], vocabulary_size=10)
@@ -67,7 +67,7 @@ def pad_rows(
     ids = np.fromiter(chain.from_iterable(id_lists), np.int64, lengths.sum())
     if ids.size and not (ids.min() > PAD and ids.max() < vocabulary_size):
         wrong = ids[(ids <= PAD) | (ids >= vocabulary_size)][0]
-        raise ValueError(f"id {wrong} is no piece of a vocabulary of {vocabulary_size} (1 to {vocabulary_size - 1})")
+        raise ValueError(f"id {wrong} is not in a vocabulary of {vocabulary_size} (1 to {vocabulary_size - 1})")
     before, after = int(first is not None), int(last is not None)
     padded = np.full((len(lengths), lengths.max(initial=0) + before + after), PAD, np.int32)
     column = np.arange(padded.shape[1]) - before

@@ -1,4 +1,4 @@
-"""The options of the command line, its help text, and what is refused before anything is read."""
+"""The options of the command line, its help text, and the mistakes that are refused before anything is read."""
 
 import argparse
 import contextlib

@@ -55,7 +55,7 @@ def _run(options, backend):
 
 
 def translate(options):
-    """Translate what the options name, a batch of lines at a time."""
+    """Translate the text that the options name, a batch of lines at a time."""
     with _ended_by_exception(), opened_input(options) as file, opened_output(options.output, file) as write:
         translator = Translator.load(options.model)
         search = (options.beam, options.alpha, options.max_extra)

@@ -21,7 +21,7 @@ USAGE = f"python -m {PROGRAM}" if PROGRAM == "minitf.translation" else PROGRAM  
 
 
 class Mistake(Exception):
-    """A mistake in what the user asked for; its text is one line. The library's own is UserError."""
+    """A mistake on the command line or in its files; its text is one line. The library's own is UserError."""
 
 
 def complain(message):
@@ -47,7 +47,7 @@ def is_terminal(stream):
 
 
 class Bar:
-    """One line on the terminal that says how much of a long text is done; nothing where there is no terminal.
+    """The progress of a long text in one line on the terminal; nothing where there is no terminal.
 
     total: the size of the text in bytes, None if unknown. possible: False where somebody types at the terminal.
     """

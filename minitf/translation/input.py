@@ -14,9 +14,9 @@ from pathlib import Path
 from minitf.translation.console import Mistake, is_terminal, printable, say
 from minitf.translation.languages import languages_of
 
-LINES, BYTES = 500, 1 << 20  # so much text is sorted by length and translated together
-PATIENCE = 0.05  # seconds that a line from a pipe waits for others to share a batch with
-NOT_TEXT = {  # how files begin that are no plain text
+LINES, BYTES = 500, 1 << 20  # the most text that is sorted by length and translated together
+PATIENCE = 0.05  # seconds for which a line from a pipe waits for others to share a batch with
+NOT_TEXT = {  # the first bytes of files that are not plain text
     rb"PK\x03\x04": "a Word, LibreOffice or zip file",
     rb"\xd0\xcf\x11\xe0": "an old Word file",
     rb"%PDF-": "a PDF",
@@ -49,7 +49,7 @@ def _check_is_text(file, name):
     """Refuse the file of a word processor: all of its bytes would be translated."""
     start = b""
     if size_of(file) is not None:
-        with contextlib.suppress(OSError):  # whoever reads the text will hear of it
+        with contextlib.suppress(OSError):  # the reader of the text will say so
             start = file.read(8)
             file.seek(0)
     for pattern, kind in NOT_TEXT.items():
@@ -96,7 +96,7 @@ def batches(file):
 
 
 def _read(file, chunks):
-    """Put lists of whole lines into the queue, and None at the end of the file."""
+    """Put lists of complete lines into the queue, and None at the end of the file."""
     begun = []  # of a line whose end has not come yet
     try:
         while (data := file.read(1 << 16)) != b"":
@@ -134,7 +134,7 @@ def _edited():
         import readline  # noqa: F401  input() uses it; imported here, because it writes to the terminal
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # any bytes can be typed
     with contextlib.suppress(EOFError):
-        while True:  # what was pasted may be several lines
+        while True:  # pasted text may be several lines
             yield input("> ").encode(errors="surrogateescape").split(b"\n")
 
 

@@ -1,4 +1,4 @@
-"""A model in a folder becomes a Transformer that computes; a changed one is refused."""
+"""From a model's folder to a Transformer with its weights; one whose code was changed is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +42,7 @@ def load_model(
 
 
 def load_weights(model: Transformer, arrays: dict[str, np.ndarray]) -> Transformer:
-    """Give a model the weights of a file, and return it. Raises UserError; if settings differ, it names them."""
+    """Return the model with the weights of a file. Raises UserError; if settings differ, it names them."""
     try:
         return model.load_state(arrays)
     except UserError:

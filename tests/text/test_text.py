@@ -94,7 +94,7 @@ def test_ids_out_of_range_are_named(subwords, wrong):
         subwords.decode([[5], [7, wrong]])
     with pytest.raises(ValueError, match=f"id {wrong} "):
         subwords.pieces([wrong])
-    with pytest.raises(ValueError, match=f"id {wrong} is no piece of a vocabulary of 330"):
+    with pytest.raises(ValueError, match=f"id {wrong} is not in a vocabulary of 330"):
         make_batch([[5], [7, wrong]], [[5], [5]], 330)
     with pytest.raises(ValueError, match=f"id {wrong} "):
         Words([str(i) for i in range(326)]).decode([[wrong]])
@@ -333,6 +333,6 @@ def test_batch_is_padded_and_shifted(rows, data):
 
 
 def test_padding_inside_a_line_is_refused():
-    with pytest.raises(ValueError, match="id 0 is no piece"):
+    with pytest.raises(ValueError, match="id 0 is not in a vocabulary"):
         pad_rows([[5, PAD, 6]], 10)
     assert pad_rows([np.array([5, 9]), []], 10, first=BOS, last=EOS).tolist() == [[2, 5, 9, 3], [2, 3, 0, 0]]
