@@ -77,8 +77,8 @@ class Bar:
                 share = min(1, (start + size * done / parts) / self.total)
                 left = time.strftime("%H:%M:%S", time.gmtime(seconds / share - seconds))
                 text = f"[{'#' * round(30 * share):<30}] {share:4.0%}  {left} left"
+            self.visible = True  # before it is: Ctrl-C may come in between
             say("\r" + text, end="")
-            self.visible = True
 
         return show
 
