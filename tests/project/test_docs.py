@@ -14,8 +14,9 @@ from paths import PACKAGE, ROOT
 from minitf import functions, loss
 from minitf.beyond import functions as variations
 
-NOT_HERE = set() if importlib.util.find_spec("cupy") else {"minitf.gpu.launch"}  # which imports CuPy
 PATHS = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
+CUPYS = {name for name, path in PATHS.items() if "\nimport cupy\n" in path.read_text(encoding="utf-8")}  # its side
+NOT_HERE = set() if importlib.util.find_spec("cupy") else CUPYS
 MODULES = [name for name in PATHS if not name.endswith("__init__") and name not in NOT_HERE]
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 3, "K": 4, "D": 12, "F": 16, "V": 11}
 
