@@ -65,7 +65,12 @@ def _threshold(rate):
 
 
 def next_mask(shape, rate, seed=None):
-    """Draw the mask of the next dropout in this forward pass, and the factor that keeps the mean."""
+    """Draw the mask of the next dropout in this forward pass, and the factor that keeps the mean.
+
+    Without dropout both are the number 1, and it takes no place.
+    """
+    if rate == 0:
+        return 1, 1
     return dropout_mask(*_next_place(seed), shape, rate), 65536 / (65536 - _threshold(rate))
 
 

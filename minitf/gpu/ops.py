@@ -1,18 +1,22 @@
 """Operations on the arrays of a GPU that are one kernel each, in place of five or ten of the library's.
 
-Each function here does what the function of the same purpose in functions.py, loss.py or optim.py does, which calls it
-where `minitf.backend.has_kernels` says so. With plain arrays: (result, backward), where backward gives the gradients.
+First the operations on plain arrays: (result, backward), where backward gives the gradients. Then the forms of the
+engine's ops, which record them. A form takes float32 only.
 
 Dropout is given as five numbers (dropout.decisions) and not as a mask: the kernels draw it, the backward pass again.
 """
 
 import math
 
-from minitf.backend import launch, xp
-from minitf.dropout import NO_DROPOUT
+from minitf import functions
+from minitf.backend import has_kernels, launch, xp
+from minitf.dropout import NO_DROPOUT, next_decisions
+from minitf.forms import form_of
+from minitf.functions import attention_arrays, check_layer_norm, check_linear, checked_ids
 from minitf.gpu import kernels
 from minitf.gpu.matmul import as_factor, matmul
 from minitf.gpu.warps import STRIPE, WARP
+from minitf.tensor import as_array, is_recording, record
 
 __all__ = [
     "adam",
@@ -183,3 +187,75 @@ def segment_sum(ids, rows, n):
     grid = len(ids), -(-rows.shape[1] // WARP)
     launch(kernels.segment_sum, grid, (WARP, STRIPE), ids[order], order, rows, out)
     return out
+
+
+# Forms: the ops of the engine for float32 on a GPU -------------------------------------------------
+
+
+@form_of(functions.linear)
+def linear_form(x, weight, bias=None):
+    """One product by cuBLAS for all positions, in the precision that was chosen."""
+    x_data, w = as_array(x), as_array(weight)
+    b = None if bias is None else as_array(bias)
+    if not has_kernels(x_data, w, *([] if b is None else [b])):
+        return NotImplemented
+    check_linear(x_data, w, b)
+    shape, n = x_data.shape, math.prod(x_data.shape[:-1])
+    rows, w = as_factor(x_data.reshape(n, shape[-1])), as_factor(w)  # (N, D), (D, F)
+    y = matmul(rows, w)  # (N, F)
+    if b is not None:
+        y += b
+
+    def backward(gy):
+        gy = gy.reshape(n, w.shape[1])  # (N, F)
+        g_bias = None if b is None else column_sums(gy)
+        gy = as_factor(gy)
+        return matmul(gy, w.T).reshape(shape), matmul(rows.T, gy), g_bias
+
+    return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
+
+
+@form_of(functions.layer_norm)
+def layer_norm_form(x, gain, bias, eps=1e-6):
+    """One kernel for a row."""
+    arrays = as_array(x), as_array(gain), as_array(bias)
+    if not has_kernels(*arrays):
+        return NotImplemented
+    check_layer_norm(*arrays)
+    y, backward = layer_norm(*arrays, eps)
+    return record(y, (x, gain, bias), backward)
+
+
+@form_of(functions.embedding)
+def embedding_form(table, ids):
+    """The gradient adds up rows in the same order every time, which atomic additions do not."""
+    weight = as_array(table)
+    if not has_kernels(weight):
+        return NotImplemented
+    ids = checked_ids(ids, weight)
+
+    def backward(gy):
+        return segment_sum(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), len(weight)), None
+
+    return record(weight[ids], (table, None), backward)
+
+
+@form_of(functions.dropout)
+def dropout_form(x, rate, seed=None):
+    """The kernel draws the mask, and once more in backward."""
+    x_data = as_array(x)
+    if rate == 0 or not has_kernels(x_data):
+        return NotImplemented
+    y, backward = dropout(x_data, next_decisions(x_data.shape, rate, seed))
+    return record(y, (x,), backward)
+
+
+@form_of(functions.attention)
+def attention_form(query, key, value, mask=None, rate=0.0, seed=None):
+    """Products by cuBLAS, and between them one kernel for the softmax of a row and its dropout."""
+    q, k, v, mask = attention_arrays(query, key, value, mask)
+    shape = *q.shape[:-1], k.shape[-2]
+    if not has_kernels(q, k, v) or len(shape) != 4 or not math.prod(shape):
+        return NotImplemented
+    y, backward = attention(q, k, v, mask, next_decisions(shape, rate, seed), not is_recording())
+    return record(y, (query, key, value), backward)
