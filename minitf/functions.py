@@ -21,6 +21,7 @@ from minitf.forms import accelerated
 from minitf.tensor import ArrayLike, Ids, Tensor, as_array, operand, record
 
 __all__ = [
+    "add_norm",
     "attention",
     "attention_weights",
     "concatenate",
@@ -29,6 +30,7 @@ __all__ = [
     "dropout_state",
     "embedding",
     "exp",
+    "feed_forward",
     "layer_norm",
     "linear",
     "log",
@@ -302,6 +304,49 @@ def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
     x_data = as_array(x)
     mask, scale = next_mask(x_data.shape, rate, seed)
     return record(x_data * mask * scale, (x,), lambda gy: gy * mask * scale)
+
+
+@accelerated
+def add_norm(
+    x: ArrayLike,
+    added: ArrayLike,
+    gain: ArrayLike,
+    bias: ArrayLike,
+    eps: float = 1e-6,
+    rate: float = 0.0,
+    seed: int | None = None,
+) -> Tensor:
+    """Add the output of a sub-layer to its input, and normalize.
+
+        y = LayerNorm(x + Dropout(added))
+
+    x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
+    Raises what `layer_norm` and `dropout` raise.
+    Source: sections 3.1 and 5.4.
+    """
+    return layer_norm(x + dropout(added, rate, seed), gain, bias, eps)
+
+
+@accelerated
+def feed_forward(
+    x: ArrayLike,
+    w_1: ArrayLike,
+    b_1: ArrayLike | None,
+    w_2: ArrayLike,
+    b_2: ArrayLike | None,
+    rate: float = 0.0,
+    seed: int | None = None,
+) -> Tensor:
+    """Put two linear maps in a row, with a ReLU between them, at each position alike.
+
+        y = max(0, x W_1 + b_1) W_2 + b_2
+
+    x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
+    With a rate, dropout is applied after the ReLU (not in the paper). Raises what `linear` and `dropout` raise.
+    Source: section 3.3, eq. 2.
+    """
+    hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
+    return linear(hidden, w_2, b_2)
 
 
 # Attention ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from minitf.backend import DType, to_device
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, are_own
 from minitf.tensor import ArrayLike, Ids, Tensor
 
 __all__ = [
@@ -149,7 +149,11 @@ class FeedForward(Module):
         self.dropout = Dropout(config.feed_forward_dropout)
 
     def __call__(self, x: ArrayLike) -> Tensor:
-        return self.outer(self.inner.relu(x, self.dropout))
+        inner, outer, dropout = self.inner, self.outer, self.dropout
+        if not are_own(inner, outer, dropout):  # a changed model
+            return outer(dropout(F.relu(inner(x))))
+        rate = dropout.rate if dropout.training else 0.0
+        return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
 
 class Residual(Module):
@@ -167,9 +171,13 @@ class Residual(Module):
         self.post = config.norm == "post"
 
     def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.post:
-            return self.norm.of_sum(x, sublayer(x), self.dropout)
-        return x + self.dropout(sublayer(self.norm(x)))
+        norm, dropout = self.norm, self.dropout
+        if not self.post:
+            return x + dropout(sublayer(norm(x)))
+        if not are_own(norm, dropout):  # a changed model
+            return norm(x + dropout(sublayer(x)))
+        rate = dropout.rate if dropout.training else 0.0
+        return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
 
 
 class EncoderLayer(Module):

@@ -262,7 +262,8 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
 
         return run
 
-    norm, inner, rate = LayerNorm(d), Linear(d, 4 * d, rng), Dropout(0.1)
+    norm, rate, inner, outer = LayerNorm(d), Dropout(0.1), Linear(d, 4 * d, rng), Linear(4 * d, d, rng)
+    matrices = inner.weight, inner.bias, outer.weight, outer.bias
     x, added = tensor(pairs, length, d), tensor(pairs, length, d)
     heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
     mask = np.tri(length, dtype=bool)[None, None]
@@ -271,9 +272,9 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
     return {
         "layer norm": both_ways(lambda: norm(x)),
-        "residual, dropout, layer norm": both_ways(lambda: norm.of_sum(x, added, rate)),
-        "product, bias, ReLU": both_ways(lambda: inner.relu(x, Dropout(0.0))),
-        "product, bias, ReLU, dropout": both_ways(lambda: inner.relu(x, rate)),
+        "residual, dropout, layer norm": both_ways(lambda: F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.1)),
+        "feed-forward": both_ways(lambda: F.feed_forward(x, *matrices)),
+        "feed-forward with dropout": both_ways(lambda: F.feed_forward(x, *matrices, 0.1)),
         "dropout": both_ways(lambda: rate(x)),
         "attention": both_ways(lambda: F.attention(*heads, mask)),
         "attention with dropout": both_ways(lambda: F.attention(*heads, mask, 0.1)),

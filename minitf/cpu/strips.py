@@ -10,7 +10,6 @@ import copy
 
 import numpy as np
 
-from minitf import functions as F
 from minitf.backend import xp
 from minitf.gpu.matmul import matmul
 from minitf.nn import Linear, Module
@@ -22,7 +21,7 @@ __all__ = ["StripLinear", "Strips", "for_decoding"]
 _WIDTH = 64  # columns in a strip
 _FEW = 10**6  # multiplications that OpenBLAS does without a copy
 # The library's own versions of what StripLinear reimplements, kept to detect replacements.
-_CALL, _RELU, _LOGITS = Linear.__call__, Linear.relu, Transformer.logits
+_CALL, _LOGITS = Linear.__call__, Transformer.logits
 
 
 class Strips:
@@ -72,10 +71,6 @@ class StripLinear(Linear):
             y += as_array(self.bias)
         return Tensor(y.reshape(*x.shape[:-1], -1))
 
-    def relu(self, x, dropout):
-        """Dropout(max(0, x W + b)), as Linear.relu."""
-        return dropout(F.relu(self(x)))
-
 
 def for_decoding(model):
     """Copy a model, all its matrices in strips. It has the weights of now: where they change, make another copy.
@@ -93,7 +88,7 @@ def _is_own(value):
     """Tell whether this is a Linear of the library, with the library's methods and nothing besides."""
     return (
         type(value) is Linear
-        and (Linear.__call__, Linear.relu) == (_CALL, _RELU)
+        and Linear.__call__ is _CALL
         and vars(value).keys() <= {"weight", "bias", "training"}
     )
 

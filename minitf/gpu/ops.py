@@ -250,6 +250,29 @@ def dropout_form(x, rate, seed=None):
     return record(y, (x,), backward)
 
 
+@form_of(functions.add_norm)
+def add_norm_form(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
+    """One kernel for the dropout, the sum and the norm of a row."""
+    arrays = as_array(x), as_array(added), as_array(gain), as_array(bias)
+    if not has_kernels(*arrays) or arrays[0].shape != arrays[1].shape:
+        return NotImplemented
+    check_layer_norm(arrays[0], *arrays[2:])
+    y, backward = add_norm(*arrays, eps, next_decisions(arrays[1].shape, rate, seed))
+    return record(y, (x, added, gain, bias), backward)
+
+
+@form_of(functions.feed_forward)
+def feed_forward_form(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
+    """All that follows the first product is one kernel."""
+    if b_1 is None or not has_kernels(as_array(x), as_array(w_1), as_array(b_1)):
+        return NotImplemented
+    check_linear(as_array(x), as_array(w_1), as_array(b_1))
+    product = functions.linear(x, w_1)
+    numbers = next_decisions(product.shape, rate, seed)
+    y, backward = bias_relu_dropout(product.data, as_array(b_1), numbers)
+    return functions.linear(record(y, (product, b_1), backward), w_2, b_2)
+
+
 @form_of(functions.attention)
 def attention_form(query, key, value, mask=None, rate=0.0, seed=None):
     """Products by cuBLAS, and between them one kernel for the softmax of a row and its dropout."""

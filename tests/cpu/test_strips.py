@@ -67,9 +67,6 @@ class Lora(Linear):
     def __call__(self, x):
         return super().__call__(x) + F.linear(F.linear(x, self.a), self.b)
 
-    def relu(self, x, dropout):
-        return dropout(F.relu(self(x)))
-
 
 class Negated(Transformer):
     def logits(self, hidden):
@@ -120,13 +117,12 @@ def with_a_patched_linear(model, monkeypatch):
     monkeypatch.setattr(Linear, "__call__", lambda self, x: plain(self, x) * 1.5)
 
 
-def with_a_patched_relu(model, monkeypatch):
-    monkeypatch.setattr(Linear, "relu", lambda self, x, dropout: dropout(F.exp(self(x))))
+def with_a_patched_feed_forward(model, monkeypatch):
+    monkeypatch.setattr(FeedForward, "__call__", lambda self, x: self.outer(self.dropout(F.exp(self.inner(x)))))
 
 
-def with_one_relu_patched(model, monkeypatch):
-    inner = model.decoder.layers[0].feed_forward.inner
-    inner.relu = lambda x, dropout: dropout(F.exp(Linear.__call__(inner, x)))
+def with_another_dropout(model, monkeypatch):
+    model.decoder.layers[0].feed_forward.dropout = F.exp
 
 
 def with_another_feed_forward(model, monkeypatch):

@@ -240,10 +240,10 @@ def test_train_and_eval_reach_every_module(rng):
     x = Tensor(np.ones((4, 4)))
     assert model.eval() is model
     assert not any(module.training for module in model.modules())
-    assert inner(x) is x and inner.rate_now() == 0.0
+    assert inner(x) is x
     assert model.train() is model
     assert all(module.training for module in model.modules())
-    assert (inner(x).numpy() == 0).any() and inner.rate_now() == 0.5
+    assert (inner(x).numpy() == 0).any()
     assert len(set(map(id, model.modules()))) == 5
     assert Module.training, "the switch belongs to each module, not to the class"
 

@@ -11,7 +11,10 @@ from sizes import B, D, H, S, T, V
 
 from minitf import dropout
 from minitf import functions as F
+from minitf.backend import to_device, to_numpy
+from minitf.config import Config
 from minitf.errors import UserError
+from minitf.nn import Dropout, LayerNorm, Linear
 from minitf.tensor import Tensor
 from minitf.transformer import (
     FeedForward,
@@ -456,3 +459,42 @@ def test_feed_forward_by_hand():
     layer.outer.bias.data[...] = [10, 20]
     # x = (1, -3): inner (1, -2, 4), after the ReLU (1, 0, 4)
     assert layer(Tensor([[1.0, -3.0]])).numpy().tolist() == [[1 + 20 + 10, 2 + 24 + 20]]
+
+
+class Halved(Linear):
+    def __call__(self, x):
+        return super().__call__(x) * 0.5
+
+
+class Shifted(LayerNorm):
+    def __call__(self, x):
+        return super().__call__(x) + 1.0
+
+
+class Tripled(Dropout):
+    def __call__(self, x):
+        return super().__call__(x) * 3.0
+
+
+@pytest.mark.parametrize("patched", [False, True], ids=["subclass", "patched class"])
+@pytest.mark.parametrize("name", ["inner", "outer", "dropout", "norm", "residual dropout"])
+def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rng, monkeypatch):
+    """The ops feed_forward and add_norm take the place of the library's own modules only."""
+    config = Config(11, d_model=4, d_ff=6, n_heads=2, dropout=0.0)
+    module = Residual(config) if name in ("norm", "residual dropout") else FeedForward(config, rng)
+    x = to_device(rng.normal(size=(2, 3, 4)).astype(np.float32))
+
+    def compute():
+        with F.dropout_state(1, 1):
+            return to_numpy((module(x, lambda x: x * x) if type(module) is Residual else module(x)).data)
+
+    before = compute()
+    part = getattr(module, name.split()[-1])
+    changed = {Linear: Halved, LayerNorm: Shifted, Dropout: Tripled}[type(part)]
+    if patched:
+        own = type(part).__call__
+        change = {Linear: lambda y: y * 0.5, LayerNorm: lambda y: y + 1.0, Dropout: lambda y: y * 3.0}[type(part)]
+        monkeypatch.setattr(type(part), "__call__", lambda self, x: change(own(self, x)))
+    else:
+        part.__class__ = changed
+    assert not np.allclose(compute(), before)

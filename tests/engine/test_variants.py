@@ -135,7 +135,7 @@ def test_a_layer_that_computes_something_else_is_noticed(folder, monkeypatch, ca
     """The weights fit: nothing but what it computes tells that it is another model."""
     assert run("here", "--steps", "4", "--preset", "tiny") == 0
     capsys.readouterr()
-    monkeypatch.setattr(Linear, "relu", variants.gelu)
+    monkeypatch.setattr(transformer.FeedForward, "__call__", variants.gelu)
     with pytest.raises(UserError, match=r"^here: the model computes other numbers than when it was saved"):
         Translator.load("here")
     for more, place in ((["--resume", "--out", "here"], "here/checkpoint.npz"), (["--start-from", "here"], "here")):
@@ -167,7 +167,7 @@ CHANGES = {
     "no padding mask": (transformer, "padding_mask", no_padding_mask),
     "other heads": (transformer.MultiHeadAttention, "split_heads", other_heads),
     "pre-norm": (transformer.Residual, "__call__", pre_norm),
-    "gelu": (Linear, "relu", variants.gelu),
+    "gelu": (transformer.FeedForward, "__call__", variants.gelu),
 }
 
 

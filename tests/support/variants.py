@@ -43,7 +43,7 @@ class Variant(Transformer):
             layer.feed_forward = SwiGLU(config, rng)
 
 
-def gelu(self, x, dropout):
-    """In place of Linear.relu: the GELU of x W + b, in its approximation. Source: Hendrycks and Gimpel 2016."""
-    h = self(x)
-    return dropout(h / (1 + F.exp(h * -1.702)))
+def gelu(self, x):
+    """In place of FeedForward.__call__: with GELU, in its approximation. Source: Hendrycks and Gimpel 2016."""
+    h = self.inner(x)
+    return self.outer(self.dropout(h / (1 + F.exp(h * -1.702))))
