@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
-from minitf.backend import blocks, has_kernels, to_device, to_numpy, xp
+from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
-from minitf.gpu import ops
+from minitf.forms import accelerated
 from minitf.nn import Module, Parameter, flatten, side_by_side
 
-__all__ = ["Adam", "clip_gradient", "gradient_norm", "warmup_rate"]
+__all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
 
 def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float = 1.0) -> float:
@@ -28,6 +28,36 @@ def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float
     if step < 1:
         raise ValueError(f"the first step is 1, not {step}")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+@accelerated
+def adam_update(
+    x: np.ndarray,
+    g: np.ndarray,
+    m: np.ndarray,
+    v: np.ndarray,
+    t: int,
+    rate: float,
+    beta_1: float = 0.9,
+    beta_2: float = 0.98,
+    eps: float = 1e-9,
+    finite: bool | np.ndarray = True,
+) -> None:
+    """Take step t of Adam with the gradient g: change x, m and v in place.
+
+        m = beta_1 m + (1 - beta_1) g                v = beta_2 v + (1 - beta_2) g^2
+        x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
+
+    x, g, m, v: (...)
+    The first step is 1, from m = v = 0. Where `finite`, a bool or an array of one, is False,
+    nothing changes.
+    Source: section 5.3; Kingma and Ba 2015, algorithm 1.
+    """
+    if not finite:
+        return
+    m[...] = beta_1 * m + (1 - beta_1) * g
+    v[...] = beta_2 * v + (1 - beta_2) * g**2
+    x -= rate * (m / (1 - beta_1**t)) / (xp.sqrt(v / (1 - beta_2**t)) + eps)
 
 
 class Adam:
@@ -93,47 +123,12 @@ class Adam:
                 parameter.grad = _copied(f"{name}.grad", parameter.grad, place)
         return self.gradients
 
-    def step(self, rate: float, each: Callable = map, finite: np.ndarray | None = None) -> None:
-        """Change every parameter once, by the gradients that lie in the flat array.
-
-        each: calls a function with every item of a list, in any order; that of `Replicas` uses all cores.
-        finite: on a GPU, a flag that lies there. Where it is False nothing is changed but the count of the steps:
-        m = 1 m + 0, v = 1 v + 0, x = x - 0. The GPU decides that by itself; the host does not wait to know.
-        """
+    def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
+        """Change every parameter once, by the flat gradient; where `finite` is False, none."""
         gradients = self.collect()
         self.step_count += 1
-        # Both corrections are numbers, so they can leave the array:
-        # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
-        root = (1 - self.beta_2**self.step_count) ** 0.5
-        keep_m, keep_v, scale = self.beta_1, self.beta_2, rate * root / (1 - self.beta_1**self.step_count)
-        if has_kernels(self.data):
-            arguments = self.data, gradients, self.m, self.v, self.beta_1, self.beta_2, self.eps * root, scale
-            ops.adam(*arguments, finite)
-            return
-        if finite is not None:
-            keep_m, keep_v, scale = (
-                xp.where(finite, number, idle).astype(self.data.dtype)
-                for number, idle in ((keep_m, 1.0), (keep_v, 1.0), (scale, 0.0))
-            )
-
-        def update(block):  # twelve operations, of which only the first has to fetch the numbers
-            data, g, m, v = (array[block] for array in (self.data, gradients, self.m, self.v))
-            if finite is not None:
-                g = xp.where(finite, g, 0.0)
-            scratch = g * (1 - self.beta_1)
-            m *= keep_m
-            m += scratch
-            xp.multiply(g, g, out=scratch)
-            scratch *= 1 - self.beta_2
-            v *= keep_v
-            v += scratch
-            xp.sqrt(v, out=scratch)
-            scratch += self.eps * root
-            xp.divide(m, scratch, out=scratch)
-            scratch *= scale
-            data -= scratch
-
-        list(each(update, blocks(gradients.shape)))
+        constants = self.beta_1, self.beta_2, self.eps
+        adam_update(self.data, gradients, self.m, self.v, self.step_count, rate, *constants, finite)
 
     def state(self) -> dict[str, np.ndarray]:
         """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""

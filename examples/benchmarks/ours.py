@@ -73,7 +73,8 @@ class Training:
         """One update, as in Trainer.update; gives the loss."""
         loss = self.gradients()
         float(gradient_norm(self.optimizer.collect()))
-        self.optimizer.step(work.RATE, self.replicas.each)
+        with self.replicas.lend_threads():
+            self.optimizer.step(work.RATE)
         self.steps += 1
         return loss
 

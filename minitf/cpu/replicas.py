@@ -11,13 +11,13 @@ from threadpoolctl import ThreadpoolController
 
 from minitf import functions as F
 from minitf.backend import cpu_cores, stretches, xp
+from minitf.cpu.threads import lent
 from minitf.nn import flatten
 
 __all__ = ["Replicas", "keep_to_cores", "machine", "threads_for"]
 
 _TINY = 1e8  # operations in a matrix product: about a millisecond on one core
 _WORTH_IT = 1 << 16  # numbers in the activations of one replica below which the threads cost more than they bring
-_FEW = 8  # stretches of the parameters, each a tenth of a millisecond: so few are not worth waking the threads
 _libraries = ThreadpoolController()  # made once: it takes half a millisecond to find the libraries
 
 
@@ -99,12 +99,9 @@ class Replicas:
         config = self.models[0].config
         return 2 * max(batch.source.size, batch.target_in.size) * config.d_model * config.d_ff
 
-    def each(self, function, items):
-        """Call a function with every item, on all cores: what `Adam.step` takes."""
-        n = len(self.models)
-        if n == 1 or len(items) < _FEW:
-            return map(function, items)
-        return self.pool.map(lambda i: [function(item) for item in items[i::n]], range(n))
+    def lend_threads(self):
+        """Return a `with` block in which forms may use the threads of these replicas."""
+        return lent(self.pool, len(self.models))
 
     def _sum(self, n):
         """Add the gradients of the first n replicas up in the first one; each core takes a stretch of every one."""

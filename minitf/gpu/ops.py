@@ -19,19 +19,16 @@ from minitf.gpu.warps import STRIPE, WARP
 from minitf.tensor import as_array, is_recording, record
 
 __all__ = [
-    "adam",
     "add_norm",
     "attention",
     "bias_relu_dropout",
     "column_sums",
-    "cross_entropy",
     "dropout",
     "layer_norm",
     "segment_sum",
 ]
 
 ROWS = 8  # of a block, each worked on by one warp
-THREADS = 256  # of a block that works on a flat array, or on one row of logits
 
 
 NOTHING_ADDED = (*NO_DROPOUT[:4], 0.0)
@@ -161,23 +158,6 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
         return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy)
 
     return y, backward
-
-
-def cross_entropy(logits, target, smoothing):
-    """Turn logits (N, V) into p - q in place; give the smoothed and the plain loss of each row."""
-    losses, nlls = xp.empty(len(logits), dtype=logits.dtype), xp.empty(len(logits), dtype=logits.dtype)
-    launch(kernels.cross_entropy, (len(logits),), (THREADS,), logits, target, losses, nlls, smoothing)
-    return losses, nlls
-
-
-def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite=None):
-    """Update data, m and v in one pass; eps and rate hold the corrections of the first steps.
-
-    finite: a number on the device, which is 0 where nothing is to change.
-    """
-    finite = xp.ones(1, dtype=xp.int32) if finite is None else finite.reshape(1).astype(xp.int32)
-    blocks = -(-data.size // THREADS)
-    launch(kernels.adam, (blocks,), (THREADS,), data, gradients, m, v, beta_1, beta_2, eps, rate, finite)
 
 
 def segment_sum(ids, rows, n):

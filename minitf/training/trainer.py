@@ -76,7 +76,7 @@ class Trainer:
         self.seconds, self.began = 0.0, (0, time.perf_counter())  # of earlier sessions; this one's first step, and when
         self.unseen, self.seen = [], []  # the figures of updates not looked at yet; those looked at but not logged
         self.loss = math.nan  # of the last update looked at
-        self.finite = None  # on a GPU, a flag there: whether all was finite so far
+        self.finite = True  # whether all was finite so far; on a GPU a flag there
         self.stopping, self.interrupted = None, False
 
     # One update -------------------------------------------------------------------------------------------
@@ -94,12 +94,12 @@ class Trainer:
         *figures, n_tokens = self._gradient()
         self.unseen.append((place, figures, n_tokens))
         if self._looks_later():
-            finite = xp.isfinite(figures[0]) & xp.isfinite(figures[2])
-            self.finite = finite if self.finite is None else self.finite & finite
+            self.finite &= xp.isfinite(figures[0]) & xp.isfinite(figures[2])
         else:
             self.look()
         self.step += 1
-        self.optimizer.step(self.rate(), self.replicas.each, self.finite)
+        with self.replicas.lend_threads():
+            self.optimizer.step(self.rate(), self.finite)
         return *figures, n_tokens
 
     def _looks_later(self):

@@ -14,7 +14,8 @@ from minitf import functions as F
 from minitf.config import Config
 from minitf.cpu import replicas as parallel
 from minitf.cpu.replicas import Replicas, threads_for
-from minitf.optim import Adam, warmup_rate
+from minitf.cpu.threads import each
+from minitf.optim import Adam, adam_update, warmup_rate
 from minitf.tensor import no_grad
 from minitf.training.settings import QUICK
 from minitf.transformer import Transformer
@@ -163,8 +164,43 @@ def test_a_run_can_be_repeated_bit_by_bit():
 def test_each_item_is_taken_once(count, n):
     """Adam's step changes every stretch of the parameters, and none twice."""
     taken = []
-    list(replicate(build()[0], count).each(taken.append, list(range(n))))
+    with replicate(build()[0], count).lend_threads():
+        each(taken.append, list(range(n)))
     assert sorted(taken) == list(range(n))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 3)])
+def test_only_threads_that_are_lent_are_taken(count, expected):
+    """One replica starts none, and nothing is left lent after the block."""
+    threads, gate = set(), threading.Barrier(count, timeout=30)
+
+    def note(item):
+        if item < count:
+            gate.wait()
+        threads.add(threading.get_ident())
+
+    running = threading.active_count()
+    with replicate(build()[0], count).lend_threads():
+        each(note, list(range(23)))
+    assert len(threads) == expected
+    assert (threading.get_ident() in threads) == (count == 1)
+    assert count > 1 or threading.active_count() <= running
+    threads.clear()
+    each(lambda item: threads.add(threading.get_ident()), list(range(23)))
+    assert threads == {threading.get_ident()}
+
+
+def test_a_step_on_several_threads_is_the_step_on_one(rng):
+    """Of parameters in more blocks than are worth waking a thread for."""
+    x, g = rng.normal(size=(2, 9 << 17)).astype(np.float32)
+    results = []
+    for count in (1, 3):
+        data, m, v = x.copy(), np.zeros_like(x), np.zeros_like(x)
+        with replicate(build()[0], count).lend_threads():
+            for t in (1, 2):
+                adam_update(data, g, m, v, t, 0.1)
+        results.append((data, m, v))
+    assert all(np.array_equal(*pair) for pair in zip(*results, strict=True))
 
 
 def test_replicas_made_before_the_optimizer(rng):

@@ -9,6 +9,7 @@ from models import SWITCHES, random_batch, small_config, small_model
 
 from minitf import functions as F
 from minitf import loss as loss_module
+from minitf.cpu import loss as cpu_loss
 from minitf import tensor
 from minitf.backend import to_numpy, using
 from minitf.config import Config
@@ -102,7 +103,7 @@ def test_float32_stays_float32(rng, monkeypatch, changes):
         seen.extend(g.dtype for g in result if g is not None)
         return result
 
-    for module in (tensor, F, loss_module):
+    for module in (tensor, F, loss_module, cpu_loss):
         monkeypatch.setattr(module, "record", record)
     monkeypatch.setattr(tensor, "_gradients", gradients)
     plain_init = strict.StrictArray.__init__

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from sizes import B, D, T, V
 
+
 from minitf import loss as loss_module
 from minitf.backend import to_device, to_numpy
+from minitf.cpu import loss as cpu_loss
 from minitf.tensor import Tensor, no_grad
 
 # In the targets of these tests 0 is padding, as in the Transformer's.
@@ -205,7 +207,7 @@ def test_n_tokens_may_be_a_number_of_numpy(case):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoothing):
     """With chunks of one row, of several with a rest, and of all."""
-    monkeypatch.setattr(loss_module, "_CHUNK", rows)
+    monkeypatch.setattr(cpu_loss, "CHUNK_ROWS", rows)
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     for n_tokens in (None, 17):
         plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
@@ -215,14 +217,14 @@ def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoot
 
 def test_no_more_logits_than_a_chunk(case, rng, monkeypatch):
     """Also, rows of padding never reach the product with the vocabulary."""
-    monkeypatch.setattr(loss_module, "_CHUNK", 3)
-    sizes, work = [], loss_module._loss_and_gradient
+    monkeypatch.setattr(cpu_loss, "CHUNK_ROWS", 3)
+    sizes, work = [], cpu_loss.loss_and_gradient
 
     def watch(logits, target, smoothing):
         sizes.append(len(logits))
         return work(logits, target, smoothing)
 
-    monkeypatch.setattr(loss_module, "_loss_and_gradient", watch)
+    monkeypatch.setattr(cpu_loss, "loss_and_gradient", watch)
     projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1])
     assert sizes == [3, 3, 2]
 
@@ -292,8 +294,8 @@ def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
 
 
 def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
-    products, matmul = [], loss_module.matmul
-    monkeypatch.setattr(loss_module, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named))
+    products, matmul = [], np.matmul
+    monkeypatch.setattr(np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named))
     with no_grad():
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0)
     assert len(products) == 1, "the logits, and no more"

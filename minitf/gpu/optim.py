@@ -1,0 +1,30 @@
+"""Adam on a GPU: one kernel, which reads and writes each number once."""
+
+from minitf import optim
+from minitf.backend import has_kernels, launch, to_device, xp
+from minitf.forms import form_of
+from minitf.gpu import kernels
+
+_THREADS = 256  # threads of a block
+
+
+@form_of(optim.adam_update)
+def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
+    """Change x, m and v in place. The kernel reads `finite` itself: the host does not wait for it."""
+    if not has_kernels(x, g, m, v) or x.ndim != 1:
+        return NotImplemented
+    # Both corrections are numbers, so they can leave the arrays:
+    # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
+    root = (1 - beta_2**t) ** 0.5
+    scale = rate * root / (1 - beta_1**t)
+    if finite is True:
+        flag = xp.ones(1, dtype=xp.int32)
+    else:
+        flag = to_device(finite).reshape(1).astype(xp.int32)
+    launch(
+        kernels.adam,
+        (-(-x.size // _THREADS),),
+        (_THREADS,),
+        *(x, g, m, v, beta_1, beta_2, eps * root, scale, flag),
+    )
+    return None

@@ -1,0 +1,65 @@
+"""Fifty updates of a small model with dropout: their losses and last weights, and where these bits hold.
+
+The program runs with any version of minitf from 0.1 on. fixtures/fifty-steps.json is what 0.1 computed:
+
+    PYTHONPATH=CHECKOUT_OF_0.1 python tests/support/fifty_steps.py > tests/support/fixtures/fifty-steps.json
+"""
+
+import hashlib
+import json
+import platform
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from minitf import functions as F
+from minitf.config import Config
+from minitf.optim import Adam, warmup_rate
+from minitf.text import make_batch
+from minitf.transformer import Transformer
+
+STEPS = 50
+SIZES = {"n_layers": 2, "d_model": 24, "d_ff": 40, "n_heads": 3, "d_k": 10, "d_v": 6}
+RATES = {"dropout": 0.1, "attention_dropout": 0.15, "feed_forward_dropout": 0.2}
+ROWS, LONGEST, WORDS = 20, 40, 150  # about 700 target words that are not padding: two chunks of the loss
+
+
+def machine():
+    """Return what the last bits of a sum depend on."""
+    blas = [f"{p['internal_api']} {p['version']} {p['architecture']}" for p in threadpool_info() if "blas" in p["prefix"]]
+    simd = np.show_config(mode="dicts")["SIMD Extensions"]
+    return {
+        "arrays": f"numpy {np.__version__}",
+        "matrix products": sorted(set(blas)),
+        "instructions": sorted({*simd["baseline"], *simd["found"]}),
+        "libc": " ".join(platform.libc_ver()),
+    }
+
+
+def batch_of(rng):
+    """Draw a batch of rows of different lengths."""
+
+    def lines():
+        return [rng.integers(4, WORDS, n).tolist() for n in rng.integers(LONGEST // 2, LONGEST, ROWS)]
+
+    return make_batch(lines(), lines(), WORDS)
+
+
+def train(dtype):
+    """Return {"losses": [...], "weights": sha256} of the updates, with matrix products on one thread."""
+    model, rng = Transformer(Config(WORDS, **SIZES, **RATES), seed=1).astype(dtype).train(), np.random.default_rng(2)
+    optimizer, losses = Adam(model.named_parameters()), []
+    with threadpool_limits(1, "blas"):
+        for step in range(1, STEPS + 1):
+            batch = batch_of(rng)
+            optimizer.zero_grad()
+            with F.dropout_state(3, step):
+                loss, nll = model.loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)
+            loss.backward()
+            optimizer.step(warmup_rate(step, SIZES["d_model"], warmup_steps=20, factor=0.5))
+            losses += [float(loss), float(nll)]
+    return {"losses": losses, "weights": hashlib.sha256(optimizer.data.tobytes()).hexdigest()}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"machine": machine(), **{dtype: train(dtype) for dtype in ("float32", "float64")}}, indent=1))
