@@ -94,7 +94,11 @@ class Adam:
 
     def __getstate__(self):
         """Leave out the flat arrays of which the parameters are views: a copy makes its own."""
-        return {name: value for name, value in vars(self).items() if name not in ("data", "gradients", "_places")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("data", "gradients", "_places")
+        }
 
     def __setstate__(self, state):
         """Move the parameters that were copied with this Adam into flat arrays; their gradients stay."""
@@ -111,9 +115,13 @@ class Adam:
 
     def collect(self) -> np.ndarray:
         """Give the flat gradient of this update; a parameter that got none has one of zeros from now on."""
-        for (name, parameter), (data, place) in zip(self.named_parameters, self._places, strict=True):
+        for (name, parameter), (data, place) in zip(
+            self.named_parameters, self._places, strict=True
+        ):
             if parameter._place is not place:
-                raise RuntimeError(f"{name} was converted or given to another optimizer: make a new Adam")
+                raise RuntimeError(
+                    f"{name} was converted or given to another optimizer: make a new Adam"
+                )
             if parameter.data is not data:  # parameter.data was reassigned
                 parameter.data = _copied(f"{name}.data", parameter.data, data)
             if parameter.grad is None:
@@ -140,7 +148,9 @@ class Adam:
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
         if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
-            raise UserError("the checkpoint does not say at which step of the optimizer it was made")
+            raise UserError(
+                "the checkpoint does not say at which step of the optimizer it was made"
+            )
         for name, m, v in self._moments():
             for key, place in ((f"m.{name}", m), (f"v.{name}", v)):
                 if key not in arrays or arrays[key].shape != place.shape:
@@ -150,20 +160,30 @@ class Adam:
 
     def _moments(self):
         names = [name for name, _ in self.named_parameters]
-        for name, (p, stretch) in zip(names, side_by_side(p for _, p in self.named_parameters), strict=True):
+        for name, (p, stretch) in zip(
+            names, side_by_side(p for _, p in self.named_parameters), strict=True
+        ):
             yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
 
 
 def _checked(named_parameters):
     """List the pairs (name, parameter). Raises TypeError for anything else, ValueError if two have one name."""
     pairs = [] if isinstance(named_parameters, Module) else list(named_parameters)
-    named = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)]
+    named = [
+        pair
+        for pair in pairs
+        if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
+    ]
     if len(named) < len(pairs) or isinstance(named_parameters, Module):
-        raise TypeError("Adam takes names with their parameters: write Adam(model.named_parameters())")
+        raise TypeError(
+            "Adam takes names with their parameters: write Adam(model.named_parameters())"
+        )
     seen = set()
     for name, _ in named:
         if name in seen:
-            raise ValueError(f"two parameters have the name {name}: Adam saves its state by name, so rename one")
+            raise ValueError(
+                f"two parameters have the name {name}: Adam saves its state by name, so rename one"
+            )
         seen.add(name)
     return named
 

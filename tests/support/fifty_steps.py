@@ -21,12 +21,20 @@ from minitf.transformer import Transformer
 STEPS = 50
 SIZES = {"n_layers": 2, "d_model": 24, "d_ff": 40, "n_heads": 3, "d_k": 10, "d_v": 6}
 RATES = {"dropout": 0.1, "attention_dropout": 0.15, "feed_forward_dropout": 0.2}
-ROWS, LONGEST, WORDS = 20, 40, 150  # about 700 target words that are not padding: two chunks of the loss
+ROWS, LONGEST, WORDS = (
+    20,
+    40,
+    150,
+)  # about 700 target words that are not padding: two chunks of the loss
 
 
 def machine():
     """Return what the last bits of a sum depend on."""
-    blas = [f"{p['internal_api']} {p['version']} {p['architecture']}" for p in threadpool_info() if "blas" in p["prefix"]]
+    blas = [
+        f"{p['internal_api']} {p['version']} {p['architecture']}"
+        for p in threadpool_info()
+        if "blas" in p["prefix"]
+    ]
     simd = np.show_config(mode="dicts")["SIMD Extensions"]
     return {
         "arrays": f"numpy {np.__version__}",
@@ -40,21 +48,28 @@ def batch_of(rng):
     """Draw a batch of rows of different lengths."""
 
     def lines():
-        return [rng.integers(4, WORDS, n).tolist() for n in rng.integers(LONGEST // 2, LONGEST, ROWS)]
+        return [
+            rng.integers(4, WORDS, n).tolist() for n in rng.integers(LONGEST // 2, LONGEST, ROWS)
+        ]
 
     return make_batch(lines(), lines(), WORDS)
 
 
 def train(dtype):
     """Return {"losses": [...], "weights": sha256} of the updates, with matrix products on one thread."""
-    model, rng = Transformer(Config(WORDS, **SIZES, **RATES), seed=1).astype(dtype).train(), np.random.default_rng(2)
+    model, rng = (
+        Transformer(Config(WORDS, **SIZES, **RATES), seed=1).astype(dtype).train(),
+        np.random.default_rng(2),
+    )
     optimizer, losses = Adam(model.named_parameters()), []
     with threadpool_limits(1, "blas"):
         for step in range(1, STEPS + 1):
             batch = batch_of(rng)
             optimizer.zero_grad()
             with F.dropout_state(3, step):
-                loss, nll = model.loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)
+                loss, nll = model.loss(
+                    batch.source, batch.target_in, batch.target_out, batch.n_tokens
+                )
             loss.backward()
             optimizer.step(warmup_rate(step, SIZES["d_model"], warmup_steps=20, factor=0.5))
             losses += [float(loss), float(nll)]
@@ -62,4 +77,9 @@ def train(dtype):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"machine": machine(), **{dtype: train(dtype) for dtype in ("float32", "float64")}}, indent=1))
+    print(
+        json.dumps(
+            {"machine": machine(), **{dtype: train(dtype) for dtype in ("float32", "float64")}},
+            indent=1,
+        )
+    )

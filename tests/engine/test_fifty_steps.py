@@ -1,0 +1,35 @@
+"""Fifty updates with dropout have the losses and weights that minitf 0.1 computed (commit b8bc38b)."""
+
+import contextlib
+import json
+import os
+
+import numpy as np
+import pytest
+from fifty_steps import STEPS, machine, train
+from paths import FIXTURES
+
+from minitf import forms
+
+EXPECTED = json.loads((FIXTURES / "fifty-steps.json").read_text(encoding="utf-8"))
+# Relative differences of the losses: of forms on another machine, and of equations on any.
+TOLERANCES = {
+    ("forms", "float32"): 1e-5,
+    ("forms", "float64"): 1e-9,
+    ("equations", "float32"): 1e-4,
+    ("equations", "float64"): 1e-9,
+}
+
+
+@pytest.mark.parametrize(("program", "dtype"), TOLERANCES)
+def test_the_losses_of_the_first_edition(program, dtype):
+    """With forms on the recorded machine bit for bit, else to the tolerance."""
+    with forms.off() if program == "equations" else contextlib.nullcontext():
+        got = train(dtype)
+    expected = EXPECTED[dtype]
+    assert len(expected["losses"]) == 2 * STEPS
+    assert np.allclose(got["losses"], expected["losses"], rtol=TOLERANCES[program, dtype], atol=0)
+    forms_on = program == "forms" and os.environ.get("MINITF_FORMS") != "off"
+    if forms_on and machine() == EXPECTED["machine"]:
+        assert got == expected
+    assert forms_on or got["weights"] != expected["weights"], "these are not the forms' bits"

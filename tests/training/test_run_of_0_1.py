@@ -1,0 +1,90 @@
+"""A run that the first edition began goes on in this one: the same losses, and at last the same checkpoint.
+
+How fixtures/run-of-0.1/ was made: with minitf 0.1 (commit b8bc38b) and OPENBLAS_NUM_THREADS=1, beside 80
+and 8 pairs of the toy corpus,
+
+    python -m minitf.train --train train.en train.de --valid valid.en valid.de --vocabulary-size 318 \
+        --set n_layers=1 --set d_model=4 --set d_ff=8 --set n_heads=2 --set attention_dropout=0.1 \
+        --batch-tokens 256 --accumulate 2 --clip 0.4 --replicas 1 --warmup-steps 8 --valid-every 8 \
+        --average 2 --log-every 1 --max-extra 2 --steps 14 --out run
+
+without its curves, results and test translations. In a copy of that,
+
+    python -m minitf.train --resume --out run --steps 30
+
+and resumed.json has what log.jsonl says of updates 15 to 30 (the loss and the length of the gradient) and
+of the validations, the sha256 of the arrays of checkpoint.npz in the order of their names, and the
+machine as `fifty_steps.machine` describes it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+
+import pytest
+from fifty_steps import machine
+from paths import FIXTURES
+from threadpoolctl import threadpool_limits
+
+from minitf import forms
+from minitf.files.arrays import load_arrays
+from minitf.training import commandline
+from minitf.training.log import RunLog, read_history
+from minitf.translation.translator import Translator
+
+RUN = FIXTURES / "run-of-0.1"
+EXPECTED = json.loads((RUN / "resumed.json").read_text(encoding="utf-8"))
+SAME_MACHINE = machine() == EXPECTED["machine"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    shutil.copytree(RUN, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setattr(RunLog, "draw", lambda self, seconds=0: None)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def resume():
+    """Go on to update 30, on one thread; returns ({update: figures}, {update: perplexity})."""
+    with threadpool_limits(1, "blas"):
+        assert commandline.main(["--resume", "--out", "run", "--steps", "30"]) == 0
+    entries = [entry for entry in read_history("run") if entry["step"] > 14]
+    updates = {e["step"]: [e["loss"], e["gradient_norm"]] for e in entries if "loss" in e}
+    validations = {e["step"]: e["valid_perplexity"] for e in entries if "valid_perplexity" in e}
+    return updates, validations
+
+
+def expected(key):
+    return {int(step): figures for step, figures in EXPECTED[key].items()}
+
+
+@pytest.mark.parametrize("with_forms", [True, False], ids=["forms", "equations"])
+def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
+    """Bit for bit where forms compute and the machine is the one that 0.1 ran on, else to 1e-5."""
+    with contextlib.nullcontext() if with_forms else forms.off():
+        updates, validations = resume()
+    assert updates.keys() == expected("updates").keys()
+    for step, figures in expected("updates").items():
+        assert updates[step] == pytest.approx(figures, rel=1e-5), step
+    assert validations == pytest.approx(expected("validations"), rel=1e-5)
+    arrays, meta = load_arrays("run/checkpoint.npz")
+    assert (meta["step"], meta["weights"]) == (30, ["weights-00000016.npz", "weights-00000024.npz"])
+    if with_forms and forms_are_on() and SAME_MACHINE:
+        assert "not bit for bit" not in capsys.readouterr().out
+        assert (updates, validations) == (expected("updates"), expected("validations"))
+        content = b"".join(arrays[name].tobytes() for name in sorted(arrays))
+        assert hashlib.sha256(content).hexdigest() == EXPECTED["checkpoint"]
+
+
+def forms_are_on():
+    """Return whether the environment leaves the forms on."""
+    return os.environ.get("MINITF_FORMS") != "off"
+
+
+def test_its_model_translates(folder):
+    translator = Translator.load("run")
+    assert translator.model.config.attention_dropout == 0.1
+    assert isinstance(translator.translate(["He looked for a newspaper."])[0][0].text, str)
