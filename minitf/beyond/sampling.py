@@ -9,14 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Hypothesis, checked, evaluating, lengthen, normalisers_of, write
+from minitf.decode import Hypothesis, lengthen, normalisers_of, write
 from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
 
 __all__ = ["generate", "sample"]
 
 
-@evaluating
 def sample(
     model: Transformer,
     source: Ids,
@@ -40,9 +39,7 @@ def sample(
     model's, without temperature, top_k and top_p.
     Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
     """
-    source = checked(source, alpha)
-    rows = range(len(source)) if rows is None else rows
-    if len(rows) != len(source):
+    if rows is not None and len(rows) != len(source):
         raise ValueError(f"{len(rows)} rows are named, but source has {len(source)}")
     choose = _drawing(temperature, top_k, top_p, seed, rows)
     return write(model, source, choose, max_extra, cached, alpha)
@@ -69,44 +66,48 @@ def generate(
         raise ValueError(f"prompts are ids of the shape (R, t), one row for each text, not {prompts.shape}")
     if length < 1:
         raise ValueError(f"length must be at least 1, not {length}")
-    choose = _drawing(temperature, top_k, top_p, seed, range(len(prompts)))
+    choose = _drawing(temperature, top_k, top_p, seed)
     with no_grad():
-        return lengthen(_Whole(next_logits), prompts, np.full(len(prompts), length), choose, end_id)
+        return lengthen(_Rereading(next_logits), prompts, np.full(len(prompts), length), choose, end_id)
 
 
-class _Whole:
-    """A decoder for lengthen that reads the whole text at each step."""
+class _Rereading:
+    """The next words of texts that a function scores, for lengthen: it reads them from the beginning at each step."""
 
     def __init__(self, next_logits):
         self.next_logits = next_logits
 
-    def __call__(self, prefixes):
-        logits = as_array(self.next_logits(prefixes))
-        if logits.ndim != 2 or len(logits) != len(prefixes):
-            raise ValueError(f"next_logits must give logits (R, V) for ids {prefixes.shape}, not {logits.shape}")
+    def __call__(self, texts):
+        logits = as_array(self.next_logits(texts))
+        if logits.ndim != 2 or len(logits) != len(texts):
+            raise ValueError(f"next_logits must give logits (R, V) for ids {texts.shape}, not {logits.shape}")
         if not np.isfinite(normalisers := normalisers_of(logits)).all():
             raise ValueError("next_logits gave logits that are NaN or infinite")
         return logits, normalisers
 
-    def select(self, rows, sentences):
-        """There is nothing to keep from step to step."""
+    def select(self, rows):
+        """Do nothing: nothing is kept from step to step."""
 
 
-def _drawing(temperature, top_k, top_p, seed, rows):
-    """Give the function choose(logits, alive) for lengthen, which draws a word for each row."""
+def _drawing(temperature, top_k, top_p, seed, rows=None):
+    """Return the function choose(logits, alive) for lengthen, which draws a word for each row."""
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
     if operator.index(top_k) < 0:
         raise ValueError(f"top_k must be at least 1, or 0 for all words, not {top_k}")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be more than 0 and at most 1, not {top_p}")
-    # One for each row, which gives one number at each step. The key keeps large seeds apart from rows.
-    keys = [tuple(np.ravel(row).tolist()) for row in rows]
-    generators = [np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)) for key in keys]
+    generators = {}  # one for each row, which gives one number at each step
+
+    def number(row):
+        if row not in generators:  # the key keeps large seeds apart from rows
+            key = tuple(np.ravel(row if rows is None else rows[row]).tolist())
+            generators[row] = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+        return generators[row].random()
 
     def choose(logits, alive):
         sums = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p).cumsum(axis=-1)
-        drawn = np.array([generators[row].random() for row in alive])[:, None]
+        drawn = np.array([number(row) for row in alive.tolist()])[:, None]
         return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
 
     return choose

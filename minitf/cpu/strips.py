@@ -10,104 +10,117 @@ import copy
 
 import numpy as np
 
-from minitf.backend import xp
-from minitf.gpu.matmul import matmul
-from minitf.nn import Linear, Module
-from minitf.tensor import Tensor, as_array
-from minitf.transformer import Transformer
+from minitf import functions as F
+from minitf.forms import form_of
+from minitf.nn import Linear, Module, Parameter
+from minitf.tensor import Tensor, is_recording
 
-__all__ = ["StripLinear", "Strips", "for_decoding"]
+__all__ = ["PackedParameter", "for_decoding", "in_strips", "product"]
 
 _WIDTH = 64  # columns in a strip
 _FEW = 10**6  # multiplications that OpenBLAS does without a copy
-# The library's own versions of what StripLinear reimplements, kept to detect replacements.
-_CALL, _LOGITS = Linear.__call__, Transformer.logits
 
 
-class Strips:
-    """A matrix (D, F) for products with few rows; on a GPU it stays as it is.
+def in_strips(matrix):
+    """Cut a matrix (D, F) into strips of 64 columns, the last one filled up with zeros: (F/64, D, 64)."""
+    d, f = matrix.shape
+    padded = np.zeros((d, -(-f // _WIDTH) * _WIDTH), dtype=matrix.dtype)
+    padded[:, :f] = matrix
+    return np.ascontiguousarray(padded.reshape(d, -1, _WIDTH).swapaxes(0, 1))
 
-    >>> Strips(np.eye(3, 5)).product(np.arange(6.0).reshape(2, 3))
+
+def product(x, strips, f):
+    """Multiply a few rows by a matrix (D, F) in strips: (N, D) -> (N, F).
+
+    >>> product(np.arange(6.0).reshape(2, 3), in_strips(np.eye(3, 5)), 5)
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
-
-    def __init__(self, matrix):
-        self.matrix, self.strips = matrix, None
-        if isinstance(matrix, np.ndarray):
-            d, f = matrix.shape
-            padded = np.zeros((d, -(-f // _WIDTH) * _WIDTH), dtype=matrix.dtype)
-            padded[:, :f] = matrix
-            self.strips = np.ascontiguousarray(padded.reshape(d, -1, _WIDTH).swapaxes(0, 1))  # (F/64, D, 64)
-
-    def product(self, x):
-        """Multiply: (N, D) -> (N, F)."""
-        n, (d, f) = len(x), self.matrix.shape
-        if self.strips is None:
-            return matmul(x, self.matrix)
-        if n == 1:  # goes another way through OpenBLAS, which takes twice the time of two rows
-            return self.product(np.concatenate([x, x]))[:1]
-        y = xp.empty((n, len(self.strips) * _WIDTH), dtype=x.dtype)
-        out = y.reshape(n, -1, _WIDTH).swapaxes(0, 1)  # (F/64, N, 64)
-        most = max(4, _FEW // (d * _WIDTH) & ~3)
-        if n <= most:
-            xp.matmul(x, self.strips, out=out)
-        else:
-            few = -(-n // -(-n // most)) + 3 & ~3  # equal shares of rows, in fours
-            for start in range(0, n, few):
-                xp.matmul(x[start : start + few], self.strips, out=out[:, start : start + few])
-        return y[:, :f]
+    n, (count, d, _) = len(x), strips.shape
+    if n == 1:  # goes another way through OpenBLAS, which takes twice the time of two rows
+        return product(np.concatenate([x, x]), strips, f)[:1]
+    y = np.empty((n, count * _WIDTH), dtype=x.dtype)
+    out = y.reshape(n, count, _WIDTH).swapaxes(0, 1)  # (F/64, N, 64)
+    most = max(4, _FEW // (d * _WIDTH) & ~3)
+    if n <= most:
+        np.matmul(x, strips, out=out)
+    else:
+        few = -(-n // -(-n // most)) + 3 & ~3  # equal slices of rows, in fours
+        for start in range(0, n, few):
+            np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
+    return y[:, :f]
 
 
-class StripLinear(Linear):
-    """y = x W + b, not recorded, with W in strips."""
+class PackedParameter(Parameter):
+    """A matrix beside a copy of it in strips, which the form of `functions.linear` multiplies by.
 
-    def __init__(self, weight, bias=None):
-        self.weight, self.bias, self.strips = weight, bias, Strips(as_array(weight))
+    strips: of the matrix, or None. transpose() returns the packed transpose if there is one. All else is done with the
+    matrix itself. It is for decoding: where the matrix changes, its copies do not.
+    """
 
-    def __call__(self, x):
-        y = self.strips.product(x.data.reshape(-1, x.shape[-1]))
-        if self.bias is not None:
-            y += as_array(self.bias)
-        return Tensor(y.reshape(*x.shape[:-1], -1))
+    strips = packed_transpose = None
+
+    def cut(self):
+        """Cut the matrix into strips; return the parameter."""
+        self.strips = in_strips(self.data)
+        return self
+
+    def transpose(self, *axes):
+        if self.packed_transpose is None or axes:
+            return super().transpose(*axes)
+        return self.packed_transpose
+
+
+@form_of(F.linear)
+def linear(x, weight, bias=None):
+    """Multiply by a matrix in strips, if there are such, and nothing is recorded."""
+    strips = getattr(weight, "strips", None)
+    if strips is None or is_recording():
+        return NotImplemented
+    shape, (d, f) = x.data.shape, weight.data.shape
+    y = product(x.data.reshape(-1, d), strips, f)
+    if bias is not None:
+        y += bias.data
+    return Tensor(y.reshape(*shape[:-1], f))
 
 
 def for_decoding(model):
-    """Copy a model, all its matrices in strips. It has the weights of now: where they change, make another copy.
+    """Copy a model, its matrices packed in strips. It has the weights of now: where they change, make another copy.
 
-    Only the library's own Linear and Transformer.logits are replaced. All else computes as it does in the model: a
-    subclass of Linear, a replaced method.
+    The matrices are those of Linear layers, and that of the output embedding, transposed, which scores the vocabulary.
+    What the modules compute stays their own: a subclass, a replaced method, an attribute of somebody else.
     """
-    twin = _in_strips(model, {})
-    if getattr(type(model), "logits", None) is _LOGITS and "logits" not in vars(model):
-        twin.logits = StripLinear(Tensor(as_array(model.output_embedding.weight).T))
-    return twin
+    matrices = [module.weight for module in model.modules() if isinstance(module, Linear)]
+    table = getattr(getattr(model, "output_embedding", None), "weight", None)
+    copies = {id(p): PackedParameter(p) for p in (*matrices, table) if _can_be_packed(p)}
+    for matrix in matrices:
+        if id(matrix) in copies:
+            copies[id(matrix)].cut()
+    if id(table) in copies:
+        copies[id(table)].packed_transpose = PackedParameter(table.data.T).cut()
+    return _copied(model, copies)
 
 
-def _is_own(value):
-    """Tell whether this is a Linear of the library, with the library's methods and nothing besides."""
-    return (
-        type(value) is Linear
-        and Linear.__call__ is _CALL
-        and vars(value).keys() <= {"weight", "bias", "training"}
-    )
+def _can_be_packed(parameter):
+    """Return whether this is a matrix of NumPy, and a Parameter of the library."""
+    return type(parameter) is Parameter and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
 
 
-def _in_strips(value, twins):
-    """Copy a module and all that it holds, without dropout. twins: the copies so far, by the id of the original."""
-    if id(value) in twins:
-        return twins[id(value)]
+def _copied(value, copies):
+    """Copy a module and all that it holds, without dropout. copies: those so far, by the id of the original."""
+    if id(value) in copies:
+        return copies[id(value)]
     if isinstance(value, tuple):
-        parts = [_in_strips(part, twins) for part in value]
+        parts = [_copied(part, copies) for part in value]
         return type(value)._make(parts) if hasattr(value, "_make") else type(value)(parts)
     if not isinstance(value, Module | dict | list):
         return value
-    twin = twins[id(value)] = StripLinear(value.weight, value.bias) if _is_own(value) else copy.copy(value)
+    twin = copies[id(value)] = copy.copy(value)
     if isinstance(value, list):
-        twin[:] = [_in_strips(part, twins) for part in value]
-    elif not _is_own(value):
+        twin[:] = [_copied(part, copies) for part in value]
+    else:
         held = vars(twin) if isinstance(value, Module) else twin
-        held.update({name: _in_strips(part, twins) for name, part in held.items()})
+        held.update({name: _copied(part, copies) for name, part in held.items()})
     if isinstance(value, Module):
         twin.training = False
     return twin
