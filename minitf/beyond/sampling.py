@@ -107,7 +107,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
 
     def choose(logits, alive):
         sums = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p).cumsum(axis=-1)
-        drawn = np.array([number(row) for row in alive.tolist()])[:, None]
+        drawn = np.array([number(row) for row in alive])[:, None]
         return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
 
     return choose

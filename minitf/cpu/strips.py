@@ -13,7 +13,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.forms import form_of
 from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import Tensor, is_recording
+from minitf.tensor import Tensor, as_array, is_recording
 
 __all__ = ["PackedParameter", "for_decoding", "in_strips", "product"]
 
@@ -77,11 +77,11 @@ def linear(x, weight, bias=None):
     strips = getattr(weight, "strips", None)
     if strips is None or is_recording():
         return NotImplemented
-    shape, (d, f) = x.data.shape, weight.data.shape
-    y = product(x.data.reshape(-1, d), strips, f)
+    x, (d, f) = as_array(x), weight.data.shape
+    y = product(x.reshape(-1, d), strips, f)
     if bias is not None:
-        y += bias.data
-    return Tensor(y.reshape(*shape[:-1], f))
+        y += as_array(bias)
+    return Tensor(y.reshape(*x.shape[:-1], f))
 
 
 def for_decoding(model):

@@ -4,16 +4,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import strict
 from models import SWITCHES, random_batch, small_config, small_model
 from sizes import V
 from tiny_translator import TEXT, make_model, make_subwords
 
+from minitf import forms
 from minitf import functions as F
-from minitf.backend import to_numpy, xp
+from minitf.backend import using
 from minitf.cpu import strips
-from minitf.cpu.strips import StripLinear, Strips, for_decoding
+from minitf.cpu.strips import PackedParameter, for_decoding, in_strips, product
 from minitf.decode import beam_search, greedy
 from minitf.nn import Linear, Module, Parameter
+from minitf.tensor import no_grad
 from minitf.text import make_batch
 from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
 from minitf.translation import Translator
@@ -21,12 +24,56 @@ from minitf.translation import Translator
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 13, 29, 64, 100])
 @pytest.mark.parametrize("shape", [(5, 7), (64, 64), (12, 130), (300, 65)])
-def test_products(library, rows, shape, rng, monkeypatch):
+def test_products(rows, shape, rng, monkeypatch):
     monkeypatch.setattr(strips, "_FEW", 10_000)  # so that there are parts of four rows and more
     x, matrix = rng.normal(size=(rows, shape[0])), rng.normal(size=shape)
-    y = Strips(xp.asarray(matrix)).product(xp.asarray(x))
+    y = product(x, in_strips(matrix), shape[1])
     assert y.shape == (rows, shape[1])
-    np.testing.assert_allclose(to_numpy(y), x @ matrix, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
+
+
+def test_on_a_gpu_nothing_is_packed():
+    with using(strict.module):
+        assert not any(isinstance(p, PackedParameter) for p in for_decoding(small_model()).parameters())
+
+
+@pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["untied"]], ids=["paper", "untied"])
+def test_each_product_of_a_step_is_one_with_strips(changes, rng, monkeypatch):
+    """Also that with the output embedding, which is transposed; and while something is recorded there is none."""
+    model, seen = for_decoding(small_model(**changes)), []
+    monkeypatch.setattr(strips, "product", lambda x, *more: seen.append(len(x)) or product(x, *more))
+    memory, mask = model.encode(np.array([[5, 3]]))
+
+    def step():
+        return model.logits(model.decode(np.array([[2], [5]]), memory[[0, 0]], mask[[0, 0]])).numpy()
+
+    with forms.on():
+        recorded = step()
+        assert not seen
+        with no_grad():
+            found = step()
+    linears = [module for module in model.decoder.modules() if isinstance(module, Linear)]
+    assert len(seen) == len(linears) + 1 == 2 * (4 + 4 + 2) + 1
+    np.testing.assert_allclose(found, recorded, rtol=1e-9)
+
+
+def test_a_shared_matrix_is_packed_once(rng):
+    """In both directions, if it is multiplied by in both."""
+    model = small_model()
+    layer = model.decoder.layers[0].self_attention
+    layer.key.weight = layer.query.weight
+    layer.special = Linear(V, 12, rng)
+    layer.special.weight = model.output_embedding.weight
+    twin = for_decoding(model)
+    packed = twin.decoder.layers[0].self_attention
+    assert packed.key.weight is packed.query.weight is not layer.query.weight
+    table = packed.special.weight
+    assert table is twin.output_embedding.weight is twin.embedding.weight
+    assert np.array_equal(table.strips[0, :, :12], layer.special.weight.data)
+    x = rng.normal(size=(2, 12))
+    with no_grad(), forms.on():
+        np.testing.assert_allclose(twin.logits(x).numpy(), model.logits(x).numpy(), rtol=1e-9)
+    assert [name for name, _ in twin.named_parameters()] == [name for name, _ in model.named_parameters()]
 
 
 @pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
@@ -45,12 +92,16 @@ def test_the_copy_leaves_the_model_alone(rng):
     assert [name for name, _ in model.named_parameters()] == names
     assert all(module.training for module in model.modules())
     assert not any(module.training for stack in (copy.encoder, copy.decoder) for module in stack.modules())
-    before = copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
+
+    def logits():
+        with no_grad(), forms.on():
+            return copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
+
+    before = logits()
     for parameter in model.parameters():
         if parameter.ndim == 2 and parameter.shape[0] != V:
             parameter.data[...] = 0
-    after = copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
-    assert np.array_equal(before, after)
+    assert np.array_equal(before, logits())
 
 
 # Changed models ---------------------------------------------------------------------------------------------
@@ -181,16 +232,18 @@ def test_what_a_module_holds_is_copied_once(rng):
     held = {name: id(value) for name, value in vars(odd).items()}
     twin = for_decoding(odd)
     assert type(twin) is Odd and twin is not odd and twin.number == 5
-    assert type(twin.shared) is StripLinear and twin.table["again"] is twin.shared
+    assert type(twin.shared) is Linear and type(twin.shared.weight) is PackedParameter
+    assert twin.table["again"] is twin.shared
     inner = twin.table["deeper"][0]["inner"]
     assert inner.outer is twin and inner is not odd.table["deeper"][0]["inner"]
     assert type(inner.own) is Lora and inner.own.a is odd.table["deeper"][0]["inner"].own.a
-    assert type(twin.pair) is Pair and type(twin.pair.first) is StripLinear and twin.pair.second[0] is twin
-    assert {name: id(value) for name, value in vars(odd).items()} == held and type(odd.shared) is Linear
+    assert type(inner.own.weight) is PackedParameter and type(inner.own.a) is Parameter
+    assert type(twin.pair) is Pair and type(twin.pair.first.weight) is PackedParameter and twin.pair.second[0] is twin
+    assert {name: id(value) for name, value in vars(odd).items()} == held and type(odd.shared.weight) is Parameter
 
 
-def test_a_linear_with_an_attribute_of_somebody_else_is_left_alone(rng):
+def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
     layer = FeedForward(small_config(), rng)
-    layer.inner.scale = 2.0
+    layer.inner.scale = scale = [2.0]
     copy = for_decoding(layer)
-    assert type(copy.inner) is Linear and type(copy.outer) is StripLinear
+    assert copy.inner.scale == scale and type(copy.inner) is Linear

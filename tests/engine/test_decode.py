@@ -9,7 +9,7 @@ from models import SWITCHES, Table, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
 from sizes import V
 
-from minitf import decode
+from minitf import forms
 from minitf.backend import using
 from minitf.cpu.strips import for_decoding
 from minitf.decode import beam_search, greedy, length_penalty
@@ -246,8 +246,10 @@ def test_decoding_leaves_the_model_as_it_was(rng):
 # The cache ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_projected_twice(rng):
-    """Keys and values of the source once per sentence, those of the text one word at a time."""
+@pytest.mark.parametrize("which", [forms.on, forms.off])
+def test_nothing_is_projected_twice(rng, which):
+    """Keys and values of the source once, those of the text one word at a time; a form projects a source once for all
+    of its beams."""
     model = small_model(n_layers=1)
     layer, seen = model.decoder.layers[0], {"self": [], "source": []}
     for name in seen:
@@ -261,28 +263,13 @@ def test_nothing_is_projected_twice(rng):
         attention.keys_and_values = watch
         attention.can_cache = True  # though a method is not the library's own
     source = random_batch(rng, rows=3).source
-    beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
-    assert seen["source"] == [source.shape]
-    assert seen["self"][0] == (3, 4)  # the newest word of each of the 4 beams
-    assert {beams for _, beams in seen["self"]} == {4}
+    with which():
+        beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
+    shared = which is forms.on
+    assert seen["source"] == [source.shape if shared else (12, source.shape[1])]
+    assert seen["self"][0] == ((3, 4) if shared else (12, 1))  # the newest word of each of the 4 beams
+    assert {words for _, words in seen["self"]} == {4 if shared else 1}
     assert len(seen["self"]) == source.shape[1] - 1 + 1
-
-
-def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
-    """Long ago all beams of a sentence were one: so its cache does not grow by a word of each beam at every step."""
-    model, sizes, make_room = likely_end(small_model(), by=-50), [], decode._Decoder._make_room
-
-    def watch(decoder):
-        before = decoder.places.shape[2] * decoder.width
-        make_room(decoder)
-        sizes.append((decoder.length, before))
-
-    monkeypatch.setattr(decode._Decoder, "_make_room", watch)
-    source = random_batch(rng, rows=3).source
-    found = beam_search(model, source, beam=6, max_extra=40)
-    assert_same(found, beam_search(model, source, beam=6, max_extra=40, cached=False), rel=1e-9)
-    assert len(found[0][0].ids) > 40 and len(sizes) > 4
-    assert all(length < 0.7 * before for length, before in sizes[1:])
 
 
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])

@@ -13,6 +13,7 @@ from tiny_translator import TEXT, make_model, make_subwords
 from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device, using
+from minitf.cpu import search
 from minitf.decode import beam_search, greedy
 from minitf.nn import Module, Parameter
 from minitf.transformer import DecoderLayer, FeedForward, MultiHeadAttention, Positions, Transformer
@@ -90,7 +91,7 @@ def assert_decoded_alike(model, rows, cached=True):
             found = [[[best] for best in greedy(model, rows, 12, with_cache)] for with_cache in (True, False)]
         assert_same(*found)
     with model.evaluating():
-        assert bool(decode._Decoder(model, rows, 2, cached=True).caches) == cached
+        assert bool(decode.next_words(model, rows, 2, True).caches) == cached
 
 
 CHANGED = [  # self-attention alone: by default in the paper's model
@@ -207,7 +208,8 @@ def shift(model, monkeypatch):
 
 def say_so(model, monkeypatch):
     """The model itself has a wrong cache, and says that it has none."""
-    monkeypatch.setattr(decode._GrowingCache, "__call__", lambda *arguments: pytest.fail("the cache was used"))
+    for cache in (decode.Cache, search.SharedCache):
+        monkeypatch.setattr(cache, "__call__", lambda *arguments: pytest.fail("the cache was used"))
     model.can_cache = False
 
 
@@ -245,7 +247,7 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
     change(model, monkeypatch)
     assert_decoded_alike(model, source, cached=False)
     expected = greedy(model, source, 12)
-    monkeypatch.setattr(decode, "_can_cache", lambda model: True)
+    monkeypatch.setattr(decode, "can_cache", lambda model: True)
     with contextlib.suppress(Exception, pytest.fail.Exception):  # with the cache it is wrong, or ends in an error
         assert [h.ids for h in greedy(model, source, 12)] != [h.ids for h in expected]
 

@@ -1,0 +1,56 @@
+"""The forms of decoding: caches that the beams of a sentence share find the texts of the equations."""
+
+import numpy as np
+import pytest
+from models import random_batch, small_model
+from test_decode import assert_same, likely_end, switches
+
+from minitf import decode, forms
+from minitf.backend import to_numpy, xp
+from minitf.cpu import search
+from minitf.decode import beam_search, greedy
+
+
+@switches
+@pytest.mark.parametrize("dtype, rel", [("float64", 1e-9), ("float32", 1e-5)])
+def test_forms_find_the_texts_of_the_equations(rng, changes, dtype, rel):
+    model, source = likely_end(small_model(dtype, **changes)), random_batch(rng, rows=6).source
+    with forms.on():
+        texts, beams = greedy(model, source, 6), beam_search(model, source, 4, 0.6, 6, n_best=3)
+    with forms.off():
+        expected_texts, expected_beams = greedy(model, source, 6), beam_search(model, source, 4, 0.6, 6, n_best=3)
+    assert_same([[best] for best in texts], [[best] for best in expected_texts], rel)
+    assert_same(beams, expected_beams, rel)
+
+
+@pytest.mark.parametrize("dtype, rel", [("float64", 1e-12), ("float32", 1e-6)])
+def test_normalisers(library, rng, dtype, rel):
+    """Of large and of small scores, and beside words that are impossible."""
+    logits = np.concatenate([rng.normal(size=(5, 300)), rng.normal(900, 50, (2, 300))]).astype(dtype)
+    logits[3, 7:] = -np.inf
+    largest = logits.max(axis=1)
+    expected = np.log(np.exp(logits.astype("float64") - largest[:, None]).sum(axis=1)) + largest
+    for which in (forms.on, forms.off):
+        with which():
+            given = xp.asarray(logits)
+            found = decode.normalisers_of(given)
+        assert found.dtype == np.float64 and np.array_equal(to_numpy(given), logits)
+        np.testing.assert_allclose(found, expected, rtol=rel)
+
+
+def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
+    """Long ago all beams of a sentence were one: so its cache does not grow by a word of each beam at every step."""
+    model, sizes, grow = likely_end(small_model(), by=-50), [], search.SharedNextWords._grow
+
+    def watch(scorer):
+        before = scorer.indices.shape[2] * scorer.width
+        grow(scorer)
+        sizes.append((scorer.length, before))
+
+    monkeypatch.setattr(search.SharedNextWords, "_grow", watch)
+    source = random_batch(rng, rows=3).source
+    with forms.on():
+        found = beam_search(model, source, beam=6, max_extra=40)
+    assert_same(found, beam_search(model, source, beam=6, max_extra=40, cached=False), rel=1e-9)
+    assert len(found[0][0].ids) > 40 and len(sizes) > 4
+    assert all(length < 0.7 * before for length, before in sizes[1:])
