@@ -13,7 +13,14 @@ import numpy as np
 
 from minitf.backend import to_device
 
-__all__ = ["NO_DROPOUT", "decisions", "dropout_mask", "dropout_state", "next_decisions", "next_mask"]
+__all__ = [
+    "NO_DROPOUT",
+    "decisions",
+    "dropout_mask",
+    "dropout_state",
+    "next_decisions",
+    "next_mask",
+]
 
 
 class _DropoutState(threading.local):
@@ -39,7 +46,9 @@ def dropout_state(seed: int, step: int, first_row: int = 0) -> Iterator[None]:
         _state.seed, _state.step, _state.first_row, _state.place = before
 
 
-def dropout_mask(seed: int, step: int, place: int, first_row: int, shape: tuple[int, ...], rate: float) -> np.ndarray:
+def dropout_mask(
+    seed: int, step: int, place: int, first_row: int, shape: tuple[int, ...], rate: float
+) -> np.ndarray:
     """Draw which elements to keep: True with probability 1 - rate, to 1/65536.
 
     Element i of row r is decided by 16 bits of a counter-based generator (Philox: the n-th random number is a
@@ -51,7 +60,9 @@ def dropout_mask(seed: int, step: int, place: int, first_row: int, shape: tuple[
     skip = start % 16  # one count of the generator makes 256 bits, the decisions for 16 elements
     key = np.array([seed, step << 16 | place], dtype=np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=start // 16))
-    words = generator.integers(0, 2**64 - 1, size=-(-(count + skip) // 4), dtype=np.uint64, endpoint=True)
+    words = generator.integers(
+        0, 2**64 - 1, size=-(-(count + skip) // 4), dtype=np.uint64, endpoint=True
+    )
     bits = words.view(np.uint16)[skip : skip + count]
     return to_device((bits >= _threshold(rate)).reshape(shape))
 
@@ -86,7 +97,13 @@ def decisions(seed, step, place, first_row, shape, rate):
     """
     threshold = _threshold(rate)
     start = first_row * math.prod(shape[1:])
-    return np.uint64(seed), np.uint64(step << 16 | place), np.uint64(start), threshold, 65536 / (65536 - threshold)
+    return (
+        np.uint64(seed),
+        np.uint64(step << 16 | place),
+        np.uint64(start),
+        threshold,
+        65536 / (65536 - threshold),
+    )
 
 
 NO_DROPOUT = decisions(0, 0, 0, 0, (), 0.0)

@@ -21,6 +21,7 @@ import functools
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 from minitf.backend import xp
@@ -29,7 +30,14 @@ __all__ = ["accelerated", "form_of", "off", "on"]
 
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: the form of each op that has one
 _loaded = {None}  # rooms whose modules have been imported; a library without a room has no forms
-_switch = {"on": True}  # of the process, its threads, and the workers that are forked from it
+_switch = {
+    "on": True,
+    "chosen": True,
+}  # now, and outside of all blocks: for all threads and forked workers
+_blocks, _lock = (
+    [],
+    threading.Lock(),
+)  # the open `with` blocks of all threads, in the order of their opening
 
 
 def accelerated(equation: Callable) -> Callable:
@@ -80,14 +88,29 @@ def on() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _switched(to: bool) -> Iterator[None]:
-    before, _switch["on"] = _switch["on"], to
+    block = _Block(to)
+    _change(lambda: _blocks.append(block))
     try:
         yield
     finally:
-        _switch["on"] = before
+        _change(lambda: _blocks.remove(block))
+
+
+class _Block:
+    """A `with` block that is open."""
+
+    def __init__(self, on):
+        self.on = on
+
+
+def _change(blocks):
+    """Open or leave a block, and let the newest of the open ones decide: threads may leave theirs in any order."""
+    with _lock:
+        blocks()
+        _switch["on"] = _blocks[-1].on if _blocks else _switch["chosen"]
 
 
 if (chosen := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
     print(f"MINITF_FORMS is {chosen!r}: choose on or off", file=sys.stderr)
     raise SystemExit(2)
-_switch["on"] = chosen == "on"
+_switch["on"] = _switch["chosen"] = chosen == "on"

@@ -278,7 +278,9 @@ def checked_ids(ids, table):
         raise ValueError(f"embedding takes a table (V, D), not shape {table.shape}")
     ids = integers(ids, "ids")
     if ids.size and not (ids.min() >= 0 and ids.max() < len(table)):
-        raise IndexError(f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(table)} rows")
+        raise IndexError(
+            f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(table)} rows"
+        )
     return to_device(ids)
 
 
@@ -381,7 +383,9 @@ def attention(
 
     def backward(gy):
         g_weights = gy @ swap(v) * keep * factor
-        mean = (g_weights * weights).sum(axis=-1, keepdims=True)  # over the keys, as the weights say
+        mean = (g_weights * weights).sum(
+            axis=-1, keepdims=True
+        )  # over the keys, as the weights say
         g_scores = weights * (g_weights - mean) * scale
         return g_scores @ k, swap(g_scores) @ q, swap(dropped) @ gy, None
 
@@ -433,7 +437,8 @@ def attention_arrays(query, key, value, mask):
     """
     query = as_array(query)
     key, value = (
-        x.data if isinstance(x, Tensor) else as_array(x).astype(query.dtype, copy=False) for x in (key, value)
+        x.data if isinstance(x, Tensor) else as_array(x).astype(query.dtype, copy=False)
+        for x in (key, value)
     )
     mask = None if mask is None else boolean(mask)
     shapes = q, k, v, m = query.shape, key.shape, value.shape, () if mask is None else mask.shape

@@ -198,7 +198,7 @@ def parity(options, note, steps=50, libraries=None):
 
     In float32 the curves part slowly, as the last bits differ and every update builds on those before.
     """
-    from minitf import backend
+    from minitf import backend, forms
 
     libraries = libraries or {"numpy": "numpy", "cupy": "cupy", "cupy, plain": "cupy"}
     curves, seconds = {}, {}
@@ -206,7 +206,7 @@ def parity(options, note, steps=50, libraries=None):
         started = time.perf_counter()
         with backend.using(library), tempfile.TemporaryDirectory() as folder:
             if name.endswith("plain"):
-                with backend.plain():
+                with forms.off():
                     curves[name] = _losses(folder, steps)
             else:
                 curves[name] = _losses(folder, steps)
@@ -230,12 +230,12 @@ def time_kernels(options, note):
     """Time each fused operation, forward and backward, beside the engine's plain operations on the same arrays."""
     from gpu_step import milliseconds
 
-    from minitf import backend
+    from minitf import backend, forms
 
     found, wait = {}, backend.xp.cuda.Device().synchronize
     for name, operation in _operations(backend.xp).items():
         fused = milliseconds(operation, wait)
-        with backend.plain():
+        with forms.off():
             found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait)}
         found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
     return {"passed": True, "operations": found}

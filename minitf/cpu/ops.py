@@ -29,7 +29,10 @@ def linear(x, weight, bias=None):
     shape = x_data.shape
     n = math.prod(shape[:-1])
     rows = x_data.reshape(n, shape[-1])  # (N, D)
-    y = rows @ w  # (N, F)
+    strips = getattr(weight, "strips", None)  # of a weight that is packed for decoding
+    y = (
+        rows @ w if strips is None or is_recording() else product(rows, strips, w.shape[1])
+    )  # (N, F)
     if b is not None:
         y += b
 

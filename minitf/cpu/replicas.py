@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threadpoolctl import ThreadpoolController
 
 from minitf import functions as F
-from minitf.backend import cpu_cores, stretches, xp
+from minitf.backend import xp
+from minitf.cpu.memory import cpu_cores
+from minitf.cpu.sums import stretches
 from minitf.cpu.threads import lent
 from minitf.nn import flatten
 

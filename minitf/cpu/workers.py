@@ -13,7 +13,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-from minitf.backend import cores
+from minitf.cpu.memory import cores
 
 __all__ = ["over_cores"]
 

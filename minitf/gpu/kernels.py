@@ -13,7 +13,8 @@ columns lane, lane + 32, lane + 64 ..., so that neighbours read what lies side b
 Numbers are converted by name (`xp.float32(n)`), since CUDA and NumPy differ about mixtures of integers and floats.
 """
 
-from minitf.backend import cuda, xp
+from minitf.backend import xp
+from minitf.gpu.launch import cuda
 from minitf.gpu.warps import STRIPE, WARP, block_max, block_sum, keep_bits, kept, stripe_sum, warp_max, warp_sum
 
 # Dropout and the feed-forward network ------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 import math
 
 from minitf import loss
-from minitf.backend import has_kernels, launch, xp
+from minitf.backend import xp
 from minitf.forms import form_of
 from minitf.gpu import kernels
+from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_factor, matmul
 from minitf.tensor import as_array, is_recording, record
 

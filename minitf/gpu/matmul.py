@@ -11,15 +11,15 @@ cuBLAS reads a matrix as it lies or transposed, any number of them in equal dist
 Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are float32 in all three.
 """
 
-import contextlib
 import itertools
 import math
 
-from minitf.backend import gemm, generation, has_kernels, launch, xp
+from minitf.backend import xp
 from minitf.errors import UserError
 from minitf.gpu import kernels
+from minitf.gpu.launch import gemm, generation, has_kernels, launch
 
-__all__ = ["PRECISIONS", "add_product", "as_factor", "exact", "matmul", "use_precision"]
+__all__ = ["PRECISIONS", "add_product", "as_factor", "matmul", "use_precision"]
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 THREADS = 256
@@ -36,16 +36,6 @@ def use_precision(precision):
     if precision != "float32" and generation() < 80:
         raise UserError(f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32")
     _chosen["precision"] = precision
-
-
-@contextlib.contextmanager
-def exact():
-    """Multiply in float32 inside a `with` block, whatever precision was chosen."""
-    before, _chosen["precision"] = _chosen["precision"], "float32"
-    try:
-        yield
-    finally:
-        _chosen["precision"] = before
 
 
 def as_factor(x):

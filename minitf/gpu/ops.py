@@ -9,11 +9,12 @@ Dropout is given as five numbers (dropout.decisions) and not as a mask: the kern
 import math
 
 from minitf import functions
-from minitf.backend import has_kernels, launch, xp
+from minitf.backend import xp
 from minitf.dropout import NO_DROPOUT, next_decisions
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, check_layer_norm, check_linear, checked_ids
 from minitf.gpu import kernels
+from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import as_factor, matmul
 from minitf.gpu.warps import STRIPE, WARP
 from minitf.tensor import as_array, is_recording, record
@@ -44,7 +45,9 @@ def _launch_stripes(kernel, shape, *arguments):
 
     Sums over the rows come as one row for each strip, which the caller adds up.
     """
-    launch(kernel, (-(-shape[1] // WARP), -(-shape[0] // _strip(shape[0]))), (WARP, STRIPE), *arguments)
+    launch(
+        kernel, (-(-shape[1] // WARP), -(-shape[0] // _strip(shape[0]))), (WARP, STRIPE), *arguments
+    )
 
 
 def _strip(n):
@@ -102,9 +105,13 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
     def backward(gy):
         gy, gx, strip = gy.reshape(normal.shape), xp.empty_like(normal), _strip(n)
         g_added = xp.empty_like(normal) if numbers[3] else gx
-        _launch_rows(kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers)
+        _launch_rows(
+            kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
+        )
         g_gain, g_bias = _sums(normal, strip), _sums(normal, strip)
-        _launch_stripes(kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, strip)
+        _launch_stripes(
+            kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, strip
+        )
         return gx.reshape(shape), g_added.reshape(shape), g_gain.sum(axis=0), g_bias.sum(axis=0)
 
     return y.reshape(shape), backward
@@ -134,7 +141,15 @@ def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
     """Turn the gradient of the dropped weights into that of the scores in place: (that, the dropped weights)."""
     rows = weights.reshape(-1, weights.shape[-1])
     dropped = xp.empty_like(rows) if numbers[3] else rows
-    _launch_rows(kernels.masked_softmax_gradient, len(rows), g.reshape(rows.shape), rows, factor, dropped, *numbers)
+    _launch_rows(
+        kernels.masked_softmax_gradient,
+        len(rows),
+        g.reshape(rows.shape),
+        rows,
+        factor,
+        dropped,
+        *numbers,
+    )
     return g, dropped.reshape(weights.shape)
 
 
@@ -152,7 +167,9 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
 
     def backward(gy):
         gy = xp.ascontiguousarray(as_factor(gy))
-        g, dropped = softmax_dropout_gradient(matmul(gy, value.swapaxes(-1, -2)), weights, scale, numbers)
+        g, dropped = softmax_dropout_gradient(
+            matmul(gy, value.swapaxes(-1, -2)), weights, scale, numbers
+        )
         g = as_factor(g)
         g_query, g_key = matmul(g, key), matmul(g.swapaxes(-1, -2), query)
         return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy)

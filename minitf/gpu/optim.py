@@ -1,9 +1,10 @@
 """Adam on a GPU: one kernel, which reads and writes each number once."""
 
 from minitf import optim
-from minitf.backend import has_kernels, launch, to_device, xp
+from minitf.backend import to_device, xp
 from minitf.forms import form_of
 from minitf.gpu import kernels
+from minitf.gpu.launch import has_kernels, launch
 
 _THREADS = 256  # threads of a block
 

@@ -6,7 +6,8 @@ that means, and why numbers are converted by name, is said there.
 
 import numpy as np
 
-from minitf.backend import cuda, xp
+from minitf.backend import xp
+from minitf.gpu.launch import cuda
 
 WARP = 32
 STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time, where it sums columns

@@ -5,8 +5,8 @@ import dataclasses
 import re
 import typing
 
-from minitf.backend import free_memory
 from minitf.config import PRESETS, Config, check_types
+from minitf.cpu.memory import free_memory
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS

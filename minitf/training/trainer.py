@@ -11,6 +11,7 @@ import numpy as np
 from minitf import backend
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
+from minitf.cpu.memory import keep_memory
 from minitf.cpu.replicas import Replicas, machine, threads_for
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
@@ -220,7 +221,7 @@ class Trainer:
 
         Returns whether the run came to its end; if not, its state was saved as it was. Raises UserError.
         """
-        backend.keep_memory()
+        keep_memory()
         self.began = self.step, time.perf_counter()
         try:
             if self.ranks.rank:

@@ -11,9 +11,11 @@ from typing import Self
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from minitf.backend import keep_memory, on_gpu, stretches
+from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
+from minitf.cpu.memory import keep_memory
 from minitf.cpu.strips import for_decoding
+from minitf.cpu.sums import stretches
 from minitf.cpu.workers import over_cores
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from minitf import functions as F
-from minitf.backend import memory_of, to_device, to_numpy
+from minitf.backend import to_device, to_numpy
+from minitf.cpu.memory import memory_of
 from minitf.tensor import Tensor, no_grad
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from minitf import functions as F
 from minitf import tensor
-from minitf.backend import blocks, column_sums, row_dots, row_sums, to_numpy, use, using, xp
+from minitf.backend import to_numpy, use, using, xp
 from minitf.errors import UserError
 from minitf.nn import Parameter
 from minitf.tensor import Tensor, no_grad, record
@@ -540,28 +540,6 @@ def test_a_constant_factor_keeps_nothing():
     del x
     assert array() is None
     y.backward(np.ones(3))
-
-
-# What NumPy and CuPy do differently --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5), (0, 5)])
-def test_sums_by_products_are_sums(library, shape, rng):
-    x, y = (xp.asarray(rng.normal(size=shape)) for _ in range(2))
-    a, b = to_numpy(x), to_numpy(y)
-    np.testing.assert_allclose(to_numpy(row_sums(x)), a.sum(axis=-1, keepdims=True), rtol=1e-12)
-    np.testing.assert_allclose(to_numpy(column_sums(x)), a.reshape(-1, 5).sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(to_numpy(row_dots(x, y)), (a * b).sum(axis=-1, keepdims=True), rtol=1e-12)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 12, 100])
-@pytest.mark.parametrize("shape", [(7,), (2, 5), (3, 2, 4), (0, 3)])
-def test_blocks_hold_every_element_once(shape, size):
-    seen = np.zeros(shape, int)
-    for block in blocks(shape, size):
-        seen[block] += 1
-        assert seen[block].size <= size
-    assert (seen == 1).all()
 
 
 def test_nothing_is_no_tensor():

@@ -4,7 +4,8 @@ import blocks
 import numpy as np
 import pytest
 
-from minitf.backend import cuda, xp
+from minitf.backend import xp
+from minitf.gpu.launch import cuda
 
 ALL = 0xFFFFFFFF
 

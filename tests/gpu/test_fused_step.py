@@ -8,8 +8,9 @@ import pytest
 import strict
 from models import random_batch, small_model
 
+from minitf import forms
 from minitf import functions as F
-from minitf.backend import plain, to_numpy, using
+from minitf.backend import to_numpy, using
 from minitf.gpu.matmul import use_precision
 from minitf.optim import Adam
 
@@ -68,8 +69,8 @@ def test_a_step_with_kernels_is_the_step_without(launched):
     }
 
 
-def test_plain_means_no_kernels(launched):
-    with using(strict.with_kernels), plain():
+def test_without_forms_no_kernel_runs(launched):
+    with using(strict.with_kernels), forms.off():
         train({}, 1)
     assert not launched
 

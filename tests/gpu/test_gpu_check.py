@@ -12,7 +12,7 @@ import pytest
 import strict
 from paths import ROOT
 
-from minitf import Config, Transformer, backend
+from minitf import Config, Transformer, backend, forms
 from minitf.backend import using
 from minitf.decode import beam_search
 from minitf.training.settings import parse
@@ -196,7 +196,7 @@ def test_each_operation_that_is_timed_runs_with_kernels_and_without(monkeypatch)
             operation()
             assert names, f"{name} has no fused kernel"
             names.clear()
-            with backend.plain():
+            with forms.off():
                 operation()
             assert not names
 

@@ -92,7 +92,7 @@ def cuda_of(kernel, types, monkeypatch):
     import cupy
     from cupyx.jit import _compile, _cuda_types
 
-    from minitf.gpu import launch as gpu
+    from minitf.gpu import cupy_launch as gpu
 
     # CuPy asks the device for these two
     monkeypatch.setattr(cupy._core, "_full_mask", lambda: 0xFFFFFFFF)
@@ -154,7 +154,7 @@ def test_a_launch_finds_what_was_compiled(monkeypatch):
     """At first by CuPy's own way, then by ours: the same function with the same arguments."""
     import cupy
 
-    from minitf.gpu import launch as gpu
+    from minitf.gpu import cupy_launch as gpu
 
     calls = []
     monkeypatch.setattr(cupy, "ndarray", Array)

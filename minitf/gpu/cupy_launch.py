@@ -1,0 +1,94 @@
+"""How kernels and matrix products are started on a real GPU, through CuPy. Nothing else here knows of it."""
+
+import functools
+import types
+import warnings
+
+import cupy
+import numpy as np
+from cupyx import jit
+
+__all__ = ["gemm", "launch"]
+
+_ready = {}  # (kernel, device, kinds of the arguments) -> the compiled function, the types of its numbers
+
+
+def launch(kernel, grid, block, *arguments):
+    """Run a kernel once for every thread: `grid` blocks of `block` threads each.
+
+    cupyx.jit works out the types of all arguments at every call, and compares them as texts: 130 microseconds for 14
+    of them, longer than most kernels run. What it has compiled is therefore kept by a shorter key, and called directly.
+    """
+    key = kernel, cupy.cuda.get_device_id(), tuple([_kind(argument) for argument in arguments])
+    if key not in _ready:
+        compiled = _compiled(kernel)
+        compiled(grid, block, arguments)
+        _ready[key] = _inside(compiled, arguments)
+        return
+    function, kinds = _ready[key]
+    function(grid, block, tuple([x if kind is None else kind(x) for x, kind in zip(arguments, kinds, strict=True)]))
+
+
+def _kind(argument):
+    """On what of an argument the compiled code depends."""
+    if isinstance(argument, cupy.ndarray):
+        return argument.dtype.char, argument.ndim, argument._c_contiguous, argument._index_32_bits
+    return type(argument)
+
+
+def _inside(compiled, arguments):
+    """Take the function out that cupyx.jit has compiled for such arguments, and say what each number becomes.
+
+    Another version of CuPy may keep it elsewhere: then it is called as before.
+    """
+    try:
+        from cupyx.jit import _cuda_typerules, _cuda_types
+
+        found = [
+            _cuda_types.CArray.from_ndarray(x)
+            if isinstance(x, cupy.ndarray)
+            else _cuda_typerules.get_ctype_from_scalar(compiled._mode, x)
+            for x in arguments
+        ]
+        function, _ = compiled._cache[tuple(found), cupy.cuda.get_device_id()]
+    except (ImportError, AttributeError, KeyError):
+        return compiled, [None] * len(arguments)
+    return function, [each.dtype.type if isinstance(each, _cuda_types.Scalar) else None for each in found]
+
+
+@functools.cache
+def _compiled(function, inside=False):
+    """Hand a kernel to CuPy, which turns it into CUDA when it meets the types of its arguments.
+
+    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are handed over too.
+    """
+    names = dict(function.__globals__, cuda=jit)
+    for name in function.__code__.co_names:
+        if isinstance(names.get(name), types.FunctionType):
+            names[name] = _compiled(names[name], inside=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # cupyx.jit says of itself that it is experimental
+        return jit.rawkernel(device=inside)(types.FunctionType(function.__code__, names, function.__name__))
+
+
+def gemm(a, b, c, sizes, count, precision, add=False):
+    """c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n), which lie column by column; sizes: m, n, k.
+
+    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without gaps. The numbers are
+    float32, or for bfloat16 their 16 bits; sums and c are float32.
+    """
+    from cupy.cuda import device  # here, because where kernels are only compiled there is no cuBLAS
+    from cupy_backends.cuda.api import runtime
+    from cupy_backends.cuda.libs import cublas
+
+    m, n, _ = sizes
+    number = runtime.CUDA_R_16BF if precision == "bfloat16" else runtime.CUDA_R_32F
+    compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
+    cublas.gemmStridedBatchedEx(
+        *(device.get_cublas_handle(), int(a[1]), int(b[1]), *sizes, _ONE.ctypes.data),
+        *(a[0].data.ptr, number, *a[2:], b[0].data.ptr, number, *b[2:], (_ONE if add else _ZERO).ctypes.data),
+        *(c.data.ptr, runtime.CUDA_R_32F, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
+    )
+
+
+_ONE, _ZERO = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS reads them where they lie
