@@ -13,14 +13,7 @@ import numpy as np
 
 from minitf.backend import to_device
 
-__all__ = [
-    "NO_DROPOUT",
-    "decisions",
-    "dropout_mask",
-    "dropout_state",
-    "next_decisions",
-    "next_mask",
-]
+__all__ = ["dropout_mask", "dropout_state"]
 
 
 class _DropoutState(threading.local):
@@ -64,11 +57,11 @@ def dropout_mask(
         0, 2**64 - 1, size=-(-(count + skip) // 4), dtype=np.uint64, endpoint=True
     )
     bits = words.view(np.uint16)[skip : skip + count]
-    return to_device((bits >= _threshold(rate)).reshape(shape))
+    return to_device((bits >= threshold_of(rate)).reshape(shape))
 
 
-def _threshold(rate):
-    """How many of the 65,536 values of 16 bits mean: drop."""
+def threshold_of(rate):
+    """Return how many of the 65,536 values of 16 bits mean: drop. Raises ValueError."""
     threshold = round(rate * 65536)
     if not 0 <= threshold < 65536:
         raise ValueError(f"the rate of dropout must be at least 0 and less than 1, not {rate}")
@@ -82,35 +75,11 @@ def next_mask(shape, rate, seed=None):
     """
     if rate == 0:
         return 1, 1
-    return dropout_mask(*_next_place(seed), shape, rate), 65536 / (65536 - _threshold(rate))
+    return dropout_mask(*next_place(seed), shape, rate), 65536 / (65536 - threshold_of(rate))
 
 
-def next_decisions(shape, rate, seed=None):
-    """Give what a fused kernel needs to draw the next mask itself. No dropout takes no place."""
-    return decisions(*_next_place(seed), shape, rate) if rate else NO_DROPOUT
-
-
-def decisions(seed, step, place, first_row, shape, rate):
-    """Give what a fused kernel needs to draw dropout_mask(seed, step, place, first_row, shape, rate).
-
-    Five numbers: the key of the generator (two), the number of the first decision, the threshold, and the factor.
-    """
-    threshold = _threshold(rate)
-    start = first_row * math.prod(shape[1:])
-    return (
-        np.uint64(seed),
-        np.uint64(step << 16 | place),
-        np.uint64(start),
-        threshold,
-        65536 / (65536 - threshold),
-    )
-
-
-NO_DROPOUT = decisions(0, 0, 0, 0, (), 0.0)
-
-
-def _next_place(seed):
-    """What the next mask depends on: seed, step, place, first row. A seed of its own takes no place."""
+def next_place(seed):
+    """Return seed, step, place and first row of the next mask. A seed of its own takes no place."""
     if seed is not None:
         return seed, 0, 0, 0
     _state.place += 1

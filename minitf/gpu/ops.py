@@ -3,17 +3,17 @@
 First the operations on plain arrays: (result, backward), where backward gives the gradients. Then the forms of the
 engine's ops, which record them. A form takes float32 only.
 
-Dropout is given as five numbers (dropout.decisions) and not as a mask: the kernels draw it, the backward pass again.
+Dropout is given as five numbers (gpu/dropout.py) and not as a mask: the kernels draw it, the backward pass again.
 """
 
 import math
 
 from minitf import functions
 from minitf.backend import xp
-from minitf.dropout import NO_DROPOUT, next_decisions
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, check_layer_norm, check_linear, checked_ids
 from minitf.gpu import kernels
+from minitf.gpu.dropout import NO_DROPOUT, next_decisions
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import as_factor, matmul
 from minitf.gpu.warps import STRIPE, WARP

@@ -11,6 +11,7 @@ from sizes import B, D, H, S, T
 from minitf import dropout
 from minitf import functions as F
 from minitf.backend import to_numpy
+from minitf.gpu.dropout import NO_DROPOUT, next_decisions
 from minitf.nn import Dropout
 from minitf.tensor import Tensor
 
@@ -188,7 +189,7 @@ def test_no_dropout_is_no_work():
     with F.dropout_state(seed=1, step=1):
         F.dropout(x, 0.0)
         assert dropout._state.place == 0, "a rate of 0 takes no place"
-        assert dropout.next_decisions((B, D), 0.0) is dropout.NO_DROPOUT
+        assert next_decisions((B, D), 0.0) is NO_DROPOUT
         assert dropout._state.place == 0, "nor does it where a kernel would draw"
 
 
@@ -196,7 +197,7 @@ def test_a_kernel_is_told_all_that_the_mask_depends_on():
     """The key of the generator, the number of the first decision, how many of 65,536 values drop, and the factor."""
     with F.dropout_state(seed=7, step=3, first_row=5):
         F.dropout(np.ones((2, 4)), RATE)
-        found = dropout.next_decisions((2, 4, 6), 0.25)
+        found = next_decisions((2, 4, 6), 0.25)
     assert [float(number) for number in found] == [7, (3 << 16) + 1, 5 * 24, 16384, 4 / 3]
 
 

@@ -9,13 +9,13 @@ import pytest
 import strict
 from sizes import B, H, S, T, V
 
-from minitf import dropout
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.cpu.loss import loss_and_gradient
 from minitf.cpu.sums import segment_sum
 from minitf.gpu import kernels, ops
 from minitf.gpu import loss as gpu_loss
+from minitf.gpu.dropout import decisions as dropout_numbers
 from minitf.gpu.optim import adam_update
 from minitf.nn import Parameter
 from minitf.optim import Adam
@@ -45,7 +45,7 @@ def close(got, expected, name="", rtol=2e-6):
 
 def decisions(shape, rate=RATE, first_row=0):
     """The five numbers of a dropout, and the mask that NumPy draws for it, with its factor."""
-    numbers = dropout.decisions(SEED, STEP, PLACE, first_row, shape, rate)
+    numbers = dropout_numbers(SEED, STEP, PLACE, first_row, shape, rate)
     with using("numpy"):
         mask = F.dropout_mask(SEED, STEP, PLACE, first_row, shape, rate)
     return numbers, mask * float(numbers[-1])
