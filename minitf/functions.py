@@ -94,20 +94,6 @@ def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
     return record(xp.where(mask, x_data, operand(value, x_data.dtype)), (None, x, value), backward)
 
 
-def boolean(mask):
-    """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
-
-    Elsewhere 1 means True, or 0 and -infinity are added.
-    """
-    mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
-    if mask.dtype != bool:
-        raise TypeError(
-            f"a mask must be boolean, True = may attend, not {mask.dtype}: write mask != 0 for a mask "
-            "of 1 and 0, mask == 0 for one of 0 and -inf"
-        )
-    return mask
-
-
 def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     """Join tensors along one axis.
 
@@ -197,24 +183,6 @@ def sum_rows(x):
     return _rows(x).sum(axis=0)
 
 
-def check_linear(x, w, b):
-    """Raise ValueError unless x (..., D) can be multiplied by w (D, F), and b, if it is there, added."""
-    if w.ndim != 2:
-        raise ValueError(f"linear takes a matrix as its weight, not shape {w.shape}")
-    if x.shape[-1:] != w.shape[:1]:
-        features = x.shape[-1] if x.ndim else "no"
-        raise ValueError(f"linear: x has {features} features, the weight takes {w.shape[0]}")
-    if b is not None:
-        _check_vector("linear: the bias", b, w.shape[1])
-
-
-def _check_vector(name, vector, size):
-    if vector.shape != (size,):
-        raise ValueError(
-            f"{name} has shape {vector.shape}, but ({size},) is needed, one number for each feature"
-        )
-
-
 @accelerated
 def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6) -> Tensor:
     """Give every position mean 0 and variance 1 over its features, then scale and shift.
@@ -241,15 +209,6 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
     return record(normal * g + b, (x, gain, bias), backward)
 
 
-def check_layer_norm(x, gain, bias):
-    """Raise ValueError unless x (..., D) has features, and gain and bias one number for each."""
-    size = x.shape[-1] if x.ndim else 0
-    if not size:
-        raise ValueError(f"layer_norm: x of shape {x.shape} has no features to normalize")
-    _check_vector("layer_norm: the gain", gain, size)
-    _check_vector("layer_norm: the bias", bias, size)
-
-
 @accelerated
 def embedding(table: ArrayLike, ids: Ids) -> Tensor:
     """Look up one row of the table for each id.
@@ -270,26 +229,6 @@ def embedding(table: ArrayLike, ids: Ids) -> Tensor:
         return g_table, None
 
     return record(weight[ids], (table, None), backward)
-
-
-def checked_ids(ids, table):
-    """Return ids as an array of the library in use. Raises an error unless each is a row of the table (V, D)."""
-    if table.ndim != 2:
-        raise ValueError(f"embedding takes a table (V, D), not shape {table.shape}")
-    ids = integers(ids, "ids")
-    if ids.size and not (ids.min() >= 0 and ids.max() < len(table)):
-        raise IndexError(
-            f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(table)} rows"
-        )
-    return to_device(ids)
-
-
-def integers(ids, name):
-    """Return ids as a NumPy array of integers; an empty list has no type and counts as one. Raises TypeError."""
-    ids = np.asarray(ids)
-    if ids.dtype.kind not in "iu" and ids.size:
-        raise TypeError(f"{name} must be integers, not {ids.dtype}")
-    return ids.astype(np.int64) if ids.dtype.kind not in "iu" else ids
 
 
 @accelerated
@@ -378,14 +317,12 @@ def attention(
     q, k, v, mask = attention_arrays(query, key, value, mask)
     scale = 1 / math.sqrt(q.shape[-1])
     weights = masked_softmax(q @ swap(k) * scale, mask)  # (..., T, S)
-    keep, factor = next_mask(weights.shape, rate, seed)  # the numbers 1 and 1 without dropout
+    keep, factor = next_mask(weights.shape, rate, seed)  # 1 and 1 without dropout
     dropped = weights * keep * factor
 
     def backward(gy):
         g_weights = gy @ swap(v) * keep * factor
-        mean = (g_weights * weights).sum(
-            axis=-1, keepdims=True
-        )  # over the keys, as the weights say
+        mean = (g_weights * weights).sum(axis=-1, keepdims=True)
         g_scores = weights * (g_weights - mean) * scale
         return g_scores @ k, swap(g_scores) @ q, swap(dropped) @ gy, None
 
@@ -427,6 +364,70 @@ def masked_softmax(scores, mask):
 def swap(x):
     """Exchange the last two axes."""
     return x.swapaxes(-1, -2)
+
+
+# Arguments: what an op and its forms check -----------------------------------------------
+
+
+def boolean(mask):
+    """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
+
+    Elsewhere 1 means True, or 0 and -infinity are added.
+    """
+    mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"a mask must be boolean, True = may attend, not {mask.dtype}: write mask != 0 for a mask "
+            "of 1 and 0, mask == 0 for one of 0 and -inf"
+        )
+    return mask
+
+
+def check_linear(x, w, b):
+    """Raise ValueError unless x (..., D) can be multiplied by w (D, F), and b, if it is there, added."""
+    if w.ndim != 2:
+        raise ValueError(f"linear takes a matrix as its weight, not shape {w.shape}")
+    if x.shape[-1:] != w.shape[:1]:
+        features = x.shape[-1] if x.ndim else "no"
+        raise ValueError(f"linear: x has {features} features, the weight takes {w.shape[0]}")
+    if b is not None:
+        _check_vector("linear: the bias", b, w.shape[1])
+
+
+def check_layer_norm(x, gain, bias):
+    """Raise ValueError unless x (..., D) has features, and gain and bias one number for each."""
+    size = x.shape[-1] if x.ndim else 0
+    if not size:
+        raise ValueError(f"layer_norm: x of shape {x.shape} has no features to normalize")
+    _check_vector("layer_norm: the gain", gain, size)
+    _check_vector("layer_norm: the bias", bias, size)
+
+
+def _check_vector(name, vector, size):
+    if vector.shape != (size,):
+        raise ValueError(
+            f"{name} has shape {vector.shape}, but ({size},) is needed, one number for each feature"
+        )
+
+
+def checked_ids(ids, table):
+    """Return ids as an array of the library in use. Raises an error unless each is a row of the table (V, D)."""
+    if table.ndim != 2:
+        raise ValueError(f"embedding takes a table (V, D), not shape {table.shape}")
+    ids = integers(ids, "ids")
+    if ids.size and not (ids.min() >= 0 and ids.max() < len(table)):
+        raise IndexError(
+            f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(table)} rows"
+        )
+    return to_device(ids)
+
+
+def integers(ids, name):
+    """Return ids as a NumPy array of integers; an empty list has no type and counts as one. Raises TypeError."""
+    ids = np.asarray(ids)
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise TypeError(f"{name} must be integers, not {ids.dtype}")
+    return ids.astype(np.int64) if ids.dtype.kind not in "iu" else ids
 
 
 def attention_arrays(query, key, value, mask):
