@@ -10,7 +10,9 @@ import strict
 import test_kernels as checks
 
 from minitf.backend import using
+from minitf.gpu import loss as gpu_loss
 from minitf.gpu import ops
+from minitf.gpu import optim as gpu_optim
 
 PACKAGE = Path(ops.__file__).parent
 RATE = checks.RATE
@@ -151,6 +153,8 @@ def mutated(folder, monkeypatch, old, new):
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
     check, old, new = MUTANTS[name]
-    monkeypatch.setattr(ops, "kernels", mutated(tmp_path, monkeypatch, old, new))
+    kernels = mutated(tmp_path, monkeypatch, old, new)
+    for module in (gpu_loss, gpu_optim, ops):
+        monkeypatch.setattr(module, "kernels", kernels)
     with using(strict.with_kernels), pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)):
         check()
