@@ -73,8 +73,8 @@ class MultiHeadAttention(Module):
         MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
         head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
-    The matrices W_i of all heads stand side by side in one matrix, so each projection is one product.
-    With `keep_weights` set, the last weights (B, H, T, S) stay in `weights`, for pictures.
+    The matrices W_i of all heads are the columns of one matrix, so each projection is one product.
+    With `keep_weights` set, the last weights (B, H, T, S) are kept in `weights`, for pictures.
     To change how a head attends, override `attend`: decoding with a cache works with it as well. A subclass that
     overrides another method is decoded without a cache, unless it says `can_cache = True`.
     Source: section 3.2.2. No biases, as in the paper's equations.
@@ -102,18 +102,19 @@ class MultiHeadAttention(Module):
     def __call__(
         self, x: Tensor, memory: Tensor, mask: np.ndarray | None = None, cache: Callable | None = None
     ) -> Tensor:
-        """Attend from x (B, T, D) to memory (B, S, D). A cache gives keys and values in place of the memory.
+        """Attend from x (B, T, D) to memory (B, S, D).
 
-        A cache may hold fewer rows than x: then rows of x share them, B*W rows as W queries of each of B.
+        cache: called with this attention and the memory, it returns the keys and values of earlier steps as well. If
+        beams share them, it returns fewer rows than x has: B rows for the B*W rows of x, which become W queries each.
         """
-        keys, values = self.keys_and_values(memory) if cache is None else cache(self, memory)
+        keys, values = self.keys_and_values(memory) if cache is None else cache(self, memory)  # (B, H, S, K)
         queries = self.query(x)  # (B, T, H*K)
-        queries = self.split_heads(queries.reshape(keys.shape[0], -1, queries.shape[-1]))  # (B, H, T, K)
         if cache is None:
-            positions = np.arange(queries.shape[2])[None], np.arange(keys.shape[2])[None]
+            positions = np.arange(queries.shape[1])[None], np.arange(keys.shape[2])[None]
         else:
+            queries = queries.reshape(keys.shape[0], -1, queries.shape[-1])
             positions = getattr(cache, "positions", None)
-        heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, K)
+        heads = self.attend(self.split_heads(queries), keys, values, mask, positions)  # (B, H, T, K)
         joined = heads.transpose(0, 2, 1, 3).reshape(*x.shape[:-1], -1)  # (B, T, H*K)
         return self.output(joined)
 
@@ -318,10 +319,11 @@ class Transformer(Module):
         caches: Sequence | None = None,
         target_mask: np.ndarray | None = None,
     ) -> Tensor:
-        """Give the decoder's output (B, T, D) for the target ids (B, T) written so far.
+        """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
-        With caches (see minitf.decode), `target` holds only the newest ids, at positions from `start` on, and
-        target_mask says to which of the cached words they attend.
+        caches: for each layer, one for self-attention and one for attention to the source (see minitf.decode). With
+        them `target` is the newest ids only, at positions from `start` on. They attend to all the words in the caches,
+        or to those that target_mask has, where beams share a cache.
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
@@ -381,6 +383,6 @@ def _batch(source, target):
 
 
 def _check_rows(sources, targets):
-    """Raise ValueError unless there are as many: attention would share the rows out as it does for beam search."""
+    """Raise ValueError unless there are as many: attention would broadcast a single one."""
     if sources != targets:
         raise ValueError(f"{sources} rows of source, but {targets} of target: give one target for each source")
