@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from models import random_batch, small_model
-from test_decode import assert_same, likely_end, switches
+from decoding import assert_same, likely_end
+from models import SWITCHES, random_batch, small_model
 
 from minitf import decode, forms
 from minitf.backend import to_numpy, xp
@@ -11,7 +11,7 @@ from minitf.cpu import search
 from minitf.decode import beam_search, greedy
 
 
-@switches
+@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
 @pytest.mark.parametrize("dtype, rel", [("float64", 1e-9), ("float32", 1e-5)])
 def test_forms_find_the_texts_of_the_equations(rng, changes, dtype, rel):
     model, source = likely_end(small_model(dtype, **changes)), random_batch(rng, rows=6).source

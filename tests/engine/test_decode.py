@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from decoding import assert_same, likely_end
 from models import SWITCHES, Table, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
 from sizes import V
@@ -21,20 +22,6 @@ switches = pytest.mark.parametrize("changes", EVERY.values(), ids=EVERY)
 
 
 # Real models ------------------------------------------------------------------------------------------------
-
-
-def likely_end(model, by=1.0):
-    """Make ends likelier, so that texts end at different steps: the last norm's bias leans to the end mark."""
-    norm = model.decoder.norm or model.decoder.layers[-1].feed_forward_residual.norm
-    norm.bias.data += by * model.output_embedding.weight.data[EOS]
-    return model
-
-
-def assert_same(found, expected, rel=1e-9):
-    for ours, theirs in zip(found, expected, strict=True):
-        assert [h.ids for h in ours] == [h.ids for h in theirs]
-        assert [h.log_probability for h in ours] == pytest.approx([h.log_probability for h in theirs], rel=rel)
-        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=rel)
 
 
 @switches

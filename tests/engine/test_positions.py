@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
+from decoding import assert_same, likely_end
 from models import SWITCHES, random_batch, small_model
 from paths import EXAMPLES
-from test_decode import assert_same, likely_end
 from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf import decode

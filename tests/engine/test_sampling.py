@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from decoding import assert_same, likely_end
 from models import Table, random_batch, random_table, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
-from test_decode import assert_same, likely_end
 from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf.backend import using
