@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from minitf import functions
+from minitf.cpu.strips import packed_linear
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums, segment_sum
 from minitf.dropout import next_mask
 from minitf.forms import form_of
@@ -23,16 +24,15 @@ LONGEST_KEPT = 512  # keys: of more, the weights are computed again in backward
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """All axes in front become rows of one matrix product, the fastest thing a computer does."""
+    if getattr(weight, "strips", None) is not None and not is_recording():
+        return packed_linear(x, weight, bias)
     x_data, w = as_array(x), as_array(weight)
     b = None if bias is None else as_array(bias)
     check_linear(x_data, w, b)
     shape = x_data.shape
     n = math.prod(shape[:-1])
     rows = x_data.reshape(n, shape[-1])  # (N, D)
-    strips = getattr(weight, "strips", None)  # of a weight that is packed for decoding
-    y = (
-        rows @ w if strips is None or is_recording() else product(rows, strips, w.shape[1])
-    )  # (N, F)
+    y = rows @ w  # (N, F)
     if b is not None:
         y += b
 

@@ -32,12 +32,12 @@ class SourceCache:
     """
 
     def __init__(self):
-        self.arrays = self.positions = None
+        self.kept = self.positions = None
 
     def __call__(self, attention, memory):
-        if self.arrays is None:
-            self.arrays = [self.laid_out(tensor.data) for tensor in attention.keys_and_values(memory)]
-        return [Tensor(array) for array in self.arrays]
+        if self.kept is None:
+            self.kept = [Tensor(self.laid_out(x.data)) for x in attention.keys_and_values(memory)]
+        return self.kept
 
     def laid_out(self, array):
         """Return the array in the order in memory that suits the products of the library in use."""
@@ -45,10 +45,10 @@ class SourceCache:
 
     def select(self, sentences):
         """Keep these of the sentences."""
-        self.arrays = [array[sentences] for array in self.arrays]
+        self.kept = [Tensor(x.data[sentences]) for x in self.kept]
 
 
-class SharedCache(SourceCache):
+class SharedCache:
     """Keys and values (B, H, n, K) of the words that the beams of a sentence wrote: each is projected once.
 
     Masks say which of them belong to a beam. So a word stays where it is when its beam ends or goes on as two, and
@@ -56,7 +56,7 @@ class SharedCache(SourceCache):
     """
 
     def __init__(self, width):
-        super().__init__()
+        self.arrays = self.positions = None  # arrays: keys and values with room for more words, (B, H, capacity, K)
         self.width, self.length, self.capacity = width, 0, 0
 
     def grow(self, kept, capacity):
@@ -84,6 +84,10 @@ class SharedCache(SourceCache):
         for array, newest in zip(self.arrays, new, strict=True):
             array[:, :, start : self.length] = newest
         return [Tensor(array[:, :, : self.length]) for array in self.arrays]
+
+    def select(self, sentences):
+        """Keep these of the sentences."""
+        self.arrays = [array[sentences] for array in self.arrays]
 
 
 class SharedNextWords:

@@ -13,9 +13,9 @@ import numpy as np
 from minitf import functions as F
 from minitf.forms import form_of
 from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import Tensor, as_array, is_recording
+from minitf.tensor import as_array, record
 
-__all__ = ["PackedParameter", "for_decoding", "in_strips", "product"]
+__all__ = ["PackedParameter", "for_decoding", "in_strips", "packed_linear", "product"]
 
 _WIDTH = 64  # columns in a strip
 _FEW = 10**6  # multiplications that OpenBLAS does without a copy
@@ -48,7 +48,7 @@ def product(x, strips, f):
         few = -(-n // -(-n // most)) + 3 & ~3  # equal slices of rows, in fours
         for start in range(0, n, few):
             np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
-    return y[:, :f]
+    return y if f == y.shape[1] else y[:, :f]
 
 
 class PackedParameter(Parameter):
@@ -71,17 +71,13 @@ class PackedParameter(Parameter):
         return self.packed_transpose
 
 
-@form_of(F.linear)
-def linear(x, weight, bias=None):
-    """Multiply by a matrix in strips, if there are such, and nothing is recorded."""
-    strips = getattr(weight, "strips", None)
-    if strips is None or is_recording():
-        return NotImplemented
-    x, (d, f) = as_array(x), weight.data.shape
-    y = product(x.reshape(-1, d), strips, f)
+def packed_linear(x, weight, bias=None):
+    """Return x W + b as `functions.linear` does, from the strips of a packed W; without a gradient."""
+    x_data, (d, f) = as_array(x), weight.data.shape
+    y = product(x_data.reshape(-1, d), weight.strips, f)
     if bias is not None:
         y += as_array(bias)
-    return Tensor(y.reshape(*x.shape[:-1], f))
+    return record(y.reshape(x_data.shape[:-1] + (f,)), (x,), None)
 
 
 def for_decoding(model):

@@ -12,7 +12,7 @@ from tiny_translator import TEXT, make_model, make_subwords
 from minitf import forms
 from minitf import functions as F
 from minitf.backend import using
-from minitf.cpu import ops, strips
+from minitf.cpu import strips
 from minitf.cpu.strips import PackedParameter, for_decoding, in_strips, product
 from minitf.decode import beam_search, greedy
 from minitf.nn import Linear, Module, Parameter
@@ -41,7 +41,7 @@ def test_on_a_gpu_nothing_is_packed():
 def test_each_product_of_a_step_is_one_with_strips(changes, rng, monkeypatch):
     """Also that with the output embedding, which is transposed; and while something is recorded there is none."""
     model, seen = for_decoding(small_model(**changes)), []
-    monkeypatch.setattr(ops, "product", lambda x, *more: seen.append(len(x)) or product(x, *more))
+    monkeypatch.setattr(strips, "product", lambda x, *more: seen.append(len(x)) or product(x, *more))
     memory, mask = model.encode(np.array([[5, 3]]))
 
     def step():
