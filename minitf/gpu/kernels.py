@@ -1,7 +1,7 @@
 """GPU kernels: what one thread of very many does, for the operations that are bound by memory and not by arithmetic.
 
 They are Python functions. On a GPU, CuPy (cupyx.jit) turns them into CUDA; the tests run the very same functions on
-NumPy arrays, thread by thread, and compare them with the plain form of each operation. minitf/gpu/ops.py launches them.
+NumPy arrays, thread by thread, and compare them with the plain form of each operation. minitf/gpu/fused.py launches them.
 
 Threads come in blocks, and 32 threads of a block are a warp, which advances together. A thread knows its place
 (`cuda.threadIdx` in its block, `cuda.blockIdx`), and so which numbers are its own. The threads of a warp can hand each

@@ -10,11 +10,11 @@ import strict
 import test_kernels as checks
 
 from minitf.backend import using
+from minitf.gpu import fused
 from minitf.gpu import loss as gpu_loss
-from minitf.gpu import ops
 from minitf.gpu import optim as gpu_optim
 
-PACKAGE = Path(ops.__file__).parent
+PACKAGE = Path(fused.__file__).parent
 RATE = checks.RATE
 
 
@@ -154,7 +154,7 @@ def mutated(folder, monkeypatch, old, new):
 def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
     check, old, new = MUTANTS[name]
     kernels = mutated(tmp_path, monkeypatch, old, new)
-    for module in (gpu_loss, gpu_optim, ops):
+    for module in (fused, gpu_loss, gpu_optim):
         monkeypatch.setattr(module, "kernels", kernels)
     with using(strict.with_kernels), pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)):
         check()

@@ -13,7 +13,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.cpu.loss import loss_and_gradient
 from minitf.cpu.sums import segment_sum
-from minitf.gpu import kernels, ops
+from minitf.gpu import fused, kernels
 from minitf.gpu import loss as gpu_loss
 from minitf.gpu.dropout import decisions as dropout_numbers
 from minitf.gpu.optim import adam_update
@@ -69,7 +69,7 @@ def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
     """Bit for bit, wherever the rows begin: the generator decides about 16 elements at a time."""
     x, gy = normal(*shape), normal(*shape, seed=1)
     numbers, mask = decisions(shape, first_row=first_row)
-    y, backward = ops.dropout(to_device(x), numbers)
+    y, backward = fused.dropout(to_device(x), numbers)
     assert np.array_equal(to_numpy(y), x * mask.astype(np.float32))
     assert np.array_equal(to_numpy(backward(to_device(gy))), gy * mask.astype(np.float32))
 
@@ -78,13 +78,13 @@ def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
 def test_column_sums(kernels_on, shape):
     """Of one strip, and of several whose sums are added up."""
     x = normal(*shape)
-    close(ops.column_sums(to_device(x)), x.astype(np.float64).sum(axis=0))
+    close(fused.column_sums(to_device(x)), x.astype(np.float64).sum(axis=0))
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-5, 0.999])
 def test_dropout_at_the_ends(kernels_on, rate):
     numbers, mask = decisions((3, 40), rate)
-    y, _ = ops.dropout(to_device(np.ones((3, 40), np.float32)), numbers)
+    y, _ = fused.dropout(to_device(np.ones((3, 40), np.float32)), numbers)
     close(y, mask)
 
 
@@ -95,7 +95,7 @@ def test_bias_relu_dropout(kernels_on, shape, rate):
     numbers, mask = decisions(shape, rate)
     expected, gradients = plain_gradients(lambda x, bias: F.relu(x + bias) * mask, [x, bias], gy)
     x = to_device(x)
-    y, backward = ops.bias_relu_dropout(x, to_device(bias), numbers)
+    y, backward = fused.bias_relu_dropout(x, to_device(bias), numbers)
     close(y, expected)
     for got, wanted in zip(backward(to_device(gy)), gradients, strict=True):
         close(got, wanted)
@@ -113,7 +113,7 @@ def test_add_norm(kernels_on, shape, rate):
     expected, gradients = plain_gradients(
         lambda x, added, gain, bias: F.layer_norm(x + added * mask, gain, bias, 1e-3), arrays, gy
     )
-    y, backward = ops.add_norm(*map(to_device, arrays), 1e-3, numbers)
+    y, backward = fused.add_norm(*map(to_device, arrays), 1e-3, numbers)
     close(y, expected)
     for name, got, wanted in zip(["x", "added", "gain", "bias"], backward(to_device(gy)), gradients, strict=True):
         close(got, wanted, name, rtol=4e-6)
@@ -122,7 +122,7 @@ def test_add_norm(kernels_on, shape, rate):
 def test_layer_norm(kernels_on):
     arrays, gy = [normal(9, 33) - 5, normal(33, seed=3), normal(33, seed=4)], normal(9, 33, seed=1)
     expected, gradients = plain_gradients(F.layer_norm, arrays, gy)
-    y, backward = ops.layer_norm(*map(to_device, arrays), 1e-6)
+    y, backward = fused.layer_norm(*map(to_device, arrays), 1e-6)
     close(y, expected)
     for name, got, wanted in zip(["x", "gain", "bias"], backward(to_device(gy)), gradients, strict=True):
         close(got, wanted, name, rtol=4e-6)
@@ -131,9 +131,9 @@ def test_layer_norm(kernels_on):
 def test_sums_over_more_rows_than_one_block_takes(kernels_on):
     """33 rows are two strips of at most 32, and the last strip is a single row."""
     gy, x = normal(33, 3, seed=1), normal(33, 3)
-    _, backward = ops.layer_norm(to_device(x), to_device(np.ones(3, np.float32)), to_device(normal(3)), 1e-6)
+    _, backward = fused.layer_norm(to_device(x), to_device(np.ones(3, np.float32)), to_device(normal(3)), 1e-6)
     close(backward(to_device(gy))[2], gy.astype(np.float64).sum(axis=0))
-    _, backward = ops.bias_relu_dropout(to_device(x), to_device(np.zeros(3, np.float32)))
+    _, backward = fused.bias_relu_dropout(to_device(x), to_device(np.zeros(3, np.float32)))
     close(backward(to_device(gy))[1], (gy * (x > 0)).sum(axis=0))
 
 
@@ -164,7 +164,7 @@ def test_attention(kernels_on, name, rate):
 
     expected, gradients = plain_gradients(plain, arrays, gy)
     device = [to_device(array.copy()) for array in arrays]
-    y, backward = ops.attention(*device, None if mask is None else to_device(mask), numbers)
+    y, backward = fused.attention(*device, None if mask is None else to_device(mask), numbers)
     close(y, expected)
     for which, got, wanted in zip(["query", "key", "value"], backward(to_device(gy)), gradients, strict=True):
         close(got, wanted, which)
@@ -172,7 +172,7 @@ def test_attention(kernels_on, name, rate):
 
 def test_long_rows_of_attention(kernels_on):
     scores, numbers = normal(1, 1, 2, 530) * 4, decisions((1, 1, 2, 530))
-    weights, dropped = ops.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
+    weights, dropped = fused.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
     with using("numpy"):
         expected = F.softmax(scores.astype(np.float64) * 0.5).data
     close(weights, expected)
@@ -245,12 +245,12 @@ def test_segment_sum(kernels_on, name, columns):
     rows = normal(len(ids), columns)
     with using("numpy"):
         expected = segment_sum(ids, rows.astype(np.float64), 7)
-    close(ops.segment_sum(to_device(ids), to_device(rows), 7), expected)
+    close(fused.segment_sum(to_device(ids), to_device(rows), 7), expected)
 
 
 def test_nothing_to_do(kernels_on):
-    assert ops.segment_sum(to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), 7).shape == (7, 4)
-    y, _ = ops.layer_norm(*map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6)
+    assert fused.segment_sum(to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), 7).shape == (7, 4)
+    y, _ = fused.layer_norm(*map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6)
     assert y.shape == (0, 4)
 
 

@@ -1,0 +1,180 @@
+"""Operations on plain arrays of a GPU that are one kernel each, in place of five or ten of the library's.
+
+Each returns (result, backward), where backward gives the gradients; ops.py makes the forms of the engine's ops of
+them. Dropout is given as five numbers (dropout.py) and not as a mask: the kernels draw it, the backward pass again.
+"""
+
+import math
+
+from minitf.backend import xp
+from minitf.gpu import kernels
+from minitf.gpu.dropout import NO_DROPOUT
+from minitf.gpu.launch import launch
+from minitf.gpu.matmul import as_factor, matmul
+from minitf.gpu.warps import STRIPE, WARP
+
+__all__ = [
+    "add_norm",
+    "attention",
+    "bias_relu_dropout",
+    "column_sums",
+    "dropout",
+    "layer_norm",
+    "segment_sum",
+]
+
+ROWS = 8  # of a block, each worked on by one warp
+
+
+NOTHING_ADDED = (*NO_DROPOUT[:4], 0.0)
+
+
+def _launch_rows(kernel, n, *arguments):
+    """Give each of n rows to a warp."""
+    launch(kernel, (-(-n // ROWS),), (WARP, ROWS), *arguments)
+
+
+def _launch_stripes(kernel, shape, *arguments):
+    """Give 32 columns of a strip of rows to each block of (32, 8) threads.
+
+    Sums over the rows come as one row for each strip, which the caller adds up.
+    """
+    launch(
+        kernel, (-(-shape[1] // WARP), -(-shape[0] // _strip(shape[0]))), (WARP, STRIPE), *arguments
+    )
+
+
+def _strip(n):
+    """How many of n rows a block adds up: enough blocks for a GPU, few enough sums."""
+    return max(4 * STRIPE, -(-n // 128))
+
+
+def _sums(rows, strip):
+    """Make room for one sum of the rows for each strip."""
+    return xp.empty((-(-len(rows) // strip), rows.shape[1]), dtype=rows.dtype)
+
+
+def column_sums(rows):
+    """out = sum of the rows (N, D): CuPy's own sum keeps a tenth of a GPU busy with it."""
+    strip = _strip(len(rows))
+    sums = _sums(rows, strip)
+    _launch_stripes(kernels.column_sums, rows.shape, rows, sums, strip)
+    return sums.sum(axis=0)
+
+
+def dropout(x, numbers):
+    """y = keep * x * scale; backward does the same to the gradient."""
+
+    def apply(array):
+        rows = array.reshape(-1, array.shape[-1])
+        y = xp.empty_like(rows)
+        _launch_rows(kernels.dropout, len(rows), rows, y, *numbers)
+        return y.reshape(array.shape)
+
+    return apply(x), apply
+
+
+def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
+    """y = keep * max(0, x + bias) * scale, in the place of x; backward gives the gradients of x and of the bias."""
+    y, shape = x.reshape(-1, x.shape[-1]), x.shape
+    _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
+
+    def backward(gy):
+        gx, strip = xp.empty_like(y), _strip(len(y))
+        g_bias = _sums(y, strip)
+        gradient = kernels.bias_relu_dropout_gradient
+        _launch_stripes(gradient, y.shape, gy.reshape(y.shape), y, gx, g_bias, strip, numbers[-1])
+        return gx.reshape(shape), g_bias.sum(axis=0)
+
+    return y.reshape(shape), backward
+
+
+def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
+    """y = LayerNorm(x + keep * added * scale); backward gives the gradients of x, added, gain and bias."""
+    shape, n = x.shape, math.prod(x.shape[:-1])
+    x, added = x.reshape(n, shape[-1]), added.reshape(n, shape[-1])
+    y, normal, deviation = xp.empty_like(x), xp.empty_like(x), xp.empty(n, dtype=x.dtype)
+    _launch_rows(kernels.add_norm, n, x, added, gain, bias, eps, y, normal, deviation, *numbers)
+
+    def backward(gy):
+        gy, gx, strip = gy.reshape(normal.shape), xp.empty_like(normal), _strip(n)
+        g_added = xp.empty_like(normal) if numbers[3] else gx
+        _launch_rows(
+            kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
+        )
+        g_gain, g_bias = _sums(normal, strip), _sums(normal, strip)
+        _launch_stripes(
+            kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, strip
+        )
+        return gx.reshape(shape), g_added.reshape(shape), g_gain.sum(axis=0), g_bias.sum(axis=0)
+
+    return y.reshape(shape), backward
+
+
+def layer_norm(x, gain, bias, eps):
+    """y = LayerNorm(x), as x + 0 x; backward gives the gradients of x, gain and bias."""
+    y, backward = add_norm(x, x, gain, bias, eps, NOTHING_ADDED)
+
+    def without_added(gy):
+        gx, _, g_gain, g_bias = backward(gy)
+        return gx, g_gain, g_bias
+
+    return y, without_added
+
+
+def softmax_dropout(scores, mask, factor, numbers=NO_DROPOUT):
+    """Turn scores (B, H, T, S) into weights in place: (weights, dropped), which is one array without dropout."""
+    mask = xp.broadcast_to(xp.ones((), dtype=bool) if mask is None else mask, scores.shape)
+    dropped = xp.empty_like(scores) if numbers[3] else scores
+    rows = math.prod(scores.shape[:-1])
+    _launch_rows(kernels.masked_softmax, rows, scores, mask, factor, scores, dropped, *numbers)
+    return scores, dropped
+
+
+def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
+    """Turn the gradient of the dropped weights into that of the scores in place: (that, the dropped weights)."""
+    rows = weights.reshape(-1, weights.shape[-1])
+    dropped = xp.empty_like(rows) if numbers[3] else rows
+    _launch_rows(
+        kernels.masked_softmax_gradient,
+        len(rows),
+        g.reshape(rows.shape),
+        rows,
+        factor,
+        dropped,
+        *numbers,
+    )
+    return g, dropped.reshape(weights.shape)
+
+
+def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
+    """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the three gradients.
+
+    once: there will be no backward.
+    """
+    scale = 1 / math.sqrt(query.shape[-1])
+    query, key, value = map(as_factor, (query, key, value))
+    if not once:  # one copy for the six products
+        query, key, value = map(xp.ascontiguousarray, (query, key, value))
+    weights, dropped = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
+    y = matmul(dropped, value)
+
+    def backward(gy):
+        gy = xp.ascontiguousarray(as_factor(gy))
+        g, dropped = softmax_dropout_gradient(
+            matmul(gy, value.swapaxes(-1, -2)), weights, scale, numbers
+        )
+        g = as_factor(g)
+        g_query, g_key = matmul(g, key), matmul(g.swapaxes(-1, -2), query)
+        return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy)
+
+    return y, backward
+
+
+def segment_sum(ids, rows, n):
+    """out[v] = sum of rows[i] over all i with ids[i] = v, with the same bits every time."""
+    out = xp.zeros((n, rows.shape[1]), dtype=rows.dtype)
+    order = xp.argsort(ids, kind="stable")
+    grid = len(ids), -(-rows.shape[1] // WARP)
+    launch(kernels.segment_sum, grid, (WARP, STRIPE), ids[order], order, rows, out)
+    return out
