@@ -119,9 +119,9 @@ MUTANTS = {
         *("06", "transformer", "self.target_embedding(target) * self.config.d_model**0.5"),
         "self.target_embedding(target)",
     ),
-    "a smoothing mass that does not add up": ("07", "loss", "each = smoothing / (size - 1)", "each = smoothing / size"),
-    "Adam without bias correction": ("07", "optim", "root = (1 - self.beta_2**self.step_count) ** 0.5", "root = 1.0"),
-    "Adam without its other bias correction": ("07", "optim", "/ (1 - self.beta_1**self.step_count)", ""),
+    "a smoothing mass that does not add up": ("07", "loss", "smoothing / (size - 1)", "smoothing / size"),
+    "Adam without bias correction": ("07", "optim", "(v / (1 - beta_2**t))", "(v)"),
+    "Adam without its other bias correction": ("07", "optim", "(m / (1 - beta_1**t))", "m"),
     "a beam without the length penalty": (
         *("08", "decode", "float(total) / length_penalty(length, self.alpha)", "float(total)"),
     ),
