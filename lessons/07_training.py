@@ -111,10 +111,16 @@ for i in range(9):  # number by number; the gradients of the first are near 0.00
         by_hand[t - 1, i] = now
 # Equate:
 show(adam_update)
-moved, m, v = x.copy(), np.zeros(9), np.zeros(9)
-for t, g in enumerate(gradients, 1):
-    adam_update(moved, g, m, v, t, rate=0.1)
-    same(f"adam_update, step {t} = by hand", moved, by_hand[t - 1])
+
+
+def library_steps():
+    moved, m, v = x.copy(), np.zeros(9), np.zeros(9)
+    for t, g in enumerate(gradients, 1):
+        adam_update(moved, g, m, v, t, rate=0.1)  # in place
+        yield moved.copy()
+
+
+same("adam_update, three steps = by hand", list(library_steps()), by_hand)
 # The library moves all parameters into one flat array, their gradients into another: one update is of the whole model.
 weight, bias = Parameter(x[:6].reshape(2, 3)), Parameter(x[6:])
 data, gradient = flatten([weight, bias])
