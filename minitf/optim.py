@@ -63,9 +63,7 @@ def adam_update(
 class Adam:
     """Adam: each parameter moves by its mean gradient over the root of its mean squared gradient.
 
-        m = beta_1 m + (1 - beta_1) g                v = beta_2 v + (1 - beta_2) g^2
-        x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
-
+    The equations are those of `adam_update`.
     Takes named parameters (`model.named_parameters()`) and moves them into one flat array; the gradients, m and
     v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are. What is
     assigned to a parameter's `data` or `grad` later is copied into the flat arrays by the next step. A model and its

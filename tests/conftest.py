@@ -22,14 +22,12 @@ LESSON_OF = {
     **dict.fromkeys(("test_tensor", "test_check"), "02"),
     **dict.fromkeys(("test_dropout",), "04"),
     **dict.fromkeys(("test_transformer", "test_config", "test_first_losses"), "06"),
-    **dict.fromkeys(("test_loss", "test_optim", "test_learning"), "07"),
-    **dict.fromkeys(("test_decode", "test_beam", "test_evaluation"), "08"),
+    **dict.fromkeys(("test_loss", "test_optim", "test_learning", "test_fifty_steps"), "07"),
+    **dict.fromkeys(("test_decode", "test_beam", "test_evaluate"), "08"),
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
-    **dict.fromkeys(
-        ("test_checkpoint", "test_damaged_files", "test_parallel", "test_distributed", "test_mpirun"), "09"
-    ),
-    **dict.fromkeys(("test_settings", "test_log", "test_heartbeat", "test_update"), "09"),
-    **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
+    **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_ranks", "test_mpirun"), "09"),
+    **dict.fromkeys(("test_settings", "test_runlog", "test_heartbeat", "test_update", "test_run_of_0_1"), "09"),
+    **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
 }
