@@ -9,10 +9,10 @@ from models import SWITCHES, random_batch, small_config, small_model
 
 from minitf import functions as F
 from minitf import loss as loss_module
-from minitf.cpu import loss as cpu_loss
 from minitf import tensor
 from minitf.backend import to_numpy, using
 from minitf.config import Config
+from minitf.cpu import loss as cpu_loss
 from minitf.optim import Adam, gradient_norm, warmup_rate
 from minitf.tensor import no_grad
 from minitf.text import make_batch

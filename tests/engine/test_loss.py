@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sizes import B, D, T, V
 
-
 from minitf import loss as loss_module
 from minitf.backend import to_device, to_numpy
 from minitf.cpu import loss as cpu_loss
