@@ -1,7 +1,7 @@
-"""Several cores of one machine: each thread takes some rows of the batch, and the gradients are summed.
+"""Several cores of one machine: each thread takes some rows of the batch; the gradients are summed.
 
-One matrix product on two cores leaves a core idle in everything that is no matrix product. Two halves of the batch,
-each on a core of its own with one-thread products, keep both busy from the first layer to the last.
+A matrix product on two cores leaves one of them idle between products. Two halves of the batch,
+each on its own core with products of one thread, keep both busy from the first layer to the last.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from minitf.nn import flatten
 __all__ = ["Replicas", "keep_to_cores", "machine", "threads_for"]
 
 _TINY = 1e8  # operations in a matrix product: about a millisecond on one core
-_WORTH_IT = 1 << 16  # numbers in the activations of one replica below which the threads cost more than they bring
-_libraries = ThreadpoolController()  # made once: it takes half a millisecond to find the libraries
+_WORTH_IT = 1 << 16  # numbers in the activations of a replica; with fewer a thread gains nothing
+_libraries = ThreadpoolController()  # made once: to find the libraries takes half a millisecond
 
 
 def threads_for(operations):
-    """Return a `with` block in which matrix products have one thread if they take fewer operations than _TINY.
+    """Return a `with` block in which products of fewer operations than _TINY have one thread.
 
-    The threads of BLAS wait for each other at the end of every product. If another process has one of the cores,
-    that takes a slice of the scheduler's time, some milliseconds: ten to thirty times as long as a tiny product.
-    On idle cores the second thread gains nothing there; from about _TINY on it does.
+    The threads of BLAS wait for each other at the end of every product. If another process has one
+    of the cores, they wait for a slice of the scheduler's time, some milliseconds: ten to thirty
+    times as long as a tiny product. On idle cores the second thread gains nothing below _TINY.
     """
     return _one_thread() if operations < _TINY else contextlib.nullcontext()
 
@@ -38,27 +38,35 @@ def _one_thread():
 
 
 def keep_to_cores():
-    """Give BLAS at most one thread per core that this process may use: it does not know a container's quota."""
+    """Give BLAS at most one thread for each core: it does not know the quota of a container."""
     for library in _libraries.select(user_api="blas").lib_controllers:
         library.set_num_threads(min(library.get_num_threads(), cpu_cores()))
 
 
 def machine(replicas):
-    """Say what the last bits of a sum depend on: where any of it differs, a resumed run is not bit-exact."""
+    """Return the facts that the last bits of a sum depend on.
+
+    Where one of them differs, a resumed run is not bit-exact.
+    """
     blas = [
         f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} x{pool['num_threads']}"
         for pool in _libraries.info()
         if pool["user_api"] == "blas"
     ]
     library = f"{xp.__name__} {getattr(xp, '__version__', '')}".strip()
-    return {"arrays": library, "matrix products": ", ".join(sorted(set(blas))), "replicas": replicas}
+    return {
+        "arrays": library,
+        "matrix products": ", ".join(sorted(set(blas))),
+        "replicas": replicas,
+    }
 
 
 class Replicas:
     """The same model several times: shared weights, but a graph and gradients for each.
 
-    build: makes a model of the same shape without drawing its weights. count: at most so many replicas; how
-    many a batch really gets is a function of its shape alone, so a run can be repeated bit by bit.
+    build: makes a model of the same shape without drawing its weights. count: the most replicas;
+    how many of them a batch gets is a function of its shape alone, so that a run can be repeated
+    bit by bit.
     """
 
     def __init__(self, model, build, count):
@@ -66,7 +74,7 @@ class Replicas:
         for _ in range(count - 1):
             twin = build()
             self.models.append(twin)
-            self._share()  # its own weights are not drawn: they may be anything, also no numbers
+            self._share()  # its own weights are not drawn, and may be NaN
             flatten(twin.parameters())
         self.pool = ThreadPoolExecutor(count) if count > 1 else None
 
@@ -78,12 +86,14 @@ class Replicas:
         return [batch.rows(start, stop) for start, stop in stretches(rows, n)]
 
     def backward(self, batch, n_tokens, seed, step):
-        """Leave the gradient of loss / n_tokens in the first model's parameters; returns (loss, nll), on the device."""
+        """Leave the gradient of loss / n_tokens in the first model; return (loss, nll) as arrays."""
         parts = self.parts(batch)
 
         def work(model, part):
             with F.dropout_state(seed, step, part.first_row):
-                loss, nll = model.train().loss(part.source, part.target_in, part.target_out, n_tokens)
+                loss, nll = model.train().loss(
+                    part.source, part.target_in, part.target_out, n_tokens
+                )
             loss.backward()
             return loss.data, nll.data
 
@@ -106,7 +116,7 @@ class Replicas:
         return lent(self.pool, len(self.models))
 
     def _sum(self, n):
-        """Add the gradients of the first n replicas up in the first one; each core takes a stretch of every one."""
+        """Sum the gradients of n replicas in the first; each core takes a slice of each array."""
         gradients = [
             [p.grad.reshape(-1) for p in same]
             for same in zip(*(model.parameters() for model in self.models[:n]), strict=True)
@@ -122,7 +132,7 @@ class Replicas:
         list(self.pool.map(work, range(n)))
 
     def _share(self):
-        """Show the replicas the weights where they are now: an optimizer may have moved them since."""
+        """Point the replicas to the weights, which an optimizer may have moved."""
         weights = self.models[0].parameters()
         for twin in self.models[1:]:
             for mine, theirs in zip(weights, twin.parameters(), strict=True):

@@ -11,6 +11,7 @@ from runs import PACE, SMALL, prepare_folder, run
 
 from minitf import functions as F
 from minitf.cpu import replicas as parallel
+from minitf.cpu import threads
 from minitf.cpu.replicas import Replicas
 from minitf.files.arrays import load_arrays
 from minitf.optim import Adam
@@ -77,6 +78,18 @@ def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
     assert trainer.epoch == 3 and trainer.step == n
     for name, array in trainer.model.state().items():
         assert np.allclose(array, model.state()[name], atol=1e-4), name
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
+    """And of nobody after that."""
+    trainer = build("--replicas", str(replicas))
+    step, seen = trainer.optimizer.step, []
+    trainer.optimizer.step = lambda *arguments: (seen.append(threads._lent.get()), step(*arguments))
+    trainer.update()
+    assert seen == [(trainer.replicas.pool, replicas)]
+    assert (trainer.replicas.pool is None) == (replicas == 1)
+    assert threads._lent.get() == (None, 1)
 
 
 def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):

@@ -29,17 +29,16 @@ ROWS, LONGEST, WORDS = (
 
 
 def machine():
-    """Return what the last bits of a sum depend on."""
-    blas = [
-        f"{p['internal_api']} {p['version']} {p['architecture']}"
-        for p in threadpool_info()
-        if "blas" in p["prefix"]
-    ]
-    simd = np.show_config(mode="dicts")["SIMD Extensions"]
+    """Return the facts that the last bits of a sum depend on."""
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    facts = ("internal_api", "version", "architecture")
+    instructions = np.show_config(mode="dicts").get("SIMD Extensions", {})
     return {
         "arrays": f"numpy {np.__version__}",
-        "matrix products": sorted(set(blas)),
-        "instructions": sorted({*simd["baseline"], *simd["found"]}),
+        "matrix products": sorted(
+            {" ".join(str(library.get(fact)) for fact in facts) for library in libraries}
+        ),
+        "instructions": sorted({*instructions.get("baseline", ()), *instructions.get("found", ())}),
         "libc": " ".join(platform.libc_ver()),
     }
 
