@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sizes import B, D, T, V
 
+from minitf import forms
 from minitf import loss as loss_module
 from minitf.backend import to_device, to_numpy
 from minitf.cpu import loss as cpu_loss
@@ -209,7 +210,8 @@ def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoot
     monkeypatch.setattr(cpu_loss, "CHUNK_ROWS", rows)
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     for n_tokens in (None, 17):
-        plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
+        with forms.on():
+            plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
         for one, other in zip(plain, fused, strict=True):
             assert np.allclose(one, other, rtol=1e-11, atol=1e-14)
 
@@ -224,7 +226,8 @@ def test_no_more_logits_than_a_chunk(case, rng, monkeypatch):
         return work(logits, target, smoothing)
 
     monkeypatch.setattr(cpu_loss, "loss_and_gradient", watch)
-    projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1])
+    with forms.on():
+        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1])
     assert sizes == [3, 3, 2]
 
 
@@ -295,7 +298,7 @@ def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
 def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
     products, matmul = [], np.matmul
     monkeypatch.setattr(np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named))
-    with no_grad():
+    with forms.on(), no_grad():
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0)
     assert len(products) == 1, "the logits, and no more"
 

@@ -17,7 +17,6 @@ of the validations, the sha256 of the arrays of checkpoint.npz in the order of t
 machine as `fifty_steps.machine` describes it.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -64,7 +63,7 @@ def expected(key):
 @pytest.mark.parametrize("with_forms", [True, False], ids=["forms", "equations"])
 def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
     """Bit for bit where forms compute and the machine is the one that 0.1 ran on, else to 1e-5."""
-    with contextlib.nullcontext() if with_forms else forms.off():
+    with forms.on() if with_forms else forms.off():
         updates, validations = resume()
     assert updates.keys() == expected("updates").keys()
     for step, figures in expected("updates").items():
@@ -72,16 +71,11 @@ def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
     assert validations == pytest.approx(expected("validations"), rel=1e-5)
     arrays, meta = load_arrays("run/checkpoint.npz")
     assert (meta["step"], meta["weights"]) == (30, ["weights-00000016.npz", "weights-00000024.npz"])
-    if with_forms and forms_are_on() and SAME_MACHINE:
+    if with_forms and SAME_MACHINE:
         assert "not bit for bit" not in capsys.readouterr().out
         assert (updates, validations) == (expected("updates"), expected("validations"))
         content = b"".join(arrays[name].tobytes() for name in sorted(arrays))
         assert hashlib.sha256(content).hexdigest() == EXPECTED["checkpoint"]
-
-
-def forms_are_on():
-    """Return whether the environment leaves the forms on."""
-    return os.environ.get("MINITF_FORMS") != "off"
 
 
 def test_its_model_translates(folder):
