@@ -1,4 +1,4 @@
-"""From a trained model to sentences: greedy decoding, beam search with the length penalty, and their cache.
+"""From a trained model to sentences: greedy decoding, beam search, the length penalty, the cache.
 
 Letters: B sentences, W beams of each, R = B * W rows that are decoded side by side, V vocabulary.
 """
@@ -34,7 +34,7 @@ _OWN = {
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-    """A translation as ids without the end mark, ln P of it, and the score by which beams are compared."""
+    """A translation: its ids without the end mark, its ln P, and the score that ranks it."""
 
     ids: list[int]
     log_probability: float
@@ -56,7 +56,7 @@ def length_penalty(length: float, alpha: float = 0.6) -> float:
 
 
 def _evaluating(decode):
-    """Run a way of decoding without dropout and without recording, and leave the model as it was."""
+    """Run a way of decoding without dropout and without recording; leave the model as it was."""
 
     @functools.wraps(decode)
     def run(model, *arguments, **options):
@@ -69,12 +69,17 @@ def _evaluating(decode):
 def greedy(
     model: Transformer, source: Ids, max_extra: int = 50, cached: bool = True, alpha: float = 0.0
 ) -> list[Hypothesis]:
-    """Write the most probable next word until the end mark; return one Hypothesis per row of source ids (B, S).
+    """Write the most probable next word until the end mark: a Hypothesis for each row of source.
 
-    At most max_extra words more than the source has are written. With cached=False the decoder reads the text from
-    its beginning at each step: slower, and the same. alpha: of the length penalty, which divides the score.
+    source: ids (B, S). At most max_extra words more than the source has are written. With
+    cached=False the decoder reads the text from its beginning at each step: slower, and the same.
+    alpha: of the length penalty, which divides ln P in the score.
     """
-    return write(model, source, lambda logits, alive: to_numpy(logits.argmax(axis=-1)), max_extra, cached, alpha)
+
+    def most_probable(logits, alive):
+        return to_numpy(logits.argmax(axis=-1))
+
+    return write(model, source, most_probable, max_extra, cached, alpha)
 
 
 @_evaluating
@@ -86,16 +91,17 @@ def write(
     cached: bool = True,
     alpha: float = 0.0,
 ) -> list[Hypothesis]:
-    """Translate each row of source ids (B, S) with the words that `choose` picks (see lengthen): one Hypothesis each.
+    """Write words that `choose` picks until the end mark: a Hypothesis for each row of source.
 
-    Greedy decoding picks the most probable word, sampling draws one. The rest is as in greedy.
+    choose: see lengthen. Greedy decoding picks the most probable word, sampling draws one. The
+    rest is as in greedy.
     """
     source = _checked(source, alpha)
     if len(source) == 0:
         return []
-    texts = np.full((len(source), 1), model.config.bos_id)
-    scorer = next_words(model, source, 1, cached)
-    return lengthen(scorer, texts, _limits(model, source, max_extra), choose, model.config.eos_id, alpha)
+    c, limits = model.config, _limits(model, source, max_extra)
+    texts = np.full((len(source), 1), c.bos_id)
+    return lengthen(next_words(model, source, 1, cached), texts, limits, choose, c.eos_id, alpha)
 
 
 def lengthen(
@@ -106,13 +112,13 @@ def lengthen(
     end_id: int | None = None,
     alpha: float = 0.0,
 ) -> list[Hypothesis]:
-    """Add words to each of the texts (R, t) until the end mark or its limit; return one Hypothesis each.
+    """Add words to each text (R, t), until the end mark or its limit: a Hypothesis for each.
 
-    scorer: scores the next words of the texts, as `next_words` describes. choose(logits, alive) returns the next
-    word of each text, NumPy integers (R,); alive: the row of each text in the batch that was given.
+    scorer: see next_words. choose(logits, alive) returns the next word of each text, NumPy integers
+    (R,); alive: the rows of these texts in the batch that was given.
     """
-    ids = [[] for _ in limits]
-    totals, lengths = np.zeros(len(limits)), np.zeros(len(limits), dtype=int)  # lengths with the end mark
+    ids, totals = [[] for _ in limits], np.zeros(len(limits))
+    lengths = np.zeros(len(limits), dtype=int)  # with the end mark
     alive = np.arange(len(limits))
     while len(alive):
         logits, normalisers = scorer(texts)
@@ -147,11 +153,12 @@ def beam_search(
 
         score = ln P(Y) / lp(Y)
 
-    Each step looks at the 2 * beam best continuations of a sentence. One that ends with the end mark is finished
-    if it is among the best `beam` of them; the best `beam` of the others live on. A sentence is done when `beam`
-    of its hypotheses are finished and no living one can reach the n_best, or at max_extra words more than
-    its source has. A text that is cut off there, without an end mark, comes after all that are finished, whatever
-    their scores, so n_best = 1 gives the first of n_best = 3.
+    Each step looks at the 2 * beam best continuations of a sentence. One that ends with the end
+    mark is finished if it is among the best `beam` of them; the best `beam` of the others live on.
+    A sentence is done when `beam` of its hypotheses are finished and no living one can reach the
+    n_best, or at max_extra words more than its source has. A text that is cut off there, without an
+    end mark, comes after all that are finished, whatever their scores, so n_best = 1 gives the
+    first of n_best = 3.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
     source = _checked(source, alpha)
@@ -166,16 +173,20 @@ def beam_search(
     going = searches
     scorer = next_words(model, source, beam, cached)
     texts = np.full((len(going) * beam, 1), c.bos_id)
-    totals = np.full((len(going), beam), -np.inf)  # ln P of each beginning; at first they are all the same one
-    totals[:, 0] = 0
+    totals = np.full((len(going), beam), -np.inf)  # ln P of each beginning
+    totals[:, 0] = 0  # at first they are all the same one
     while going:
         logits, normalisers = scorer(texts)
-        words, beams, totals = continuations(logits, totals - normalisers.reshape(totals.shape), 2 * beam)
-        kept = [search.advance(words[i], totals[i], texts[i * beam + beams[i]]) for i, search in enumerate(going)]
+        totals -= normalisers.reshape(totals.shape)
+        words, beams, totals = continuations(logits, totals, 2 * beam)
+        kept = []
+        for i, search in enumerate(going):
+            kept.append(search.advance(words[i], totals[i], texts[i * beam + beams[i]]))
         alive = [i for i, search in enumerate(going) if not search.done]
         going = [going[i] for i in alive]
         if going:
-            sentences, kept = np.array(alive)[:, None], np.stack([kept[i] for i in alive])  # (B, 1), (B, W)
+            sentences = np.array(alive)[:, None]  # (B, 1)
+            kept = np.stack([kept[i] for i in alive])  # (B, W)
             rows = (sentences * beam + beams[sentences, kept]).ravel()
             texts = np.concatenate([texts[rows], words[sentences, kept].reshape(-1, 1)], axis=1)
             totals = totals[sentences, kept]
@@ -184,25 +195,27 @@ def beam_search(
 
 
 class _Search:
-    """The beam search of one sentence: its finished texts, those cut off at the limit, and whether it is done."""
+    """The search of one sentence: its finished texts, those cut off at the limit, its end."""
 
     def __init__(self, limit, beam, alpha, n_best, eos_id):
-        self.limit, self.beam, self.alpha, self.n_best, self.eos_id = limit, beam, alpha, n_best, eos_id
+        self.limit, self.beam, self.alpha = limit, beam, alpha
+        self.n_best, self.eos_id = n_best, eos_id
         self.finished, self.cut, self.done = [], [], False
 
     def advance(self, words, totals, texts):
-        """Take the best continuations, best first, as words and the texts they continue; return the ranks that go on.
+        """Finish the texts that end, and return the ranks of the `beam` continuations that go on.
 
-        There are `beam` of them. Those that cannot win any more get the total -infinity.
+        words, totals, texts: the new word, ln P and beginning of each continuation, best first.
+        Those that go on but can never win get the total -infinity.
         """
-        length = texts.shape[1]  # of the continued texts: the start mark does not count, an end mark does
+        length = texts.shape[1]  # when continued: the start mark does not count, an end mark does
         kept = []
         for rank, (word, total) in enumerate(zip(words, totals, strict=True)):
             if word != self.eos_id:
                 kept.append(rank)
             elif rank < self.beam:
                 self._add(self.finished, texts[rank][1:], total, length)
-        # With a tiny vocabulary there may be too few that go on: those that ended fill the beam, as dead rows.
+        # With a tiny vocabulary too few may go on: those that ended fill the beam, as dead rows.
         ended = [rank for rank in range(len(words)) if words[rank] == self.eos_id]
         kept, dead = kept[: self.beam], ended[: max(0, self.beam - len(kept))]
         totals[dead] = -np.inf
@@ -213,7 +226,7 @@ class _Search:
             self.done = True
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
-            # The penalty of the greatest length is the kindest one a living hypothesis can ever get.
+            # The greatest length has the kindest penalty that a living hypothesis can ever get.
             self.done = living / length_penalty(self.limit, self.alpha) <= scores[self.n_best - 1]
         return np.array(kept + dead, dtype=int)
 
@@ -224,16 +237,21 @@ class _Search:
 
     def best(self):
         """Return the n_best: those that finished, then those cut off, each sorted by score."""
-        finished, cut = (sorted(found, key=lambda best: -best.score) for found in (self.finished, self.cut))
-        return (finished + cut)[: self.n_best]
+        found = []
+        for hypotheses in (self.finished, self.cut):
+            found += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+        return found[: self.n_best]
 
 
 @accelerated
-def continuations(scores: np.ndarray, totals: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the best `count` continuations of each sentence, best first: (words, beams, totals), each (B, count).
+def continuations(
+    scores: np.ndarray, totals: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
-    scores: of each next word (R, V), an array of the library in use. totals: of each beginning (B, W), to which the
-    scores are added in float64. Among equals the earlier beam wins, and of one beam the lower id.
+    The arrays are the words, their beams and their totals. scores: of each next word (R, V), on the
+    device. totals: of each beginning (B, W), to which the scores are added in float64. Among equals
+    the earlier beam wins, and of one beam the lower id.
     """
     n, beams = totals.shape
     size = scores.shape[-1]
@@ -247,14 +265,16 @@ def _checked(source, alpha):
     """Return the rows of source ids as an array (B, S)."""
     source = np.asarray(source)
     if source.ndim != 2 and source.shape != (0,):
-        raise ValueError(f"source ids have the shape (B, S), one row for each sentence, not {source.shape}")
+        raise ValueError(
+            f"source ids have the shape (B, S), one row for each sentence, not {source.shape}"
+        )
     if not 0 <= alpha < np.inf:
         raise ValueError(f"alpha must be a number of at least 0, not {alpha}")
     return source
 
 
 def _limits(model, source, max_extra):
-    """Return the most words, end mark included, of a translation of each row: as many as the source, and max_extra."""
+    """Return the most words of each translation, end mark included: the source's, and max_extra."""
     special = (model.config.pad_id, model.config.eos_id)
     lengths = np.isin(source, special, invert=True).sum(axis=1) + max_extra
     if model.config.positions == "learned":
@@ -265,40 +285,45 @@ def _limits(model, source, max_extra):
 def can_cache(model: Transformer) -> bool:
     """Return whether the model can be decoded with a cache.
 
-    A module that cannot says `can_cache = False`. A module that changes a method on which the cache relies is decoded
-    without one, which is slower and always right, unless it says `can_cache = True`. Modules that act on each position
-    alone (the feed-forward network, norms, embeddings) need to say nothing.
+    A module that cannot says `can_cache = False`. A module that changes a method on which the cache
+    relies is decoded without one, which is slower and always right, unless it says
+    `can_cache = True`. Modules that act on each position alone (the feed-forward network, norms,
+    embeddings) need to say nothing.
     """
     if not all(getattr(module, "can_cache", True) for module in model.modules()):
         return False
     if not isinstance(model, Transformer):
         return getattr(model, "can_cache", False)
-    relied_on = [(model, Transformer), (model.decoder, Decoder), (model.target_positions, Positions)]
+    relied_on = [(model, Transformer), (model.decoder, Decoder)]
+    relied_on.append((model.target_positions, Positions))
     for layer in getattr(model.decoder, "layers", ()):
         relied_on.append((layer, DecoderLayer))
         for name in ("self_attention", "source_attention"):
             if hasattr(layer, name):
                 relied_on.append((getattr(layer, name), MultiHeadAttention))
-    return all(getattr(module, "can_cache", False) or _is_own(module, kind) for module, kind in relied_on)
+    return all(getattr(m, "can_cache", False) or _is_own(m, kind) for m, kind in relied_on)
 
 
 def _is_own(module, kind):
-    """Return whether a module is of this kind, with the library's methods where a cache relies on them."""
-    if kind is not Transformer and _OWN[kind].keys() & vars(module).keys():  # replaced in this one object
+    """Return whether a module is of this kind, and has its methods on which a cache relies."""
+    own = _OWN[kind]
+    if kind is not Transformer and own.keys() & vars(module).keys():  # replaced in this one object
         return False
-    return isinstance(module, kind) and all(getattr(type(module), name) is own for name, own in _OWN[kind].items())
+    replaced = any(getattr(type(module), name, None) is not own[name] for name in own)
+    return isinstance(module, kind) and not replaced
 
 
 @accelerated
 def next_words(model: Transformer, source: Ids, width: int, cached: bool) -> Callable:
-    """Return an object that scores the next words of the texts being written, `width` for each row of source ids.
+    """Return an object that scores the next words of texts, `width` of them for each row of source.
 
-    Called with these texts, ids (R, t), it returns logits (R, V), on the device, and normalisers (R,):
+    Called with the texts, ids (R, t), it returns logits (R, V), on the device, and normalisers:
 
         ln P(word) = logit - normaliser
 
-    Its method select(rows) keeps these rows of the texts, in this order; each sentence keeps `width` of them, or none.
-    cached: whether the decoder reads the newest word only, where the model can.
+    Its method select(rows) keeps these rows of the texts, in this order; each sentence keeps
+    `width` of them, or none. cached: whether the decoder reads only the newest word of each text,
+    if the model can be decoded so.
     """
     return _NextWords(model, source, width, cached)
 
@@ -309,7 +334,8 @@ class _NextWords:
     def __init__(self, model, source, width, cached):
         memory, mask = model.encode(source)
         rows = np.repeat(np.arange(len(source)), width)
-        self.model, self.memory, self.mask, self.caches = model, memory[to_device(rows)], mask[rows], None
+        self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]
+        self.caches = None
         if cached and can_cache(model):
             self.caches = [(Cache(grows=True), Cache(grows=False)) for _ in model.decoder.layers]
 
@@ -329,7 +355,10 @@ class _NextWords:
 
 
 def scores_of(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits (R, V) and normalisers (R,) of the decoder's output (R, D); no text has padding or start marks."""
+    """Return logits (R, V) and normalisers (R,) of the decoder's output (R, D).
+
+    Padding and start marks have logits of -infinity: no text contains them.
+    """
     logits = model.logits(hidden).data
     normalisers = normalisers_of(logits)
     for never in (model.config.pad_id, model.config.bos_id):
@@ -339,9 +368,11 @@ def scores_of(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarra
 
 @accelerated
 def normalisers_of(logits: np.ndarray) -> np.ndarray:
-    """Return the logarithm of the sum of the exponentials of each row of logits (R, V): float64 (R,), on the CPU.
+    """Return the log of the sum of the exponentials of each row of logits (R, V).
 
-    normaliser = ln sum_j exp(logit_j)
+        normaliser = ln sum_j exp(logit_j)
+
+    They are float64 (R,), on the CPU.
     """
     greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp would overflow
     normalisers = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
@@ -349,9 +380,10 @@ def normalisers_of(logits: np.ndarray) -> np.ndarray:
 
 
 class Cache:
-    """The keys and values (R, H, n, K) of one attention, one row for each text, kept from step to step.
+    """Keys and values (R, H, n, K) of one attention, kept from step to step: a row for each text.
 
-    grows: whether each step adds those of the newest word, as in self-attention; those of the source stay the same.
+    grows: whether each step adds those of the newest word, as in self-attention; those of the
+    source are the same at all steps.
     positions: of the queries (1, 1) and of the keys (1, n) in their texts, at the latest step.
     """
 
@@ -359,7 +391,7 @@ class Cache:
         self.grows, self.kept, self.steps = grows, None, 0
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> list[Tensor]:
-        """Return the keys and values of this step; x (R, n, D): the newest words, or the source."""
+        """Return the keys and values, with those of x (R, n, D): a new word, or the source."""
         if self.kept is None:
             self.kept = attention.keys_and_values(x)
         elif self.grows:

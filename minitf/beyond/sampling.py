@@ -1,4 +1,4 @@
-"""Texts that are drawn word by word, instead of searched for: translations, and what follows a prompt."""
+"""Texts drawn word by word, instead of searched for: translations, and what follows a prompt."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def sample(
 
         P(word) = softmax(logits / temperature)
 
-    Below a temperature of 1 probable words become more probable, and at 0 it is greedy decoding. top_k: only the
-    k most probable words can be drawn (0: all). top_p: of these, only the fewest that together have this probability.
-    A draw depends on the seed, the row and the step alone. rows: a key for each row, integers (B,) or (B, n), where
-    the batch is a part of a text (its number in the batch, if it is not given). The rest is as in greedy; ln P is the
-    model's, without temperature, top_k and top_p.
+    Below a temperature of 1 probable words become more probable, and at 0 it is greedy decoding.
+    top_k: only the k most probable words can be drawn (0: all). top_p: of these, only the fewest
+    that together have this probability. A draw depends on the seed, the row and the step alone.
+    rows: a key for each row, integers (B,) or (B, n), where the batch is a part of a text (its
+    number in the batch, if it is not given). The rest is as in greedy; ln P is the model's, without
+    temperature, top_k and top_p.
     Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
     """
     if rows is not None and len(rows) != len(source):
@@ -57,22 +58,27 @@ def generate(
 ) -> list[Hypothesis]:
     """Draw how each of the prompts, ids (R, t), goes on: one Hypothesis each, without the prompt.
 
-    next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such as the last position
-    of a language model; switch its dropout off before, with model.eval(). length: how many words are written, fewer
-    where the word end_id is drawn. The rest is as in sample.
+    next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such
+    as the last position of a language model; switch its dropout off before, with model.eval().
+    length: how many words are written, fewer where the word end_id is drawn. The rest is as in
+    sample.
     """
     prompts = np.asarray(prompts)
     if prompts.ndim != 2:
-        raise ValueError(f"prompts are ids of the shape (R, t), one row for each text, not {prompts.shape}")
+        raise ValueError(
+            f"prompts are ids of the shape (R, t), one row for each text, not {prompts.shape}"
+        )
     if length < 1:
         raise ValueError(f"length must be at least 1, not {length}")
     choose = _drawing(temperature, top_k, top_p, seed)
     with no_grad():
-        return lengthen(_Rereading(next_logits), prompts, np.full(len(prompts), length), choose, end_id)
+        return lengthen(
+            _Rereading(next_logits), prompts, np.full(len(prompts), length), choose, end_id
+        )
 
 
 class _Rereading:
-    """The next words of texts that a function scores, for lengthen: it reads them from the beginning at each step."""
+    """The scorer for lengthen whose function reads the texts from the beginning at each step."""
 
     def __init__(self, next_logits):
         self.next_logits = next_logits
@@ -80,7 +86,9 @@ class _Rereading:
     def __call__(self, texts):
         logits = as_array(self.next_logits(texts))
         if logits.ndim != 2 or len(logits) != len(texts):
-            raise ValueError(f"next_logits must give logits (R, V) for ids {texts.shape}, not {logits.shape}")
+            raise ValueError(
+                f"next_logits must give logits (R, V) for ids {texts.shape}, not {logits.shape}"
+            )
         if not np.isfinite(normalisers := normalisers_of(logits)).all():
             raise ValueError("next_logits gave logits that are NaN or infinite")
         return logits, normalisers
@@ -106,7 +114,8 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
         return generators[row].random()
 
     def choose(logits, alive):
-        sums = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p).cumsum(axis=-1)
+        weights = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p)
+        sums = weights.cumsum(axis=-1)
         drawn = np.array([number(row) for row in alive])[:, None]
         return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
 
@@ -122,11 +131,13 @@ def _weights(logits, temperature, top_k, top_p):
     count = min(top_k or size, size)
     if count == size and top_p == 1:
         return weights
-    largest = -np.partition(-weights, count - 1, axis=-1)[:, :count]  # to sort the whole vocabulary takes longer
+    # To sort all of the vocabulary would take longer.
+    largest = -np.partition(-weights, count - 1, axis=-1)[:, :count]
     ordered = -np.sort(-largest, axis=-1)
     sums = ordered.cumsum(axis=-1)
     counts = np.minimum(1 + (sums < top_p * sums[:, -1:]).sum(axis=-1, keepdims=True), count)
-    least = np.take_along_axis(ordered, counts - 1, axis=-1)  # the weight of the last word that can be drawn
+    # The weight of the last word that can be drawn.
+    least = np.take_along_axis(ordered, counts - 1, axis=-1)
     equal = weights == least  # of equals the lower ids can be drawn
     room = counts - (weights > least).sum(axis=-1, keepdims=True)
     return weights * ((weights > least) | equal & (equal.cumsum(axis=-1) <= room))

@@ -1,9 +1,10 @@
 """A model laid out for decoding, where a few rows meet large matrices.
 
-Before OpenBLAS multiplies, it copies the matrix into an order that suits the processor. For a thousand rows that
-is nothing; for the few rows of a decoding step it takes longer than the product. It leaves the copy out below a
-million multiplications, and asks for no order but this one: a strip of columns, row after row. So a matrix that
-is used for many steps is cut into such strips once, and products of few rows get up to three times as fast.
+Before OpenBLAS multiplies, it copies the matrix into an order that suits the processor. For a
+thousand rows that is nothing; for the few rows of a decoding step it takes longer than the product.
+It leaves the copy out below a million multiplications, and asks for no order but this one: a strip
+of columns, row after row. So a matrix that is used for many steps is cut into such strips once, and
+products of few rows get up to three times as fast.
 """
 
 import copy
@@ -13,7 +14,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.forms import form_of
 from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import as_array, record
+from minitf.tensor import as_array, is_recording, record
 
 __all__ = ["PackedParameter", "for_decoding", "in_strips", "packed_linear", "product"]
 
@@ -22,7 +23,7 @@ _FEW = 10**6  # multiplications that OpenBLAS does without a copy
 
 
 def in_strips(matrix):
-    """Cut a matrix (D, F) into strips of 64 columns, the last one filled up with zeros: (F/64, D, 64)."""
+    """Return a matrix (D, F) as strips of 64 columns (F/64, D, 64), the last filled with zeros."""
     d, f = matrix.shape
     padded = np.zeros((d, -(-f // _WIDTH) * _WIDTH), dtype=matrix.dtype)
     padded[:, :f] = matrix
@@ -54,8 +55,9 @@ def product(x, strips, f):
 class PackedParameter(Parameter):
     """A matrix beside a copy of it in strips, which the form of `functions.linear` multiplies by.
 
-    strips: of the matrix, or None. transpose() returns the packed transpose if there is one. All else is done with the
-    matrix itself. It is for decoding: where the matrix changes, its copies do not.
+    strips: of the matrix, or None. transpose() returns the packed transpose if there is one and
+    nothing is recorded. All other operations work on the matrix itself. It is for decoding: the
+    strips do not change with the matrix.
     """
 
     strips = packed_transpose = None
@@ -66,27 +68,30 @@ class PackedParameter(Parameter):
         return self
 
     def transpose(self, *axes):
-        if self.packed_transpose is None or axes:
+        if self.packed_transpose is None or axes or is_recording():
             return super().transpose(*axes)
         return self.packed_transpose
 
 
 def packed_linear(x, weight, bias=None):
-    """Return x W + b as `functions.linear` does, from the strips of a packed W; without a gradient."""
-    x_data, (d, f) = as_array(x), weight.data.shape
-    y = product(x_data.reshape(-1, d), weight.strips, f)
+    """Return x W + b from the strips of a packed W, without a gradient."""
+    x_data, f = as_array(x), weight.data.shape[1]
+    shape = x_data.shape
+    y = product(x_data.reshape(-1, shape[-1]), weight.strips, f)
     if bias is not None:
         y += as_array(bias)
-    return record(y.reshape(x_data.shape[:-1] + (f,)), (x,), None)
+    return record(y.reshape(*shape[:-1], f), (x,), None)
 
 
 def for_decoding(model):
-    """Copy a model, its matrices packed in strips. It has the weights of now: where they change, make another copy.
+    """Return a copy of a model with packed matrices; when weights change, make another copy.
 
-    The matrices are those of Linear layers, and that of the output embedding, transposed, which scores the vocabulary.
-    What the modules compute stays their own: a subclass, a replaced method, an attribute of somebody else.
+    The matrices are those of Linear layers, and that of the output embedding, transposed, which
+    scores the vocabulary. What the modules compute stays their own: a subclass, a replaced method,
+    an attribute of somebody else.
     """
-    matrices = [module.weight for module in model.modules() if isinstance(module, Linear)]
+    linears = [module for module in model.modules() if isinstance(module, Linear)]
+    matrices = [getattr(linear, "weight", None) for linear in linears]
     table = getattr(getattr(model, "output_embedding", None), "weight", None)
     copies = {id(p): PackedParameter(p) for p in (*matrices, table) if _can_be_packed(p)}
     for matrix in matrices:
@@ -99,11 +104,15 @@ def for_decoding(model):
 
 def _can_be_packed(parameter):
     """Return whether this is a matrix of NumPy, and a Parameter of the library."""
-    return type(parameter) is Parameter and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
+    own = type(parameter) is Parameter
+    return own and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
 
 
 def _copied(value, copies):
-    """Copy a module and all that it holds, without dropout. copies: those so far, by the id of the original."""
+    """Return a copy of a module and of all that it holds, without dropout.
+
+    copies: those made so far, by the id of the original.
+    """
     if id(value) in copies:
         return copies[id(value)]
     if isinstance(value, tuple):

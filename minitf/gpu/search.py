@@ -1,4 +1,4 @@
-"""Decoding, faster, on a GPU: the program of the CPU, with the keys and values of the source laid out for a GPU."""
+"""Decoding, faster, on a GPU: the program of the CPU, with the source laid out for a GPU."""
 
 from minitf import decode
 from minitf.backend import xp
@@ -9,7 +9,7 @@ __all__ = ["ContiguousCache", "continuations", "next_words"]
 
 
 class ContiguousCache(search.SourceCache):
-    """Keys and values of the source, copied once: a GPU's products would copy heads that lie apart at every step."""
+    """Keys and values of the source, contiguous: else products would copy them at every step."""
 
     def laid_out(self, array):
         return xp.ascontiguousarray(array)
@@ -21,11 +21,13 @@ class _NextWords(search.SharedNextWords):
 
 @form_of(decode.next_words)
 def next_words(model, source, width, cached):
-    """Return the scorer of the equation with caches that the beams of a sentence share; without caches, none."""
-    return _NextWords(model, source, width) if cached and decode.can_cache(model) else NotImplemented
+    """Return a scorer whose caches are shared by the beams of a sentence; there is none without."""
+    if not cached or not decode.can_cache(model):
+        return NotImplemented
+    return _NextWords(model, source, width)
 
 
 @form_of(decode.continuations)
 def continuations(scores, totals, count):
-    """Return the best continuations of each sentence; only a few scores of each come back from the GPU."""
+    """Return the best continuations; only a few scores of each sentence leave the GPU."""
     return search.continuations(scores, totals, count)

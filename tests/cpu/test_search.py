@@ -1,4 +1,4 @@
-"""The forms of decoding: caches that the beams of a sentence share find the texts of the equations."""
+"""The forms of decoding: with caches that beams share, the texts are those of the equations."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from minitf import decode, forms
 from minitf.backend import to_numpy, xp
 from minitf.cpu import search
 from minitf.decode import beam_search, greedy
+from minitf.tensor import no_grad
 
 
 @pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
@@ -18,7 +19,10 @@ def test_forms_find_the_texts_of_the_equations(rng, changes, dtype, rel):
     with forms.on():
         texts, beams = greedy(model, source, 6), beam_search(model, source, 4, 0.6, 6, n_best=3)
     with forms.off():
-        expected_texts, expected_beams = greedy(model, source, 6), beam_search(model, source, 4, 0.6, 6, n_best=3)
+        expected_texts, expected_beams = (
+            greedy(model, source, 6),
+            beam_search(model, source, 4, 0.6, 6, n_best=3),
+        )
     assert_same([[best] for best in texts], [[best] for best in expected_texts], rel)
     assert_same(beams, expected_beams, rel)
 
@@ -26,7 +30,9 @@ def test_forms_find_the_texts_of_the_equations(rng, changes, dtype, rel):
 @pytest.mark.parametrize("dtype, rel", [("float64", 1e-12), ("float32", 1e-6)])
 def test_normalisers(library, rng, dtype, rel):
     """Of large and of small scores, and beside words that are impossible."""
-    logits = np.concatenate([rng.normal(size=(5, 300)), rng.normal(900, 50, (2, 300))]).astype(dtype)
+    logits = np.concatenate([rng.normal(size=(5, 300)), rng.normal(900, 50, (2, 300))]).astype(
+        dtype
+    )
     logits[3, 7:] = -np.inf
     largest = logits.max(axis=1)
     expected = np.log(np.exp(logits.astype("float64") - largest[:, None]).sum(axis=1)) + largest
@@ -38,8 +44,20 @@ def test_normalisers(library, rng, dtype, rel):
         np.testing.assert_allclose(found, expected, rtol=rel)
 
 
+@pytest.mark.parametrize("library", ["numpy", "strict", "kernels"], indirect=True)
+def test_a_form_takes_what_can_be_cached(library, rng):
+    """Its beams share caches; the stand-in without kernels has no forms."""
+    model, source = small_model("float32"), random_batch(rng).source
+    with forms.on(), no_grad():
+        shared = isinstance(decode.next_words(model, source, 3, True), search.SharedNextWords)
+        assert shared == (library != "strict")
+        assert decode.next_words(model, source, 3, False).caches is None
+        model.can_cache = False
+        assert decode.next_words(model, source, 3, True).caches is None
+
+
 def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
-    """Long ago all beams of a sentence were one: so its cache does not grow by a word of each beam at every step."""
+    """Beams have a common beginning: the cache does not grow by one word of each at every step."""
     model, sizes, grow = likely_end(small_model(), by=-50), [], search.SharedNextWords._grow
 
     def watch(scorer):

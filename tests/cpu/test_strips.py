@@ -34,18 +34,26 @@ def test_products(rows, shape, rng, monkeypatch):
 
 def test_on_a_gpu_nothing_is_packed():
     with using(strict.module):
-        assert not any(isinstance(p, PackedParameter) for p in for_decoding(small_model()).parameters())
+        assert not any(
+            isinstance(p, PackedParameter) for p in for_decoding(small_model()).parameters()
+        )
 
 
-@pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["untied"]], ids=["paper", "untied"])
+@pytest.mark.parametrize(
+    "changes", [SWITCHES["paper"], SWITCHES["untied"]], ids=["paper", "untied"]
+)
 def test_each_product_of_a_step_is_one_with_strips(changes, rng, monkeypatch):
-    """Also that with the output embedding, which is transposed; and while something is recorded there is none."""
+    """Also with the output embedding, which is transposed; while something is recorded, none is."""
     model, seen = for_decoding(small_model(**changes)), []
-    monkeypatch.setattr(strips, "product", lambda x, *more: seen.append(len(x)) or product(x, *more))
+    monkeypatch.setattr(
+        strips, "product", lambda x, *more: seen.append(len(x)) or product(x, *more)
+    )
     memory, mask = model.encode(np.array([[5, 3]]))
 
     def step():
-        return model.logits(model.decode(np.array([[2], [5]]), memory[[0, 0]], mask[[0, 0]])).numpy()
+        return model.logits(
+            model.decode(np.array([[2], [5]]), memory[[0, 0]], mask[[0, 0]])
+        ).numpy()
 
     with forms.on():
         recorded = step()
@@ -73,7 +81,9 @@ def test_a_shared_matrix_is_packed_once(rng):
     x = rng.normal(size=(2, 12))
     with no_grad(), forms.on():
         np.testing.assert_allclose(twin.logits(x).numpy(), model.logits(x).numpy(), rtol=1e-9)
-    assert [name for name, _ in twin.named_parameters()] == [name for name, _ in model.named_parameters()]
+    assert [name for name, _ in twin.named_parameters()] == [
+        name for name, _ in model.named_parameters()
+    ]
 
 
 @pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
@@ -91,11 +101,15 @@ def test_the_copy_leaves_the_model_alone(rng):
     copy = for_decoding(model)
     assert [name for name, _ in model.named_parameters()] == names
     assert all(module.training for module in model.modules())
-    assert not any(module.training for stack in (copy.encoder, copy.decoder) for module in stack.modules())
+    assert not any(
+        module.training for stack in (copy.encoder, copy.decoder) for module in stack.modules()
+    )
 
     def logits():
         with no_grad(), forms.on():
-            return copy.logits(copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))).numpy()
+            return copy.logits(
+                copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))
+            ).numpy()
 
     before = logits()
     for parameter in model.parameters():
@@ -104,7 +118,7 @@ def test_the_copy_leaves_the_model_alone(rng):
     assert np.array_equal(before, logits())
 
 
-# Changed models ---------------------------------------------------------------------------------------------
+# Changed models ----------------------------------------------------------------------------------
 
 
 class Lora(Linear):
@@ -113,7 +127,10 @@ class Lora(Linear):
     def __init__(self, linear, rng):
         self.weight, self.bias = linear.weight, linear.bias
         n_in, n_out = linear.weight.shape
-        self.a, self.b = (Parameter(rng.normal(0, 1, shape).astype("float32")) for shape in ((n_in, 2), (2, n_out)))
+        self.a, self.b = (
+            Parameter(rng.normal(0, 1, shape).astype("float32"))
+            for shape in ((n_in, 2), (2, n_out))
+        )
 
     def __call__(self, x):
         return super().__call__(x) + F.linear(F.linear(x, self.a), self.b)
@@ -169,7 +186,9 @@ def with_a_patched_linear(model, monkeypatch):
 
 
 def with_a_patched_feed_forward(model, monkeypatch):
-    monkeypatch.setattr(FeedForward, "__call__", lambda self, x: self.outer(self.dropout(F.exp(self.inner(x)))))
+    monkeypatch.setattr(
+        FeedForward, "__call__", lambda self, x: self.outer(self.dropout(F.exp(self.inner(x))))
+    )
 
 
 def with_another_dropout(model, monkeypatch):
@@ -199,7 +218,9 @@ def subwords():
 def test_a_translator_translates_as_the_changed_model(change, beam, monkeypatch, subwords):
     lines = [f"{line} {n}" for line in TEXT for n in range(2)]
     model = make_model(subwords)
-    unchanged = [best.text for (best,) in Translator(model, subwords).translate(lines, beam, max_extra=5)]
+    unchanged = [
+        best.text for (best,) in Translator(model, subwords).translate(lines, beam, max_extra=5)
+    ]
     change(model, monkeypatch)
     translator = Translator(model, subwords, longest=100, usual=100)
     found = [best.text for (best,) in translator.translate(lines, beam, max_extra=5)]
@@ -209,7 +230,9 @@ def test_a_translator_translates_as_the_changed_model(change, beam, monkeypatch,
         if beam == 1:
             expected = greedy(model, source, 5, cached)
         else:
-            expected = [best for (best,) in beam_search(model, source, beam, max_extra=5, cached=cached)]
+            expected = [
+                best for (best,) in beam_search(model, source, beam, max_extra=5, cached=cached)
+            ]
         assert found == [text.strip() for text in subwords.decode([best.ids for best in expected])]
 
 
@@ -238,8 +261,10 @@ def test_what_a_module_holds_is_copied_once(rng):
     assert inner.outer is twin and inner is not odd.table["deeper"][0]["inner"]
     assert type(inner.own) is Lora and inner.own.a is odd.table["deeper"][0]["inner"].own.a
     assert type(inner.own.weight) is PackedParameter and type(inner.own.a) is Parameter
-    assert type(twin.pair) is Pair and type(twin.pair.first.weight) is PackedParameter and twin.pair.second[0] is twin
-    assert {name: id(value) for name, value in vars(odd).items()} == held and type(odd.shared.weight) is Parameter
+    assert type(twin.pair) is Pair and twin.pair.second[0] is twin
+    assert type(twin.pair.first.weight) is PackedParameter
+    assert {name: id(value) for name, value in vars(odd).items()} == held
+    assert type(odd.shared.weight) is Parameter
 
 
 def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
