@@ -13,6 +13,7 @@ from timeit import repeat
 
 import numpy as np
 
+from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.course import slides
@@ -60,8 +61,16 @@ claim("the weights of each query sum to 1", np.allclose(weights.sum(axis=-1), 1)
 show(F.softmax)
 same("softmax = exp(x) / sum exp(x)", F.softmax(scores), weights)
 same("attention_weights = softmax(Q K^T / sqrt(d_k))", F.attention_weights(Q, K), weights)
-same("attention = loops", F.attention(Q, K, V), by_loops)
 
+# %%
+# The library holds some operations twice: as their equation, which `show` prints and all lessons run, and as a *form*,
+# a faster program of the same meaning. A training or a timing turns the forms on, in a block that says so.
+show(F.attention)
+same("attention = loops", F.attention(Q, K, V), by_loops)
+with forms.on():
+    same("attention, its form = loops", F.attention(Q, K, V), by_loops)
+
+# %%
 # Use: the library subtracts the largest score before exp, which changes no weight (numerator and denominator shrink
 # alike) and keeps exp from overflowing. And it takes any axes in front: a *batch* of sentences goes through at once.
 with np.errstate(over="ignore", invalid="ignore"):
@@ -202,7 +211,8 @@ A, B, *C = rng.standard_normal((5, d, d)) / 8
 for name in ("attention", "recurrent", "convolution", "to 4 neighbours"):
     for n in lengths:
         done[:], x = [], rng.standard_normal((n, d))
-        seconds = min(repeat("layer(name, x)", globals=globals(), number=1, repeat=5))  # others may be at work
+        with forms.on():
+            seconds = min(repeat("layer(name, x)", globals=globals(), number=1, repeat=5))  # others may be at work
         counts.setdefault(name, (lengths, []))[1].append(sum(done) // 5)
         times.setdefault(name, (lengths, []))[1].append(1000 * seconds)
 
@@ -260,5 +270,5 @@ def check_softmax_average():
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.
-INTRODUCES = ("functions.softmax", "functions.attention_weights", "functions.attention",
+INTRODUCES = ("forms.on", "functions.softmax", "functions.attention_weights", "functions.attention",
               "transformer.causal_mask", "transformer.padding_mask")  # fmt: skip

@@ -10,6 +10,7 @@ seconds, and seen what label smoothing, the kind of positions and the warm-up do
 # %%
 import numpy as np
 
+from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
@@ -201,9 +202,10 @@ def train(steps=400, begin_at=1, warmup_steps=40, factor=0.2, n_layers=2, **chan
     for step in range(1, steps + 1):
         batch = reverse_task(64)
         adam.zero_grad()
-        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
-        loss.backward()
-        adam.step(warmup_rate(max(step, begin_at), 32, warmup_steps, factor))
+        with forms.on():  # a training: the faster programs of the same equations (lesson 01)
+            loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+            loss.backward()
+            adam.step(warmup_rate(max(step, begin_at), 32, warmup_steps, factor))
         losses.append(float(loss))
         mean += adam.data * (0.01 if step > steps - 100 else 0.0)
     adam.data[...] = mean

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, same
 from minitf.config import Config
@@ -179,8 +180,9 @@ with tempfile.TemporaryDirectory() as folder:
     for step, rows in enumerate(plan[:88], 1):
         batch = make_batch(*([side[i] for i in rows] for side in pairs), size)
         adam.zero_grad()
-        net.train().loss(batch.source, batch.target_in, batch.target_out)[0].backward()
-        adam.step(warmup_rate(2000, 64, 500, 0.7))
+        with forms.on():  # a training
+            net.train().loss(batch.source, batch.target_in, batch.target_out)[0].backward()
+            adam.step(warmup_rate(2000, 64, 500, 0.7))
         if step > 40 and step % 6 == 4:  # 8 times
             each.append(net.state())
             save_arrays(f"{folder}/{len(each)}.npz", each[-1], {})

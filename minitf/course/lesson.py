@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import contextlib
 import inspect
 import json
 import linecache
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from minitf import forms
 from minitf.backend import use
 from minitf.check import proved
 from minitf.errors import UserError
@@ -20,6 +22,7 @@ from minitf.translation import Translator
 __all__ = ["begin", "check_exercises", "draw", "finish", "toy_model", "train"]
 
 _run = {"name": "", "started": 0.0, "figures": Path("figures"), "drawn": 0}
+_equations = contextlib.ExitStack()  # the forms are off until it is closed, which only a test does
 
 
 class _UnderHeadings:
@@ -53,6 +56,8 @@ class _Parser(argparse.ArgumentParser):
 def begin(name, trainer=None):
     """Start a lesson: read --figures and --backend from the command line (a notebook has none).
 
+    From here on the library computes with its equations, so that `show` prints the program that a check has run. A
+    training or a timing says `with forms.on():`.
     trainer: of lesson 09, what runs in place of the lesson if any other option is given; --quick alone is the lesson
     with a training at its end. Returns whether that was asked for.
     """
@@ -69,6 +74,7 @@ def begin(name, trainer=None):
     if options.backend:
         _or_stop(use, options.backend)
     threadpool_limits(1, "blas")  # the products of a lesson are small: a second thread would only be waited for
+    _equations.enter_context(forms.off())
     proved.clear()
     _run.update(started=time.perf_counter(), figures=Path(options.figures), drawn=0)
     if not _notebook():
@@ -90,12 +96,14 @@ def draw(picture, file_name, *arguments, **options):
 
 
 def train(trainer, options):
-    """Train in a folder of its own, at the end of lesson 09; gives what results.json says of the model.
+    """Train in a folder of its own, with the forms on, at the end of lesson 09; gives what results.json says.
 
     trainer: as in `begin`. A training that does not come to its end ends the lesson, with the trainer's exit code.
     """
     folder = Path("runs", time.strftime("quick-%Y%m%d-%H%M%S"))
-    if code := trainer([*options.split(), "--out", str(folder)]):
+    with forms.on():
+        code = trainer([*options.split(), "--out", str(folder)])
+    if code:
         sys.exit(code)
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from minitf import forms
 from minitf.course import lesson
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """Leave the forms as they were: `begin` turns them off for the rest of a lesson's process."""
+    yield
+    lesson._equations.close()
 
 
 @pytest.fixture
@@ -65,6 +73,21 @@ def test_other_lessons_know_no_trainer(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         lesson.begin("01_attention")
     assert "unrecognized arguments: --quick" in capsys.readouterr().err
+
+
+def test_a_lesson_computes_with_equations_and_its_training_with_forms(tmp_path, monkeypatch, begin):
+    monkeypatch.chdir(tmp_path)
+    begin()
+    with pytest.raises(SystemExit, match="130"):
+        lesson.train(lambda arguments: 130 if forms._switch["on"] else 131, "--quick")
+    assert not forms._switch["on"]
+
+
+@pytest.mark.skipif(not forms._switch["on"], reason="needs forms, which MINITF_FORMS=off turns off")
+def test_the_trainer_of_lesson_09_uses_forms(monkeypatch, begin):
+    monkeypatch.setattr(sys, "argv", ["09_train_wmt.py", "--out", "runs/a"])
+    with pytest.raises(SystemExit, match="7"):
+        lesson.begin("09_train_wmt", trainer=lambda *given: 7 if forms._switch["on"] else 8)
 
 
 def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, monkeypatch):

@@ -9,8 +9,9 @@ from paths import ROOT
 import minitf
 
 LESSONS = sorted((ROOT / "lessons").glob("0[1-9]_*.py"))
-ENGINE = ("tensor", "functions", "loss", "nn", "transformer", "optim", "decode", "config")
+ENGINE = ("tensor", "functions", "loss", "nn", "transformer", "optim", "decode", "config", "forms")
 PUBLIC = {f"{module}.{name}" for module in ENGINE for name in importlib.import_module(f"minitf.{module}").__all__}
+PUBLIC -= {"forms.accelerated", "forms.form_of", "forms.off"}  # for who writes a form; `begin` turns the forms off
 TRAINING = {"text.Subwords", "text.plan_batches", "replicas.Replicas", "arrays.average"}  # what lesson 09 proves
 CHECKS = ("same", "grad_check", "claim")
 
@@ -92,12 +93,24 @@ def checked(tree, names):
             bound = [n for n in ast.walk(node) if isinstance(n, ast.Assign | ast.AugAssign | ast.For | ast.withitem)]
             for binding in bound:
                 _bind(binding, made_of, names)
+            inside = _mentioned_by_with(node, names)
             for call in (n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
                 if call.func.id in CHECKS:
-                    calls.append((call.func.id, ast.unparse(call), everything(call)))
+                    calls.append((call.func.id, ast.unparse(call), everything(call) | inside.get(call, set())))
 
     visit(tree.body)
     return calls
+
+
+def _mentioned_by_with(tree, names):
+    """{call: what the `with` statements around it mention}."""
+    inside = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            here = set().union(*(mentioned(item.context_expr, names) for item in node.items))
+            for call in (n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)):
+                inside[call] = inside.get(call, set()) | here
+    return inside
 
 
 def _bind(node, made_of, names):
