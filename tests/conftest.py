@@ -7,7 +7,7 @@ import pytest
 import strict
 from lesson_files import LESSONS, introduced, tree_of
 
-from minitf import backend
+from minitf import backend, forms
 from minitf.errors import UserError
 from minitf.files.arrays import save_arrays
 from minitf.text import Words
@@ -30,6 +30,11 @@ LESSON_OF = {
     **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
+}
+
+# What only a form promises: with MINITF_FORMS=off these files, or tests as FILE::TEST, are skipped.
+ONLY_FORMS = {
+    "test_attention_parts::test_memory_grows_with_the_length_and_not_with_its_square": "attention in tiles",
 }
 
 
@@ -86,8 +91,9 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark each test with its lessons; leave out what was not asked for, and skip what this machine cannot run."""
+    """Mark each test with its lessons; leave out what was not asked for, and skip what cannot run here."""
     _mark_lessons(items)
+    _mark_forms(items)
     left_out = [mark for mark in ("slow", "gpu") if not _asked_for(mark, config)]
     deselected = {item for item in items if any(item.get_closest_marker(mark) for mark in left_out)}
     config.hook.pytest_deselected(items=[item for item in items if item in deselected])
@@ -109,6 +115,16 @@ def _mark_lessons(items):
         lessons.add(LESSON_OF.get(item.path.stem))
         for lesson in lessons - {None}:
             item.add_marker(f"lesson{lesson}")
+
+
+def _mark_forms(items):
+    """Mark the tests of what only a form promises, and skip them where MINITF_FORMS=off leaves the equations."""
+    for item in items:
+        names = item.path.stem, f"{item.path.stem}::{item.name.partition('[')[0]}"
+        for reason in (ONLY_FORMS[name] for name in names if name in ONLY_FORMS):
+            item.add_marker("forms")
+            if not forms._switch["on"]:
+                item.add_marker(pytest.mark.skip(reason=f"MINITF_FORMS=off, and only a form promises this: {reason}"))
 
 
 def _asked_for(mark, config):

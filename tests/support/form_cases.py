@@ -1,0 +1,384 @@
+"""What every form is held to: the rows of the gradient table and more, and what has no gradient.
+
+A case is a function without arguments that returns arrays. `test_forms` runs it with the equations and with the forms.
+"""
+
+import contextlib
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from unittest import mock
+
+import gradient_table
+import models
+import numpy as np
+from sizes import B, D, H, K, S, T, V
+
+from minitf import decode, forms, loss, optim
+from minitf import functions as F
+from minitf.backend import to_device, to_numpy
+from minitf.beyond import sampling
+from minitf.cpu import strips, threads
+from minitf.nn import Linear
+from minitf.tensor import Tensor, no_grad
+
+ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms of a room take
+
+
+@dataclass
+class Row:
+    """A call of a differentiable function. declined: the rooms whose form leaves this call to the equation."""
+
+    name: str
+    function: object
+    arguments: tuple
+    options: dict = field(default_factory=dict)
+    declined: tuple = ()
+
+    def __str__(self):
+        return f"{self.function.__name__}: {self.name}"
+
+
+def rows():
+    """Return the rows of the gradient table, and those that lead a form into each of its branches."""
+    named = []
+    for function, arguments, options in gradient_table.table():
+        shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
+        named.append(Row(f"{' '.join(shapes)} {options or ''}".strip(), function, arguments, options))
+    rng = np.random.default_rng(8)
+    return [*named, *_attention(rng), *_layers(rng), *_losses(rng)]
+
+
+def _attention(rng):
+    def inputs(front=(B, H), t=T, s=S):
+        return tuple(rng.normal(size=(*front, *shape)) for shape in ((t, K), (s, K), (s, D)))
+
+    def mask(*shape):
+        return rng.random(shape) < 0.6
+
+    nothing = mask(B, 1, T, S)
+    nothing[1] = False  # a sentence whose queries may attend to no key
+    past = np.tri(S, dtype=bool)
+    function = F.attention
+    return [
+        Row("one query", function, inputs(t=1)),
+        Row("one query, a mask of keys", function, (*inputs(t=1), mask(B, 1, 1, S))),
+        Row("one query of one head", function, inputs((), t=1), declined=("gpu",)),
+        Row("one key", function, inputs(s=1)),
+        Row("no query", function, inputs(t=0)),
+        Row("no key", function, inputs(s=0)),
+        Row("no sentence", function, inputs((0, H))),
+        Row("one head without axes in front", function, inputs(()), declined=("gpu",)),
+        Row("one axis in front", function, (*inputs((B,)), mask(B, T, S)), declined=("gpu",)),
+        Row("three axes in front", function, (*inputs((2, B, H)), mask(H, T, S)), declined=("gpu",)),
+        Row("a mask for all sentences and heads", function, (*inputs(), mask(T, S))),
+        Row("a mask of each sentence's keys", function, (*inputs(), mask(B, 1, 1, S))),
+        Row("a mask of queries", function, (*inputs(), mask(B, 1, T, 1))),
+        Row("a mask of each head", function, (*inputs(), mask(H, T, S))),
+        Row("nothing to attend to", function, (*inputs(), nothing)),
+        Row("nothing to attend to, dropout", function, (*inputs(), nothing, 0.4), {"seed": 4}),
+        Row("causal", function, (*inputs(t=S), past)),
+        Row("the keys of one sentence for all", function, (*inputs()[:1], *inputs((1, H))[1:]), declined=("gpu",)),
+        Row("large scores", function, (200 * inputs()[0], *inputs()[1:])),
+        Row("dropout by the state", function, (*inputs(), mask(B, 1, 1, S), 0.3)),
+        Row("long", function, (*inputs((1, 2), 37, 41), mask(1, 1, 37, 41), 0.2), {"seed": 9}),
+        Row("large scores, one mask for all", F.attention_weights, (*inputs()[:2], mask(T, S))),
+    ]
+
+
+def _layers(rng):
+    def normal(*shape):
+        return rng.normal(size=shape)
+
+    ids = rng.integers(0, V, (B, T))
+    found = []
+    for name, shape in {"one row": (1, D), "no row": (0, D), "one axis": (D,), "rows beyond a tile": (67, D)}.items():
+        found.append(Row(name, F.layer_norm, (3 * normal(*shape) + 5, normal(D), normal(D)), {"eps": 1e-3}))
+        found.append(Row(name, F.linear, (normal(*shape), normal(D, 16), normal(16))))
+        found.append(Row(f"{name}, no bias", F.linear, (normal(*shape), normal(D, 16))))
+        found.append(Row(name, F.dropout, (normal(*shape), 0.3), {"seed": 3}))
+    found += [
+        Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
+        Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
+        Row("one column", F.linear, (normal(B, T, D), normal(D, 1), normal(1))),
+        Row("one id", F.embedding, (normal(V, D), np.array(3))),
+        Row("no id", F.embedding, (normal(V, D), np.zeros((0, 3), np.int64))),
+        Row("one id many times", F.embedding, (normal(V, D), np.full((B, T), V - 1))),
+        Row("ids of 16 bits", F.embedding, (normal(V, D), ids.astype(np.uint16))),
+        Row("one column", F.embedding, (normal(V, 1), ids)),
+        Row("by the state", F.dropout, (normal(B, T, D), 0.3)),
+        Row("rows that draw twice", F.dropout, (normal(2, 600), 0.5)),
+        Row("nearly all", F.dropout, (normal(B, T, D), 0.999), {"seed": 3}),
+    ]
+    return found
+
+
+def _losses(rng):
+    def logits(*shape):
+        return 3 * rng.normal(size=shape)
+
+    targets = rng.integers(1, V, (B, T))
+    padded = targets.copy()
+    padded[0], padded[1, 2:] = 0, 0
+    certain = logits(B, T, V)
+    certain[0, 0, :5] = -np.inf  # impossible words cost nothing without smoothing
+    targets[0, 0] = 7
+    found = [
+        Row("impossible words", loss.label_smoothed_cross_entropy, (certain, targets, 0.0)),
+        Row("large logits", loss.label_smoothed_cross_entropy, (100 * logits(B, T, V), targets)),
+        Row("one row", loss.label_smoothed_cross_entropy, (logits(V), np.array(4))),
+        Row("no row", loss.label_smoothed_cross_entropy, (logits(0, V), np.zeros(0, np.int64))),
+        Row("all padding", loss.label_smoothed_cross_entropy, (logits(B, T, V), 0 * targets), {"pad_id": 0}),
+        Row("two words", loss.label_smoothed_cross_entropy, (logits(5, 2), np.array([0, 1, 1, 0, 1]))),
+        Row("many words", loss.label_smoothed_cross_entropy, (logits(3, 700), np.array([0, 699, 333]))),
+    ]
+    for name, target, options in (
+        ("padding", padded, {"pad_id": 0}),
+        ("all padding", 0 * targets, {"pad_id": 0}),
+        ("no smoothing", targets, {"smoothing": 0.0}),
+    ):
+        found.append(Row(name, loss.projected_cross_entropy, (logits(B, T, D), logits(V, D) / 3, target), options))
+    many = rng.integers(0, V, 67)
+    found.append(Row("rows beyond a chunk", loss.projected_cross_entropy, (logits(67, D), logits(V, D) / 3, many)))
+    found.append(Row("one row", loss.projected_cross_entropy, (logits(D), logits(V, D), np.array(4))))
+    none = np.zeros(0, np.int64)
+    found.append(Row("no row", loss.projected_cross_entropy, (logits(0, D), logits(V, D), none)))
+    return found
+
+
+def strided(array):
+    """Return an equal array whose numbers are in another order in memory, with gaps between them."""
+    wide = np.empty((*array.shape[::-1], 2), array.dtype)
+    view = wide[..., 0].T
+    view[...] = array
+    return view
+
+
+def outcome(row, dtype, layout=np.ascontiguousarray, recording=True):
+    """Return the results of a row's call, and the gradients of its arguments for a random cotangent.
+
+    Raises AssertionError where the call changes what it was given.
+    """
+    results, walk_back = call(row, dtype, layout, recording)
+    return results + (walk_back() if recording else [])
+
+
+def call(row, dtype, layout=np.ascontiguousarray, recording=True, change=lambda x: x):
+    """Return the results of a row's call, and the function that walks back and returns the gradients.
+
+    change: of each array of numbers that is given.
+    """
+    given, tensors = [], []
+
+    def tensor(x):
+        if isinstance(x, list):
+            return [tensor(one) for one in x]
+        if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
+            return x
+        x = change(x).astype(dtype)
+        given.append((to_device(layout(x) if x.ndim else x), x.copy()))
+        tensors.append(Tensor(given[-1][0]))
+        return tensors[-1]
+
+    with F.dropout_state(seed=5, step=3, first_row=2), contextlib.ExitStack() as stack:
+        if not recording:
+            stack.enter_context(no_grad())
+        y = row.function(*[tensor(x) for x in row.arguments], **row.options)
+    results = list(y) if isinstance(y, tuple) else [y]
+    before = [to_numpy(one.data).copy() for one in results]
+
+    def walk_back():
+        gy = np.random.default_rng(11).normal(size=before[0].shape).astype(dtype)
+        given.append((to_device(layout(gy) if gy.ndim else gy), np.array(gy)))
+        results[0].backward(given[-1][0])
+        after = [to_numpy(one.data) for one in results]
+        assert all(map(_equal, before, after)), f"{row}: the result was changed afterwards"
+        assert all(_equal(to_numpy(array), copy) for array, copy in given), f"{row}: an argument was changed"
+        return [to_numpy(one.grad) for one in tensors if one.grad is not None]
+
+    return before, walk_back
+
+
+def _equal(a, b):
+    return np.array_equal(a, b, equal_nan=True)
+
+
+def close(got, expected, dtype, name=""):
+    """Hold arrays to others: in float64 to 1e-9, in float32 to 1e-5, of the largest number of each."""
+    tolerance = 1e-9 if np.dtype(dtype) == np.float64 else 1e-5
+    assert len(got) == len(expected), f"{name}: {len(got)} arrays, and the equation gives {len(expected)}"
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        assert a.shape == b.shape and a.dtype == b.dtype, f"{name}: array {i} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
+        if b.dtype.kind != "f":
+            assert np.array_equal(a, b), f"{name}: array {i} holds other integers"
+            continue
+        finite = np.isfinite(b)
+        assert _equal(a[~finite], b[~finite]), f"{name}: array {i} is infinite, or NaN, elsewhere"
+        largest = np.abs(b[finite]).max(initial=1.0)
+        error = np.abs(np.asarray(a, np.float64)[finite] - np.asarray(b, np.float64)[finite]).max(initial=0.0) / largest
+        assert error <= tolerance, f"{name}: array {i} is off by {error:.1e}"
+
+
+@contextlib.contextmanager
+def watched(room):
+    """Collect in a set the ops whose form took its arguments."""
+    load(room)
+    taken = set()
+
+    def watch(op, form):
+        def watching(*arguments, **options):
+            result = form(*arguments, **options)
+            if result is not NotImplemented:
+                taken.add(op)
+            return result
+
+        return watching
+
+    table = forms._forms[room]
+    with mock.patch.dict(table, {op: watch(op, form) for op, form in table.items()}):
+        yield taken
+
+
+def load(room):
+    """Import the forms of a room."""
+    if room not in forms._loaded:
+        importlib.import_module(f"minitf.{room}")
+        forms._loaded.add(room)
+
+
+# What has no gradient -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """A program without gradients: compute(dtype) returns arrays. ops: those of its accelerated ops."""
+
+    name: str
+    ops: tuple
+    compute: object
+    rooms: tuple = ("cpu", "gpu")
+
+    def __str__(self):
+        return self.name
+
+
+def cases():
+    """Return the second table: Adam, the caches and continuations of decoding, packed weights."""
+    searches = (decode.next_words, decode.continuations)
+    return [
+        Case("Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (7, 5), [True] * 5)),
+        Case("Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)),
+        Case("Adam, no number", (optim.adam_update,), lambda dtype: _adam(dtype, (0,), [True])),
+        Case("Adam, several blocks", (optim.adam_update,), lambda dtype: _adam(dtype, (300_001,), [True] * 2), ("cpu",)),
+        Case("Adam, not finite", (optim.adam_update,), lambda dtype: _adam(dtype, (67,), [True, False, True])),
+        Case("Adam, a flag of the library", (optim.adam_update,), _adam_flag),
+        Case("Adam, on threads", (optim.adam_update,), _adam_on_threads, ("cpu",)),
+        Case("greedy", (decode.next_words,), lambda dtype: _written(decode.greedy(*_task(dtype, {})))),
+        Case("greedy without a cache", (), lambda dtype: _written(decode.greedy(*_task(dtype, {}), cached=False))),
+        Case("a beam of 4", searches, lambda dtype: _beams(dtype, {})),
+        Case("a beam of 3, learned positions", searches, lambda dtype: _beams(dtype, LEARNED, beam=3, n_best=3)),
+        Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
+        Case("sampling", (decode.next_words,), _sampled),
+        Case("continuations", (decode.continuations,), _continuations),
+        Case("normalisers", (decode.normalisers_of,), _normalisers, ("cpu",)),
+        Case("packed matrices", (F.linear,), _packed, ("cpu",)),
+    ]
+
+
+LEARNED = {"positions": "learned", "max_length": 16}
+
+
+def _adam(dtype, shape, finite):
+    """Return the parameters, m and v after each step."""
+    rng = np.random.default_rng(2)
+    x, *moments = (to_device(array.astype(dtype)) for array in (rng.normal(size=shape), *np.zeros((2, *shape))))
+    found = []
+    for t, flag in enumerate(finite, 1):
+        g = rng.normal(size=shape) if flag is not False else np.full(shape, np.nan)
+        optim.adam_update(x, to_device(g.astype(dtype)), *moments, t, 0.01 * t, finite=flag)
+        found += [to_numpy(array).copy() for array in (x, *moments)]
+    return found
+
+
+def _adam_flag(dtype):
+    """Return what two steps leave, the second without effect by a flag where the arrays are."""
+    return _adam(dtype, (67,), [to_device(np.array(True)), to_device(np.array(False))])
+
+
+def _adam_on_threads(dtype):
+    with ThreadPoolExecutor(2) as pool, threads.lent(pool, 2):
+        return _adam(dtype, (1_300_001,), [True])
+
+
+def _task(dtype, switches):
+    return models.small_model(dtype, **switches), models.sources(1, 4, 2, 5)
+
+
+def _written(hypotheses):
+    words = [np.array([*h.ids, -1]) for h in hypotheses]
+    return [np.concatenate(words), np.array([(h.log_probability, h.score) for h in hypotheses])]
+
+
+def _beams(dtype, switches, beam=4, n_best=1):
+    """Return the translations of four sentences that end at different steps."""
+    found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=12)
+    return _written(h for sentence in found for h in sentence)
+
+
+def _sampled(dtype):
+    return _written(sampling.sample(*_task(dtype, {}), seed=3, temperature=1.3))
+
+
+def _continuations(dtype):
+    """Return the best of scores among which there are many equals, for vocabularies of several sizes."""
+    rng, found = np.random.default_rng(3), []
+    for size in (11, 32, 64, 75, 200):
+        for beams, count in ((1, 2), (4, 8), (3, 6)):
+            scores = rng.normal(size=(2 * beams, size)).astype(dtype)
+            totals = rng.normal(size=(2, beams))
+            equal, none = scores.round(), totals.copy()
+            none[:, 1:] = -np.inf  # at the first step the other beginnings are not there
+            equal[:, 5:] = -np.inf
+            for a, b in ((scores, totals), (scores.round(), 0 * totals), (scores, none), (equal, totals.round())):
+                found += map(to_numpy, decode.continuations(to_device(a), b, count))
+    return found
+
+
+def _normalisers(dtype):
+    logits = np.random.default_rng(4).normal(size=(5, 40)) * 30
+    return [decode.normalisers_of(to_device(x.astype(dtype))) for x in (logits, logits[:1], logits[:0], logits + 1000)]
+
+
+def _packed(dtype):
+    """Return logits of rows of several numbers, of a copy for decoding."""
+    rng, model = np.random.default_rng(6), models.small_model(dtype)
+    twin, wide = strips.for_decoding(model), Linear(24, 150, rng).astype(dtype)
+    wide = strips.for_decoding(wide)
+    with no_grad():
+        rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
+        found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
+        source, target = models.sources(1, 4, 2), np.array([[2, 5, 6]] * 3)
+        return [*found, twin(source, target).numpy()]
+
+
+# The sizes at which a form takes another branch: {what they are called here: {module: {constant: size}}}.
+TILES = {
+    "sizes as they are": {},
+    "small tiles": {
+        "cpu.ops": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
+        "cpu.loss": {"_CHUNK": 3},
+        "cpu.threads": {"_FEW": 1},
+        "cpu.search": {"_GROW_BY": 1},
+        "cpu.strips": {"_FEW": 1 << 12},
+    },
+    "tiles of one head": {"cpu.ops": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"_CHUNK": 10}},
+    "tiles of one query": {"cpu.ops": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"_CHUNK": 1}},
+    "tiles of one sentence": {"cpu.ops": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"_CHUNK": 66}},
+}
+
+
+def lower(monkeypatch, tiles):
+    """Give the constants of the forms other sizes."""
+    for module, sizes in TILES[tiles].items():
+        for name, size in sizes.items():
+            monkeypatch.setattr(importlib.import_module(f"minitf.{module}"), name, size)
