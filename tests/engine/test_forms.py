@@ -1,5 +1,8 @@
 """Every form is held to its equation: the same values and the same gradients, with tiles of any size."""
 
+import sys
+import types
+
 import form_cases
 import numpy as np
 import pytest
@@ -75,8 +78,10 @@ def test_without_gradients_on_the_cpu(case, dtype, tiles):
 
 
 @each_row
-def test_a_form_on_the_gpu(row):
+@pytest.mark.parametrize("sizes", ["sizes as they are", "small tiles"])
+def test_a_form_on_the_gpu(row, sizes, monkeypatch):
     """Thread by thread, on the simulator."""
+    form_cases.lower(monkeypatch, sizes)
     hold(row, "gpu", "float32")
 
 
@@ -90,3 +95,67 @@ def test_an_equation_on_the_stand_in_for_gpu_arrays(row):
     expected = equation(outcome, row, "float64")
     with using(strict.module):
         close(outcome(row, "float64"), expected, "float64", str(row))
+
+
+@pytest.mark.parametrize("room", LIBRARY)
+def test_the_tables_reach_every_form(room):
+    form_cases.load(room)
+    of_rows = {row.function for row in ROWS if room not in row.declined}
+    of_cases = {op for case in CASES for op in case.ops if room in case.rooms}
+    missing = forms._forms[room].keys() - of_rows - of_cases
+    assert not missing, f"no row of form_cases reaches {sorted(op.__name__ for op in missing)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", LIBRARY)
+def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
+    """So no tile, no shortcut and no border of a form is left unchecked by the tests above."""
+    form_cases.load(room)
+    names = {form.__module__ for form in forms._forms[room].values()} | HELPERS[room]
+    modules = {sys.modules[name].__file__: sys.modules[name] for name in names}
+    missing = {(file, line) for file, module in modules.items() for line in lines_of(module)}
+
+    def in_function(frame, event, _):
+        missing.discard((frame.f_code.co_filename, frame.f_lineno))
+        return in_function
+
+    def trace(frame, event, _):
+        return in_function(frame, event, _) if frame.f_code.co_filename in modules else None
+
+    for sizes in form_cases.TILES:
+        with monkeypatch.context() as patch:
+            form_cases.lower(patch, sizes)
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                run_tables(room)
+            finally:
+                sys.settrace(before)
+    assert not missing, sorted(f"{file.rpartition('minitf/')[2]}:{line}" for file, line in missing)
+
+
+HELPERS = {"cpu": {f"minitf.cpu.{name}" for name in ("sums", "threads")}, "gpu": set()}
+
+
+def run_tables(room):
+    """Compute every row and every case with the forms of a room."""
+    with using(LIBRARY[room]):
+        for row in ROWS:
+            outcome(row, "float32")
+            outcome(row, "float32", recording=False)
+        for case in CASES:
+            if room in case.rooms:
+                case.compute("float32")
+
+
+def lines_of(module):
+    """Return the numbers of the lines in the functions of a module, but for those that raise errors."""
+    with open(module.__file__, encoding="utf-8") as file:
+        code = compile(file.read(), module.__file__, "exec")
+    waiting, lines = [code], set()
+    while waiting:
+        block = waiting.pop()
+        waiting += [constant for constant in block.co_consts if isinstance(constant, types.CodeType)]
+        if block.co_flags & 3 == 3:  # of a function, not of the module or a class
+            lines |= {line for _, _, line in block.co_lines() if line and line > block.co_firstlineno}
+    return lines

@@ -65,9 +65,9 @@ def _attention(rng):
         Row("one query, a mask of keys", function, (*inputs(t=1), mask(B, 1, 1, S))),
         Row("one query of one head", function, inputs((), t=1), declined=("gpu",)),
         Row("one key", function, inputs(s=1)),
-        Row("no query", function, inputs(t=0)),
-        Row("no key", function, inputs(s=0)),
-        Row("no sentence", function, inputs((0, H))),
+        Row("no query", function, inputs(t=0), declined=("cpu", "gpu")),
+        Row("no key", function, inputs(s=0), declined=("cpu", "gpu")),
+        Row("no sentence", function, inputs((0, H)), declined=("cpu", "gpu")),
         Row("one head without axes in front", function, inputs(()), declined=("gpu",)),
         Row("one axis in front", function, (*inputs((B,)), mask(B, T, S)), declined=("gpu",)),
         Row("three axes in front", function, (*inputs((2, B, H)), mask(H, T, S)), declined=("gpu",)),
@@ -266,7 +266,9 @@ def cases():
     """Return the second table: Adam, the caches and continuations of decoding, packed weights."""
     searches = (decode.next_words, decode.continuations)
     return [
-        Case("Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (7, 5), [True] * 5)),
+        Case("Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (35,), [True] * 5)),
+        Case("Adam, two axes", (optim.adam_update,), lambda dtype: _adam(dtype, (7, 5), [True] * 2), ("cpu",)),
+        Case("Adam, no axis", (), lambda dtype: _adam(dtype, (), [True] * 2)),
         Case("Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)),
         Case("Adam, no number", (optim.adam_update,), lambda dtype: _adam(dtype, (0,), [True])),
         Case("Adam, several blocks", (optim.adam_update,), lambda dtype: _adam(dtype, (300_001,), [True] * 2), ("cpu",)),
@@ -366,14 +368,15 @@ TILES = {
     "sizes as they are": {},
     "small tiles": {
         "cpu.ops": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
-        "cpu.loss": {"_CHUNK": 3},
+        "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
         "cpu.search": {"_GROW_BY": 1},
         "cpu.strips": {"_FEW": 1 << 12},
+        "gpu.loss": {"CHUNK_ROWS": 10},
     },
-    "tiles of one head": {"cpu.ops": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"_CHUNK": 10}},
-    "tiles of one query": {"cpu.ops": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"_CHUNK": 1}},
-    "tiles of one sentence": {"cpu.ops": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"_CHUNK": 66}},
+    "tiles of one head": {"cpu.ops": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 10}},
+    "tiles of one query": {"cpu.ops": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"CHUNK_ROWS": 1}},
+    "tiles of one sentence": {"cpu.ops": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 66}},
 }
 
 
