@@ -15,7 +15,10 @@ from minitf.backend import using
 pytestmark = pytest.mark.skipif(not forms._switch["on"], reason="MINITF_FORMS=off: there is nothing to compare")
 ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
-each_row = pytest.mark.parametrize("row", ROWS, ids=str)
+for room in LIBRARY:
+    form_cases.load(room)
+FORMED = [row for row in ROWS if any(row.function in forms._forms[room] for room in LIBRARY)]
+each_row = pytest.mark.parametrize("row", FORMED, ids=str)
 each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
 
@@ -47,7 +50,7 @@ def hold_apart(row, dtype):
     """Hold two calls of a form that are under way at a time to two calls one after the other."""
     expected = equation(outcome, row, dtype)
     one, walk_one = call(row, dtype)
-    _, walk_other = call(row, dtype, change=lambda x: 0.5 - x[::-1])
+    _, walk_other = call(row, dtype, change=lambda x: 1.5 * x[::-1])
     walk_other()
     close(one + walk_one(), expected, dtype, f"{row}, with another call before its backward")
 
@@ -77,6 +80,18 @@ def test_without_gradients_on_the_cpu(case, dtype, tiles):
     hold_case(case, "cpu", dtype)
 
 
+@pytest.mark.parametrize("row", form_cases.refused(), ids=str)
+@pytest.mark.parametrize("room", LIBRARY)
+def test_a_form_refuses_what_its_equation_refuses_in_the_same_words(row, room):
+    with using(LIBRARY[room]):
+        said = []
+        for state in (forms.off, forms.on):
+            with state(), pytest.raises((TypeError, ValueError, IndexError)) as error:
+                call(row, "float32")
+            said.append((error.type, str(error.value)))
+    assert said[0] == said[1]
+
+
 @each_row
 @pytest.mark.parametrize("sizes", ["sizes as they are", "small tiles"])
 def test_a_form_on_the_gpu(row, sizes, monkeypatch):
@@ -90,7 +105,7 @@ def test_without_gradients_on_the_gpu(case):
     hold_case(case, "gpu", "float32")
 
 
-@each_row
+@pytest.mark.parametrize("row", ROWS, ids=str)
 def test_an_equation_on_the_stand_in_for_gpu_arrays(row):
     expected = equation(outcome, row, "float64")
     with using(strict.module):
@@ -99,7 +114,6 @@ def test_an_equation_on_the_stand_in_for_gpu_arrays(row):
 
 @pytest.mark.parametrize("room", LIBRARY)
 def test_the_tables_reach_every_form(room):
-    form_cases.load(room)
     of_rows = {row.function for row in ROWS if room not in row.declined}
     of_cases = {op for case in CASES for op in case.ops if room in case.rooms}
     missing = forms._forms[room].keys() - of_rows - of_cases
@@ -110,7 +124,6 @@ def test_the_tables_reach_every_form(room):
 @pytest.mark.parametrize("room", LIBRARY)
 def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
     """So no tile, no shortcut and no border of a form is left unchecked by the tests above."""
-    form_cases.load(room)
     names = {form.__module__ for form in forms._forms[room].values()} | HELPERS[room]
     modules = {sys.modules[name].__file__: sys.modules[name] for name in names}
     missing = {(file, line) for file, module in modules.items() for line in lines_of(module)}
@@ -140,6 +153,9 @@ HELPERS = {"cpu": {f"minitf.cpu.{name}" for name in ("sums", "threads")}, "gpu":
 def run_tables(room):
     """Compute every row and every case with the forms of a room."""
     with using(LIBRARY[room]):
+        for row in form_cases.refused():
+            with pytest.raises((TypeError, ValueError, IndexError)):
+                call(row, "float32")
         for row in ROWS:
             outcome(row, "float32")
             outcome(row, "float32", recording=False)

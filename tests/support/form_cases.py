@@ -246,6 +246,35 @@ def load(room):
         forms._loaded.add(room)
 
 
+def refused():
+    """Return calls that an op refuses: a form refuses them in the words of its equation."""
+    x, vector, matrix, ids = np.ones((2, 4)), np.ones(4), np.ones((4, 3)), np.array([1, 2])
+    return [
+        Row("other features", F.linear, (x, np.ones((3, 4)))),
+        Row("a vector as its weight", F.linear, (x, vector)),
+        Row("a bias of another size", F.linear, (x, matrix, vector)),
+        Row("a gain of another size", F.layer_norm, (x, np.ones(3), vector)),
+        Row("a bias of another size", F.layer_norm, (x, vector, np.ones((1, 4)))),
+        Row("no features", F.layer_norm, (np.ones((2, 0)), np.ones(0), np.ones(0))),
+        Row("an id beyond the end", F.embedding, (matrix, np.array([0, 4]))),
+        Row("a negative id", F.embedding, (matrix, np.array([-1]))),
+        Row("ids that are no integers", F.embedding, (matrix, np.array([1.0]))),
+        Row("a vector as its table", F.embedding, (vector, ids)),
+        Row("a rate of 1", F.dropout, (x, 1.0)),
+        Row("a mask of numbers", F.attention, (x, x, x, np.ones((2, 2)))),
+        Row("keys of another size", F.attention, (x, np.ones((2, 3)), x)),
+        Row("fewer values than keys", F.attention, (x, x, x[:1])),
+        Row("a mask of another size", F.attention, (x, x, x, np.ones((3, 2), bool))),
+        Row("a target too many", loss.label_smoothed_cross_entropy, (x, np.array([1, 2, 3]))),
+        Row("a target that is no word", loss.label_smoothed_cross_entropy, (x, np.array([1, 4]))),
+        Row("targets that are no integers", loss.label_smoothed_cross_entropy, (x, np.ones(2))),
+        Row("one word, and smoothing", loss.label_smoothed_cross_entropy, (x[:, :1], 0 * ids)),
+        Row("divided by 0", loss.label_smoothed_cross_entropy, (x, ids), {"n_tokens": 0}),
+        Row("other features", loss.projected_cross_entropy, (x, np.ones((5, 3)), ids)),
+        Row("a target that is no word", loss.projected_cross_entropy, (x, np.ones((2, 4)), ids)),
+    ]
+
+
 # What has no gradient -----------------------------------------------------------------------------------------
 
 
@@ -276,7 +305,7 @@ def cases():
         Case("Adam, a flag of the library", (optim.adam_update,), _adam_flag),
         Case("Adam, on threads", (optim.adam_update,), _adam_on_threads, ("cpu",)),
         Case("greedy", (decode.next_words,), lambda dtype: _written(decode.greedy(*_task(dtype, {})))),
-        Case("greedy without a cache", (), lambda dtype: _written(decode.greedy(*_task(dtype, {}), cached=False))),
+        Case("greedy without a cache", (), _uncached),
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, {})),
         Case("a beam of 3, learned positions", searches, lambda dtype: _beams(dtype, LEARNED, beam=3, n_best=3)),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
@@ -314,6 +343,10 @@ def _adam_on_threads(dtype):
 
 def _task(dtype, switches):
     return models.small_model(dtype, **switches), models.sources(1, 4, 2, 5)
+
+
+def _uncached(dtype):
+    return _written(decode.greedy(*_task(dtype, {}), max_extra=3, cached=False))
 
 
 def _written(hypotheses):
