@@ -110,6 +110,7 @@ same("relu = max(0, x)", F.relu(X.reshape(-1, 8) @ W_1 + b_1), inner)
 grad_check(F.relu, X)  # no element of X is so near to the kink at 0 that the check would step across it
 same("FeedForward = equation 2", feed_forward(X), np.reshape([position @ W_2 + b_2 for position in inner], X.shape))
 grad_check(feed_forward, X, name="FeedForward")
+same("the op that it calls, feed_forward = equation 2", F.feed_forward(X, W_1, b_1, W_2, b_2), feed_forward(X))
 # Use: exchanged positions give exchanged outputs. That proves nothing, for in self-attention they do so too. Proof is
 # which outputs t move when one position s changes: s alone. Attention is the only place where positions meet.
 moved = {"feed-forward": np.zeros((6, 6)), "self-attention": np.zeros((6, 6))}
@@ -170,12 +171,16 @@ claim("what follows may change: ReLU(sum y - sum x), of mean", bent > 0.1, f"{be
 # %%
 with F.dropout_state(seed=2, step=1):
     early, late, encoded = pre(X, feed_forward), post(X, feed_forward), layer(X, causal_mask(6))
+show(F.add_norm)
 # Equate: with the same masks on both sides.
 with F.dropout_state(seed=2, step=1):
     same("Residual, pre: x + Dropout(Sublayer(LayerNorm(x)))", early, X + F.dropout(feed_forward(pre.norm(X)), rate))
     same("Residual, post: LayerNorm(x + Dropout(Sublayer(x)))", late, post.norm(X + F.dropout(feed_forward(X), rate)))
     a = layer.attention_residual.norm(X + F.dropout(layer.self_attention(X, X, causal_mask(6)), rate))
     same("EncoderLayer", encoded, layer.feed_forward_residual.norm(a + F.dropout(layer.feed_forward(a), rate)))
+summed = X + F.dropout(feed_forward(X), rate, seed=7)
+by_op = F.add_norm(X, feed_forward(X), gain, bias, rate=rate, seed=7)
+same("add_norm = LayerNorm(x + Dropout(added))", by_op, F.layer_norm(summed, gain, bias))
 grad_check(lambda x: layer.eval()(x, causal_mask(6)), X, name="EncoderLayer")
 claim("pre: a sub-layer that gives 0 returns x exactly", (pre(X, lambda x: x * 0.0).numpy() == X).all(), 0.0)
 # Use: five ways to stack layers, before any training; a random gradient starts at the output. Without norms it vanishes
@@ -260,6 +265,6 @@ def check_sees_one_position():
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (
-    *("functions.layer_norm", "functions.relu", "functions.dropout", "functions.dropout_state", "transformer.Residual"),
+    *("functions.add_norm", "functions.feed_forward", "functions.layer_norm", "functions.relu", "functions.dropout", "functions.dropout_state", "transformer.Residual"),
     *("functions.dropout_mask", "nn.LayerNorm", "nn.Dropout", "transformer.FeedForward", "transformer.EncoderLayer"),
 )

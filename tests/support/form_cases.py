@@ -44,7 +44,9 @@ def rows():
     named = []
     for function, arguments, options in gradient_table.table():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
-        named.append(Row(f"{' '.join(shapes)} {options or ''}".strip(), function, arguments, options))
+        no_bias = function is F.feed_forward and arguments[2] is None
+        declined = ("gpu",) if no_bias else ()
+        named.append(Row(f"{' '.join(shapes)} {options or ''}".strip(), function, arguments, options, declined))
     rng = np.random.default_rng(8)
     return [*named, *_attention(rng), *_layers(rng), *_losses(rng)]
 
@@ -78,7 +80,7 @@ def _attention(rng):
         Row("nothing to attend to", function, (*inputs(), nothing)),
         Row("nothing to attend to, dropout", function, (*inputs(), nothing, 0.4), {"seed": 4}),
         Row("causal", function, (*inputs(t=S), past)),
-        Row("the keys of one sentence for all", function, (*inputs()[:1], *inputs((1, H))[1:]), declined=("gpu",)),
+        Row("the keys of one sentence for all", function, (*inputs()[:1], *inputs((1, H))[1:])),
         Row("large scores", function, (200 * inputs()[0], *inputs()[1:])),
         Row("dropout by the state", function, (*inputs(), mask(B, 1, 1, S), 0.3)),
         Row("long", function, (*inputs((1, 2), 37, 41), mask(1, 1, 37, 41), 0.2), {"seed": 9}),
@@ -97,6 +99,12 @@ def _layers(rng):
         found.append(Row(name, F.linear, (normal(*shape), normal(D, 16), normal(16))))
         found.append(Row(f"{name}, no bias", F.linear, (normal(*shape), normal(D, 16))))
         found.append(Row(name, F.dropout, (normal(*shape), 0.3), {"seed": 3}))
+        sum_of = normal(*shape), normal(*shape), normal(D), normal(D)
+        found.append(Row(name, F.add_norm, (*sum_of, 1e-3)))
+        found.append(Row(f"{name}, dropout", F.add_norm, (*sum_of, 1e-3, 0.4)))
+        two_maps = normal(*shape), normal(D, 16), normal(16), normal(16, D), normal(D)
+        found.append(Row(name, F.feed_forward, two_maps))
+        found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
     found += [
         Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
         Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
