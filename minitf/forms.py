@@ -23,6 +23,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from minitf.backend import xp
 
@@ -30,17 +31,15 @@ __all__ = ["accelerated", "form_of", "off", "on"]
 
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: the form of each op that has one
 _loaded = {None}  # rooms whose modules have been imported; a library without a room has no forms
-_switch = {
-    "on": True,
-    "chosen": True,
-}  # now, and outside of all blocks: for all threads and forked workers
-_blocks, _lock = (
-    [],
-    threading.Lock(),
-)  # the open `with` blocks of all threads, in the order of their opening
+# Whether forms are on now, and outside of all `with` blocks: in all threads and forked workers.
+_switch = {"on": True, "chosen": True}
+_blocks = []  # the open `with` blocks of all threads, in the order of their opening
+_lock = threading.Lock()
+
+Op = TypeVar("Op", bound=Callable)  # for type hints: an op takes and returns what its equation does
 
 
-def accelerated(equation: Callable) -> Callable:
+def accelerated(equation: Op) -> Op:
     """Let a form take the place of this equation, if the library in use has one that takes the arguments."""
 
     @functools.wraps(equation)

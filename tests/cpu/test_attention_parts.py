@@ -1,4 +1,4 @@
-"""Attention works on its scores in parts that fit the cache, and forgets the weights of long texts until backward."""
+"""Attention on a CPU works on its scores in tiles that fit the cache, and forgets the weights of long texts until backward."""
 
 import tracemalloc
 
@@ -17,15 +17,15 @@ SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sen
 @pytest.fixture(
     params=[pytest.param(n, id=f"{n} scores", marks=pytest.mark.slow if n in SIZES[1::2] else []) for n in SIZES]
 )
-def part(request, monkeypatch):
-    """How many scores may form a part."""
+def tile(request, monkeypatch):
+    """How many scores a tile may hold."""
     monkeypatch.setattr(ops, "TILE_SCORES", request.param)
     return request.param
 
 
 @pytest.mark.parametrize("longest", [0, S], ids=["computed again", "kept"])
 @pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
-def test_gradients_do_not_depend_on_the_parts(part, longest, rate, rng, monkeypatch):
+def test_gradients_do_not_depend_on_the_tiles(tile, longest, rate, rng, monkeypatch):
     monkeypatch.setattr(ops, "LONGEST_KEPT", longest)
     arrays = rng.normal(size=(B, H, T, K)), rng.normal(size=(B, H, S, K)), rng.normal(size=(B, H, S, D))
     mask = rng.random((B, 1, T, S)) < 0.6
@@ -37,7 +37,7 @@ def test_gradients_do_not_depend_on_the_parts(part, longest, rate, rng, monkeypa
         np.testing.assert_allclose(y, F.attention(*arrays, mask, rate, seed=4).numpy(), rtol=1e-12, atol=1e-15)
 
 
-def test_a_single_head_without_batch(part, rng):
+def test_a_single_head_without_batch(tile, rng):
     grad_check(F.attention, rng.normal(size=(T, K)), rng.normal(size=(S, K)), rng.normal(size=(S, D)))
 
 

@@ -103,7 +103,7 @@ def test_attention_without_recording_is_attention(rng):
 
 
 def test_attention_without_recording_keeps_no_weights(rng):
-    """Only backward would need them: all weights take 16 MiB here, those of one part 2."""
+    """Only backward would need them: all weights take 16 MiB here, those of one tile 2."""
     x = rng.normal(size=(2, 8, 512, 4)).astype(np.float32)
 
     def attend():
