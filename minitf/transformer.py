@@ -75,8 +75,9 @@ class MultiHeadAttention(Module):
 
     The matrices W_i of all heads are the columns of one matrix, so each projection is one product.
     With `keep_weights` set, the last weights (B, H, T, S) are kept in `weights`, for pictures.
-    To change how a head attends, override `attend`: decoding with a cache works with it as well. A subclass that
-    overrides another method is decoded without a cache, unless it says `can_cache = True`.
+    To change how a head attends, override `attend`: decoding with a cache works with it as well. A
+    subclass that overrides another method is decoded without a cache, unless it says
+    `can_cache = True`.
     Source: section 3.2.2. No biases, as in the paper's equations.
     """
 
@@ -96,25 +97,32 @@ class MultiHeadAttention(Module):
         return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Project what is attended to: (B, S, D) -> (B, H, S, K) twice."""
+        """Project the memory to keys and to values: (B, S, D) -> (B, H, S, K) twice."""
         return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
     def __call__(
-        self, x: Tensor, memory: Tensor, mask: np.ndarray | None = None, cache: Callable | None = None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: np.ndarray | None = None,
+        cache: Callable | None = None,
     ) -> Tensor:
         """Attend from x (B, T, D) to memory (B, S, D).
 
-        cache: called with this attention and the memory, it returns the keys and values of earlier steps as well. If
-        beams share them, it returns fewer rows than x has: B rows for the B*W rows of x, which become W queries each.
+        cache: called with this attention and the memory, it returns the keys and values of earlier
+        steps as well (see minitf.decode). If beams share them, it returns fewer rows than x has:
+        B rows for the B*W rows of x, which become W queries each.
         """
-        keys, values = self.keys_and_values(memory) if cache is None else cache(self, memory)  # (B, H, S, K)
         queries = self.query(x)  # (B, T, H*K)
         if cache is None:
+            keys, values = self.keys_and_values(memory)  # (B, H, S, K)
             positions = np.arange(queries.shape[1])[None], np.arange(keys.shape[2])[None]
         else:
+            keys, values = cache(self, memory)
             queries = queries.reshape(keys.shape[0], -1, queries.shape[-1])
             positions = getattr(cache, "positions", None)
-        heads = self.attend(self.split_heads(queries), keys, values, mask, positions)  # (B, H, T, K)
+        queries = self.split_heads(queries)  # (B, H, T, K)
+        heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, K)
         joined = heads.transpose(0, 2, 1, 3).reshape(*x.shape[:-1], -1)  # (B, T, H*K)
         return self.output(joined)
 
@@ -128,8 +136,9 @@ class MultiHeadAttention(Module):
     ) -> Tensor:
         """Attend in all heads: queries (B, H, T, K), keys and values (B, H, S, K) -> (B, H, T, K).
 
-        positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy integers, for a
-        subclass with relative or rotary positions. Keys from a cache are in no order, and the mask hides some.
+        positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy
+        integers, for a subclass with relative or rotary positions. Keys from a cache may be in any
+        order, and the mask hides some of them.
         """
         if self.keep_weights:
             self.weights = F.attention_weights(queries, keys, mask).numpy()
@@ -218,7 +227,9 @@ class DecoderLayer(Module):
         cache: Sequence = (None, None),
     ) -> Tensor:
         x = self.self_residual(x, lambda x: self.self_attention(x, x, target_mask, cache[0]))
-        x = self.source_residual(x, lambda x: self.source_attention(x, memory, source_mask, cache[1]))
+        x = self.source_residual(
+            x, lambda x: self.source_attention(x, memory, source_mask, cache[1])
+        )
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -321,9 +332,9 @@ class Transformer(Module):
     ) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
-        caches: for each layer, one for self-attention and one for attention to the source (see minitf.decode). With
-        them `target` is the newest ids only, at positions from `start` on. They attend to all the words in the caches,
-        or to those that target_mask has, where beams share a cache.
+        caches: for each layer, one for self-attention and one for attention to the source (see
+        minitf.decode). With them `target` is the newest ids only, at positions from `start` on.
+        They attend to all words in the caches, or where beams share these, to those of target_mask.
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
