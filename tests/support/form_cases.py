@@ -18,7 +18,6 @@ from minitf import decode, forms, loss, optim
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
-from minitf.cpu import strips, threads
 from minitf.nn import Linear
 from minitf.tensor import Tensor, no_grad
 
@@ -106,6 +105,7 @@ def _layers(rng):
         found.append(Row(name, F.feed_forward, two_maps))
         found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
     found += [
+        Row("one row for all", F.add_norm, (normal(1, D), normal(B, T, D), normal(D), normal(D)), declined=("gpu",)),
         Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
         Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
         Row("one column", F.linear, (normal(B, T, D), normal(D, 1), normal(1))),
@@ -134,6 +134,7 @@ def _losses(rng):
     found = [
         Row("impossible words", loss.label_smoothed_cross_entropy, (certain, targets, 0.0)),
         Row("large logits", loss.label_smoothed_cross_entropy, (100 * logits(B, T, V), targets)),
+        Row("padding in front", loss.label_smoothed_cross_entropy, (logits(B, T, V), padded), {"pad_id": 0}),
         Row("one row", loss.label_smoothed_cross_entropy, (logits(V), np.array(4))),
         Row("no row", loss.label_smoothed_cross_entropy, (logits(0, V), np.zeros(0, np.int64))),
         Row("all padding", loss.label_smoothed_cross_entropy, (logits(B, T, V), 0 * targets), {"pad_id": 0}),
@@ -216,7 +217,9 @@ def close(got, expected, dtype, name=""):
     tolerance = 1e-9 if np.dtype(dtype) == np.float64 else 1e-5
     assert len(got) == len(expected), f"{name}: {len(got)} arrays, and the equation gives {len(expected)}"
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        assert a.shape == b.shape and a.dtype == b.dtype, f"{name}: array {i} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
+        assert a.shape == b.shape and a.dtype == b.dtype, (
+            f"{name}: array {i} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
+        )
         if b.dtype.kind != "f":
             assert np.array_equal(a, b), f"{name}: array {i} holds other integers"
             continue
@@ -308,7 +311,10 @@ def cases():
         Case("Adam, no axis", (), lambda dtype: _adam(dtype, (), [True] * 2)),
         Case("Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)),
         Case("Adam, no number", (optim.adam_update,), lambda dtype: _adam(dtype, (0,), [True])),
-        Case("Adam, several blocks", (optim.adam_update,), lambda dtype: _adam(dtype, (300_001,), [True] * 2), ("cpu",)),
+        Case(
+            "Adam, several blocks", (optim.adam_update,), lambda dtype: _adam(dtype, (300_001,), [True] * 2), ("cpu",)
+        ),
+        Case("Adam, tiny gradients", (optim.adam_update,), lambda dtype: _adam(dtype, (9,), [True] * 3, 1e-9)),
         Case("Adam, not finite", (optim.adam_update,), lambda dtype: _adam(dtype, (67,), [True, False, True])),
         Case("Adam, a flag of the library", (optim.adam_update,), _adam_flag),
         Case("Adam, on threads", (optim.adam_update,), _adam_on_threads, ("cpu",)),
@@ -327,13 +333,13 @@ def cases():
 LEARNED = {"positions": "learned", "max_length": 16}
 
 
-def _adam(dtype, shape, finite):
+def _adam(dtype, shape, finite, size=1.0):
     """Return the parameters, m and v after each step."""
     rng = np.random.default_rng(2)
     x, *moments = (to_device(array.astype(dtype)) for array in (rng.normal(size=shape), *np.zeros((2, *shape))))
     found = []
     for t, flag in enumerate(finite, 1):
-        g = rng.normal(size=shape) if flag is not False else np.full(shape, np.nan)
+        g = size * rng.normal(size=shape) if flag is not False else np.full(shape, np.nan)
         optim.adam_update(x, to_device(g.astype(dtype)), *moments, t, 0.01 * t, finite=flag)
         found += [to_numpy(array).copy() for array in (x, *moments)]
     return found
@@ -345,6 +351,8 @@ def _adam_flag(dtype):
 
 
 def _adam_on_threads(dtype):
+    from minitf.cpu import threads  # only now: a mutant may be in its place
+
     with ThreadPoolExecutor(2) as pool, threads.lent(pool, 2):
         return _adam(dtype, (1_300_001,), [True])
 
@@ -393,7 +401,9 @@ def _normalisers(dtype):
 
 
 def _packed(dtype):
-    """Return logits of rows of several numbers, of a copy for decoding."""
+    """Return products with packed matrices, of few rows and of many, and what is recorded of one."""
+    from minitf.cpu import strips
+
     rng, model = np.random.default_rng(6), models.small_model(dtype)
     twin, wide = strips.for_decoding(model), Linear(24, 150, rng).astype(dtype)
     wide = strips.for_decoding(wide)
@@ -401,7 +411,11 @@ def _packed(dtype):
         rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
         found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
         source, target = models.sources(1, 4, 2), np.array([[2, 5, 6]] * 3)
-        return [*found, twin(source, target).numpy()]
+        found.append(twin(source, target).numpy())
+    x = Tensor(rows[2])
+    y = wide(x)
+    y.backward(y.data)
+    return [*found, x.grad]
 
 
 # The sizes at which a form takes another branch: {what they are called here: {module: {constant: size}}}.
