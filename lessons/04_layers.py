@@ -264,7 +264,6 @@ def check_sees_one_position():
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.
-INTRODUCES = (
-    *("functions.add_norm", "functions.feed_forward", "functions.layer_norm", "functions.relu", "functions.dropout", "functions.dropout_state", "transformer.Residual"),
-    *("functions.dropout_mask", "nn.LayerNorm", "nn.Dropout", "transformer.FeedForward", "transformer.EncoderLayer"),
-)
+INTRODUCES = ("functions.layer_norm", "functions.relu", "functions.dropout", "functions.dropout_state",
+              "functions.dropout_mask", "functions.add_norm", "functions.feed_forward", "nn.LayerNorm", "nn.Dropout",
+              "transformer.Residual", "transformer.FeedForward", "transformer.EncoderLayer")  # fmt: skip
