@@ -27,10 +27,10 @@ from typing import TypeVar
 
 from minitf.backend import xp
 
-__all__ = ["accelerated", "form_of", "off", "on"]
+__all__ = ["accelerated", "are_on", "form_of", "off", "on"]
 
-_forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: the form of each op that has one
-_loaded = {None}  # rooms whose modules have been imported; a library without a room has no forms
+_forms = {"cpu": {}, "gpu": {}}  # by room: the form of each op that has one
+_loaded = {None: {}}  # the same, of the rooms that have been imported; a library without a room has no forms
 # Whether forms are on now, and outside of all `with` blocks: in all threads and forked workers.
 _switch = {"on": True, "chosen": True}
 _blocks = []  # the open `with` blocks of all threads, in the order of their opening
@@ -44,10 +44,13 @@ def accelerated(equation: Op) -> Op:
 
     @functools.wraps(equation)
     def op(*arguments, **options):
-        if _switch["on"] and (form := _in_use().get(op)):
-            result = form(*arguments, **options)
-            if result is not NotImplemented:
-                return result
+        if _switch["on"]:
+            forms = _loaded.get(xp.__dict__["_room"])
+            form = (_load() if forms is None else forms).get(op)
+            if form is not None:
+                result = form(*arguments, **options)
+                if result is not NotImplemented:
+                    return result
         return equation(*arguments, **options)
 
     return op
@@ -66,13 +69,17 @@ def form_of(op: Callable) -> Callable[[Callable], Callable]:
     return register
 
 
-def _in_use():
-    """Return the forms of the library in use."""
+def _load():
+    """Import the forms of the library in use, and return them."""
     room = xp.__dict__["_room"]
-    if room not in _loaded:
-        importlib.import_module(f"minitf.{room}")
-        _loaded.add(room)
+    importlib.import_module(f"minitf.{room}")
+    _loaded[room] = _forms[room]
     return _forms[room]
+
+
+def are_on() -> bool:
+    """Return whether forms take the place of equations now."""
+    return _switch["on"]
 
 
 def off() -> contextlib.AbstractContextManager[None]:

@@ -14,6 +14,7 @@ Only the factors of products are rounded. Weights, activations, softmax, norms a
 import itertools
 import math
 
+from minitf import forms
 from minitf.backend import xp
 from minitf.errors import UserError
 from minitf.gpu import kernels
@@ -35,6 +36,8 @@ def use_precision(precision):
         raise UserError(f"precision {precision} needs a GPU: use --precision float32, or --backend cupy")
     if precision != "float32" and generation() < 80:
         raise UserError(f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32")
+    if precision != "float32" and not forms.are_on():
+        raise UserError(f"precision {precision} needs forms, which MINITF_FORMS=off turns off: use --precision float32")
     _chosen["precision"] = precision
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import strict
 
-from minitf import forms
 from minitf.backend import using, xp
 from minitf.errors import UserError, in_file
 
@@ -23,7 +22,7 @@ from minitf.errors import UserError, in_file
 )
 def test_the_room_of_the_forms_of_a_library(library, room):
     with using(library):
-        assert forms._in_use() is forms._forms[room]
+        assert xp.__dict__["_room"] == room
     assert xp.__dict__["_room"] == "cpu"
 
 
