@@ -1,0 +1,62 @@
+"""The files of the engine hold equations: which processor computes, and how it does so fast, is nowhere in their code."""
+
+import ast
+import re
+
+import pytest
+from paths import ROOT
+
+# backend.py and forms.py are the seam: they may speak of libraries and rooms.
+ENGINE = "errors tensor dropout functions loss nn config transformer optim decode check __init__".split()
+# `threading` is not among them: what is recorded, and the state of dropout, belong to a thread.
+HARDWARE = """as_factor blas block blocks cache_line chunk chunks core cores cpu cuda cupy fused gemm gpu kernel kernels launch
+    mp multiprocessing on_gpu pool row_dots row_sums scratch strip strips thread threads tile tiles warp""".split()
+
+
+def words_of(tree):
+    """Return {word: line} of the identifiers, imports and strings of a program; docstrings explain, and may say all."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
+    }
+    found = {}
+    for node in ast.walk(tree):
+        named = [value for field, value in ast.iter_fields(node) if field in ("id", "attr", "arg", "name", "module", "asname")]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            named.append(node.value)
+        for text in (text for text in named if isinstance(text, str)):
+            pieces = re.findall(r"[a-z]+", text.lower()) + re.findall(r"\w+", text.lower())
+            found.update(dict.fromkeys(pieces, getattr(node, "lineno", 0)))
+    return found
+
+
+def tree_of(name):
+    return ast.parse((ROOT / "minitf" / f"{name}.py").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ENGINE)
+def test_no_word_of_hardware(name):
+    words = words_of(tree_of(name))
+    found = {word: line for word, line in words.items() if word in HARDWARE}
+    assert not found, f"minitf/{name}.py, {{word: line}}: {found} belongs to a form"
+
+
+@pytest.mark.parametrize("name", ENGINE)
+def test_no_result_is_written_into_an_array_that_is_at_hand(name):
+    """`out=` saves memory and time, and no equation has it."""
+    lines = [node.value.lineno for node in ast.walk(tree_of(name)) if isinstance(node, ast.keyword) and node.arg == "out"]
+    assert not lines, f"minitf/{name}.py, lines {lines}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["from minitf.gpu import ops", "has_kernels(x)", "x = as_factor(x)", "pool.map(f)", "if on_gpu(): pass",
+     "scratch = g * g", "for tile in tiles: pass", "raise ValueError('the GPU')", "f(thread_count=2)"],
+)  # fmt: skip
+def test_the_words_are_seen(code):
+    assert set(words_of(ast.parse(code))) & set(HARDWARE)
+
+
+def test_docstrings_may_explain():
+    assert not set(words_of(ast.parse('"""On a GPU."""\ndef f():\n    """With kernels."""\n'))) & set(HARDWARE)
