@@ -83,7 +83,6 @@ def test_a_lesson_computes_with_equations_and_its_training_with_forms(tmp_path, 
     assert not forms._switch["on"]
 
 
-@pytest.mark.skipif(not forms._switch["on"], reason="needs forms, which MINITF_FORMS=off turns off")
 def test_the_trainer_of_lesson_09_uses_forms(monkeypatch, begin):
     monkeypatch.setattr(sys, "argv", ["09_train_wmt.py", "--out", "runs/a"])
     with pytest.raises(SystemExit, match="7"):

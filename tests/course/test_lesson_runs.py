@@ -138,7 +138,11 @@ MUTANTS = {
         *("09", 'batch_tokens, side="right")), 1)', 'batch_tokens, side="right")) + 1, 1)'),
     ),
     "gradients divided by the words of their part": (
-        *("09", "part.source, part.target_in, part.target_out, n_tokens", "part.source, part.target_in, part.target_out"),
+        *(
+            "09",
+            "part.source, part.target_in, part.target_out, n_tokens",
+            "part.source, part.target_in, part.target_out",
+        ),
     ),
     "an average of the first and the last checkpoint": (
         *("09", "            sums[name] += array", "            sums[name] = first[name] + array"),

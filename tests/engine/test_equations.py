@@ -22,7 +22,11 @@ def words_of(tree):
     }
     found = {}
     for node in ast.walk(tree):
-        named = [value for field, value in ast.iter_fields(node) if field in ("id", "attr", "arg", "name", "module", "asname")]
+        named = [
+            value
+            for field, value in ast.iter_fields(node)
+            if field in ("id", "attr", "arg", "name", "module", "asname")
+        ]
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             named.append(node.value)
         for text in (text for text in named if isinstance(text, str)):
@@ -45,7 +49,9 @@ def test_no_word_of_hardware(name):
 @pytest.mark.parametrize("name", ENGINE)
 def test_no_result_is_written_into_an_array_that_is_at_hand(name):
     """`out=` saves memory and time, and no equation has it."""
-    lines = [node.value.lineno for node in ast.walk(tree_of(name)) if isinstance(node, ast.keyword) and node.arg == "out"]
+    lines = [
+        node.value.lineno for node in ast.walk(tree_of(name)) if isinstance(node, ast.keyword) and node.arg == "out"
+    ]
     assert not lines, f"minitf/{name}.py, lines {lines}"
 
 

@@ -13,7 +13,7 @@ import minitf
 from minitf import decode, forms, loss, optim
 from minitf import functions as F
 
-pytestmark = [pytest.mark.slow, checks.pytestmark]
+pytestmark = pytest.mark.slow
 SHARED = "_like.__dict__.setdefault(str((q.shape, v.shape, q.dtype)), _like(q, (*q.shape[:-1], v.shape[-1])))"
 MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, correct text, text of the mutant)
     "linear: no bias": (F.linear, "cpu/ops", "    if b is not None:\n        y += b\n", ""),

@@ -13,7 +13,6 @@ from form_cases import call, close, outcome, strided
 from minitf import forms
 from minitf.backend import using
 
-pytestmark = pytest.mark.skipif(not forms._switch["on"], reason="MINITF_FORMS=off: there is nothing to compare")
 ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
 for room in LIBRARY:
