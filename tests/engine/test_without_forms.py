@@ -8,9 +8,25 @@ import pytest
 from conftest import ONLY_FORMS
 from paths import ROOT
 
-SAMPLE = """test_attention_shapes test_beam test_decode test_dropout test_function_values test_functions test_gradients
-    test_learning test_loss test_nn test_optim test_parity test_positions test_sampling test_transformer test_update
-    test_variants""".split()
+SAMPLE = [
+    "test_attention_shapes",
+    "test_beam",
+    "test_decode",
+    "test_dropout",
+    "test_function_values",
+    "test_functions",
+    "test_gradients",
+    "test_learning",
+    "test_loss",
+    "test_nn",
+    "test_optim",
+    "test_parity",
+    "test_positions",
+    "test_sampling",
+    "test_transformer",
+    "test_update",
+    "test_variants",
+]
 
 
 @pytest.mark.slow
