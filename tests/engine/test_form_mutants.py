@@ -151,6 +151,11 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
     "cache: the newest words over the first": (
         *(decode.next_words, "cpu/search", "array[:, :, start : self.length]", "array[:, :, : self.width]"),
     ),
+    "cache: every word is the first": (decode.next_words, "cpu/search", "self.length] = start", "self.length] = 0"),
+    "cache: positions of words that were dropped": (
+        *(decode.next_words, "cpu/search", "np.take_along_axis(self.positions, kept, axis=1)"),
+        "self.positions[:, : kept.shape[1]]",
+    ),
     "cache: a beam sees all beams": (decode.next_words, "cpu/search", "own = np.zeros", "own = np.ones"),
     "cache: the source of other sentences": (
         *(decode.next_words, "cpu/search", "[Tensor(x.data[sentences]) for x in self.kept]"),

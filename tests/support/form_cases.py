@@ -20,6 +20,7 @@ from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.nn import Linear
 from minitf.tensor import Tensor, no_grad
+from minitf.transformer import MultiHeadAttention
 
 ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms of a room take
 
@@ -323,6 +324,8 @@ def cases():
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, {})),
         Case("a beam of 3, learned positions", searches, lambda dtype: _beams(dtype, LEARNED, beam=3, n_best=3)),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
+        Case("a beam of 4, attention by distance", searches, _near),
+        Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
         Case("sampling", (decode.next_words,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("normalisers", (decode.normalisers_of,), _normalisers, ("cpu",)),
@@ -374,6 +377,30 @@ def _beams(dtype, switches, beam=4, n_best=1):
     """Return the translations of four sentences that end at different steps."""
     found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=12)
     return _written(h for sentence in found for h in sentence)
+
+
+class Near(MultiHeadAttention):
+    """Attention to which a key counts less, the further it is from its query."""
+
+    def attend(self, queries, keys, values, mask, positions):
+        of_queries, of_keys = positions
+        far = to_device(abs(of_queries[:, None, :, None] - of_keys[:, None, None, :]), queries.dtype)
+        scores = queries @ keys.transpose(0, 1, 3, 2) - far
+        return F.softmax(scores if mask is None else F.where(mask, scores, -1e9)) @ values
+
+
+def _near(dtype):
+    """Return translations for which the cache has to say at which position each of its words is."""
+    model, source = _task(dtype, {})
+    for layer in model.decoder.layers:
+        layer.self_attention = Near(model.config, np.random.default_rng(9)).astype(dtype)
+    return _written(h for (h,) in decode.beam_search(model, source, max_extra=12))
+
+
+def _mask(dtype):
+    ones = to_device(np.ones((7, 600), dtype))
+    with F.dropout_state(seed=2**63 + 1, step=9, first_row=3):
+        return [to_numpy(F.dropout(ones, rate).data) > 0 for rate in (0.1, 0.5)]
 
 
 def _sampled(dtype):
