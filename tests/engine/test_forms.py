@@ -22,12 +22,6 @@ each_row = pytest.mark.parametrize("row", FORMED, ids=str)
 each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
 
-@pytest.fixture(params=form_cases.TILES)
-def tiles(request, monkeypatch):
-    """Lower the sizes at which forms take another branch."""
-    form_cases.lower(monkeypatch, request.param)
-
-
 def equation(compute, *arguments):
     """Return what the equations compute on NumPy."""
     with using("numpy"), forms.off():
@@ -63,9 +57,17 @@ def hold_case(case, room, dtype):
     assert taken >= set(case.ops), f"{case}: who computes it?"
 
 
-@each_row
+@pytest.mark.parametrize(
+    "row, sizes",
+    [
+        pytest.param(row, sizes, id=f"{row}, {sizes}")
+        for row in FORMED
+        for sizes in (form_cases.TILES if row.function in form_cases.TILED else ["sizes as they are"])
+    ],
+)
 @each_dtype
-def test_a_form_on_the_cpu(row, dtype, tiles):
+def test_a_form_on_the_cpu(row, sizes, dtype, monkeypatch):
+    form_cases.lower(monkeypatch, sizes)
     hold(row, "cpu", dtype)
 
 
@@ -75,8 +77,10 @@ def test_a_form_shares_nothing_between_two_calls(row):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case.rooms], ids=str)
+@pytest.mark.parametrize("sizes", ["sizes as they are", "small tiles"])
 @each_dtype
-def test_without_gradients_on_the_cpu(case, dtype, tiles):
+def test_without_gradients_on_the_cpu(case, sizes, dtype, monkeypatch):
+    form_cases.lower(monkeypatch, sizes)
     hold_case(case, "cpu", dtype)
 
 
@@ -126,6 +130,15 @@ def test_the_tables_reach_every_form(room):
     assert not missing, f"no row of form_cases reaches {sorted(op.__name__ for op in missing)}"
 
 
+def test_every_size_at_which_a_form_takes_another_branch_is_lowered():
+    lowered = {
+        (f"minitf.{module}", name) for tiles in form_cases.TILES.values() for module in tiles for name in tiles[module]
+    }
+    for module in {form.__module__ for form in forms._forms["cpu"].values()} | HELPERS["cpu"]:
+        sizes = [name for name, value in vars(sys.modules[module]).items() if name.isupper() and isinstance(value, int)]
+        assert not {(module, name) for name in sizes} - lowered
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("room", LIBRARY)
 def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
@@ -154,7 +167,7 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
 
 
 ELSEWHERE = {"stretches"}  # serves the replicas, and no form
-HELPERS = {"cpu": {f"minitf.cpu.{name}" for name in ("sums", "threads")}, "gpu": set()}
+HELPERS = {"cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")}, "gpu": set()}
 
 
 def run_tables(room, monkeypatch):

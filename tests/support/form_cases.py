@@ -18,7 +18,7 @@ from minitf import decode, forms, loss, optim
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
-from minitf.nn import Linear
+from minitf.nn import Linear, Module
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import MultiHeadAttention
 
@@ -432,13 +432,15 @@ def _packed(dtype):
     from minitf.cpu import strips
 
     rng, model = np.random.default_rng(6), models.small_model(dtype)
-    twin, wide = strips.for_decoding(model), Linear(24, 150, rng).astype(dtype)
-    wide = strips.for_decoding(wide)
+    holder = Module()
+    holder.layers = (Linear(24, 150, rng).astype(dtype),)
+    twin, (wide,) = strips.for_decoding(model), strips.for_decoding(holder).layers
     with no_grad():
         rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
         found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
         source, target = models.sources(1, 4, 2), np.array([[2, 5, 6]] * 3)
         found.append(twin(source, target).numpy())
+    found.append(twin(source, target).numpy())  # recorded
     x = Tensor(rows[2])
     y = wide(x)
     y.backward(y.data)
@@ -453,13 +455,14 @@ TILES = {
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
         "cpu.search": {"_GROW_BY": 1},
-        "cpu.strips": {"_FEW": 1 << 12},
+        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16},
         "gpu.loss": {"CHUNK_ROWS": 10},
     },
     "tiles of one head": {"cpu.ops": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 10}},
     "tiles of one query": {"cpu.ops": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"CHUNK_ROWS": 1}},
     "tiles of one sentence": {"cpu.ops": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 66}},
 }
+TILED = {F.attention, loss.projected_cross_entropy}  # the functions to which all these sizes matter
 
 
 def lower(monkeypatch, tiles):
