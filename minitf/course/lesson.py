@@ -123,7 +123,7 @@ def toy_model():
 
 
 def _load_toy_model():
-    beside = [Path(sys.argv[0]).parent, Path.cwd(), Path.cwd() / "lessons", Path(__file__).parents[1] / "lessons"]
+    beside = [Path(sys.argv[0]).parent, Path.cwd(), Path.cwd() / "lessons", Path(__file__).parents[2] / "lessons"]
     for place in beside:
         if (place / "toy-model").is_dir():
             return Translator.load(place / "toy-model")
