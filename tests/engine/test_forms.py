@@ -102,11 +102,12 @@ FIRST = {row.function: row for row in reversed(FORMED)}  # the others take minut
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=() if row is FIRST[row.function] else pytest.mark.slow) for row in FORMED], ids=str
 )
-@pytest.mark.parametrize("sizes", ["sizes as they are", pytest.param("small tiles", marks=pytest.mark.slow)])
-def test_a_form_on_the_gpu(row, sizes, monkeypatch):
+def test_a_form_on_the_gpu(row, monkeypatch):
     """Thread by thread, on the simulator."""
-    form_cases.lower(monkeypatch, sizes)
     hold(row, "gpu", "float32")
+    if row.function in form_cases.TILED_ON_GPU:
+        form_cases.lower(monkeypatch, "small tiles")
+        hold(row, "gpu", "float32")
 
 
 @pytest.mark.slow
@@ -167,7 +168,10 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
 
 
 ELSEWHERE = {"stretches"}  # serves the replicas, and no form
-HELPERS = {"cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")}, "gpu": set()}
+HELPERS = {
+    "cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")},
+    "gpu": {"minitf.gpu.dropout", "minitf.gpu.fused"},
+}
 
 
 def run_tables(room, monkeypatch):
@@ -187,7 +191,7 @@ def run_tables(room, monkeypatch):
 
 
 def lines_of(module):
-    """Return the numbers of the lines in the functions of a module, but for those that raise errors."""
+    """Return the numbers of the lines in the functions of a module."""
     with open(module.__file__, encoding="utf-8") as file:
         code = compile(file.read(), module.__file__, "exec")
     waiting, lines = [code], set()

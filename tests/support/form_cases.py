@@ -463,6 +463,7 @@ TILES = {
     "tiles of one sentence": {"cpu.ops": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 66}},
 }
 TILED = {F.attention, loss.projected_cross_entropy}  # the functions to which all these sizes matter
+TILED_ON_GPU = {loss.projected_cross_entropy}
 
 
 def lower(monkeypatch, tiles):
