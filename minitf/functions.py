@@ -162,7 +162,7 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Te
     Source: section 3.3, eq. 2.
     """
     x_data, w = as_array(x), as_array(weight)
-    b = None if bias is None else as_array(bias)
+    b = None if bias is None else beside(bias, x_data.dtype)
     check_linear(x_data, w, b)
     y = x_data @ w if b is None else x_data @ w + b  # (..., F)
 
@@ -193,7 +193,8 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
     Raises ValueError where the sizes do not fit, and for positions without features.
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
-    x_data, g, b = as_array(x), as_array(gain), as_array(bias)
+    x_data = as_array(x)
+    g, b = beside(gain, x_data.dtype), beside(bias, x_data.dtype)
     check_layer_norm(x_data, g, b)
     mean = x_data.mean(axis=-1, keepdims=True)  # (..., 1)
     deviation = xp.sqrt(x_data.var(axis=-1, keepdims=True) + eps)
@@ -369,6 +370,11 @@ def swap(x):
 # Arguments: what an op and its forms check -----------------------------------------------
 
 
+def beside(x, dtype):
+    """Return the array of an argument beside one of this dtype, which a constant takes over."""
+    return x.data if isinstance(x, Tensor) else as_array(x).astype(dtype, copy=False)
+
+
 def boolean(mask):
     """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
 
@@ -437,10 +443,7 @@ def attention_arrays(query, key, value, mask):
     do not fit.
     """
     query = as_array(query)
-    key, value = (
-        x.data if isinstance(x, Tensor) else as_array(x).astype(query.dtype, copy=False)
-        for x in (key, value)
-    )
+    key, value = beside(key, query.dtype), beside(value, query.dtype)
     mask = None if mask is None else boolean(mask)
     shapes = q, k, v, m = query.shape, key.shape, value.shape, () if mask is None else mask.shape
     fits = len(q) > 1 and len(k) > 1 and len(v) > 1 and q[-1] == k[-1] > 0 and k[-2] == v[-2]

@@ -66,15 +66,17 @@ def record(data: np.ndarray, parents: Sequence, backward: Callable | None, conve
     It must not change the gradient it is given: other nodes may hold the same array.
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the operation `converts`.
     """
-    tensors = [parent for parent in parents if isinstance(parent, Tensor)]
-    for tensor in tensors:
-        if tensor.data.dtype != data.dtype and not converts:
-            raise TypeError(
-                f"{_name(backward)} mixes {tensor.data.dtype} and {data.dtype}: convert one side with astype"
-            )
+    computed = False
+    for parent in parents:
+        if isinstance(parent, Tensor):
+            computed = True
+            if parent.data.dtype != data.dtype and not converts:
+                raise TypeError(
+                    f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: convert one side with astype"
+                )
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # a reduction to one number is a scalar in NumPy
-    if tensors:
+    if computed:
         out._node = _UNRECORDED if _recording.off else _Node(out.data, tuple(map(_origin, parents)), backward)
     return out
 

@@ -14,7 +14,7 @@ from minitf.cpu.strips import packed_linear
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums, segment_sum
 from minitf.dropout import next_mask
 from minitf.forms import form_of
-from minitf.functions import attention_arrays, check_layer_norm, check_linear, checked_ids, swap
+from minitf.functions import attention_arrays, beside, check_layer_norm, check_linear, checked_ids, swap
 from minitf.tensor import as_array, is_recording, record
 
 TILE_SCORES = 1 << 19  # scores in one tile of attention: two megabytes, which fit the cache
@@ -27,7 +27,7 @@ def linear(x, weight, bias=None):
     if getattr(weight, "strips", None) is not None and not is_recording():
         return packed_linear(x, weight, bias)
     x_data, w = as_array(x), as_array(weight)
-    b = None if bias is None else as_array(bias)
+    b = None if bias is None else beside(bias, x_data.dtype)
     check_linear(x_data, w, b)
     shape = x_data.shape
     n = math.prod(shape[:-1])
@@ -47,7 +47,8 @@ def linear(x, weight, bias=None):
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
     """In place, with sums over features as products."""
-    x_data, g, b = as_array(x), as_array(gain), as_array(bias)
+    x_data = as_array(x)
+    g, b = beside(gain, x_data.dtype), beside(bias, x_data.dtype)
     check_layer_norm(x_data, g, b)
     size = x_data.shape[-1]
     normal = x_data - row_sums(x_data) / size

@@ -8,6 +8,7 @@ import pytest
 from gradient_table import operators, table
 from sizes import B, D, T, V
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.beyond import functions as variations
@@ -333,3 +334,12 @@ def test_operators_and_variations_on_every_library(name, function, arguments, li
         expected = run()
     for got, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_constant_takes_the_dtype_of_the_tensor_beside_it(on):
+    """So do forms and equations alike: float64 is what NumPy makes of a list of numbers."""
+    x = Tensor(np.ones((2, 3), np.float32))
+    with forms.on() if on else forms.off():
+        assert F.linear(x, Tensor(np.ones((3, 4), np.float32)), np.zeros(4)).dtype == np.float32
+        assert F.layer_norm(x, np.ones(3), np.zeros(3)).dtype == np.float32
