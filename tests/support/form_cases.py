@@ -253,9 +253,8 @@ def watched(room):
 
 def load(room):
     """Import the forms of a room."""
-    if room not in forms._loaded:
-        importlib.import_module(f"minitf.{room}")
-        forms._loaded.add(room)
+    importlib.import_module(f"minitf.{room}")
+    forms._loaded[room] = forms._forms[room]
 
 
 def refused():
