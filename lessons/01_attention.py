@@ -16,7 +16,7 @@ import numpy as np
 from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, same, show
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.transformer import causal_mask, padding_mask
 
@@ -108,8 +108,8 @@ claim("of q.k / sqrt(d_k) it is 1, to 10%", abs(spread - 1).max() < 0.1, f"{spre
 ends, fall = (entropy[raw][1][-1], entropy[scaled][1][-1]), slope[raw][-1] / slope[scaled][-1]
 claim("at d_k = 2048 the entropy has collapsed", ends[0] < 0.2 and ends[1] > 2, "{:.2f}; scaled {:.2f}".format(*ends))
 claim("and the softmax's gradient with it", fall < 0.2, f"{fall:.3f} of the scaled one")
-draw(slides.lines, "01_variance.png", variance, x="d_k", y="variance of the scores", log="xy")
-draw(slides.lines, "01_entropy.png", entropy, x="d_k", y=f"entropy of the softmax over {n_keys} keys", log="x")
+draw(figures.lines, "01_variance.png", variance, x="d_k", y="variance of the scores", log="xy")
+draw(figures.lines, "01_entropy.png", entropy, x="d_k", y=f"entropy of the softmax over {n_keys} keys", log="x")
 
 # %% [markdown]
 # ## How is a position kept from looking?
@@ -157,7 +157,7 @@ q, k = (trained.split_heads(matrix(vectors)).numpy()[0, 1] for matrix in (traine
 words = padding_mask(ids)[0, 0]
 masks = {"no mask": None, "padding mask": words, "padding and causal mask": words & causal_mask(len(names))[0, 0]}
 panels = {name: F.attention_weights(q, k, mask).numpy() for name, mask in masks.items()}
-draw(slides.matrices, "01_masks.png", panels, "queries", "keys", names, names, bar="attention weight")
+draw(figures.matrices, "01_masks.png", panels, "queries", "keys", names, names, bar="attention weight")
 
 # %% [markdown]
 # ## What does it cost, and what does it buy?
@@ -227,8 +227,8 @@ same("paths: attention, width 3, 4 neighbours", [path(name) for name in counts i
 
 # Use: by this count attention pays less than recurrence while n < d, for a path of 1; and nothing in it has to wait.
 # Time is no count: each neighbour, as each step of the recurrence, is an operation of its own here, begun in Python.
-draw(slides.lines, "01_multiplications.png", counts, x="words n", y=f"multiplications (d = {d})", log="xy")
-draw(slides.lines, "01_milliseconds.png", times, x="words n", y=f"milliseconds (d = {d})", log="xy")
+draw(figures.lines, "01_multiplications.png", counts, x="words n", y=f"multiplications (d = {d})", log="xy")
+draw(figures.lines, "01_milliseconds.png", times, x="words n", y=f"milliseconds (d = {d})", log="xy")
 finish("Attention is an average with softmax weights: sqrt(d_k) keeps them soft, a mask makes some exactly 0.")
 
 # %% [markdown]

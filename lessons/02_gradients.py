@@ -16,7 +16,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish
 from minitf.tensor import Tensor, no_grad, record
 from minitf.transformer import causal_mask
@@ -109,7 +109,7 @@ same("Tensor.backward = the sum over all paths, 6 x 2^5000 now", start.grad, flo
 sums = np.arange(1, 17)
 visits = [by_paths({k: (k - 1, k - 1) if k else () for k in range(n + 1)}, n, Counter()) for n in sums]
 claim("16 sums: visits along all paths", visits[-1] == 2**17 - 1, f"{visits[-1]}, and 17 in order")
-draw(slides.lines, "02_paths.png", {"along every path": (sums, visits), "in topological order": (sums, sums + 1)},
+draw(figures.lines, "02_paths.png", {"along every path": (sums, visits), "in topological order": (sums, sums + 1)},
      x="sums of a node with itself, in a row", y="visits to nodes", log="y")  # fmt: skip
 
 # %% [markdown]
@@ -169,7 +169,7 @@ jacobian, gx = np.diag(y) - np.outer(y, y), y * (c - (c * y).sum())
 measured = [differences(F.softmax, x, c=unit) for unit in np.eye(4)]  # each for one output y_i
 same("the Jacobian of softmax: y_i (delta_ij - y_j) = measured", jacobian, measured, rtol=1e-6)
 same("y (gy - sum gy y) = gy times the Jacobian", gx, c @ jacobian)
-draw(slides.matrices, "02_jacobian.png", {f"slopes dy_i/dx_j at y = {y.round(2)}": jacobian}, values=".2f",
+draw(figures.matrices, "02_jacobian.png", {f"slopes dy_i/dx_j at y = {y.round(2)}": jacobian}, values=".2f",
      rows="weight y_i", columns="score x_j", row_labels=range(1, 5), column_labels=list("1234"))  # fmt: skip
 # Equate: F.softmax has this backward, right under its forward.
 show(F.softmax)
@@ -213,7 +213,7 @@ steps, kinds = [10.0**-k for k in range(1, 13)], ("float64", "float32")
 errors = {kind: [abs(differences(F.softmax, x.astype(kind), c, h) - gx).max() for h in steps] for kind in kinds}
 nine_digits = errors["float64"][4] < 1e-9 < min(errors["float32"])
 claim("in float64 h = 1e-5 gives nine digits; float32 never does", nine_digits, f"{min(errors['float32']):.0e} at best")
-draw(slides.lines, "02_step.png", {kind: (np.log10(steps), error) for kind, error in errors.items()},
+draw(figures.lines, "02_step.png", {kind: (np.log10(steps), error) for kind, error in errors.items()},
      x="step h, as a power of ten", y="error of the measured gradient", log="y")  # fmt: skip
 # At a kink, as of max(0, x) at 0, a difference mixes the slopes of both sides: there no check is valid.
 kink = differences(lambda x: F.where(x.data > 0, x, 0.0), np.zeros(1))

@@ -16,7 +16,7 @@ from minitf import functions as F
 from minitf import plot
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
@@ -100,7 +100,7 @@ for name, factor in (("Glorot's a", 1.0), ("a / 2", 0.5), ("2 a", 2.0)):
     ends, about = np.array([variances[name][1][-1], float(values[0].grad.var())]), factor**20
     text = f"{name}: 10 maps multiply the variance by about {about:.2g}"
     claim(text, (abs(np.log2(ends / about)) < 1).all(), "{:.2g}, and backward {:.2g}".format(*ends))
-draw(slides.lines, "03_glorot.png", variances, x="linear maps passed", y="variance", log="y")
+draw(figures.lines, "03_glorot.png", variances, x="linear maps passed", y="variance", log="y")
 
 # %% [markdown]
 # ## How can one position look at several places at once?
@@ -211,7 +211,7 @@ for h in (1, 2, 4, 8):
     left, bound = np.mean(losses[-20:]), max(0, 1 - h / 3)  # weights may depend on contents too: that gains little
     claim(f"trained with h = {h}: error about {bound:.2f}", abs(left - bound) < 0.1, f"{left:.4f}")
     curves[f"h = {h}"] = range(10, 600, 20), np.reshape(losses, (-1, 20)).mean(axis=1)
-draw(slides.lines, "03_heads.png", curves, x="steps of gradient descent", y="mean squared error", marks=False)
+draw(figures.lines, "03_heads.png", curves, x="steps of gradient descent", y="mean squared error", marks=False)
 
 # %% [markdown]
 # Nobody tells a head where to look. A German article (der, die or das) depends on its noun, so whoever translates "the

@@ -14,7 +14,7 @@ from minitf import functions as F
 from minitf.backend import to_numpy
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish
 from minitf.nn import Dropout, LayerNorm
 from minitf.tensor import Tensor, record
@@ -122,7 +122,7 @@ for name, sublayer in zip(moved, (feed_forward, lambda x: attention(x, x)), stri
 alone, together = (matrix[~np.eye(6, dtype=bool)] for matrix in moved.values())
 claim("feed-forward: no position moves another", alone.max() < 1e-12, f"largest change {alone.max():.2f}")
 claim("self-attention: each moves all", together.min() > 1e-6, f"smallest change {together.min():.2f}")
-draw(slides.matrices, "04_mixing.png", moved, rows="output t", columns="changed position s", bar="largest change")
+draw(figures.matrices, "04_mixing.png", moved, rows="output t", columns="changed position s", bar="largest change")
 
 # %% [markdown]
 # ## Does dropout change the expected output?
@@ -221,10 +221,10 @@ claim("pre-norm: it falls", falls < 0.45, f"to {falls:.2f} times")
 times_s = [of_W_2["pre-norm", n][-1] * s["pre-norm", n] for n in depths]
 claim("as the last norm divides by s", max(times_s) < 1.5 * min(times_s), f"times s {np.round(times_s)}")
 at_x, apart = ({order: (depths, [values[order, n] for n in depths]) for order in orders} for values in (at_x, apart))
-draw(slides.lines, "04_residual.png", at_x, x="layers", y="gradient at x / gradient at y", log="xy")
-draw(slides.lines, "04_positions.png", apart, x="layers", y="deviation over positions / all", log="x", limits=(0, 1))
+draw(figures.lines, "04_residual.png", at_x, x="layers", y="gradient at x / gradient at y", log="xy")
+draw(figures.lines, "04_positions.png", apart, x="layers", y="deviation over positions / all", log="x", limits=(0, 1))
 of_W_2 = {order: (range(1, 17), of_W_2[order, 16]) for order in orders[3:]}
-draw(slides.lines, "04_norm_order.png", of_W_2, x="layer", y="norm of the gradient of W_2", limits=(0, 250))
+draw(figures.lines, "04_norm_order.png", of_W_2, x="layer", y="norm of the gradient of W_2", limits=(0, 250))
 finish("Around each sub-layer: residual, dropout, norm, in the paper after the sum. Only attention mixes positions.")
 
 # %% [markdown]

@@ -16,7 +16,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Embedding, Module, Parameter
@@ -153,7 +153,7 @@ same("sinusoid = one number at a time", PE, waves(100, 64))
 same('layout "halves": sines first, then cosines', halves, PE[:, [*range(0, 64, 2), *range(1, 64, 2)]])
 t2t = sinusoid(100, 64, base="t2t", dtype=np.float64)
 same('base "t2t": exponent i / (d_model/2 - 1)', t2t, waves(100, 64, lambda i, d_model: i / (d_model / 2 - 1)))
-draw(slides.matrices, "05_sinusoids.png", {"interleaved (the paper)": PE, 'layout "halves"': halves},
+draw(figures.matrices, "05_sinusoids.png", {"interleaved (the paper)": PE, 'layout "halves"': halves},
      rows="position", columns="column", bar="PE", limits=(-1, 1))  # fmt: skip
 # Use: the last pair's angle at position 1 gives the longest wavelength. The paper's formula stops short of 10000.
 longest = [1 / np.arctan2(*sinusoid(2, 512, base=base, dtype=np.float64)[1, -2:]) for base in ("paper", "t2t")]
@@ -186,7 +186,7 @@ same("PE(a) . PE(b) = sum of cos(w (a - b))", PE @ PE.T, np.cos(distance[..., No
 # Use: near positions are alike. Rows drawn at random, where learned positions begin, know nothing of near and far.
 far, random, across = sinusoid(513, 512) @ sinusoid(1, 512)[0], rng.standard_normal((101, 512)), np.arange(-50, 51)
 claim("twice as far, less alike", (np.diff(far[2 ** np.arange(10)]) < 0).all(), far[2 ** np.arange(10)].round())
-draw(slides.lines, "05_distance.png", {"sinusoids": (across, far[abs(across)]), "random rows / 2": (across,
+draw(figures.lines, "05_distance.png", {"sinusoids": (across, far[abs(across)]), "random rows / 2": (across,
      random @ random[50] / 2)}, x="distance of two positions", y="dot product", marks=False)  # fmt: skip
 
 # %% [markdown]

@@ -15,7 +15,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.config import PRESETS, Config
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.tensor import Tensor
 from minitf.text import make_batch
@@ -127,7 +127,7 @@ chances = F.softmax(toy.model(pair.source, pair.target_in)).numpy()[0, np.arange
 reads, predicts, asks = (toy.subwords.pieces(ids[0]) for ids in (pair.target_in, pair.target_out, pair.source))
 for word, right, chance in zip(reads, predicts, chances, strict=True):
     print(f"    reads {word:10s} must predict {right:10s} and gives it the probability {chance:.3f}")
-draw(slides.matrices, "06_source_attention.png", {"": look.weights[0].mean(axis=0)}, row_labels=predicts,
+draw(figures.matrices, "06_source_attention.png", {"": look.weights[0].mean(axis=0)}, row_labels=predicts,
      column_labels=asks, rows="word to predict", columns="source", bar="attention to the memory")  # fmt: skip
 # A new model knows nothing. Its logits have mean near 0, variance near 1, so its loss is near ln V + 1/2 (lesson 05).
 for V in (1000, 4000, 16_000):
@@ -151,7 +151,7 @@ print(f"source\n{batch.source}\nthe decoder reads\n{batch.target_in}\nand must p
 style = {"row_labels": "012345", "column_labels": "012345", "limits": (0, 1.3), "values": ".0f"}
 short = np.ones((6, 1)) * padding_mask(batch.source)[1, 0]
 panels = {"encoder: at the source": short, "decoder: at the target": past[0, 0], "decoder: at the memory": short}
-draw(slides.matrices, "06_masks.png", panels, rows="position that looks", columns="position looked at", **style)
+draw(figures.matrices, "06_masks.png", panels, rows="position that looks", columns="position looked at", **style)
 # Equate: the padding of the source does not matter. That of the target needs no mask: it stands behind all words,
 # where the causal mask hides it. (What comes out at the padding itself, lesson 07 leaves out of the loss.)
 ours, words = model(batch.source, batch.target_in).numpy(), batch.target_out != 0
@@ -175,7 +175,7 @@ both, causal, leak = seen.values()
 claim("the encoder looks both ways: each word changes all", both.all(), f"{both.sum()} of 36")
 same("target_in[s] changes all from s on, nothing before", causal, past[0, 0])
 claim("no causal mask: output t sees target_in[t+1]", np.diag(leak, 1).all(), f"{np.triu(leak, 1).sum()} of 15")
-draw(slides.matrices, "06_leak.png", seen, rows="position that changes", columns="word changed", **style)
+draw(figures.matrices, "06_leak.png", seen, rows="position that changes", columns="word changed", **style)
 # What would it learn without that mask? To copy: position t+1 reads the word that t must predict. One head can do it,
 # as PE(t+1) is a linear map of PE(t) (lesson 05). All right in training; in translation there is no next word yet.
 text, table, PE = rng.integers(4, 1000, 60), rng.standard_normal((1000, 64)), sinusoid(60, 64, dtype=np.float64)
@@ -221,7 +221,7 @@ worst = np.abs(ten + rest)[:, V == 41_000].max()
 claim("V = 41,000: base and rows A to E fit to 1 million", worst <= 1, worst)
 fits = (np.array(ten) == 0).sum(axis=0)
 claim("some V fit all ten rows exactly", (fits == 10).any(), "{} to {}".format(*V[fits == 10][[0, -1]]))
-draw(slides.lines, "06_sizes.png", {"base, B and C (ten rows)": (V, fits), "big": (V, gap["big"] == 0)}, marks=False,
+draw(figures.lines, "06_sizes.png", {"base, B and C (ten rows)": (V, fits), "big": (V, gap["big"] == 0)}, marks=False,
      x="vocabulary V", y="rows that round to Table 3")  # fmt: skip
 finish("Each position predicts from what stands before it, exactly; the paper's 65 million imply V near 41,000.")
 

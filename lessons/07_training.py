@@ -14,7 +14,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Parameter, flatten
@@ -87,7 +87,7 @@ for eps in (0.0, 0.1):
 entropy = -(q * np.log(q)).sum()
 same("at p = q the loss is the entropy", label_smoothed_cross_entropy(np.log(q), np.array(4), 0.1), entropy)
 claim("q sums to 1, and no loss is less", abs(q.sum() - 1) < 1e-12 and entropy <= min(losses), f"{entropy:.3f}")
-draw(slides.lines, "07_smoothing.png", curves, x="lead of the true word's logit", y="loss (14 words)", marks=False)
+draw(figures.lines, "07_smoothing.png", curves, x="lead of the true word's logit", y="loss (14 words)", marks=False)
 
 # %% [markdown]
 # ## How does Adam take a step, and how large is it?
@@ -138,7 +138,7 @@ claim("without corrections it is not", wrong[0] < 0.8 < 1.5 < max(wrong), f"{wro
 rates = {f"warmup_steps = {w}": (s, [warmup_rate(t, 512, w) for t in s.tolist()]) for w in (1000, 4000, 8000)}
 same("warmup_rate", rates["warmup_steps = 4000"][1], peak * np.where(s < 4000, s / 4000, (4000 / s) ** 0.5))
 claim("the base model's peak", f"{peak:.2e}" == "6.99e-04", f"{peak:.2e} at step 4000")
-draw(slides.lines, "07_schedule.png", rates, x="step", y="learning rate, d_model 512", marks=False)
+draw(figures.lines, "07_schedule.png", rates, x="step", y="learning rate, d_model 512", marks=False)
 
 # %% [markdown]
 # ## Is a parameter changed the moment an output is wrong?
@@ -222,15 +222,15 @@ for changes in ({}, {"label_smoothing": 0.0}, {"positions": "learned", "max_leng
 claim("unseen digits are reversed", right >= 0.99 and right_0 > 0.97, f"{right:.1%}, without smoothing {right_0:.1%}")
 claim("smoothing: perplexity near 1 / 0.9, not 1", sure < 1.05 < 1.08 < unsure, f"{unsure:.3f}, without {sure:.3f}")
 curves = {"eps = 0.1": loss, "eps = 0": loss_0, "entropy of q, eps = 0.1": ((0, 400), (entropy, entropy))}
-draw(slides.lines, "07_loss.png", curves, x="step", y="loss", marks=False)
+draw(figures.lines, "07_loss.png", curves, x="step", y="loss", marks=False)
 claim("2 digits: sinusoids can, learned hardly", sinusoids[0] > 0.6 > learned[0], f"{sinusoids[0]}, {learned[0]}")
 claim("10 digits and more: neither can", max([*sinusoids[8:], *learned[8:]]) < 0.1, learned[8:])
 curves = {"sinusoids": (lengths, sinusoids), "learned positions": (lengths, learned)}
-draw(slides.lines, "07_lengths.png", curves, x="digits (in training 3 to 8)", y="share of sentences reversed")
+draw(figures.lines, "07_lengths.png", curves, x="digits (in training 3 to 8)", y="share of sentences reversed")
 # Use: the warm-up, or the rate of step 100 at once (then only the words' frequencies are learned), or a fifth of it.
 (_, warm), (_, cold), (_, low) = (train(300, t, 100, f, n_layers=4) for t, f in ((1, 1.0), (100, 1.0), (100, 0.2)))
 claim("a high rate needs it", max(min(warm[1]), min(low[1])) < 1.5 < 2.2 < min(cold[1]), f"{min(cold[1]):.2f} without")
-draw(slides.lines, "07_warmup.png", {"warm-up": warm, "at once": cold, "a fifth": low}, x="step", y="loss", marks=False)
+draw(figures.lines, "07_warmup.png", {"warm-up": warm, "at once": cold, "a fifth": low}, x="step", y="loss", marks=False)
 finish("The loss has a goal at p = q, Adam's first step is as long as the rate, a high rate must be reached slowly.")
 
 # %% [markdown]

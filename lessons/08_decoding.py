@@ -16,7 +16,7 @@ import numpy as np
 from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, same, show
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.data import toy
 from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
@@ -95,7 +95,7 @@ lengths = [len(greedy(endless, np.array([[5, 6, 7, END]]), cached=cached)[0].ids
 claim("greedy stops at source + 50 words", lengths == [3 + 50, 3 + 50], lengths)
 same("at step t: t positions, and with the cache 1", sizes, [*range(1, 54), *[1] * 53])
 work = {"without": (range(1, 54), np.cumsum(sizes[:53])), "with the cache": (range(1, 54), np.cumsum(sizes[53:]))}
-draw(slides.lines, "08_cache.png", work, x="words written", y="positions through the decoder", marks=False)
+draw(figures.lines, "08_cache.png", work, x="words written", y="positions through the decoder", marks=False)
 
 # %% [markdown]
 # ## What if the best first word leads nowhere?
@@ -190,7 +190,7 @@ marks, length = [b.score for b in found], [100 * b.hypothesis_length / b.referen
 claim("lengths grow with alpha", np.diff(length).min() > -0.5 and length[-1] > length[0] + 1, np.round(length, 1))
 claim("without penalty short texts win, and BLEU pays", length[0] < 99 and marks[-1] > marks[0] + 1, np.round(marks, 1))
 curves = {"length, % of the references'": (alphas, length), "BLEU": (alphas, marks)}
-draw(slides.lines, "08_alpha.png", curves, x="alpha", y="length and BLEU", title="spoilt model, beam of 4")
+draw(figures.lines, "08_alpha.png", curves, x="alpha", y="length and BLEU", title="spoilt model, beam of 4")
 scores = np.array([h.log_probability / length_penalty(len(h.ids) + 1) for h in written])  # Equate: as the beam's
 gains = np.array([h.score for h in beams]) - scores
 claim("beams score higher on average", gains.mean() > 0.05, f"{gains.mean():.2f}; {sum(gains < -1e-6)} score less")
@@ -202,7 +202,7 @@ best, nodes = beam_by_lists(ids, beam=2)  # Use: draw the beam as a tree, with l
 first, second = subwords.decode([greedy_by_loop(ids).ids, best.ids])
 claim("this time a beam of 2 is right, and greedy not", second == "Die Pferde sind groß." != first, f"{first} {second}")
 nodes = [(parent, subwords.pieces([word])[0].strip("▁"), *more) for parent, word, *more in nodes]
-draw(slides.tree, "08_tree.png", nodes, title=f"{text}  (greedy: {first})")
+draw(figures.tree, "08_tree.png", nodes, title=f"{text}  (greedy: {first})")
 
 # %% [markdown]
 # ## Where does the model look?
@@ -227,7 +227,7 @@ same("row t writes word t", model([[*ids, END]], [[START, *best]]).numpy()[0].ar
 writing, reading = np.mean(looks, axis=0)  # Use: of all the sentences; and the last one as a figure
 claim("writing the German verb, it looks at the English one", writing > 0.8, f"{writing:.0%} of {len(looks)}")
 claim("reading it, it looks elsewhere", reading < 0.2, f"{reading:.0%} look at the verb again")
-draw(slides.matrices, "08_alignment.png", {"": mean}, rows="writes", columns="looks at", row_labels=rows,
+draw(figures.matrices, "08_alignment.png", {"": mean}, rows="writes", columns="looks at", row_labels=rows,
      column_labels=columns, bar="weight, mean of the heads")  # fmt: skip
 finish("A search finds what the model scores high; whether that is a good translation, references say.")
 

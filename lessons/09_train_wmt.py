@@ -19,7 +19,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, same
 from minitf.config import Config
-from minitf.course import slides
+from minitf.course import figures
 from minitf.course.lesson import begin, draw, finish, toy_model, train
 from minitf.cpu.replicas import Replicas
 from minitf.data import toy
@@ -70,7 +70,7 @@ same("Subwords.encode = the merges in order", subwords.encode(["Schneemann"])[0]
 odd = ["Schneemann", "  two blanks", "🌧️", ""]  # Use: what has no piece is spelled in bytes: anything can be written
 claim("what was never seen comes back", subwords.decode(subwords.encode(odd)) == odd, f"such as {cut[-1]}")
 curves = {"pieces": (range(500), sizes), "words": (range(500), [words.total()] * 500)}
-draw(slides.lines, "09_pieces.png", curves, x="merges", y="tokens in 2,000 sentences", marks=False, limits=(0, 9e4))
+draw(figures.lines, "09_pieces.png", curves, x="merges", y="tokens in 2,000 sentences", marks=False, limits=(0, 9e4))
 
 # %% [markdown]
 # ## What is a batch of 25,000 tokens?
@@ -103,7 +103,7 @@ for name, batches in {"16,000 pairs,\nas they come": fill(range(n)), "16,000 pai
     places = [[len(rows) * side[rows].max() for side in (S, T)] for rows in batches]
     shares[name] = 100 - 100 * sum(S[rows].sum() + T[rows].sum() for rows in batches) / np.sum(places)
 claim("4.5 million: none over the budget, hardly any padding", np.max(places) <= 25_000, f"{shares[name]:.1f}%")
-draw(slides.bars, "09_padding.png", shares, y="padding, %", title="batches of 25,000 tokens")
+draw(figures.bars, "09_padding.png", shares, y="padding, %", title="batches of 25,000 tokens")
 
 # %% [markdown]
 # ## How do eight GPUs take one step?
@@ -148,7 +148,7 @@ for B in (450e9, 50e9, 12.5e9):
     seconds, enough = work / n / speed + 2 * (n - 1) / n * 4 * N / B, 4 / 3 * speed / B
     same(name := f"{B / 1e9:g} GB/s: {enough:,.0f} tokens as long as the sum", 6 * N * enough / speed, 2 * 4 * N / B)
     curves[name] = n, seconds[0] / seconds
-draw(slides.lines, "09_ranks.png", curves, x="GPUs", y="speed-up, 25,000 tokens in all", log="x")
+draw(figures.lines, "09_ranks.png", curves, x="GPUs", y="speed-up, 25,000 tokens in all", log="x")
 
 # %% [markdown]
 # ## Why average the last checkpoints?
@@ -192,7 +192,7 @@ losses, least = [loss_of(one, mean) for one in each], loss_of(mean, mean)  # Use
 claim("the mean is better than each of the 8", least < min(losses), f"{least:.3f}, not {min(losses):.3f} or more")
 t = np.linspace(-0.5, 1.5, 17)
 ways = {f"to checkpoint {i + 1}": (t, [loss_of(mean, each[i], s) for s in t]) for i in (0, 3, 7)}
-draw(slides.lines, "09_average.png", ways, x="0: mean of 8, 1: checkpoint", y="loss, unseen sentences", marks=False)
+draw(figures.lines, "09_average.png", ways, x="0: mean of 8, 1: checkpoint", y="loss, unseen sentences", marks=False)
 
 # %% [markdown]
 # ## What does 27.3 measure?
@@ -213,7 +213,7 @@ same("split_compounds = a cut at each hyphen", library.precisions, by_hand.preci
 scores = [bleu(ours, good, i > 2, how).score for i, how in enumerate(("none", "13a", "intl", "intl"))]
 claim("no cut, sacreBLEU's, international, without case", scores == sorted(set(scores)), np.round(scores, 1))
 published = {"sacreBLEU": 27.52, "-tok intl": 28.33, "-tok intl -lc": 28.85, "the paper's way": 29.02}
-draw(slides.bars, "09_bleu.png", published, y="BLEU, newstest2014 en-de", digits=2)
+draw(figures.bars, "09_bleu.png", published, y="BLEU, newstest2014 en-de", digits=2)
 
 # %% [markdown]
 # ## What must be typed?

@@ -7,7 +7,7 @@ the arguments of its equation and returns the same values and gradients; tests/e
     @accelerated                                     # in the engine
     def relu(x): ...
 
-    @form_of(functions.relu)                         # in minitf/cpu/ops.py
+    @form_of(functions.relu)                         # in minitf/cpu/functions.py
     def relu(x): ...
 
 The forms of the library in use are loaded at the first call of an accelerated op. To compute with equations only:
@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from minitf.backend import xp
 
-__all__ = ["accelerated", "are_on", "form_of", "off", "on"]
+__all__ = ["accelerated", "form_of", "off", "on"]
 
 _forms = {"cpu": {}, "gpu": {}}  # by room: the form of each op that has one
 _loaded = {None: {}}  # the same, of the rooms that have been imported; a library without a room has no forms
@@ -88,8 +88,8 @@ def off() -> contextlib.AbstractContextManager[None]:
 
 
 def on() -> contextlib.AbstractContextManager[None]:
-    """Use forms inside a `with` block, for a training or a timing where they are off."""
-    return _switched(True)
+    """Use forms inside a `with` block, for a training or a timing where they are off; not with MINITF_FORMS=off."""
+    return _switched(_switch["chosen"])
 
 
 @contextlib.contextmanager

@@ -25,9 +25,11 @@ LESSON_OF = {
     **dict.fromkeys(("test_loss", "test_optim", "test_learning", "test_fifty_steps"), "07"),
     **dict.fromkeys(("test_decode", "test_beam", "test_evaluate"), "08"),
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
-    **dict.fromkeys(("test_checkpoint", "test_damaged_files", "test_parallel", "test_ranks", "test_mpirun"), "09"),
-    **dict.fromkeys(("test_settings", "test_runlog", "test_heartbeat", "test_update", "test_run_of_0_1"), "09"),
-    **dict.fromkeys(("test_download", "test_archives", "test_recipes", "test_encoded"), "09"),
+    **dict.fromkeys(
+        ("test_checkpoint", "test_damaged_files", "test_replicas", "test_distributed", "test_mpirun"), "09"
+    ),
+    **dict.fromkeys(("test_settings", "test_log", "test_heartbeat", "test_update", "test_run_of_0_1"), "09"),
+    **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
 }
@@ -36,7 +38,7 @@ LESSON_OF = {
 ONLY_FORMS = {
     "test_forms": "there is nothing to compare",
     "test_form_mutants": "there is nothing to compare",
-    "test_attention_parts::test_memory_grows_with_the_length_and_not_with_its_square": "memory that stays flat",
+    "test_attention_tiles::test_memory_grows_with_the_length_and_not_with_its_square": "memory that stays flat",
     "test_function_values::test_attention_without_recording_keeps_no_weights": "memory that stays flat",
     "test_function_values::test_the_gradients_of_attention_have_the_layout_of_its_inputs": "an order in memory",
     "test_fused_step::test_a_step_with_kernels_is_the_step_without": "kernels",

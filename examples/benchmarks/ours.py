@@ -12,7 +12,7 @@ from benchmarks import work
 from benchmarks.protocol import cores, serve
 from minitf import Config, Tensor, Transformer, __version__
 from minitf import functions as F
-from minitf.cpu.memory import keep_memory
+from minitf.cpu.machine import keep_memory
 from minitf.cpu.replicas import Replicas
 from minitf.cpu.workers import over_cores
 from minitf.data import corpora, dataset

@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 from minitf import functions as F
 from minitf.backend import xp
-from minitf.cpu.memory import cpu_cores
+from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import stretches
 from minitf.cpu.threads import lent
 from minitf.nn import flatten

@@ -13,7 +13,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-from minitf.cpu.memory import cores
+from minitf.cpu.machine import cores
 
 __all__ = ["over_cores"]
 

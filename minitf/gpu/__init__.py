@@ -1,3 +1,3 @@
 """The ops of the engine once more, faster, for CuPy on a GPU."""
 
-from minitf.gpu import loss, ops, optim  # noqa: F401  (each registers its forms)
+from minitf.gpu import decode, functions, loss, optim  # noqa: F401  (each registers its forms)

@@ -1,6 +1,6 @@
 """Operations on plain arrays of a GPU that are one kernel each, in place of five or ten of the library's.
 
-Each returns (result, backward), where backward gives the gradients; ops.py makes the forms of the engine's ops of
+Each returns (result, backward), where backward gives the gradients; functions.py makes the forms of the engine's ops of
 them. Dropout is given as five numbers (dropout.py) and not as a mask: the kernels draw it, the backward pass again.
 """
 

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from minitf import backend
 from minitf.backend import to_numpy, xp
-from minitf.cpu import memory
+from minitf.cpu import machine
 from minitf.cpu.sums import stretches
 from minitf.errors import UserError
 
@@ -93,7 +93,7 @@ class Ranks:
 
     def cores(self):
         """How many threads this rank may have, where others may run on the same cores."""
-        return max(1, memory.cores() // self._sharing)
+        return max(1, machine.cores() // self._sharing)
 
     def connect(self):
         """Give each rank a GPU of its own, if they compute on GPUs. Raises UserError where there are too few."""

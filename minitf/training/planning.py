@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from minitf.cpu.memory import free_memory, keep_memory, largest_memory, memory_of
+from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of
 
 __all__ = ["arithmetic", "report", "summary"]
 

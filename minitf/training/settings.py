@@ -6,7 +6,7 @@ import re
 import typing
 
 from minitf.config import PRESETS, Config, check_types
-from minitf.cpu.memory import free_memory
+from minitf.cpu.machine import free_memory
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS

@@ -11,7 +11,7 @@ import numpy as np
 from minitf import backend
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
-from minitf.cpu.memory import keep_memory
+from minitf.cpu.machine import keep_memory
 from minitf.cpu.replicas import Replicas, machine, threads_for
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
-from minitf.cpu.memory import keep_memory
+from minitf.cpu.machine import keep_memory
 from minitf.cpu.strips import for_decoding
 from minitf.cpu.sums import stretches
 from minitf.cpu.workers import over_cores

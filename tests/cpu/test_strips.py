@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import strict
 from models import SWITCHES, random_batch, small_config, small_model
+from seam import forms_on
 from sizes import V
 from tiny_translator import TEXT, make_model, make_subwords
 
-from minitf import forms
 from minitf import functions as F
 from minitf.backend import using
 from minitf.cpu import strips
@@ -55,7 +55,7 @@ def test_each_product_of_a_step_is_one_with_strips(changes, rng, monkeypatch):
             model.decode(np.array([[2], [5]]), memory[[0, 0]], mask[[0, 0]])
         ).numpy()
 
-    with forms.on():
+    with forms_on():
         recorded = step()
         assert not seen
         with no_grad():
@@ -79,7 +79,7 @@ def test_a_shared_matrix_is_packed_once(rng):
     assert table is twin.output_embedding.weight is twin.embedding.weight
     assert np.array_equal(table.strips[0, :, :12], layer.special.weight.data)
     x = rng.normal(size=(2, 12))
-    with no_grad(), forms.on():
+    with no_grad(), forms_on():
         np.testing.assert_allclose(twin.logits(x).numpy(), model.logits(x).numpy(), rtol=1e-9)
     assert [name for name, _ in twin.named_parameters()] == [
         name for name, _ in model.named_parameters()
@@ -106,7 +106,7 @@ def test_the_copy_leaves_the_model_alone(rng):
     )
 
     def logits():
-        with no_grad(), forms.on():
+        with no_grad(), forms_on():
             return copy.logits(
                 copy.decode(np.array([[2]]), *copy.encode(np.array([[5, 3]])))
             ).numpy()

@@ -8,6 +8,7 @@ import pytest
 from decoding import assert_same, likely_end
 from models import SWITCHES, Table, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
+from seam import forms_on
 from sizes import V
 
 from minitf import forms
@@ -233,7 +234,7 @@ def test_decoding_leaves_the_model_as_it_was(rng):
 # The cache ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [forms.on, forms.off])
+@pytest.mark.parametrize("which", [forms_on, forms.off])
 def test_nothing_is_projected_twice(rng, which):
     """Keys and values of the source once, those of the text one word at a time; a form projects a source once for all
     of its beams."""
@@ -252,7 +253,7 @@ def test_nothing_is_projected_twice(rng, which):
     source = random_batch(rng, rows=3).source
     with which():
         beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
-    shared = which is forms.on
+    shared = which is forms_on
     assert seen["source"] == [source.shape if shared else (12, source.shape[1])]
     assert seen["self"][0] == ((3, 4) if shared else (12, 1))  # the newest word of each of the 4 beams
     assert {words for _, words in seen["self"]} == {4 if shared else 1}

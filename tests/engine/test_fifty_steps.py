@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fifty_steps import STEPS, machine, train
 from paths import FIXTURES
+from seam import forms_on
 
 from minitf import forms
 
@@ -22,7 +23,7 @@ TOLERANCES = {
 @pytest.mark.parametrize(("program", "dtype"), TOLERANCES)
 def test_the_losses_of_the_first_edition(program, dtype):
     """With forms on the recorded machine bit for bit, else to the tolerance."""
-    with forms.on() if program == "forms" else forms.off():
+    with forms_on() if program == "forms" else forms.off():
         got = train(dtype)
     expected = EXPECTED[dtype]
     assert len(expected["losses"]) == 2 * STEPS

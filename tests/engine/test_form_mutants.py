@@ -15,23 +15,23 @@ from minitf import functions as F
 
 SHARED = "_like.__dict__.setdefault(str((q.shape, v.shape, q.dtype)), _like(q, (*q.shape[:-1], v.shape[-1])))"
 MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, correct text, text of the mutant)
-    "linear: no bias": (F.linear, "cpu/ops", "    if b is not None:\n        y += b\n", ""),
-    "linear: a mean for the bias": (F.linear, "cpu/ops", "else column_sums(gy)", "else column_sums(gy) / max(2, n)"),
+    "linear: no bias": (F.linear, "cpu/functions", "    if b is not None:\n        y += b\n", ""),
+    "linear: a mean for the bias": (F.linear, "cpu/functions", "else column_sums(gy)", "else column_sums(gy) / max(2, n)"),
     "linear: packed weights are not recorded": (
         F.linear,
-        "cpu/ops",
+        "cpu/functions",
         " is not None and not is_recording()",
         " is not None",
     ),
     "norm: eps outside the root": (
-        *(F.layer_norm, "cpu/ops", "1 / np.sqrt(row_dots(normal, normal) / size + eps)"),
+        *(F.layer_norm, "cpu/functions", "1 / np.sqrt(row_dots(normal, normal) / size + eps)"),
         "1 / (np.sqrt(row_dots(normal, normal) / size) + eps)",
     ),
-    "norm: the other variance": (F.layer_norm, "cpu/ops", "normal) / size + eps", "normal) / max(1, size - 1) + eps"),
-    "norm: a mean left out": (F.layer_norm, "cpu/ops", "        without_effect += row_sums(gx) / size\n", ""),
-    "norm: its normal is overwritten": (F.layer_norm, "cpu/ops", "y = normal * g", "y = normal\n    y *= g"),
+    "norm: the other variance": (F.layer_norm, "cpu/functions", "normal) / size + eps", "normal) / max(1, size - 1) + eps"),
+    "norm: a mean left out": (F.layer_norm, "cpu/functions", "        without_effect += row_sums(gx) / size\n", ""),
+    "norm: its normal is overwritten": (F.layer_norm, "cpu/functions", "y = normal * g", "y = normal\n    y *= g"),
     "norm: its argument is overwritten": (
-        *(F.layer_norm, "cpu/ops", "normal = x_data - row_sums(x_data) / size"),
+        *(F.layer_norm, "cpu/functions", "normal = x_data - row_sums(x_data) / size"),
         "normal = x_data\n    normal -= row_sums(x_data) / size",
     ),
     "norm: gradients of another axis": (F.layer_norm, "cpu/sums", "np.vecdot(x, y)", "np.vecdot(x, x)"),
@@ -42,53 +42,53 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "ordered[1:] > 1 + ordered",
     ),
     "embedding: rows in another order": (F.embedding, "cpu/sums", "reduceat(rows[order]", "reduceat(rows"),
-    "attention: not divided": (F.attention, "cpu/ops", "    scores *= 1 / math.sqrt(query.shape[-1])\n", ""),
+    "attention: not divided": (F.attention, "cpu/functions", "    scores *= 1 / math.sqrt(query.shape[-1])\n", ""),
     "attention: its gradient not divided": (
         F.attention,
-        "cpu/ops",
+        "cpu/functions",
         "            g_weights *= 1 / math.sqrt(q.shape[-1])\n",
         "",
     ),
     "attention: no mask beyond the first tile": (
-        *(F.attention, "cpu/ops", "None if barrier is None else barrier[tile])"),
+        *(F.attention, "cpu/functions", "None if barrier is None else barrier[tile])"),
         "None if barrier is None or tile != tiles[0][0] else barrier[tile])",
     ),
     "attention: dropout forgotten in backward": (
         F.attention,
-        "cpu/ops",
+        "cpu/functions",
         "                g_weights *= keep[tile]\n",
         "",
     ),
-    "attention: its factor forgotten in backward": (F.attention, "cpu/ops", "                g_weights *= scale\n", ""),
-    "attention: keys get the last tile's gradient": (F.attention, "cpu/ops", "start == 0)", "start >= 0)"),
-    "attention: the first tile's weights": (F.attention, "cpu/ops", "kept[i] if kept", "kept[0] if kept"),
+    "attention: its factor forgotten in backward": (F.attention, "cpu/functions", "                g_weights *= scale\n", ""),
+    "attention: keys get the last tile's gradient": (F.attention, "cpu/functions", "start == 0)", "start >= 0)"),
+    "attention: the first tile's weights": (F.attention, "cpu/functions", "kept[i] if kept", "kept[0] if kept"),
     "attention: computed again without dropout": (
-        *(F.attention, "cpu/ops", "else weigh(tile, keys)", "else 2 * weigh(tile, keys)[:1]"),
+        *(F.attention, "cpu/functions", "else weigh(tile, keys)", "else 2 * weigh(tile, keys)[:1]"),
     ),
     "attention: an empty row is not zero": (
         F.attention,
-        "cpu/ops",
+        "cpu/functions",
         "np.maximum(row_sums(weights), 1)",
         "row_sums(weights)",
     ),
     "attention: an empty row has no largest": (
-        *(F.attention, "cpu/ops", "np.maximum(scores.max(axis=-1, keepdims=True), -1e30)"),
+        *(F.attention, "cpu/functions", "np.maximum(scores.max(axis=-1, keepdims=True), -1e30)"),
         "scores.max(axis=-1, keepdims=True)",
     ),
-    "attention: too little subtracted": (F.attention, "cpu/ops", "scores.max(axis=-1", "scores.min(axis=-1"),
+    "attention: too little subtracted": (F.attention, "cpu/functions", "scores.max(axis=-1", "scores.min(axis=-1"),
     "attention: no mask in a step of decoding": (
         F.attention,
-        "cpu/ops",
+        "cpu/functions",
         "_weights(q, k, barrier), v",
         "_weights(q, k, None), v",
     ),
     "attention: no dropout where nothing is recorded": (
         F.attention,
-        "cpu/ops",
+        "cpu/functions",
         "not is_recording() and not rate",
         "not is_recording()",
     ),
-    "attention: two calls share a result": (F.attention, "cpu/ops", "_like(q, (*q.shape[:-1], v.shape[-1]))", SHARED),
+    "attention: two calls share a result": (F.attention, "cpu/functions", "_like(q, (*q.shape[:-1], v.shape[-1]))", SHARED),
     "attention: the last query is lost": (
         F.attention,
         "cpu/sums",
@@ -137,51 +137,51 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
     "strips: no bias": (F.linear, "cpu/strips", "    if bias is not None:\n        y += as_array(bias)\n", ""),
     "cache: beams in their old order": (
         decode.next_words,
-        "cpu/search",
+        "cpu/decode",
         "self.width, length)[rows]",
         "self.width, length)",
     ),
     "cache: an index too far": (
         decode.next_words,
-        "cpu/search",
+        "cpu/decode",
         "cumsum(axis=1)[:, None] - 1",
         "cumsum(axis=1)[:, None] % 3",
     ),
     "cache: the newest words over the first": (
-        *(decode.next_words, "cpu/search", "array[:, :, start : self.length]", "array[:, :, : self.width]"),
+        *(decode.next_words, "cpu/decode", "array[:, :, start : self.length]", "array[:, :, : self.width]"),
     ),
-    "cache: every word is the first": (decode.next_words, "cpu/search", "self.length] = start", "self.length] = 0"),
+    "cache: every word is the first": (decode.next_words, "cpu/decode", "self.length] = start", "self.length] = 0"),
     "cache: positions of words that were dropped": (
-        *(decode.next_words, "cpu/search", "np.take_along_axis(self.positions, kept, axis=1)"),
+        *(decode.next_words, "cpu/decode", "np.take_along_axis(self.positions, kept, axis=1)"),
         "self.positions[:, : kept.shape[1]]",
     ),
-    "cache: a beam sees all beams": (decode.next_words, "cpu/search", "own = np.zeros", "own = np.ones"),
+    "cache: a beam sees all beams": (decode.next_words, "cpu/decode", "own = np.zeros", "own = np.ones"),
     "cache: the source of other sentences": (
-        *(decode.next_words, "cpu/search", "[Tensor(x.data[sentences]) for x in self.kept]"),
+        *(decode.next_words, "cpu/decode", "[Tensor(x.data[sentences]) for x in self.kept]"),
         "[Tensor(x.data[: len(sentences)]) for x in self.kept]",
     ),
     "cache: the words of other sentences": (
-        *(decode.next_words, "cpu/search", "self.arrays = [array[sentences] for"),
+        *(decode.next_words, "cpu/decode", "self.arrays = [array[sentences] for"),
         "self.arrays = [array[: len(sentences)] for",
     ),
     "continuations: equals in any order": (
-        *(decode.continuations, "cpu/search", "np.lexsort((best, -values))", "np.lexsort((-best, -values))"),
+        *(decode.continuations, "cpu/decode", "np.lexsort((best, -values))", "np.lexsort((-best, -values))"),
     ),
-    "continuations: equals at the border": (decode.continuations, "cpu/search", "in np.flatnonzero(equal)", "in ()"),
+    "continuations: equals at the border": (decode.continuations, "cpu/decode", "in np.flatnonzero(equal)", "in ()"),
     "continuations: totals of another beam": (
         decode.continuations,
-        "cpu/search",
+        "cpu/decode",
         "totals[sentence, beam, None]",
         "totals[:, :1, None]",
     ),
     "normalisers: the greatest is not added": (
         decode.normalisers_of,
-        "cpu/search",
+        "cpu/decode",
         "differences))) + greatest",
         "differences)))",
     ),
-    "on a GPU, linear: no bias": (F.linear, "gpu/ops", "    if b is not None:\n        y += b\n", ""),
-    "on a GPU, add and norm: no broadcasting": (F.add_norm, "gpu/ops", " or arrays[0].shape != arrays[1].shape", ""),
+    "on a GPU, linear: no bias": (F.linear, "gpu/functions", "    if b is not None:\n        y += b\n", ""),
+    "on a GPU, add and norm: no broadcasting": (F.add_norm, "gpu/functions", " or arrays[0].shape != arrays[1].shape", ""),
     "on a GPU, loss: chunks with gaps": (
         *(loss.projected_cross_entropy, "gpu/loss", "start + CHUNK_ROWS)", "start + CHUNK_ROWS - 1)"),
     ),
@@ -189,7 +189,7 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         *(loss.projected_cross_entropy, "gpu/loss", "add_product(logits.T, some, g_weight)", "pass"),
     ),
     "on a GPU, dropout: the row's beginning": (F.dropout, "gpu/dropout", "first_row * math.prod(shape[1:])", "0"),
-    "on a GPU, dropout: no place": (F.feed_forward, "gpu/ops", "product.shape, rate, seed", "product.shape, 0.0, seed"),
+    "on a GPU, dropout: no place": (F.feed_forward, "gpu/functions", "product.shape, rate, seed", "product.shape, 0.0, seed"),
 }
 
 
@@ -256,5 +256,5 @@ def test_a_mutant_is_noticed(name, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("op", {op: None for op, *_ in MUTANTS.values()}, ids=lambda op: op.__name__)
 def test_a_form_that_is_only_planted_again_is_not(op, monkeypatch):
-    plant(monkeypatch, "cpu/ops", "import math", "import math")
+    plant(monkeypatch, "cpu/functions", "import math", "import math")
     hold_all(op, "cpu")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import strict
 from form_cases import call, close, outcome, strided
+from seam import forms_on
 
 from minitf import forms
 from minitf.backend import using
@@ -89,7 +90,7 @@ def test_without_gradients_on_the_cpu(case, sizes, dtype, monkeypatch):
 def test_a_form_refuses_what_its_equation_refuses_in_the_same_words(row, room):
     with using(LIBRARY[room]):
         said = []
-        for state in (forms.off, forms.on):
+        for state in (forms.off, forms_on):
             with state(), pytest.raises((TypeError, ValueError, IndexError)) as error:
                 call(row, "float32")
             said.append((error.type, str(error.value)))

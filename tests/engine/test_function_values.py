@@ -7,7 +7,7 @@ import pytest
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
-from minitf.cpu.memory import memory_of
+from minitf.cpu.machine import memory_of
 from minitf.tensor import Tensor, no_grad
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from gradient_table import operators, table
+from seam import forms_on
 from sizes import B, D, T, V
 
 from minitf import forms
@@ -340,6 +341,6 @@ def test_operators_and_variations_on_every_library(name, function, arguments, li
 def test_a_constant_takes_the_dtype_of_the_tensor_beside_it(on):
     """So do forms and equations alike: float64 is what NumPy makes of a list of numbers."""
     x = Tensor(np.ones((2, 3), np.float32))
-    with forms.on() if on else forms.off():
+    with forms_on() if on else forms.off():
         assert F.linear(x, Tensor(np.ones((3, 4), np.float32)), np.zeros(4)).dtype == np.float32
         assert F.layer_norm(x, np.ones(3), np.zeros(3)).dtype == np.float32

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from seam import forms_on
 from sizes import B, D, T, V
 
-from minitf import forms
 from minitf import loss as loss_module
 from minitf.backend import to_device, to_numpy
 from minitf.cpu import loss as cpu_loss
@@ -210,7 +210,7 @@ def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoot
     monkeypatch.setattr(cpu_loss, "CHUNK_ROWS", rows)
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     for n_tokens in (None, 17):
-        with forms.on():
+        with forms_on():
             plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
         for one, other in zip(plain, fused, strict=True):
             assert np.allclose(one, other, rtol=1e-11, atol=1e-14)
@@ -226,7 +226,7 @@ def test_no_more_logits_than_a_chunk(case, rng, monkeypatch):
         return work(logits, target, smoothing)
 
     monkeypatch.setattr(cpu_loss, "loss_and_gradient", watch)
-    with forms.on():
+    with forms_on():
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1])
     assert sizes == [3, 3, 2]
 
@@ -298,7 +298,7 @@ def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
 def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
     products, matmul = [], np.matmul
     monkeypatch.setattr(np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named))
-    with forms.on(), no_grad():
+    with forms_on(), no_grad():
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0)
     assert len(products) == 1, "the logits, and no more"
 

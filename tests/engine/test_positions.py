@@ -13,7 +13,7 @@ from tiny_translator import TEXT, make_model, make_subwords
 from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device, using
-from minitf.cpu import search
+from minitf.cpu import decode as cpu_decode
 from minitf.decode import beam_search, greedy
 from minitf.nn import Module, Parameter
 from minitf.transformer import DecoderLayer, FeedForward, MultiHeadAttention, Positions, Transformer
@@ -208,7 +208,7 @@ def shift(model, monkeypatch):
 
 def say_so(model, monkeypatch):
     """The model itself has a wrong cache, and says that it has none."""
-    for cache in (decode.Cache, search.SharedCache):
+    for cache in (decode.Cache, cpu_decode.SharedCache):
         monkeypatch.setattr(cache, "__call__", lambda *arguments: pytest.fail("the cache was used"))
     model.can_cache = False
 

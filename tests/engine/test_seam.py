@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import strict
+from seam import forms_on
 
 from minitf import forms
 from minitf.backend import using
@@ -29,7 +30,7 @@ def form(monkeypatch):
         return NotImplemented if x % 2 else ("form", x + x)
 
     monkeypatch.setitem(forms._forms["cpu"], double, fast)
-    with forms.on():
+    with forms_on():
         yield seen
 
 
@@ -48,7 +49,7 @@ def test_another_library_has_its_own_forms(form):
 def test_off_and_on_hold_inside_their_blocks_also_after_an_error(form):
     with pytest.raises(ZeroDivisionError), forms.off():
         assert double(4)[0] == "equation"
-        with forms.on():
+        with forms_on():
             assert double(4)[0] == "form"
         assert double(4)[0] == "equation"
         raise ZeroDivisionError
@@ -82,6 +83,15 @@ def test_the_environment_variable(value, code, said):
     )
     assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == bool(code)
     assert done.stdout == ("" if code else f"{value != 'off'}\n")
+
+
+def test_a_block_does_not_overrule_the_environment():
+    """A user sets it because a driver fails: then a lesson may not turn the forms on for its training."""
+    program = "from minitf import forms\nwith forms.off(), forms.on(): print(forms.are_on())"
+    for value in ("on", "off"):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, check=True, env={"MINITF_FORMS": value}, capture_output=True, text=True)
+        assert done.stdout == f"{value == 'on'}\n"
 
 
 def test_kernels_are_for_float32_alone():

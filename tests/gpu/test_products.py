@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import strict
+from seam import forms_on
 
 from minitf import forms
 from minitf.backend import to_device, to_numpy, using
@@ -15,7 +16,7 @@ B, H, T, K, N = 2, 3, 5, 4, 7
 
 @pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
 def gpu(request):
-    with using(strict.with_kernels if request.param == "simulated" else "cupy"), forms.on():
+    with using(strict.with_kernels if request.param == "simulated" else "cupy"), forms_on():
         yield
         use_precision("float32")
 
@@ -164,7 +165,7 @@ def test_a_precision_that_is_refused_changes_nothing(monkeypatch):
     for wrong in ("float16", "bfloat16"):
         with pytest.raises(UserError):
             use_precision(wrong)
-    with using(strict.with_kernels), forms.on():
+    with using(strict.with_kernels), forms_on():
         x = to_device(normal(T, K))
         assert products.as_factor(x) is x
         for old in (70, 75):

@@ -450,16 +450,16 @@ def _packed(dtype):
 TILES = {
     "sizes as they are": {},
     "small tiles": {
-        "cpu.ops": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
+        "cpu.functions": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
-        "cpu.search": {"_GROW_BY": 1},
+        "cpu.decode": {"_GROW_BY": 1},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16},
         "gpu.loss": {"CHUNK_ROWS": 10},
     },
-    "tiles of one head": {"cpu.ops": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 10}},
-    "tiles of one query": {"cpu.ops": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"CHUNK_ROWS": 1}},
-    "tiles of one sentence": {"cpu.ops": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 66}},
+    "tiles of one head": {"cpu.functions": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 10}},
+    "tiles of one query": {"cpu.functions": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"CHUNK_ROWS": 1}},
+    "tiles of one sentence": {"cpu.functions": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 66}},
 }
 TILED = {F.attention, loss.projected_cross_entropy}  # the functions to which all these sizes matter
 TILED_ON_GPU = {loss.projected_cross_entropy}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minitf import backend
-from minitf.cpu import memory
+from minitf.cpu import machine
 from minitf.errors import UserError
 from minitf.training import commandline, distributed
 from minitf.training.distributed import Ranks, launched
@@ -75,7 +75,7 @@ def test_alone_nothing_is_sent():
     one.sum(array)
     one.check_same(array, "the numbers")
     assert array.tolist() == [0, 1, 2, 3, 4]
-    assert (one.size, one.tell(7), one.total(2, 3.5), one.cores()) == (1, 7, (2, 3.5), memory.cores())
+    assert (one.size, one.tell(7), one.total(2, 3.5), one.cores()) == (1, 7, (2, 3.5), machine.cores())
     assert "mpi4py" not in sys.modules
 
 
@@ -92,7 +92,7 @@ def test_ranks_on_the_same_cores_share_them(monkeypatch):
     limits = []
     monkeypatch.setattr(distributed, "threadpool_limits", lambda *arguments: limits.append(arguments))
     monkeypatch.setattr(distributed.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(memory, "cores", lambda: 4)
+    monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.setattr(distributed, "_own_cores", lambda: {0, 1, 2, 3})
 
     def beside(*others):

@@ -7,8 +7,9 @@ import pytest
 import strict
 from models import random_batch, small_model
 from runs import PACE, SMALL, prepare_folder, run
+from seam import forms_on
 
-from minitf import backend, forms
+from minitf import backend
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
@@ -194,7 +195,7 @@ def waiting(action):
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
     """The equation of Adam asks the flag, once in an update, and nothing else does; its form leaves that to the GPU."""
     monkeypatch.setattr("minitf.cpu.replicas._WORTH_IT", 1)
-    with backend.using(library), forms.on():
+    with backend.using(library), forms_on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits

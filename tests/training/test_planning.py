@@ -12,8 +12,8 @@ from models import random_batch, small_model
 from runs import SMALL, prepare_folder, run
 
 from minitf import backend
-from minitf.cpu import memory
-from minitf.cpu.memory import memory_of
+from minitf.cpu import machine
+from minitf.cpu.machine import memory_of
 from minitf.cpu.replicas import Replicas
 from minitf.training import commandline, planning
 from minitf.training.planning import arithmetic
@@ -92,7 +92,7 @@ def test_the_largest_batch_is_foretold_from_a_part_of_it(trainer):
 
 
 def test_memory_of_this_process():
-    free, largest = memory.free_memory(), memory.largest_memory()
+    free, largest = machine.free_memory(), machine.largest_memory()
     assert free is None or 1e7 < free < 1e15
     assert largest is None or 1e7 < largest < 1e12
 

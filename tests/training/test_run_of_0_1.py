@@ -25,6 +25,7 @@ import shutil
 import pytest
 from fifty_steps import machine
 from paths import FIXTURES
+from seam import forms_on
 from threadpoolctl import threadpool_limits
 
 from minitf import forms
@@ -63,7 +64,7 @@ def expected(key):
 @pytest.mark.parametrize("with_forms", [True, False], ids=["forms", "equations"])
 def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
     """Bit for bit where forms compute and the machine is the one that 0.1 ran on, else to 1e-5."""
-    with forms.on() if with_forms else forms.off():
+    with forms_on() if with_forms else forms.off():
         updates, validations = resume()
     assert updates.keys() == expected("updates").keys()
     for step, figures in expected("updates").items():

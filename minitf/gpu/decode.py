@@ -2,20 +2,20 @@
 
 from minitf import decode
 from minitf.backend import xp
-from minitf.cpu import search
+from minitf.cpu import decode as cpu_decode
 from minitf.forms import form_of
 
 __all__ = ["ContiguousCache", "continuations", "next_words"]
 
 
-class ContiguousCache(search.SourceCache):
+class ContiguousCache(cpu_decode.SourceCache):
     """Keys and values of the source, contiguous: else products would copy them at every step."""
 
     def laid_out(self, array):
         return xp.ascontiguousarray(array)
 
 
-class _NextWords(search.SharedNextWords):
+class _NextWords(cpu_decode.SharedNextWords):
     source_cache = ContiguousCache
 
 
@@ -30,4 +30,4 @@ def next_words(model, source, width, cached):
 @form_of(decode.continuations)
 def continuations(scores, totals, count):
     """Return the best continuations; only a few scores of each sentence leave the GPU."""
-    return search.continuations(scores, totals, count)
+    return cpu_decode.continuations(scores, totals, count)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minitf.course import slides
+from minitf.course import figures
 
 NODES = [  # a beam of 2: two steps, and the end
     (None, "<s>", 0.0, "kept"),
@@ -18,10 +18,10 @@ NODES = [  # a beam of 2: two steps, and the end
 
 
 @pytest.fixture
-def figures(monkeypatch):
-    """Collects the figures that would be saved."""
+def saved(monkeypatch):
+    """Collects the saved that would be saved."""
     kept = []
-    monkeypatch.setattr(slides, "save_figure", lambda figure, path: kept.append(figure))
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path: kept.append(figure))
     return kept
 
 
@@ -36,10 +36,10 @@ def legend(axes):
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda path: slides.lines({"a": ([1, 2], [3, 4])}, path=path, x="x", y="y"),
-        lambda path: slides.bars({"a": 1.0, "b": 2.0}, path=path, y="y"),
-        lambda path: slides.matrices({"panel": np.eye(3)}, path=path, values=".1f", bar="weight"),
-        lambda path: slides.tree(NODES, path=path, title="a beam"),
+        lambda path: figures.lines({"a": ([1, 2], [3, 4])}, path=path, x="x", y="y"),
+        lambda path: figures.bars({"a": 1.0, "b": 2.0}, path=path, y="y"),
+        lambda path: figures.matrices({"panel": np.eye(3)}, path=path, values=".1f", bar="weight"),
+        lambda path: figures.tree(NODES, path=path, title="a beam"),
     ],
 )
 def test_each_writes_its_file(draw, tmp_path):
@@ -50,10 +50,10 @@ def test_each_writes_its_file(draw, tmp_path):
 # Lines ------------------------------------------------------------------------------------------------------
 
 
-def test_lines_have_their_axes_and_differ_without_colour(figures):
+def test_lines_have_their_axes_and_differ_without_colour(saved):
     curves = {"one": ([1, 2], [3, 4]), "two": ([1, 2], [5, 6]), "three": ([1, 2], [7, 8])}
-    slides.lines(curves, path="a.png", x="steps", y="loss", title="title", log="xy", limits=(1, 10))
-    axes = figures[0].axes[0]
+    figures.lines(curves, path="a.png", x="steps", y="loss", title="title", log="xy", limits=(1, 10))
+    axes = saved[0].axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("steps", "loss", "title")
     assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylim()) == ("log", "log", (1, 10))
     assert legend(axes) == ["one", "two", "three"]
@@ -62,29 +62,29 @@ def test_lines_have_their_axes_and_differ_without_colour(figures):
     assert len({(line.get_linestyle(), line.get_marker()) for line in drawn}) == 3
 
 
-def test_one_line_needs_no_legend(figures):
-    slides.lines({"one": ([1, 2], [3, 4])}, path="a.png", x="x", y="y", marks=False)
-    assert not legend(figures[0].axes[0])
-    assert figures[0].axes[0].get_lines()[0].get_marker() == "None"
+def test_one_line_needs_no_legend(saved):
+    figures.lines({"one": ([1, 2], [3, 4])}, path="a.png", x="x", y="y", marks=False)
+    assert not legend(saved[0].axes[0])
+    assert saved[0].axes[0].get_lines()[0].get_marker() == "None"
 
 
 # Matrices ---------------------------------------------------------------------------------------------------
 
 
-def test_each_bar_has_its_name_and_its_number(figures):
-    slides.bars({"one": 27.52, "two\nlines": 29.0}, path="a.png", y="BLEU", title="title", digits=2)
-    axes = figures[0].axes[0]
+def test_each_bar_has_its_name_and_its_number(saved):
+    figures.bars({"one": 27.52, "two\nlines": 29.0}, path="a.png", y="BLEU", title="title", digits=2)
+    axes = saved[0].axes[0]
     assert (axes.get_ylabel(), axes.get_title(), names(axes, "x")) == ("BLEU", "title", ["one", "two\nlines"])
     assert [bar.get_height() for bar in axes.patches] == [27.52, 29.0]
     assert [text.get_text() for text in axes.texts] == ["27.52", "29.00"]
     assert axes.get_ylim()[0] == 0  # half as high is half as much
 
 
-def test_matrices_share_their_colours_and_name_their_cells(figures):
+def test_matrices_share_their_colours_and_name_their_cells(saved):
     panels = {"one": np.array([[0.0, 1.0]]), "two": np.array([[2.0, 4.0]])}
     labels = {"rows": "queries", "columns": "keys", "row_labels": ["r"], "column_labels": ["c", "d"]}
-    slides.matrices(panels, path="a.png", **labels, values=".1f", bar="weight")
-    first, second, scale = figures[0].axes
+    figures.matrices(panels, path="a.png", **labels, values=".1f", bar="weight")
+    first, second, scale = saved[0].axes
     assert [axes.get_title() for axes in (first, second)] == ["one", "two"]
     assert {axes.images[0].get_clim() for axes in (first, second)} == {(0.0, 4.0)}
     assert (first.get_ylabel(), second.get_ylabel(), second.get_xlabel()) == ("queries", "", "keys")
@@ -97,9 +97,9 @@ def test_matrices_share_their_colours_and_name_their_cells(figures):
 # The tree ---------------------------------------------------------------------------------------------------
 
 
-def test_a_tree_grows_from_left_to_right_and_children_stand_in_the_order_of_their_parents(figures):
-    slides.tree(NODES, path="a.png", title="title")
-    axes = figures[0].axes[0]
+def test_a_tree_grows_from_left_to_right_and_children_stand_in_the_order_of_their_parents(saved):
+    figures.tree(NODES, path="a.png", title="title")
+    axes = saved[0].axes[0]
     assert axes.get_title() == "title"
     assert [text.get_text() for text in axes.texts] == [f"{label}\n{score:.2f}" for _, label, score, _ in NODES]
     places = [text.get_position() for text in axes.texts]
@@ -110,14 +110,14 @@ def test_a_tree_grows_from_left_to_right_and_children_stand_in_the_order_of_thei
         assert start[1] <= other_start[1] or end[1] > other_end[1]  # no line crosses another
 
 
-def test_the_states_can_be_told_apart_and_the_way_to_the_best_is_thick(figures):
-    slides.tree(NODES, path="a.png")
-    axes = figures[0].axes[0]
+def test_the_states_can_be_told_apart_and_the_way_to_the_best_is_thick(saved):
+    figures.tree(NODES, path="a.png")
+    axes = saved[0].axes[0]
     assert legend(axes) == ["kept", "dropped", "finished"]
     thick = [line.get_linewidth() > 2 for line in axes.get_lines()]
     assert thick == [i in (2, 4, 6) for i in range(1, len(NODES))]
     boxes = [text.get_bbox_patch() for text in axes.texts]
-    for state in slides.STATES:
+    for state in figures.STATES:
         looks = {
             (box.get_facecolor(), box.get_linestyle())
             for box, node in zip(boxes, NODES, strict=True)
@@ -127,17 +127,17 @@ def test_the_states_can_be_told_apart_and_the_way_to_the_best_is_thick(figures):
     assert len({box.get_facecolor() for box in boxes}) == 3
 
 
-def test_a_search_without_an_end_has_no_thick_way(figures):
-    slides.tree(NODES[:4], path="a.png")
-    assert {line.get_linewidth() for line in figures[0].axes[0].get_lines()} == {1.5}
+def test_a_search_without_an_end_has_no_thick_way(saved):
+    figures.tree(NODES[:4], path="a.png")
+    assert {line.get_linewidth() for line in saved[0].axes[0].get_lines()} == {1.5}
 
 
 @pytest.mark.parametrize("node", [(5, "a", 0.0, "kept"), (1, "a", 0.0, "kept"), (0, "a", 0.0, "won")])
 def test_a_tree_needs_parents_and_states_that_there_are(node):
     with pytest.raises(ValueError, match="node 1 has the parent"):
-        slides.tree([(None, "<s>", 0.0, "kept"), node], path="a.png")
+        figures.tree([(None, "<s>", 0.0, "kept"), node], path="a.png")
 
 
 def test_matrices_want_a_name_for_every_row_and_column():
     with pytest.raises(ValueError, match=r"a\.png: 2 row labels do not fit"):
-        slides.matrices({"panel": np.eye(3)}, path="a.png", row_labels="ab")
+        figures.matrices({"panel": np.eye(3)}, path="a.png", row_labels="ab")

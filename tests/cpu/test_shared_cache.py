@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from decoding import assert_same, likely_end
 from models import SWITCHES, random_batch, small_model
+from seam import forms_on
 
 from minitf import decode, forms
 from minitf.backend import to_numpy, xp
-from minitf.cpu import search
+from minitf.cpu import decode as cpu_decode
 from minitf.decode import beam_search, greedy
 from minitf.tensor import no_grad
 
@@ -16,7 +17,7 @@ from minitf.tensor import no_grad
 @pytest.mark.parametrize("dtype, rel", [("float64", 1e-9), ("float32", 1e-5)])
 def test_forms_find_the_texts_of_the_equations(rng, changes, dtype, rel):
     model, source = likely_end(small_model(dtype, **changes)), random_batch(rng, rows=6).source
-    with forms.on():
+    with forms_on():
         texts, beams = greedy(model, source, 6), beam_search(model, source, 4, 0.6, 6, n_best=3)
     with forms.off():
         expected_texts, expected_beams = (
@@ -36,7 +37,7 @@ def test_normalisers(library, rng, dtype, rel):
     logits[3, 7:] = -np.inf
     largest = logits.max(axis=1)
     expected = np.log(np.exp(logits.astype("float64") - largest[:, None]).sum(axis=1)) + largest
-    for which in (forms.on, forms.off):
+    for which in (forms_on, forms.off):
         with which():
             given = xp.asarray(logits)
             found = decode.normalisers_of(given)
@@ -48,8 +49,8 @@ def test_normalisers(library, rng, dtype, rel):
 def test_a_form_takes_what_can_be_cached(library, rng):
     """Its beams share caches; the stand-in without kernels has no forms."""
     model, source = small_model("float32"), random_batch(rng).source
-    with forms.on(), no_grad():
-        shared = isinstance(decode.next_words(model, source, 3, True), search.SharedNextWords)
+    with forms_on(), no_grad():
+        shared = isinstance(decode.next_words(model, source, 3, True), cpu_decode.SharedNextWords)
         assert shared == (library != "strict")
         assert decode.next_words(model, source, 3, False).caches is None
         model.can_cache = False
@@ -58,16 +59,16 @@ def test_a_form_takes_what_can_be_cached(library, rng):
 
 def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
     """Beams have a common beginning: the cache does not grow by one word of each at every step."""
-    model, sizes, grow = likely_end(small_model(), by=-50), [], search.SharedNextWords._grow
+    model, sizes, grow = likely_end(small_model(), by=-50), [], cpu_decode.SharedNextWords._grow
 
     def watch(scorer):
         before = scorer.indices.shape[2] * scorer.width
         grow(scorer)
         sizes.append((scorer.length, before))
 
-    monkeypatch.setattr(search.SharedNextWords, "_grow", watch)
+    monkeypatch.setattr(cpu_decode.SharedNextWords, "_grow", watch)
     source = random_batch(rng, rows=3).source
-    with forms.on():
+    with forms_on():
         found = beam_search(model, source, beam=6, max_extra=40)
     assert_same(found, beam_search(model, source, beam=6, max_extra=40, cached=False), rel=1e-9)
     assert len(found[0][0].ids) > 40 and len(sizes) > 4
