@@ -99,7 +99,7 @@ def test_a_wrong_shape_line_fails():
 def test_a_function_states_its_equation(name):
     home = next(module for module in (functions, variations, loss) if name in module.__all__)
     doc = inspect.getdoc(getattr(home, name))
-    assert doc.splitlines()[0].endswith((".", "?")), "the first line is a sentence"
+    assert doc.split("\n\n")[0].endswith((".", "?")), "the first paragraph is a sentence"
     if name not in ("dropout_mask", "dropout_state"):
         assert re.search(r"^ {4}\S.* = ", doc, re.MULTILINE), "no equation"
 
