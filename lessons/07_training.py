@@ -111,13 +111,19 @@ for i in range(9):  # number by number; the gradients of the first are near 0.00
         m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g
         now -= 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
         by_hand[t - 1, i] = now
-# Equate: the update of an array, in place.
+# Equate:
 show(adam_update)
-now, m, v = (Tensor(array).data for array in (x.copy(), np.zeros(9), np.zeros(9)))
-for t, g in enumerate(gradients, 1):
-    adam_update(now, Tensor(g).data, m, v, t, rate=0.1)
-    same(f"adam_update, step {t} = by hand", now, by_hand[t - 1])
-# Equate: the library moves all parameters into one flat array, their gradients into another; a step is one pass.
+
+
+def library_steps():
+    moved, m, v = (Tensor(array).data for array in (x.copy(), np.zeros(9), np.zeros(9)))
+    for t, g in enumerate(gradients, 1):
+        adam_update(moved, Tensor(g).data, m, v, t, rate=0.1)  # in place
+        yield Tensor(moved).numpy().copy()
+
+
+same("adam_update, three steps = by hand", list(library_steps()), by_hand)
+# The library moves all parameters into one flat array, their gradients into another: one update is of the whole model.
 weight, bias = Parameter(x[:6].reshape(2, 3)), Parameter(x[6:])
 data, gradient = flatten([weight, bias])
 bias.backward(x[6:])  # gives it this gradient, as if a loss had

@@ -15,12 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minitf.backend import blocks, column_sums, has_kernels, row_dots, row_sums, segment_sum, to_device, xp
-from minitf.dropout import dropout_mask, dropout_state, next_decisions, next_mask
+from minitf.backend import to_device, xp
+from minitf.dropout import dropout_mask, dropout_state, next_mask
 from minitf.forms import accelerated
-from minitf.gpu import ops
-from minitf.gpu.matmul import as_factor, matmul
-from minitf.tensor import ArrayLike, Ids, Tensor, as_array, is_recording, operand, record
+from minitf.tensor import ArrayLike, Ids, Tensor, as_array, operand, record
 
 __all__ = [
     "add_norm",

@@ -1,16 +1,18 @@
-"""Label-smoothed cross-entropy, of logits and of what the output embedding makes of hidden states.
+"""Label-smoothed cross-entropy: of logits, and of hidden states times the output embedding.
 
-The target distribution q of a position gives the true word 1 - eps and shares eps among the other V - 1:
+The target distribution q of a position gives the true word 1 - eps and shares eps among the other
+V - 1 words:
 
     q_v = 1 - eps if v is the true word, else eps / (V - 1)
     loss = - sum_v q_v ln p_v        with p = softmax(logits)
 
-Its gradient with respect to the logits is p - q. Positions whose target is `pad_id` count nothing; without a
-`pad_id` every position counts. A word whose logit is -inf is impossible: the loss is infinite if q_v > 0 there, which
-with smoothing is so for every word, and without it only for the true one; the gradient stays p - q. The sum is
-divided by `n_tokens`, the number of target tokens of the whole update, however many parts the update is cut
-into: dividing each part by its own count would weigh the words of short sentences more.
-Source: section 5.4; Szegedy et al. 2016, section 7. The form, eps/(V-1), is tensor2tensor's.
+Its gradient with respect to the logits is p - q. Positions whose target is `pad_id` do not count;
+without a `pad_id` every position does. A word whose logit is -inf is impossible: the loss is
+infinite if q_v > 0 there, with smoothing for every word, without it only for the true one; the
+gradient stays p - q. The sum is divided by `n_tokens`, the number of target tokens of the update,
+however many batches the update is cut into: if each batch were divided by its own count, a word
+would weigh more where there are few.
+Source: section 5.4; Szegedy et al. 2016, section 7. The form eps/(V-1) is tensor2tensor's.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ __all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate
 
 
 def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float = 1.0) -> float:
-    """Give the learning rate of a step: it rises linearly, then falls as one over the root of the step.
+    """Return the learning rate of a step: it rises linearly, then falls as 1 / sqrt(step).
 
         rate = factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
 
@@ -61,15 +61,16 @@ def adam_update(
 
 
 class Adam:
-    """Adam: each parameter moves by its mean gradient over the root of its mean squared gradient.
+    """Adam: each number moves by its mean gradient over the root of its mean squared gradient.
 
-    The equations are those of `adam_update`.
-    Takes named parameters (`model.named_parameters()`) and moves them into one flat array; the gradients, m and
-    v are flat arrays beside it, so a step is one pass over four arrays, however many parameters there are. What is
-    assigned to a parameter's `data` or `grad` later is copied into the flat arrays by the next step. A model and its
-    Adam can be copied and pickled together: copy.deepcopy((model, adam)).
-    Raises TypeError for parameters without names, ValueError for names that are not unique, for none at all and for
-    mixed types; RuntimeError in a step if the parameters were converted or given to another optimizer.
+    named_parameters: of `model.named_parameters()`. They move into one flat array, and the
+    gradients, m and v are flat arrays beside it: a step is one `adam_update`, however many
+    parameters there are. An array assigned to a parameter's `data` or `grad` later is copied into
+    the flat arrays by the next step. A model and its Adam can be copied and pickled together:
+    copy.deepcopy((model, adam)).
+    Raises TypeError for parameters without names, ValueError for names that are not unique, for no
+    parameters and for mixed types; RuntimeError in a step if the parameters were converted or given
+    to another optimizer.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
@@ -91,7 +92,7 @@ class Adam:
         self._places = [(p.data, p._place) for _, p in self.named_parameters]
 
     def __getstate__(self):
-        """Leave out the flat arrays of which the parameters are views: a copy makes its own."""
+        """Leave out the flat arrays, whose views the parameters are: a copy makes its own."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -99,7 +100,7 @@ class Adam:
         }
 
     def __setstate__(self, state):
-        """Move the parameters that were copied with this Adam into flat arrays; their gradients stay."""
+        """Move the parameters copied with this Adam into flat arrays, and keep their gradients."""
         vars(self).update(state)
         gradients = [p.grad for _, p in self.named_parameters]
         self._take_over()
@@ -112,7 +113,7 @@ class Adam:
             parameter.grad = None
 
     def collect(self) -> np.ndarray:
-        """Give the flat gradient of this update; a parameter that got none has one of zeros from now on."""
+        """Return the flat gradient of this update, with zeros for a parameter that got none."""
         for (name, parameter), (data, place) in zip(
             self.named_parameters, self._places, strict=True
         ):
@@ -130,21 +131,27 @@ class Adam:
         return self.gradients
 
     def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
-        """Change every parameter once, by the flat gradient; where `finite` is False, none."""
+        """Change every parameter once by the flat gradient, or none where `finite` is False.
+
+        finite: a bool, or an array of one beside the parameters, which need not be read here.
+        """
         gradients = self.collect()
         self.step_count += 1
         constants = self.beta_1, self.beta_2, self.eps
         adam_update(self.data, gradients, self.m, self.v, self.step_count, rate, *constants, finite)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Give copies of m and v by parameter name, and the step: what a checkpoint holds."""
+        """Return copies of m and v by parameter name, and the step, for a checkpoint."""
         arrays = {"step": np.array(self.step_count)}
         for name, m, v in self._moments():
             arrays[f"m.{name}"], arrays[f"v.{name}"] = to_numpy(m).copy(), to_numpy(v).copy()
         return arrays
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over what `state` gave. Raises UserError where something is missing or has another shape."""
+        """Set m, v and the step to those of `state`.
+
+        Raises UserError for an array that is missing or has another shape.
+        """
         if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
             raise UserError(
                 "the checkpoint does not say at which step of the optimizer it was made"
@@ -157,6 +164,7 @@ class Adam:
         self.step_count = int(arrays["step"])
 
     def _moments(self):
+        """Yield the name of each parameter with its views of m and v."""
         names = [name for name, _ in self.named_parameters]
         for name, (p, stretch) in zip(
             names, side_by_side(p for _, p in self.named_parameters), strict=True
@@ -165,7 +173,10 @@ class Adam:
 
 
 def _checked(named_parameters):
-    """List the pairs (name, parameter). Raises TypeError for anything else, ValueError if two have one name."""
+    """Return the pairs (name, parameter) as a list.
+
+    Raises TypeError for anything else, ValueError if two have the same name.
+    """
     pairs = [] if isinstance(named_parameters, Module) else list(named_parameters)
     named = [
         pair
@@ -187,27 +198,29 @@ def _checked(named_parameters):
 
 
 def _copied(name, array, place):
-    """Copy what was assigned to a parameter into its place in a flat array, and give that."""
+    """Copy an array assigned to a parameter into its view of a flat array; return the view."""
     if array.shape != place.shape or array.dtype != place.dtype:
         raise RuntimeError(
-            f"{name} is now {array.dtype} of shape {array.shape}, but was {place.dtype} of {place.shape} when Adam was "
-            "made: make a new Adam"
+            f"{name} is now {array.dtype} of shape {array.shape}, but was {place.dtype} of "
+            f"{place.shape} when Adam was made: make a new Adam"
         )
     place[...] = to_device(array)
     return place
 
 
 def gradient_norm(gradients: np.ndarray) -> np.ndarray | np.floating:
-    """Give the Euclidean length of a flat gradient, as a number on the device."""
+    """Return the Euclidean length of a flat gradient, as an array of one number."""
     return xp.sqrt(xp.dot(gradients, gradients))
 
 
 def clip_gradient(
     gradients: np.ndarray, largest: float, norm: np.ndarray | np.floating | None = None
 ) -> np.ndarray | np.floating:
-    """Shorten a flat gradient in place to the length `largest` if it is longer; returns its length before.
+    """Shorten a flat gradient in place to the length `largest` if it is longer.
 
-    norm: that length, where it is known. Not in the paper, so off unless asked for.
+        g = g * min(1, largest / |g|)
+
+    norm: the length |g|, where it is known. Returns |g|. The paper does not clip.
     """
     norm = gradient_norm(gradients) if norm is None else norm
     gradients *= xp.minimum(largest / (norm + 1e-12), 1)

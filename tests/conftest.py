@@ -23,7 +23,7 @@ LESSON_OF = {
     **dict.fromkeys(("test_dropout",), "04"),
     **dict.fromkeys(("test_transformer", "test_config", "test_first_losses"), "06"),
     **dict.fromkeys(("test_loss", "test_optim", "test_learning", "test_fifty_steps"), "07"),
-    **dict.fromkeys(("test_decode", "test_beam", "test_evaluate"), "08"),
+    **dict.fromkeys(("test_decode", "test_beam", "test_evaluation"), "08"),
     **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
     **dict.fromkeys(
         ("test_checkpoint", "test_damaged_files", "test_replicas", "test_distributed", "test_mpirun"), "09"

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from minitf import loss
-from minitf.backend import row_sums
+from minitf.cpu.sums import row_sums
 from minitf.forms import form_of
 from minitf.tensor import as_array, is_recording, record
 

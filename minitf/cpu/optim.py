@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitf import optim
-from minitf.backend import blocks
+from minitf.cpu.sums import blocks
 from minitf.cpu.threads import each
 from minitf.forms import form_of
 

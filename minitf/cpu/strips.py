@@ -11,8 +11,6 @@ import copy
 
 import numpy as np
 
-from minitf import functions as F
-from minitf.forms import form_of
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import as_array, is_recording, record
 

@@ -16,7 +16,8 @@ from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import prepare, read_corpus
 from minitf.errors import UserError, in_file
-from minitf.files.arrays import load_model, load_weights, read_notes, save_text
+from minitf.files.atomic import save_text
+from minitf.files.models import read_notes
 from minitf.gpu.matmul import use_precision
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched

@@ -10,8 +10,9 @@ import strict
 import test_kernels as checks
 
 from minitf.backend import using
-from minitf.gpu import loss as loss_forms
-from minitf.gpu import ops, optim
+from minitf.gpu import fused
+from minitf.gpu import loss as gpu_loss
+from minitf.gpu import optim as gpu_optim
 
 PACKAGE = Path(fused.__file__).parent
 RATE = checks.RATE
@@ -152,8 +153,8 @@ def mutated(folder, monkeypatch, old, new):
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
     check, old, new = MUTANTS[name]
-    mutant = mutated(tmp_path, monkeypatch, old, new)
-    for module in (loss_forms, ops, optim):
-        monkeypatch.setattr(module, "kernels", mutant)
+    kernels = mutated(tmp_path, monkeypatch, old, new)
+    for module in (fused, gpu_loss, gpu_optim):
+        monkeypatch.setattr(module, "kernels", kernels)
     with using(strict.with_kernels), pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)):
         check()

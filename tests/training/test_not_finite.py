@@ -191,9 +191,11 @@ def waiting(action):
     return strict.synchronisations - before
 
 
-@pytest.mark.parametrize(("library", "waits"), [(strict.with_kernels, 0), (strict.module, 3)], ids=["forms", "equations"])
+@pytest.mark.parametrize(
+    ("library", "waits"), [(strict.with_kernels, 0), (strict.module, 3)], ids=["forms", "equations"]
+)
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
-    """The equation of Adam asks the flag, once in an update, and nothing else does; its form leaves that to the GPU."""
+    """Only the equation of Adam reads the flag, once in an update; its form hands it to the GPU."""
     monkeypatch.setattr("minitf.cpu.replicas._WORTH_IT", 1)
     with backend.using(library), forms_on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
