@@ -1,4 +1,6 @@
-"""A language model made of the library's parts: it learns to write the toy corpus's English, character by character."""
+"""A language model made of the library's parts: it learns to write the toy corpus's English,
+character by character.
+"""
 
 import numpy as np
 
@@ -34,13 +36,18 @@ def train(updates=800):
     """Train on pieces of the text that begin anywhere; returns the model."""
     rng, ids = np.random.default_rng(0), np.searchsorted(CHARACTERS, list(TEXT))
     model = LanguageModel(
-        Config(len(CHARACTERS), n_layers=2, d_model=64, d_ff=256, n_heads=4, norm="pre", dropout=0.0), rng
+        Config(
+            len(CHARACTERS), n_layers=2, d_model=64, d_ff=256, n_heads=4, norm="pre", dropout=0.0
+        ),
+        rng,
     )
     adam = Adam(model.named_parameters())
     for update in range(1, updates + 1):
         rows = rng.integers(0, len(ids) - LONGEST, 32)[:, None] + np.arange(LONGEST + 1)
         adam.zero_grad()
-        loss = label_smoothed_cross_entropy(model(ids[rows[:, :-1]]), ids[rows[:, 1:]], smoothing=0.0, pad_id=-1)
+        loss = label_smoothed_cross_entropy(
+            model(ids[rows[:, :-1]]), ids[rows[:, 1:]], smoothing=0.0, pad_id=-1
+        )
         loss.backward()
         adam.step(8e-3 * min(update / 50, 1.02 - update / updates))
         if update % 100 == 0 or update == 1:
@@ -51,5 +58,7 @@ def train(updates=800):
 if __name__ == "__main__":
     model = train().eval()
     prompt = np.searchsorted(CHARACTERS, list("The "))[None]
-    (text,) = generate(lambda ids: model(ids[:, -LONGEST:])[:, -1], prompt, length=300, temperature=0.6, seed=1)
+    (text,) = generate(
+        lambda ids: model(ids[:, -LONGEST:])[:, -1], prompt, length=300, temperature=0.6, seed=1
+    )
     print("It writes:\nThe " + "".join(CHARACTERS[i] for i in text.ids))

@@ -1,7 +1,8 @@
 """Rotary positions (Su et al. 2021) in place of the sinusoids, trained to write digits backwards.
 
-An example of how to change attention: `attend` is told the positions of queries and keys, so that the change works in
-training, in greedy decoding and in beam search, where the keys come from a cache.
+An example of how to change attention: `attend` is told the positions of queries and keys,
+so that the change works in training, in greedy decoding and in beam search, where the keys
+come from a cache.
 """
 
 import numpy as np
@@ -15,12 +16,17 @@ from minitf.transformer import MultiHeadAttention, Positions
 
 
 def rotate(x, positions):
-    """Turn the features (i, i + K/2) of each head by the angle position / 10000^(2i/K): x (B, H, T, K)."""
+    """Turn the features (i, i + K/2) of each head by the angle position / 10000^(2i/K):
+    x (B, H, T, K).
+    """
     half = x.shape[-1] // 2
     angles = positions[:, None, :, None] / 10000 ** (np.arange(half) / half)  # (B, 1, T, K/2)
     angles = np.concatenate([angles, angles], axis=-1)  # (B, 1, T, K)
-    quarter = np.roll(np.eye(2 * half), half, axis=1) * np.repeat([1, -1], half)[:, None]  # turns by 90 degrees
-    cos, sin, quarter = (to_device(array, x.dtype) for array in (np.cos(angles), np.sin(angles), quarter))
+    # Turns by 90 degrees.
+    quarter = np.roll(np.eye(2 * half), half, axis=1) * np.repeat([1, -1], half)[:, None]
+    cos, sin, quarter = (
+        to_device(array, x.dtype) for array in (np.cos(angles), np.sin(angles), quarter)
+    )
     return x * cos + x @ quarter * sin
 
 
@@ -77,7 +83,10 @@ def train(updates=400):
 if __name__ == "__main__":
     model, source = train(), digits(np.random.default_rng(1), rows=200).source
     wanted = [[i for i in row if i > 3][::-1] for row in source.tolist()]
-    found = {"greedy": greedy(model, source), "beam of 4": [best for (best,) in beam_search(model, source)]}
+    found = {
+        "greedy": greedy(model, source),
+        "beam of 4": [best for (best,) in beam_search(model, source)],
+    }
     found["greedy without a cache"] = greedy(model, source, cached=False)
     for name, hypotheses in found.items():
         right = sum(best.ids == line for best, line in zip(hypotheses, wanted, strict=True))

@@ -1,4 +1,6 @@
-"""Train a Transformer from nothing to reverse rows of numbers: the whole engine in thirty lines and ten seconds."""
+"""Train a Transformer from nothing to reverse rows of numbers: the whole engine in thirty lines
+and ten seconds.
+"""
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -9,7 +11,8 @@ from minitf.optim import Adam, warmup_rate
 from minitf.text import make_batch
 
 threadpool_limits(1, "blas")  # products this small: a second thread would only wait
-VOCABULARY = 14  # ids 0 to 3 are padding, unknown word, start and end marks; 4 to 13 are the ten "words"
+# ids 0 to 3 are padding, unknown word, start and end marks; 4 to 13 are the ten "words".
+VOCABULARY = 14
 
 rng = np.random.default_rng(0)
 model = Transformer(Config(VOCABULARY, n_layers=1, d_model=64, d_ff=128, n_heads=4))

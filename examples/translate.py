@@ -1,4 +1,6 @@
-"""Translate text, English to German unless --model names another model (the program: minitf/translation/)."""
+"""Translate text, English to German unless --model names another model (the
+program: minitf/translation/).
+"""
 
 import os
 import sys
@@ -9,7 +11,8 @@ MODEL = Path(__file__).resolve().parent / "models" / "en-de"
 
 def main(arguments=None):
     """Run the command line; returns its exit code."""
-    backend = os.environ.pop("MINITF_BACKEND", "")  # `import minitf` would end at a wrong name, whatever --backend says
+    # `import minitf` would end at a wrong name, whatever --backend says.
+    backend = os.environ.pop("MINITF_BACKEND", "")
     try:
         from minitf.translation import commandline
 

@@ -1,9 +1,11 @@
-"""Make a notebook of each lesson: `python lessons/notebooks.py` writes them into the folder `notebooks`.
+"""Make a notebook of each lesson: `python lessons/notebooks.py` writes them into the
+folder `notebooks`.
 
     python lessons/notebooks.py [FOLDER]
 
-A notebook is its lesson, cell by cell, with one more cell at the end that checks the answers to the exercises. One that
-already exists stays as it is, with what was written into it.
+A notebook is its lesson, cell by cell, with one more cell at the end that checks
+the answers to the exercises. One that already exists stays as it is, with what was
+written into it.
 """
 
 import ast
@@ -28,7 +30,11 @@ def notebook(lesson):
     import jupytext
     import nbformat
 
-    cells = [cell for cell in jupytext.read(lesson).cells if not cell.source.startswith(SCAFFOLDING)]
+    cells = [
+        cell
+        for cell in jupytext.read(lesson).cells
+        if not cell.source.startswith(SCAFFOLDING)
+    ]
     for cell in cells:
         if cell.cell_type == "code":
             cell.source = without_output(cell.source)
@@ -37,13 +43,17 @@ def notebook(lesson):
 
 
 def without_output(source):
-    """Return the code with a semicolon after a check in its last line, whose error a notebook would print again."""
+    """Return the code with a semicolon after a check in its last line, whose error a
+    notebook would print again.
+    """
     last = ast.parse(source).body[-1]
     if not ast.unparse(last).startswith(("same(", "grad_check(")):
         return source
     lines = source.splitlines()
     line = lines[last.end_lineno - 1].encode()  # the columns of a tree count bytes
-    lines[last.end_lineno - 1] = (line[: last.end_col_offset] + b";" + line[last.end_col_offset :]).decode()
+    lines[last.end_lineno - 1] = (
+        line[: last.end_col_offset] + b";" + line[last.end_col_offset :]
+    ).decode()
     return "\n".join(lines)
 
 
@@ -64,12 +74,21 @@ def main(arguments):
             else:
                 nbformat.write(notebook(lesson), path)
                 print(f"wrote {path}")
-        print(f'open them with:  jupyter lab {folder}   (pip install -e ".[classroom]" brings it)')
+        print(
+            f"open them with:  jupyter lab {folder}   (pip install -e "
+            '".[classroom]" brings it)'
+        )
     except ImportError as error:
-        print(f'notebooks.py: {error.name} is missing: pip install -e ".[classroom]"', file=sys.stderr)
+        print(
+            f'notebooks.py: {error.name} is missing: pip install -e ".[classroom]"',
+            file=sys.stderr,
+        )
         return 2
     except OSError as error:
-        print(f"notebooks.py: {error.filename}: {error.strerror}: choose another folder", file=sys.stderr)
+        print(
+            f"notebooks.py: {error.filename}: {error.strerror}: choose another folder",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

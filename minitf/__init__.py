@@ -2,7 +2,8 @@
 
 Letters for the axes of arrays, everywhere:
 
-    B batch   T target length   S source length   D d_model   H heads   K d_k   F d_ff   V vocabulary
+    B batch     T target length   S source length   D d_model
+    H heads     K d_k             F d_ff            V vocabulary
 
 Masks are boolean, True = may attend. Gradients are called gx, gy: of x, of y.
 """

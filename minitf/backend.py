@@ -1,8 +1,10 @@
-"""Which array library is in use: NumPy on the CPU, CuPy on the GPU. Chosen once for the whole process.
+"""Which array library is in use: NumPy on the CPU, CuPy on the GPU.
 
-Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object that `use`
-fills with the names of the chosen library, so switching costs nothing at the call: no array carries a device,
-and no two arrays of one process can live in different places.
+Chosen once for the whole process.
+
+Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object
+that `use` fills with the names of the chosen library, so switching costs nothing at the call: no
+array carries a device, and no two arrays of one process can live in different places.
 """
 
 import contextlib
@@ -70,7 +72,8 @@ def _load(name):
         module = importlib.import_module(name)
     except ImportError:
         raise UserError(
-            "CuPy is not installed: pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x[ctk]), or use --backend numpy"
+            "CuPy is not installed: pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x[ctk]), "
+            "or use --backend numpy"
         ) from None
     if name == "cupy" and not module.cuda.is_available():
         raise UserError("CuPy finds no usable GPU (see nvidia-smi): use --backend numpy")
@@ -78,28 +81,39 @@ def _load(name):
 
 
 def to_device(array: np.ndarray | Sequence | float, dtype: DType | None = None) -> np.ndarray:
-    """Give the array (or nested list) as an array of the library in use, moved there if it has to be."""
+    """Give the array (or nested list) as an array of the library in use, moved there
+    if it has to be.
+    """
     return xp.asarray(array, dtype=dtype)
 
 
 def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
-    """Give the array as a NumPy array. From a GPU this waits for the result: log with it, do not compute."""
+    """Give the array as a NumPy array.
+
+    From a GPU this waits for the result: log with it, do not compute.
+    """
     if isinstance(array, np.ndarray):
         return array
     return xp.asnumpy(array) if hasattr(xp, "asnumpy") else np.asarray(array)
 
 
 def on_gpu():
-    """Whether a GPU computes: it works through a queue, and the host has to wait when it reads a number."""
+    """Whether a GPU computes: it works through a queue, and the host has to wait when it
+    reads a number.
+    """
     return xp.__dict__["_module"] is not np
 
 
 def nccl():
-    """Give CuPy's door to NCCL, which sums arrays over several GPUs. Raises UserError where it is not installed."""
+    """Give CuPy's door to NCCL, which sums arrays over several GPUs.
+
+    Raises UserError where it is not installed.
+    """
     library = importlib.import_module("cupy.cuda.nccl")
     if not library.available:
         raise UserError(
-            "several GPUs need NCCL: pip install nvidia-nccl-cu13 (or nvidia-nccl-cu12, as your CuPy)"
+            "several GPUs need NCCL: pip install nvidia-nccl-cu13 (or "
+            "nvidia-nccl-cu12, as your CuPy)"
         )
     return library
 

@@ -13,14 +13,17 @@ __all__ = ["PRESETS", "Config"]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that defines a model apart from its weights. The defaults are the paper's base model.
+    """Everything that defines a model apart from its weights.
 
-    d_k and d_v default to d_model / n_heads. norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or
-    "pre", x + Sublayer(LayerNorm(x)) with one more norm at the end. positions: "sinusoid" or "learned" (up to
-    max_length). sinusoid_layout: "interleaved" as in the paper, or "halves" (all sines, then all cosines).
-    sinusoid_base: "paper" for exponents 2i/d_model, "t2t" for tensor2tensor's i/(d_model/2 - 1).
-    tie: one matrix for both embeddings and the output. The three dropout rates are those of sub-layer
-    outputs and embeddings, of attention weights, and inside the feed-forward network.
+    The defaults are the paper's base model.
+
+    d_k and d_v default to d_model / n_heads. norm: "post", LayerNorm(x + Sublayer(x)), as in the
+    paper, or "pre", x + Sublayer(LayerNorm(x)) with one more norm at the end. positions: "sinusoid"
+    or "learned" (up to max_length). sinusoid_layout: "interleaved" as in the paper, or "halves"
+    (all sines, then all cosines). sinusoid_base: "paper" for exponents 2i/d_model, "t2t" for
+    tensor2tensor's i/(d_model/2 - 1).
+    tie: one matrix for both embeddings and the output. The three dropout rates are those of
+    sub-layer outputs and embeddings, of attention weights, and inside the feed-forward network.
     """
 
     vocabulary_size: int
@@ -47,21 +50,40 @@ class Config:
     eos_id: int = 3
 
     def __post_init__(self):
-        for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "max_length", "d_k", "d_v"):
+        for name in (
+            "vocabulary_size",
+            "n_layers",
+            "d_model",
+            "d_ff",
+            "n_heads",
+            "max_length",
+            "d_k",
+            "d_v",
+        ):
             if name in ("d_k", "d_v") and getattr(self, name) is None:
                 if self.d_model % self.n_heads:
-                    raise UserError(f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: set {name}")
+                    raise UserError(
+                        f"d_model {self.d_model} is not a multiple of n_heads "
+                        f"{self.n_heads}: set {name}"
+                    )
                 object.__setattr__(self, name, self.d_model // self.n_heads)
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise UserError(f"{name} must be a whole number of 1 or more, not {getattr(self, name)!r}")
+                raise UserError(
+                    f"{name} must be a whole number of 1 or more, not {getattr(self, name)!r}"
+                )
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing"):
-            if not 0 <= getattr(self, name) <= 0.9999:  # dropout is rounded to 1/65536, and something must stay
-                raise UserError(f"{name} must be at least 0 and at most 0.9999, not {getattr(self, name)!r}")
+            # Dropout is rounded to 1/65536, and something must stay.
+            if not 0 <= getattr(self, name) <= 0.9999:
+                raise UserError(
+                    f"{name} must be at least 0 and at most 0.9999, not {getattr(self, name)!r}"
+                )
         if not 0 <= self.eps < 1:
             raise UserError(f"eps must be at least 0 and less than 1, not {self.eps!r}")
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise UserError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
+                raise UserError(
+                    f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}"
+                )
         if self.d_model % 2 and self.positions == "sinusoid":
             raise UserError(f"sinusoids need an even d_model, not {self.d_model}")
         ids = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
@@ -70,13 +92,17 @@ class Config:
 
     @classmethod
     def preset(cls, name: str, vocabulary_size: int = 37000, **changes: typing.Any) -> typing.Self:
-        """Give a named model: tiny, small, base, big, or a row of the paper's Table 3 (see PRESETS)."""
+        """Give a named model: tiny, small, base, big, or a row of the paper's Table 3
+        (see PRESETS).
+        """
         if name not in PRESETS:
             raise UserError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
         return cls(vocabulary_size, **{**PRESETS[name], **changes})
 
     def replace(self, **changes: typing.Any) -> typing.Self:
-        """Give a copy with some fields changed; d_k and d_v follow d_model / n_heads where they did before."""
+        """Give a copy with some fields changed; d_k and d_v follow d_model / n_heads where
+        they did before.
+        """
         for name in ("d_k", "d_v"):
             if getattr(self, name) * self.n_heads == self.d_model:
                 changes.setdefault(name, None)
@@ -91,7 +117,8 @@ class Config:
         norm = 2 * self.d_model
         attention = 2 * self.d_model * self.n_heads * (self.d_k + self.d_v)
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
-        layers = self.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)  # of encoder and decoder
+        # Of encoder and decoder.
+        layers = self.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)
         tables = self.vocabulary_size * (1 if self.tie else 3)
         tables += 2 * self.max_length if self.positions == "learned" else 0
         return layers + tables * self.d_model + (2 * norm if self.norm == "pre" else 0)
@@ -99,33 +126,46 @@ class Config:
     def check_subwords(self, count: int) -> None:
         """Raise UserError if a model of this size does not go with so many subwords."""
         if count != self.vocabulary_size:
-            raise UserError(f"{count:,} subwords, but the model knows {self.vocabulary_size:,}: two models' files?")
+            raise UserError(
+                f"{count:,} subwords, but the model knows {self.vocabulary_size:,}: "
+                "two models' files?"
+            )
 
     def check_size(self, arrays: dict) -> None:
-        """Raise UserError if a model of this configuration would be far larger than these arrays, by name.
+        """Raise UserError if a model of this configuration would be far larger than these
+        arrays, by name.
 
-        To be called before a model is built from a file, where a wrong number must not cost memory. The count need not
-        be that of `count_parameters`, because layers may have been changed in the code.
+        To be called before a model is built from a file, where a wrong number must not cost
+        memory. The count need not be that of `count_parameters`, because layers may have been
+        changed in the code.
         """
         size = sum(array.size for array in arrays.values())
         if self.count_parameters() > 2 * size or self.n_layers > len(arrays):
             self.check_arrays(arrays)
             raise UserError(
-                f"{size:,} numbers in {len(arrays)} arrays are too few for a model of {self.n_layers} layers and "
-                f"{self.count_parameters():,} parameters: use the settings that it was made with, and if its code was "
-                "changed, give the class or function that makes it"
+                f"{size:,} numbers in {len(arrays)} arrays are too few for a model of "
+                f"{self.n_layers} layers and {self.count_parameters():,} parameters: "
+                "use the settings that it was made with, and if its code was changed, "
+                "give the class or function that makes it"
             )
 
     def check_arrays(self, arrays: dict) -> None:
-        """Raise UserError if arrays, by name, were made with other settings than these, and name the settings."""
+        """Raise UserError if arrays, by name, were made with other settings than these, and
+        name the settings.
+        """
         found = _settings_of({name: array.shape for name, array in arrays.items()})
         mine = dataclasses.asdict(self)
         mine |= {"n_heads * d_k": self.n_heads * self.d_k, "n_heads * d_v": self.n_heads * self.d_v}
-        differing = [f"{name} is {there}, not {mine[name]}" for name, there in found.items() if there != mine[name]]
+        differing = [
+            f"{name} is {there}, not {mine[name]}"
+            for name, there in found.items()
+            if there != mine[name]
+        ]
         if differing:
             what = "; ".join(differing)
             raise UserError(
-                f"weights of another configuration ({what}): use the settings and the code that it was made with"
+                f"weights of another configuration ({what}): use the settings and the code that "
+                "it was made with"
             )
 
     def to_dict(self) -> dict:
@@ -137,7 +177,9 @@ class Config:
         """Build from a dictionary. Raises UserError for a field that this version does not know."""
         unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
-            raise UserError(f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?")
+            raise UserError(
+                f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?"
+            )
         if "vocabulary_size" not in fields:
             raise UserError("the model settings lack vocabulary_size: copy the file again")
         check_types(cls, fields)
@@ -145,11 +187,15 @@ class Config:
 
 
 def check_types(kind, fields):
-    """Raise UserError where a dictionary from a file has a value that a field of this dataclass cannot have."""
+    """Raise UserError where a dictionary from a file has a value that a field of this
+    dataclass cannot have.
+    """
     for name, hint in typing.get_type_hints(kind).items():
         options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         if name in fields and not any(_is(fields[name], option) for option in options):
-            raise UserError(f"the setting {name} cannot be {reprlib.repr(fields[name])}: copy the file again")
+            raise UserError(
+                f"the setting {name} cannot be {reprlib.repr(fields[name])}: copy the file again"
+            )
 
 
 def _is(value, kind):
@@ -160,8 +206,13 @@ def _is(value, kind):
 
 def _settings_of(shapes):
     """Read from the names and shapes of a model's arrays what they say about its settings."""
-    layers = [int(name.split(".")[2]) for name in shapes if re.match(r"encoder\.layers\.\d+\.", name)]
-    found = {"n_layers": max(layers, default=-1) + 1, "tie": "target_embedding.weight" not in shapes}
+    layers = [
+        int(name.split(".")[2]) for name in shapes if re.match(r"encoder\.layers\.\d+\.", name)
+    ]
+    found = {
+        "n_layers": max(layers, default=-1) + 1,
+        "tie": "target_embedding.weight" not in shapes,
+    }
     found["norm"] = "pre" if "encoder.norm.gain" in shapes else "post"
     found["positions"] = "learned" if "source_positions.learned.weight" in shapes else "sinusoid"
     layer = "encoder.layers.0."

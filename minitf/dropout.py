@@ -1,7 +1,7 @@
 """Which elements dropout keeps: a function of what they are for, with nothing random to remember.
 
-So a stopped training resumes with the very masks it would have drawn, and a batch that is cut over cores or
-machines draws in each part the masks of the whole.
+So a stopped training resumes with the very masks it would have drawn, and a batch that is cut over
+cores or machines draws in each part the masks of the whole.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ _state = _DropoutState()
 
 @contextlib.contextmanager
 def dropout_state(seed: int, step: int, first_row: int = 0) -> Iterator[None]:
-    """Fix the masks of every `dropout` in the block: they depend on these numbers and on nothing else.
+    """Fix the masks of every `dropout` in the block: they depend on these numbers and
+    on nothing else.
 
     first_row: which row of the whole batch is the first of this part of it.
     """
@@ -44,8 +45,9 @@ def dropout_mask(
 ) -> np.ndarray:
     """Draw which elements to keep: True with probability 1 - rate, to 1/65536.
 
-    Element i of row r is decided by 16 bits of a counter-based generator (Philox: the n-th random number is a
-    function of n) at the position of that element, so any part of a mask can be drawn without the rest.
+    Element i of row r is decided by 16 bits of a counter-based generator (Philox: the n-th random
+    number is a function of n) at the position of that element, so any part of a mask can be drawn
+    without the rest.
     seed, step, place: what the mask is for. first_row: where this part starts. shape: of this part.
     """
     count = math.prod(shape)

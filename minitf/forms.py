@@ -1,8 +1,9 @@
 """The seam between equations and speed.
 
-An op of the engine is its equation: the plainest program that is right. Where a faster program is worth its lines,
-that is a *form* of the op, in `minitf/cpu/` for the arrays of NumPy or in `minitf/gpu/` for those of CuPy. A form takes
-the arguments of its equation and returns the same values and gradients; tests/engine/test_forms.py holds it to them.
+An op of the engine is its equation: the plainest program that is right. Where a faster program
+is worth its lines, that is a *form* of the op, in `minitf/cpu/` for the arrays of NumPy or in
+`minitf/gpu/` for those of CuPy. A form takes the arguments of its equation and returns the same
+values and gradients; tests/engine/test_forms.py holds it to them.
 
     @accelerated                                     # in the engine
     def relu(x): ...
@@ -10,8 +11,8 @@ the arguments of its equation and returns the same values and gradients; tests/e
     @form_of(functions.relu)                         # in minitf/cpu/functions.py
     def relu(x): ...
 
-The forms of the library in use are loaded at the first call of an accelerated op. To compute with equations only:
-`with forms.off():`, or the environment variable MINITF_FORMS=off.
+The forms of the library in use are loaded at the first call of an accelerated op. To compute with
+equations only: `with forms.off():`, or the environment variable MINITF_FORMS=off.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from minitf.backend import xp
 __all__ = ["accelerated", "form_of", "off", "on"]
 
 _forms = {"cpu": {}, "gpu": {}}  # by room: the form of each op that has one
-_loaded = {None: {}}  # the same, of the rooms that have been imported; a library without a room has no forms
+# The same, of the rooms that have been imported; a library without a room has no forms.
+_loaded = {None: {}}
 # Whether forms are on now, and outside of all `with` blocks: in all threads and forked workers.
 _switch = {"on": True, "chosen": True}
 _blocks = []  # the open `with` blocks of all threads, in the order of their opening
@@ -40,7 +42,9 @@ Op = TypeVar("Op", bound=Callable)  # for type hints: an op takes and returns wh
 
 
 def accelerated(equation: Op) -> Op:
-    """Let a form take the place of this equation, if the library in use has one that takes the arguments."""
+    """Let a form take the place of this equation, if the library in use has one that takes
+    the arguments.
+    """
 
     @functools.wraps(equation)
     def op(*arguments, **options):
@@ -59,7 +63,8 @@ def accelerated(equation: Op) -> Op:
 def form_of(op: Callable) -> Callable[[Callable], Callable]:
     """Register the decorated function as the form of `op`, for the room that it is written in.
 
-    For arguments that it does not take, the form returns NotImplemented before it has changed anything.
+    For arguments that it does not take, the form returns NotImplemented before it has
+    changed anything.
     """
 
     def register(form):
@@ -83,12 +88,16 @@ def are_on() -> bool:
 
 
 def off() -> contextlib.AbstractContextManager[None]:
-    """Compute with equations only inside a `with` block: in all threads, and in workers forked there."""
+    """Compute with equations only inside a `with` block: in all threads, and in
+    workers forked there.
+    """
     return _switched(False)
 
 
 def on() -> contextlib.AbstractContextManager[None]:
-    """Use forms inside a `with` block, for a training or a timing where they are off; not with MINITF_FORMS=off."""
+    """Use forms inside a `with` block, for a training or a timing where they are off; not
+    with MINITF_FORMS=off.
+    """
     return _switched(_switch["chosen"])
 
 
@@ -110,7 +119,9 @@ class _Block:
 
 
 def _change(blocks):
-    """Open or leave a block, and let the newest of the open ones decide: threads may leave theirs in any order."""
+    """Open or leave a block, and let the newest of the open ones decide: threads may leave
+    theirs in any order.
+    """
     with _lock:
         blocks()
         _switch["on"] = _blocks[-1].on if _blocks else _switch["chosen"]

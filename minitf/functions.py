@@ -1,10 +1,12 @@
 """The named differentiable functions of the Transformer, each with its gradient right under it.
 
-Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, F d_ff, V vocabulary; `...` any axes in
-front. Inputs are Tensors (which get a gradient) or arrays (which are constants). Ids are NumPy integers on the CPU:
-there a wrong one is an error, while a GPU would read some other row without a word.
+Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, F d_ff, V vocabulary;
+`...` any axes in front. Inputs are Tensors (which get a gradient) or arrays (which are constants).
+Ids are NumPy integers on the CPU: there a wrong one is an error, while a GPU would read some other
+row without a word.
 
-An op marked `@accelerated` may be computed by a faster form of it, in `minitf/cpu/` or `minitf/gpu/`: see forms.py.
+An op marked `@accelerated` may be computed by a faster form of it, in `minitf/cpu/` or
+`minitf/gpu/`: see forms.py.
 """
 
 from __future__ import annotations
@@ -215,8 +217,8 @@ def embedding(table: ArrayLike, ids: Ids) -> Tensor:
         y = table[ids], which is  one_hot(ids) @ table
 
     table: (V, D)   ids: int (...)   ->   (..., D)
-    Raises IndexError for an id outside 0 ... V-1, TypeError for ids that are not integers, ValueError for a table that
-    is not a matrix.
+    Raises IndexError for an id outside 0 ... V-1, TypeError for ids that are not integers,
+    ValueError for a table that is not a matrix.
     Source: section 3.4.
     """
     weight = as_array(table)
@@ -232,12 +234,14 @@ def embedding(table: ArrayLike, ids: Ids) -> Tensor:
 
 @accelerated
 def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
-    """Set each element to zero with probability `rate`, and scale the others so that the mean stays.
+    """Set each element to zero with probability `rate`, and scale the others so that
+    the mean stays.
 
         y = mask * x / (1 - rate)
 
     x: (..., D)   ->   (..., D)
-    The mask comes from `dropout_state`, and differs from call to call there; with a seed it comes from the seed.
+    The mask comes from `dropout_state`, and differs from call to call there; with a seed it comes
+    from the seed.
     Raises ValueError for a rate that is not at least 0 and less than 1.
     Source: section 5.4; Srivastava et al. 2014.
     """
@@ -284,7 +288,8 @@ def feed_forward(
         y = max(0, x W_1 + b_1) W_2 + b_2
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    With a rate, dropout is applied after the ReLU (not in the paper). Raises what `linear` and `dropout` raise.
+    With a rate, dropout is applied after the ReLU (not in the paper). Raises what `linear` and
+    `dropout` raise.
     Source: section 3.3, eq. 2.
     """
     hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
@@ -309,7 +314,8 @@ def attention(
 
     query: (..., T, K)   key: (..., S, K)   value: (..., S, D)   mask: bool (..., T, S)   ->   (..., T, D)
     With a rate, dropout is applied to the weights (not in the paper).
-    A query that may attend to no key gets zeros. The axes in front broadcast, those of the mask as well.
+    A query that may attend to no key gets zeros. The axes in front broadcast, those of
+    the mask as well.
     Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
     Source: section 3.2.1, eq. 1.
     """
@@ -351,7 +357,9 @@ def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None =
 
 
 def masked_softmax(scores, mask):
-    """Return the softmax over the last axis of an array: 0 where the mask is False, and in a row of only False."""
+    """Return the softmax over the last axis of an array: 0 where the mask is False, and in a row
+    of only False.
+    """
     if mask is not None:
         scores = xp.where(mask, scores, -xp.inf)
     # In a row of only -inf each exponential is 0; in any other row the largest is 1.
@@ -381,14 +389,16 @@ def boolean(mask):
     mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
     if mask.dtype != bool:
         raise TypeError(
-            f"a mask must be boolean, True = may attend, not {mask.dtype}: write mask != 0 for a mask "
-            "of 1 and 0, mask == 0 for one of 0 and -inf"
+            f"a mask must be boolean, True = may attend, not {mask.dtype}: write mask != 0 for a "
+            "mask of 1 and 0, mask == 0 for one of 0 and -inf"
         )
     return mask
 
 
 def check_linear(x, w, b):
-    """Raise ValueError unless x (..., D) can be multiplied by w (D, F), and b, if it is there, added."""
+    """Raise ValueError unless x (..., D) can be multiplied by w (D, F), and b, if it
+    is there, added.
+    """
     if w.ndim != 2:
         raise ValueError(f"linear takes a matrix as its weight, not shape {w.shape}")
     if x.shape[-1:] != w.shape[:1]:
@@ -415,7 +425,10 @@ def _check_vector(name, vector, size):
 
 
 def checked_ids(ids, table):
-    """Return ids as an array of the library in use. Raises an error unless each is a row of the table (V, D)."""
+    """Return ids as an array of the library in use.
+
+    Raises an error unless each is a row of the table (V, D).
+    """
     if table.ndim != 2:
         raise ValueError(f"embedding takes a table (V, D), not shape {table.shape}")
     ids = integers(ids, "ids")
@@ -427,7 +440,10 @@ def checked_ids(ids, table):
 
 
 def integers(ids, name):
-    """Return ids as a NumPy array of integers; an empty list has no type and counts as one. Raises TypeError."""
+    """Return ids as a NumPy array of integers; an empty list has no type and counts as one.
+
+    Raises TypeError.
+    """
     ids = np.asarray(ids)
     if ids.dtype.kind not in "iu" and ids.size:
         raise TypeError(f"{name} must be integers, not {ids.dtype}")
@@ -435,10 +451,11 @@ def integers(ids, name):
 
 
 def attention_arrays(query, key, value, mask):
-    """Return the arrays of attention's arguments, with the same axes in front of query, key and value.
+    """Return the arrays of attention's arguments, with the same axes in front of query,
+    key and value.
 
-    Constants take the dtype of the query. Raises TypeError for a mask that is not boolean, ValueError where the sizes
-    do not fit.
+    Constants take the dtype of the query. Raises TypeError for a mask that is not boolean,
+    ValueError where the sizes do not fit.
     """
     query = as_array(query)
     key, value = beside(key, query.dtype), beside(value, query.dtype)
@@ -453,8 +470,9 @@ def attention_arrays(query, key, value, mask):
             arrays = (xp.broadcast_to(x, (*front, *x.shape[-2:])) for x in (query, key, value))
             return *arrays, mask
     raise ValueError(
-        "attention takes a query (..., T, K), a key (..., S, K), a value (..., S, D) and perhaps a mask "
-        f"(..., T, S), not the shapes {', '.join(map(str, shapes[: 3 if mask is None else 4]))}"
+        "attention takes a query (..., T, K), a key (..., S, K), "
+        "a value (..., S, D) and perhaps a mask (..., T, S), not the "
+        f"shapes {', '.join(map(str, shapes[: 3 if mask is None else 4]))}"
     )
 
 

@@ -31,33 +31,42 @@ class Parameter(Tensor):
             super()._receive(gradient)
 
     def __getstate__(self):
-        """Leave the place out of copies: what is copied together with an optimizer gets a new one from that."""
+        """Leave the place out of copies: what is copied together with an optimizer gets a new
+        one from that.
+        """
         return {**vars(self), "_place": None}
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
     """Move parameters into one flat array and their gradients into another: (data, gradients).
 
-    Each parameter becomes a named view of its stretch, so one operation on the flat array updates them all.
+    Each parameter becomes a named view of its stretch, so one operation on the flat array
+    updates them all.
     Raises ValueError if there are none, if one is there twice, or if their types differ.
     """
     parameters = list(parameters)
     if not parameters:
         raise ValueError("nothing to train: there are no parameters")
     if len(set(map(id, parameters))) < len(parameters):
-        raise ValueError("the same parameter is there twice: Module.named_parameters() lists each once")
+        raise ValueError(
+            "the same parameter is there twice: Module.named_parameters() lists each once"
+        )
     for p in parameters:
         if p.dtype != parameters[0].dtype:
             raise ValueError(
-                f"the parameter of shape {p.shape} is {p.dtype}, the first one {parameters[0].dtype}: convert the "
-                "model to one type with astype"
+                f"the parameter of shape {p.shape} is {p.dtype}, the first one "
+                f"{parameters[0].dtype}: convert the model to one type with astype"
             )
     size = sum(p.size for p in parameters)
     data = xp.empty(size, dtype=parameters[0].dtype)
     gradients = xp.zeros(size, dtype=parameters[0].dtype)
     for p, stretch in side_by_side(parameters):
         data[stretch] = p.data.ravel()
-        p.data, p._place, p.grad = data[stretch].reshape(p.shape), gradients[stretch].reshape(p.shape), None
+        p.data, p._place, p.grad = (
+            data[stretch].reshape(p.shape),
+            gradients[stretch].reshape(p.shape),
+            None,
+        )
     return data, gradients
 
 
@@ -70,17 +79,21 @@ def side_by_side(parameters):
 
 
 class Module:
-    """Something with parameters: its own, and those of the modules it holds in attributes, lists, tuples and dicts.
+    """Something with parameters: its own, and those of the modules it holds in attributes, lists,
+    tuples and dicts.
 
-    In a list or tuple a name is the position, in a dict str(key): `layers.0.weight`, `heads.de.weight`.
+    In a list or tuple a name is the position, in a dict str(key): `layers.0.weight`,
+    `heads.de.weight`.
     """
 
     training = True
 
     def named_parameters(self) -> list[tuple[str, Parameter]]:
-        """List (name, parameter) in the order of definition, each parameter once, under its first name.
+        """List (name, parameter) in the order of definition, each parameter once, under
+        its first name.
 
-        Raises ValueError where two parameters would have the same name, as under the keys 1 and "1" of a dict.
+        Raises ValueError where two parameters would have the same name, as under the keys 1 and
+        "1" of a dict.
         """
         seen, found = set(), []
 
@@ -101,7 +114,9 @@ class Module:
         walk(self, "")
         if len(names := dict(found)) < len(found):
             odd = next(name for name, value in found if names[name] is not value)
-            raise ValueError(f"two parameters have the name {odd}: give the dict that holds them other keys")
+            raise ValueError(
+                f"two parameters have the name {odd}: give the dict that holds them other keys"
+            )
         return found
 
     def parameters(self) -> list[Parameter]:
@@ -149,7 +164,11 @@ class Module:
         Make the optimizer afterwards: one that was there before holds the old parameters.
         """
         for parameter in self.parameters():
-            parameter.data, parameter.grad, parameter._place = parameter.data.astype(dtype), None, None
+            parameter.data, parameter.grad, parameter._place = (
+                parameter.data.astype(dtype),
+                None,
+                None,
+            )
         return self
 
     def zero_grad(self) -> None:
@@ -159,19 +178,36 @@ class Module:
 
     def state(self) -> dict[str, np.ndarray]:
         """Give a copy of every parameter as a NumPy array, by name."""
-        return {name: to_numpy(parameter.data).copy() for name, parameter in self.named_parameters()}
+        return {
+            name: to_numpy(parameter.data).copy() for name, parameter in self.named_parameters()
+        }
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> Self:
-        """Take over the values of `arrays`, by name. Raises UserError where names or shapes do not fit."""
+        """Take over the values of `arrays`, by name.
+
+        Raises UserError where names or shapes do not fit.
+        """
         parameters = dict(self.named_parameters())
-        unknown, missing = sorted(arrays.keys() - parameters.keys()), sorted(parameters.keys() - arrays.keys())
+        unknown, missing = (
+            sorted(arrays.keys() - parameters.keys()),
+            sorted(parameters.keys() - arrays.keys()),
+        )
         if odd := unknown or missing:
-            what = f"contains {odd[0]}, which the model does not have" if unknown else f"lacks {odd[0]}"
+            what = (
+                f"contains {odd[0]}, which the model does not have"
+                if unknown
+                else f"lacks {odd[0]}"
+            )
             count = f"{len(odd)} such array{'s' if len(odd) > 1 else ''}"
-            raise UserError(f"the file {what} ({count}): it was saved with other settings, or with other code")
+            raise UserError(
+                f"the file {what} ({count}): it was saved with other settings, or with other code"
+            )
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
-                raise UserError(f"{name} has shape {arrays[name].shape} in the file and {parameter.shape} in the model")
+                raise UserError(
+                    f"{name} has shape {arrays[name].shape} in the file and "
+                    f"{parameter.shape} in the model"
+                )
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
         return self
 
@@ -207,9 +243,11 @@ def _tree(module, title, seen):
 
 
 def _xavier(rng, n_in, n_out):
-    """Draw a matrix that keeps the variance of what passes through it, forward and backward on average.
+    """Draw a matrix that keeps the variance of what passes through it, forward and
+    backward on average.
 
-    Uniform within +- sqrt(6 / (n_in + n_out)); Glorot and Bengio 2010, eq. 16. Without rng: not drawn.
+    Uniform within +- sqrt(6 / (n_in + n_out)); Glorot and Bengio 2010, eq. 16. Without
+    rng: not drawn.
     """
     if rng is None:
         return np.empty((n_in, n_out), dtype=np.float32)
@@ -218,7 +256,9 @@ def _xavier(rng, n_in, n_out):
 
 
 class Linear(Module):
-    """y = x W + b, with W drawn by Glorot and Bengio's rule and b = 0; without b if bias is False."""
+    """y = x W + b, with W drawn by Glorot and Bengio's rule and b = 0;
+    without b if bias is False.
+    """
 
     def __init__(self, n_in: int, n_out: int, rng: np.random.Generator | None, bias: bool = True):
         self.weight = Parameter(_xavier(rng, n_in, n_out))
@@ -229,7 +269,9 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) its entries have variance 1."""
+    """A table with one row per id, drawn from N(0, 1/D):
+    times sqrt(D) its entries have variance 1.
+    """
 
     def __init__(self, n: int, d_model: int, rng: np.random.Generator | None):
         if rng is None:
@@ -243,7 +285,9 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Mean 0 and variance 1 over the features of each position, then a learned gain (1) and bias (0)."""
+    """Mean 0 and variance 1 over the features of each position, then a learned gain
+    (1) and bias (0).
+    """
 
     def __init__(self, d_model: int, eps: float = 1e-6):
         self.gain = Parameter(np.ones(d_model, dtype=np.float32))
@@ -264,11 +308,14 @@ class Dropout(Module):
         return F.dropout(x, self.rate) if self.training else x
 
 
-_CALLS = {kind: kind.__call__ for kind in (Linear, LayerNorm, Dropout)}  # before anyone replaces one
+# Before anyone replaces one.
+_CALLS = {kind: kind.__call__ for kind in (Linear, LayerNorm, Dropout)}
 
 
 def are_own(*modules):
-    """Tell whether the modules compute as the classes of this file do: only then may one op stand for several."""
+    """Tell whether the modules compute as the classes of this file do: only then may one op
+    stand for several.
+    """
     for module in modules:
         if _CALLS.get(type(module)) is not type(module).__call__:
             return False

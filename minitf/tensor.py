@@ -1,9 +1,9 @@
 """A tensor that remembers how it was made, and the walk back that turns this memory into gradients.
 
-A `Tensor` gets a gradient; a plain array or number beside it is a constant. An operation computes its result
-with the array library, and hands `record` three things: the result, the inputs (parents), and a function that
-turns the gradient of the result into the gradients of the inputs. That is all an operation has to know.
-The rest of the chain rule stands in `Tensor.backward`, once.
+A `Tensor` gets a gradient; a plain array or number beside it is a constant. An operation computes
+its result with the array library, and hands `record` three things: the result, the inputs
+(parents), and a function that turns the gradient of the result into the gradients of the inputs.
+That is all an operation has to know. The rest of the chain rule stands in `Tensor.backward`, once.
 """
 
 from __future__ import annotations
@@ -30,25 +30,29 @@ _recording = _Recording()
 
 
 class no_grad(contextlib.ContextDecorator):
-    """Compute without recording: results have no history, and what only the gradient needs is not kept.
+    """Compute without recording: results have no history, and what only the gradient
+    needs is not kept.
 
-    Write `with no_grad():`, or `@no_grad()` above a function. Blocks may be nested, share one object, and end in any
-    order: recording is on again in this thread when all of its blocks have been left.
-    Do not `yield` inside a block: it is left at its end, and until the generator goes on nothing is recorded for its
-    caller either (there, `backward()` then says so). Raises TypeError as a decorator of a generator function.
+    Write `with no_grad():`, or `@no_grad()` above a function. Blocks may be nested, share one
+    object, and end in any order: recording is on again in this thread when all of its blocks
+    have been left.
+    Do not `yield` inside a block: it is left at its end, and until the generator goes on nothing
+    is recorded for its caller either (there, `backward()` then says so). Raises TypeError as a
+    decorator of a generator function.
     """
 
     def __enter__(self) -> None:
         _recording.off += 1
 
     def __exit__(self, *error: object) -> None:
-        _recording.off = max(0, _recording.off - 1)  # a generator may end in another thread than it began in
+        # A generator may end in another thread than it began in.
+        _recording.off = max(0, _recording.off - 1)
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isgeneratorfunction(function):
             raise TypeError(
-                f"@no_grad() cannot decorate the generator function {function.__name__}: write  with no_grad():  "
-                "around the lines that compute, without a yield inside"
+                f"@no_grad() cannot decorate the generator function {function.__name__}: "
+                "write  with no_grad():  around the lines that compute, without a yield inside"
             )
         return super().__call__(function)
 
@@ -58,13 +62,16 @@ def is_recording():
     return not _recording.off
 
 
-def record(data: np.ndarray, parents: Sequence, backward: Callable | None, converts: bool = False) -> Tensor:
+def record(
+    data: np.ndarray, parents: Sequence, backward: Callable | None, converts: bool = False
+) -> Tensor:
     """Make the Tensor that an operation returns: the only place where a node of the graph is made.
 
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
-    backward: takes the gradient of the result and returns one gradient per parent, None where there is none.
-    It must not change the gradient it is given: other nodes may hold the same array.
-    Raises TypeError if a Tensor among the parents has another dtype than the result, unless the operation `converts`.
+    backward: takes the gradient of the result and returns one gradient per parent, None where there
+    is none. It must not change the gradient it is given: other nodes may hold the same array.
+    Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
+    operation `converts`.
     """
     computed = False
     for parent in parents:
@@ -72,44 +79,60 @@ def record(data: np.ndarray, parents: Sequence, backward: Callable | None, conve
             computed = True
             if parent.data.dtype != data.dtype and not converts:
                 raise TypeError(
-                    f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: convert one side with astype"
+                    f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: "
+                    "convert one side with astype"
                 )
     out = Tensor.__new__(Tensor)
-    out.data, out.grad, out._node = xp.asarray(data), None, None  # a reduction to one number is a scalar in NumPy
+    # A reduction to one number is a scalar in NumPy.
+    out.data, out.grad, out._node = xp.asarray(data), None, None
     if computed:
-        out._node = _UNRECORDED if _recording.off else _Node(out.data, tuple(map(_origin, parents)), backward)
+        out._node = (
+            _UNRECORDED
+            if _recording.off
+            else _Node(out.data, tuple(map(_origin, parents)), backward)
+        )
     return out
 
 
 class _Node:
-    """A computed Tensor as the walk back sees it: what it was made from, and how its gradient becomes theirs.
+    """A computed Tensor as the walk back sees it: what it was made from, and how its gradient
+    becomes theirs.
 
-    Its numbers are not here. They are freed with the Tensor, halfway through the model, unless a `backward` needs
-    them: half of what the layers compute is of no use to any gradient.
+    Its numbers are not here. They are freed with the Tensor, halfway through the model, unless a
+    `backward` needs them: half of what the layers compute is of no use to any gradient.
     """
 
     __slots__ = ("backward", "dtype", "parents", "shape")
 
     def __init__(self, data, parents, backward):
-        self.shape, self.dtype, self.parents, self.backward = data.shape, data.dtype, parents, backward
+        self.shape, self.dtype, self.parents, self.backward = (
+            data.shape,
+            data.dtype,
+            parents,
+            backward,
+        )
 
 
-_UNRECORDED = False  # in place of the node of a Tensor that was computed inside no_grad; a Tensor made of data has None
+# In place of the node of a Tensor that was computed inside no_grad; a Tensor made of data has None.
+_UNRECORDED = False
 
 
 def _origin(parent):
-    """Where the gradient of an input goes: to the node that made it, to the Tensor itself, or nowhere."""
+    """Where the gradient of an input goes: to the node that made it, to the Tensor
+    itself, or nowhere.
+    """
     return (parent._node or parent) if isinstance(parent, Tensor) else None
 
 
 class Tensor:
     """An array with a memory of how it was computed.
 
-    Python numbers, lists, integers and float16 become float32; float64 stays float64, for gradient checks.
-    An array of NumPy is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` come back from there.
-    Comparisons, `==` among them, compare element by element and give a boolean array, which is a constant; two Tensors
-    are still different keys of a dict or set, even if their numbers are equal. To look for a Tensor in a list write
-    `any(t is x for x in tensors)`.
+    Python numbers, lists, integers and float16 become float32; float64 stays float64, for
+    gradient checks.
+    An array of NumPy is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` come
+    back from there. Comparisons, `==` among them, compare element by element and give a boolean
+    array, which is a constant; two Tensors are still different keys of a dict or set, even if their
+    numbers are equal. To look for a Tensor in a list write `any(t is x for x in tensors)`.
     Raises TypeError for complex numbers and what is not numbers at all.
     """
 
@@ -135,16 +158,24 @@ class Tensor:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def item(self) -> float:
-        """Give the only number as a Python float. Raises ValueError if there are none or several."""
+        """Give the only number as a Python float.
+
+        Raises ValueError if there are none or several.
+        """
         if self.size != 1:
-            raise ValueError(f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed")
+            raise ValueError(
+                f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed"
+            )
         return self.data.item()
 
     __float__ = item
 
     def __bool__(self):
         if self.size != 1:
-            raise ValueError(f"a tensor of shape {self.shape} is neither true nor false: use (x > 0).any() or .all()")
+            raise ValueError(
+                f"a tensor of shape {self.shape} is neither true nor false: use (x > "
+                "0).any() or .all()"
+            )
         return bool(self.item())
 
     def __format__(self, spec):
@@ -161,22 +192,27 @@ class Tensor:
     def __repr__(self):
         return f"Tensor({np.array2string(self.numpy(), precision=4, separator=', ', prefix='Tensor(')})"
 
-    # The chain rule --------------------------------------------------------------------------------------
+    # The chain rule -------------------------------------------------------------------------------
 
     def backward(self, gradient: ArrayLike | None = None) -> None:
-        """Give every Tensor that this one was computed from, and that was not itself computed, its `.grad`.
+        """Give every Tensor that this one was computed from, and that was not itself
+        computed, its `.grad`.
 
-        gradient: that of the final quantity with respect to this Tensor; 1 if this Tensor is one number.
-        Gradients add up over several calls. The graph is freed on the way: memory falls as the walk
-        proceeds, and a second call over the same graph raises RuntimeError, as does a Tensor computed inside no_grad.
+        gradient: that of the final quantity with respect to this Tensor; 1 if this Tensor is one
+        number. Gradients add up over several calls. The graph is freed on the way: memory falls
+        as the walk proceeds, and a second call over the same graph raises RuntimeError, as does
+        a Tensor computed inside no_grad.
         """
         if self._node is _UNRECORDED:
             raise RuntimeError(
-                "backward() of a tensor that was computed inside no_grad(): there is no graph to go over"
+                "backward() of a tensor that was computed inside no_grad(): there is no "
+                "graph to go over"
             )
         if gradient is None:
             if self.size != 1:
-                raise ValueError(f"backward() of a tensor of shape {self.shape} needs the gradient to start from")
+                raise ValueError(
+                    f"backward() of a tensor of shape {self.shape} needs the gradient to start from"
+                )
             gradient = xp.ones_like(self.data)
         gradient = to_device(as_array(gradient), self.dtype)
         if gradient.shape != self.shape:
@@ -186,7 +222,8 @@ class Tensor:
             return
         order = _topological_order(self._node)
         gradients = {id(self._node): gradient}  # of nodes whose turn has not come yet
-        owned = set()  # ids of those gradients that nobody else holds, which may be added to in place
+        # Ids of those gradients that nobody else holds, which may be added to in place.
+        owned = set()
         while order:
             node = order.pop()
             gy = gradients.pop(id(node), None)
@@ -209,13 +246,17 @@ class Tensor:
                     owned.add(key)
 
     def _receive(self, gradient):
-        """Add to `.grad`. The first gradient is copied, since it may be an array that others hold too."""
+        """Add to `.grad`.
+
+        The first gradient is copied, since it may be an array that others hold too.
+        """
         if self.grad is None:
-            self.grad = xp.asarray(gradient).copy()  # NumPy makes a number of what was computed from one element
+            # NumPy makes a number of what was computed from one element.
+            self.grad = xp.asarray(gradient).copy()
         else:
             self.grad += gradient
 
-    # Operators -------------------------------------------------------------------------------------------
+    # Operators ------------------------------------------------------------------------------------
 
     def __add__(self, other):
         return record(self.data + operand(other, self.dtype), (self, other), lambda gy: (gy, gy))
@@ -268,10 +309,13 @@ class Tensor:
         """The product of matrices; axes before the last two are batches, and broadcast."""
         x, y = self.data, operand(other, self.dtype)
         if x.ndim < 2 or y.ndim < 2:
-            raise ValueError(f"@ takes matrices: shapes {x.shape} and {y.shape}; reshape a vector to (1, n)")
+            raise ValueError(
+                f"@ takes matrices: shapes {x.shape} and {y.shape}; reshape a vector to (1, n)"
+            )
         if x.shape[-1] != y.shape[-2]:
             raise ValueError(
-                f"@ cannot multiply shapes {x.shape} and {y.shape}: {x.shape[-1]} columns, {y.shape[-2]} rows"
+                f"@ cannot multiply shapes {x.shape} and {y.shape}: {x.shape[-1]} columns, "
+                f"{y.shape[-2]} rows"
             )
 
         def backward(gy):
@@ -283,7 +327,9 @@ class Tensor:
         return Tensor(operand(other, self.dtype)) @ self
 
     def __getitem__(self, index):
-        """Slices, integers, or arrays of indices; a position named twice gets the sum of its gradients."""
+        """Slices, integers, or arrays of indices; a position named twice gets the sum of
+        its gradients.
+        """
         shape, dtype = self.shape, self.dtype
 
         def backward(gy):
@@ -293,7 +339,7 @@ class Tensor:
 
         return record(self.data[index], (self,), backward)
 
-    # Comparisons -----------------------------------------------------------------------------------------
+    # Comparisons ----------------------------------------------------------------------------------
 
     __hash__ = object.__hash__  # which Python takes away from a class with an __eq__
 
@@ -319,17 +365,22 @@ class Tensor:
     def __ge__(self, other):
         return self.data >= operand(other, self.dtype)
 
-    # Methods of arrays -----------------------------------------------------------------------------------
+    # Methods of arrays ----------------------------------------------------------------------------
 
     def detach(self) -> Tensor:
         """The same numbers without history: a constant of what is computed from it."""
         return Tensor(self)
 
     def astype(self, dtype: DType) -> Tensor:
-        """The same numbers as float32 or float64. The gradient comes back in the dtype of this Tensor."""
+        """The same numbers as float32 or float64.
+
+        The gradient comes back in the dtype of this Tensor.
+        """
         before, dtype = self.dtype, np.dtype(dtype)
         if dtype not in (np.float32, np.float64):
-            raise TypeError(f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})")
+            raise TypeError(
+                f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
+            )
         return record(self.data.astype(dtype), (self,), lambda gy: gy.astype(before), converts=True)
 
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
@@ -344,19 +395,30 @@ class Tensor:
         return record(self.data.sum(axis=axis, keepdims=keepdims), (self,), backward)
 
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """The mean over the axes (all of them by default). Raises ValueError for the mean of no numbers."""
+        """The mean over the axes (all of them by default).
+
+        Raises ValueError for the mean of no numbers.
+        """
         total = self.sum(axis, keepdims)
         if not self.size and total.size:
-            raise ValueError(f"mean: there are no numbers to average in a tensor of shape {self.shape}, axis {axis}")
+            raise ValueError(
+                "mean: there are no numbers to average in a tensor of shape "
+                f"{self.shape}, axis {axis}"
+            )
         return total * (total.size / max(1, self.size))
 
     def var(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """The mean square of the distances from the mean (the biased variance, as in layer normalization)."""
+        """The mean square of the distances from the mean (the biased variance, as in
+        layer normalization).
+        """
         distance = self - self.mean(axis, keepdims=True)
         return (distance * distance).mean(axis, keepdims)
 
     def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """The largest number over the axes (all of them by default). Equal ones share the gradient."""
+        """The largest number over the axes (all of them by default).
+
+        Equal ones share the gradient.
+        """
         x = self.data
         largest = x.max(axis=axis, keepdims=True)
 
@@ -393,7 +455,8 @@ Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
 
 
 def as_array(x):
-    """The array of a Tensor, or of anything else that the library in use makes an array of real numbers of.
+    """The array of a Tensor, or of anything else that the library in use makes an array of
+    real numbers of.
 
     float32 and float64 stay as they are; integers and float16 become float32.
     """
@@ -407,7 +470,7 @@ def as_array(x):
     return array.astype(np.float32)
 
 
-# The engine's parts ----------------------------------------------------------------------------------------
+# The engine's parts -------------------------------------------------------------------------------
 
 
 def operand(x, dtype):
@@ -420,7 +483,11 @@ def operand(x, dtype):
     if isinstance(x, int | float | np.number):
         return x.item() if isinstance(x, np.number) else x
     array = to_device(x)
-    return array.astype(dtype) if array.dtype.kind in ("biuf" if isinstance(x, list | tuple) else "biu") else array
+    return (
+        array.astype(dtype)
+        if array.dtype.kind in ("biuf" if isinstance(x, list | tuple) else "biu")
+        else array
+    )
 
 
 def _name(backward):
@@ -430,7 +497,9 @@ def _name(backward):
 
 
 def _freed(gy):
-    raise RuntimeError("backward() went over this graph already and freed it: compute the result again")
+    raise RuntimeError(
+        "backward() went over this graph already and freed it: compute the result again"
+    )
 
 
 def _topological_order(root):
@@ -453,12 +522,16 @@ def _topological_order(root):
 
 
 def _gradients(backward, gy, parents):
-    """Call one backward and hold it to its promise: one gradient per parent, of its shape and dtype."""
+    """Call one backward and hold it to its promise: one gradient per parent, of its
+    shape and dtype.
+    """
     gradients = backward(gy)
     if not isinstance(gradients, tuple):
         gradients = (gradients,)
     if len(gradients) != len(parents):
-        raise ValueError(f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} gradients")
+        raise ValueError(
+            f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} gradients"
+        )
     checked = []
     for parent, gradient in zip(parents, gradients, strict=True):
         if parent is None or gradient is None:
@@ -467,8 +540,8 @@ def _gradients(backward, gy, parents):
         gradient = _sum_to(gradient, parent.shape)
         if gradient.shape != parent.shape or gradient.dtype != parent.dtype:
             raise ValueError(
-                f"{_name(backward)} gave a gradient of shape {gradient.shape} and type {gradient.dtype} "
-                f"for an input of shape {parent.shape} and type {parent.dtype}"
+                f"{_name(backward)} gave a gradient of shape {gradient.shape} and type "
+                f"{gradient.dtype} for an input of shape {parent.shape} and type {parent.dtype}"
             )
         checked.append(gradient)
     return checked
@@ -476,7 +549,8 @@ def _gradients(backward, gy, parents):
 
 def _sum_to(gradient, shape):
     """Undo broadcasting: an entry that was used many times gets the sum of its gradients."""
-    if gradient.shape == shape or gradient.ndim < len(shape):  # the latter is a mistake, which _gradients names
+    # The latter is a mistake, which _gradients names.
+    if gradient.shape == shape or gradient.ndim < len(shape):
         return gradient
     extra = gradient.ndim - len(shape)
     if extra > 0:

@@ -1,7 +1,7 @@
 """The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
 
-Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary. Ids are NumPy
-integers (B, T); masks are boolean, True = may attend.
+Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary. Ids are
+NumPy integers (B, T); masks are boolean, True = may attend.
 """
 
 from __future__ import annotations
@@ -35,15 +35,19 @@ __all__ = [
 
 
 def sinusoid(
-    length: int, d_model: int, layout: str = "interleaved", base: str = "paper", dtype: DType = np.float32
+    length: int,
+    d_model: int,
+    layout: str = "interleaved",
+    base: str = "paper",
+    dtype: DType = np.float32,
 ) -> np.ndarray:
     """Give each position a vector of sines and cosines of falling frequency.
 
         PE(pos, 2i) = sin(pos / 10000^(2i/d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))
 
-    Returns a NumPy array (length, D). layout "halves" puts all sines before all cosines; base "t2t" has
-    the exponent i / (d_model/2 - 1), as tensor2tensor, which reaches 10000 exactly.
+    Returns a NumPy array (length, D). layout "halves" puts all sines before all cosines; base "t2t"
+    has the exponent i / (d_model/2 - 1), as tensor2tensor, which reaches 10000 exactly.
     Source: section 3.5.
     """
     half = d_model // 2
@@ -55,7 +59,9 @@ def sinusoid(
 
 
 def padding_mask(ids: Ids, pad_id: int = 0) -> np.ndarray:
-    """Let every position attend to the real tokens of its sentence: bool (B, 1, 1, S) for ids (B, S)."""
+    """Let every position attend to the real tokens of its sentence: bool (B, 1, 1, S)
+    for ids (B, S).
+    """
     return (np.asarray(ids) != pad_id)[:, None, None, :]
 
 
@@ -251,12 +257,17 @@ class Positions(Module):
         c, end = self.config, start + x.shape[1]
         if c.positions == "learned":
             if end > c.max_length:
-                raise UserError(f"a text of {end} subwords is longer than max_length {c.max_length} of this model")
+                raise UserError(
+                    f"a text of {end} subwords is longer than max_length "
+                    f"{c.max_length} of this model"
+                )
             return self.dropout(x + self.learned(np.arange(start, end)) * c.d_model**0.5)
         table = self.table  # another thread may put a shorter one there meanwhile
         if table is None or len(table) < end or table.dtype != x.dtype:
             length = max(64, 1 << (end - 1).bit_length())
-            self.table = table = to_device(sinusoid(length, c.d_model, c.sinusoid_layout, c.sinusoid_base, x.dtype))
+            self.table = table = to_device(
+                sinusoid(length, c.d_model, c.sinusoid_layout, c.sinusoid_base, x.dtype)
+            )
         return self.dropout(x + table[start:end])
 
 
@@ -295,11 +306,13 @@ class Decoder(Module):
 
 
 class Transformer(Module):
-    """The whole model: source ids and target ids in, a distribution over the next word at each position out.
+    """The whole model: source ids and target ids in, a distribution over the next word at
+    each position out.
 
     config: a Config. seed: of the initial weights, which are the same on every backend. With
     initialise=False the weights are not drawn: for counting them, or for loading others at once.
-    Source: figure 1, section 3; section 3.4 for the one matrix shared by both embeddings and the output.
+    Source: figure 1, section 3; section 3.4 for the one matrix shared by both embeddings
+    and the output.
     """
 
     def __init__(self, config: Config, seed: int = 0, initialise: bool = True):
@@ -319,7 +332,8 @@ class Transformer(Module):
         source = _ids(source, "source", "(B, S)")
         mask = padding_mask(source, self.config.pad_id)
         x = self.embedding(source) * self.config.d_model**0.5
-        return self.encoder(self.source_positions(x), to_device(mask)), mask  # moved once, for all layers
+        # Moved once, for all layers.
+        return self.encoder(self.source_positions(x), to_device(mask)), mask
 
     def decode(
         self,
@@ -348,7 +362,9 @@ class Transformer(Module):
         return F.linear(hidden, self.output_embedding.weight.transpose())
 
     def __call__(self, source: Ids, target: Ids) -> Tensor:
-        """Source ids (B, S) and target ids (B, T), which begin with the start mark -> logits (B, T, V)."""
+        """Source ids (B, S) and target ids (B, T), which begin with the start
+        mark -> logits (B, T, V).
+        """
         source, target = _batch(source, target)
         memory, mask = self.encode(source)
         return self.logits(self.decode(target, memory, mask))
@@ -369,25 +385,39 @@ class Transformer(Module):
         source, target_in = _batch(source, target_in)
         target_out = _ids(target_out, "target_out", "(B, T)")
         if target_out.shape != target_in.shape:
-            raise ValueError(f"target_in has shape {target_in.shape}, target_out {target_out.shape}: they must match")
+            raise ValueError(
+                f"target_in has shape {target_in.shape}, target_out {target_out.shape}: "
+                "they must match"
+            )
         memory, mask = self.encode(source)
         hidden = self.decode(target_in, memory, mask)
         smoothing = c.label_smoothing if smoothing is None else smoothing
-        return projected_cross_entropy(hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens)
+        return projected_cross_entropy(
+            hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens
+        )
 
 
 def _ids(ids, name, axes):
-    """Return ids as an array. Raises TypeError unless they are integers, ValueError unless in one row per sentence."""
+    """Return ids as an array.
+
+    Raises TypeError unless they are integers, ValueError unless in one row per sentence.
+    """
     ids = F.integers(ids, name)
     if ids.ndim == 2 and not ids.shape[1]:
         raise ValueError(f"{name} has no words: its shape is {ids.shape}")
     if ids.ndim != 2:
-        raise ValueError(f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of one, ids[None]")
+        raise ValueError(
+            f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of "
+            "one, ids[None]"
+        )
     return ids
 
 
 def _batch(source, target):
-    """Make arrays of the ids of a batch. Raises ValueError unless there is one target for each source."""
+    """Make arrays of the ids of a batch.
+
+    Raises ValueError unless there is one target for each source.
+    """
     source, target = _ids(source, "source", "(B, S)"), _ids(target, "target", "(B, T)")
     _check_rows(len(source), len(target))
     return source, target
@@ -396,4 +426,6 @@ def _batch(source, target):
 def _check_rows(sources, targets):
     """Raise ValueError unless there are as many: attention would broadcast a single one."""
     if sources != targets:
-        raise ValueError(f"{sources} rows of source, but {targets} of target: give one target for each source")
+        raise ValueError(
+            f"{sources} rows of source, but {targets} of target: give one target for each source"
+        )

@@ -16,7 +16,8 @@ for scheme in ("http", "https"):  # no test reaches the internet, nor does a pro
     os.environ[f"{scheme}_proxy"] = "http://127.0.0.1:9"
 os.environ["no_proxy"] = "127.0.0.1"
 
-# Which lesson teaches what a file tests. In the files of tables, a row belongs to the lesson of the name in it.
+# Which lesson teaches what a file tests. In the files of tables, a row belongs to the lesson of
+# the name in it.
 TABLES = ("test_gradients", "test_docs", "test_strict", "test_parity", "test_nn")
 LESSON_OF = {
     **dict.fromkeys(("test_tensor", "test_check"), "02"),
@@ -24,11 +25,22 @@ LESSON_OF = {
     **dict.fromkeys(("test_transformer", "test_config", "test_first_losses"), "06"),
     **dict.fromkeys(("test_loss", "test_optim", "test_learning", "test_fifty_steps"), "07"),
     **dict.fromkeys(("test_decode", "test_beam", "test_evaluation"), "08"),
-    **dict.fromkeys(("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"),
     **dict.fromkeys(
-        ("test_checkpoint", "test_damaged_files", "test_replicas", "test_distributed", "test_mpirun"), "09"
+        ("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"
     ),
-    **dict.fromkeys(("test_settings", "test_log", "test_heartbeat", "test_update", "test_run_of_0_1"), "09"),
+    **dict.fromkeys(
+        (
+            "test_checkpoint",
+            "test_damaged_files",
+            "test_replicas",
+            "test_distributed",
+            "test_mpirun",
+        ),
+        "09",
+    ),
+    **dict.fromkeys(
+        ("test_settings", "test_log", "test_heartbeat", "test_update", "test_run_of_0_1"), "09"
+    ),
     **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
@@ -43,7 +55,9 @@ ONLY_FORMS = {
     "test_function_values::test_the_gradients_of_attention_have_the_layout_of_its_inputs": "an order in memory",
     "test_fused_step::test_a_step_with_kernels_is_the_step_without": "kernels",
     "test_gpu_check::test_each_operation_that_is_timed_runs_with_kernels_and_without": "kernels",
-    "test_lesson::test_the_trainer_of_lesson_09_uses_forms": "forms that a program need not turn on",
+    "test_lesson::test_the_trainer_of_lesson_09_uses_forms": (
+        "forms that a program need not turn on"
+    ),
 }
 
 
@@ -63,7 +77,9 @@ STAND_INS = {"strict": strict.module, "kernels": strict.with_kernels}
     ]
 )
 def library(request):
-    """Run a test on NumPy, on the strict stand-in for GPU arrays, on that with fused kernels, and on a GPU if any."""
+    """Run a test on NumPy, on the strict stand-in for GPU arrays, on that with fused kernels, and
+    on a GPU if any.
+    """
     with backend.using(STAND_INS.get(request.param, request.param)):
         yield request.param
 
@@ -100,7 +116,9 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark each test with its lessons; leave out what was not asked for, and skip what cannot run here."""
+    """Mark each test with its lessons; leave out what was not asked for, and skip what
+    cannot run here.
+    """
     _mark_lessons(items)
     _mark_forms(items)
     left_out = [mark for mark in ("slow", "gpu") if not _asked_for(mark, config)]
@@ -114,8 +132,12 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _mark_lessons(items):
-    """Mark each test with the lesson that it belongs to, so that a class can run  pytest -m lesson04."""
-    teachers = {name.split(".")[1]: path.stem[:2] for path in LESSONS for name in introduced(tree_of(path))}
+    """Mark each test with the lesson that it belongs to, so that a class can run
+    pytest -m lesson04.
+    """
+    teachers = {
+        name.split(".")[1]: path.stem[:2] for path in LESSONS for name in introduced(tree_of(path))
+    }
     for item in items:
         variant = getattr(item, "callspec", None)
         words = set(re.findall(r"\w+", variant.id)) if variant else set()
@@ -127,18 +149,28 @@ def _mark_lessons(items):
 
 
 def _mark_forms(items):
-    """Mark the tests of what only a form promises, and skip them where MINITF_FORMS=off leaves the equations."""
+    """Mark the tests of what only a form promises, and skip them where MINITF_FORMS=off leaves
+    the equations.
+    """
     for item in items:
         names = item.path.stem, f"{item.path.stem}::{item.name.partition('[')[0]}"
         for reason in (ONLY_FORMS[name] for name in names if name in ONLY_FORMS):
             item.add_marker("forms")
             if not forms._switch["on"]:
-                item.add_marker(pytest.mark.skip(reason=f"MINITF_FORMS=off, and only a form promises this: {reason}"))
+                item.add_marker(
+                    pytest.mark.skip(
+                        reason=f"MINITF_FORMS=off, and only a form promises this: {reason}"
+                    )
+                )
 
 
 def _asked_for(mark, config):
-    """Whether -m has the word, as in  pytest -m "lesson04 and slow",  or each test is named, as in  file.py::test."""
-    return re.search(rf"\b{mark}\b", config.option.markexpr) or all("::" in name for name in config.args)
+    """Whether -m has the word, as in  pytest -m "lesson04 and slow",  or each test is named, as
+    in  file.py::test.
+    """
+    return re.search(rf"\b{mark}\b", config.option.markexpr) or all(
+        "::" in name for name in config.args
+    )
 
 
 def _why_no_gpu():

@@ -3,12 +3,14 @@
     python examples/benchmarks/benchmark.py --python PATH --json benchmark.json
     python examples/benchmarks/benchmark.py --earlier CHECKOUT --rivals
 
-PATH is an interpreter that has the rivals (pip install torch ctranslate2 numpy); they are skipped where they are not
-installed. CHECKOUT is a folder with an earlier commit (git worktree add), to see whether anything has become slower.
+PATH is an interpreter that has the rivals (pip install torch ctranslate2 numpy); they are skipped
+where they are not installed. CHECKOUT is a folder with an earlier commit (git worktree add), to see
+whether anything has become slower.
 
-Each side works in a process of its own, one after the other in turn, so that what else the machine does hits all
-alike; what counts is the median of the ratios of neighbours. Before a rival is timed, both sides compute the same thing
-from the same weights, and are compared. benchmarks/ has the sides, benchmarks/rows.py the rows.
+Each side works in a process of its own, one after the other in turn, so that what else the machine
+does hits all alike; what counts is the median of the ratios of neighbours. Before a rival is timed,
+both sides compute the same thing from the same weights, and are compared. benchmarks/ has the
+sides, benchmarks/rows.py the rows.
 """
 
 import argparse
@@ -37,7 +39,9 @@ from benchmarks.protocol import Importer, Missing, Worker, cores  # noqa: E402
 
 
 def main(arguments=None):
-    """Measure the rows that were asked for; the exit code is 1 if two sides did not compute the same thing."""
+    """Measure the rows that were asked for; the exit code is 1 if two sides did not compute
+    the same thing.
+    """
     options = _options(arguments)
     with tempfile.TemporaryDirectory() as folder:
         contest = Contest(options, folder)
@@ -63,20 +67,43 @@ def main(arguments=None):
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Measure minitf against PyTorch and CTranslate2.")
     parser.add_argument(
-        "--rows", nargs="+", metavar="NAME", help="rows, or beginnings of their names (default: all but growth)"
+        "--rows",
+        nargs="+",
+        metavar="NAME",
+        help="rows, or beginnings of their names (default: all but growth)",
     )
-    parser.add_argument("--rivals", nargs="*", choices=rows.RIVALS, help="who takes part (default: all)")
-    parser.add_argument("--earlier", metavar="CHECKOUT", help="a checkout of an earlier commit, which takes part too")
+    parser.add_argument(
+        "--rivals", nargs="*", choices=rows.RIVALS, help="who takes part (default: all)"
+    )
+    parser.add_argument(
+        "--earlier",
+        metavar="CHECKOUT",
+        help="a checkout of an earlier commit, which takes part too",
+    )
     parser.add_argument("--pairs", type=int, help="how often each side is measured (default 15)")
-    parser.add_argument("--python", default=sys.executable, metavar="PATH", help="an interpreter that has the rivals")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="an interpreter that has the rivals",
+    )
     parser.add_argument("--threads", type=int, help="of each side (default: as installed)")
     parser.add_argument("--json", metavar="FILE", help="write all measurements")
-    parser.add_argument("--plot", metavar="FILE", help="draw the rows that differ in a number, such as growth-length")
     parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes, 2 pairs: does it work? The times mean nothing"
+        "--plot",
+        metavar="FILE",
+        help="draw the rows that differ in a number, such as growth-length",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tiny sizes, 2 pairs: does it work? The times mean nothing",
     )
     options = parser.parse_args(arguments)
-    if options.earlier and not (Path(options.earlier) / "examples" / "benchmarks" / "ours.py").is_file():
+    if (
+        options.earlier
+        and not (Path(options.earlier) / "examples" / "benchmarks" / "ours.py").is_file()
+    ):
         parser.error(f"--earlier {options.earlier}: not a checkout of minitf")
     try:
         options.rows = rows.chosen(options.rows or rows.DEFAULT)
@@ -93,7 +120,8 @@ def _options(arguments):
     if shutil.which(options.python) is None:
         parser.error(f"--python {options.python}: there is no such program")
     for flag, path in (("--json", options.json), ("--plot", options.plot)):
-        if path and not Path(path).absolute().parent.is_dir():  # said now, and not when an hour has been measured
+        # Said now, and not when an hour has been measured.
+        if path and not Path(path).absolute().parent.is_dir():
             parser.error(f"{flag} {path}: there is no such folder")
     if options.pairs < 2:
         parser.error("--pairs must be 2 or more")
@@ -109,7 +137,11 @@ class Contest:
 
     def names(self, row):
         """Who takes part in a row, minitf first."""
-        rivals = [name for name in row.contenders if name in self.options.rivals and name not in self.missing]
+        rivals = [
+            name
+            for name in row.contenders
+            if name in self.options.rivals and name not in self.missing
+        ]
         return ["minitf", *(["earlier"] if self.options.earlier else []), *rivals]
 
     def worker(self, name, row=None):
@@ -123,14 +155,24 @@ class Contest:
 
     def describe(self):
         """The machine, the versions of all sides, and who is missing."""
-        report = _machine() | {"pairs": self.options.pairs, "quick": self.options.quick, "sides": {}}
+        report = _machine() | {
+            "pairs": self.options.pairs,
+            "quick": self.options.quick,
+            "sides": {},
+        }
         wanted = {name for row in self.options.rows for name in self.names(row)}
         for name in ("minitf", "torch", "ctranslate2"):
-            sides = [key for key in rows.CONTENDERS if rows.CONTENDERS[key].module == rows.CONTENDERS[name].module]
+            sides = [
+                key
+                for key in rows.CONTENDERS
+                if rows.CONTENDERS[key].module == rows.CONTENDERS[name].module
+            ]
             if wanted & set(sides):
                 try:
                     with self.worker(name) as worker:
-                        report["sides"][name] = worker.call(job="about", threads=self.options.threads)
+                        report["sides"][name] = worker.call(
+                            job="about", threads=self.options.threads
+                        )
                 except Missing as reason:
                     self.missing |= dict.fromkeys(sides, str(reason))
         if self.options.earlier:
@@ -140,7 +182,7 @@ class Contest:
         report["missing"] = self.missing
         return report
 
-    # One row ----------------------------------------------------------------------------------------------
+    # One row --------------------------------------------------------------------------------------
 
     def measure(self, row):
         """Compare the sides of a row, then time them in turn."""
@@ -190,23 +232,36 @@ class Contest:
     def _compare(self, name, row, task, result):
         """Compare a contender with minitf, unless another did that has the same code."""
         contender = rows.CONTENDERS[name]
-        done = {(rows.CONTENDERS[other].module, str(rows.CONTENDERS[other].options)) for other in result["equal"]}
+        done = {
+            (rows.CONTENDERS[other].module, str(rows.CONTENDERS[other].options))
+            for other in result["equal"]
+        }
         key = contender.module, str(contender.options)
         if row.kind == "import" or name == "products" or key in done:
             return
         try:
             with self.worker("minitf") as ours, self.worker(name) as theirs:
-                found = compare.compare(row.kind, task | contender.options, ours, theirs, self.folder)
+                found = compare.compare(
+                    row.kind, task | contender.options, ours, theirs, self.folder
+                )
             result["equal"][name] = found
         except Missing as reason:
             result["skipped"][name] = str(reason)
         except compare.Differs as error:
             self.wrong = True
-            same = [other for other in row.contenders if rows.CONTENDERS[other].module == contender.module]
-            result["skipped"] |= dict.fromkeys(same, f"not timed, it computes something else: {error}")
+            same = [
+                other
+                for other in row.contenders
+                if rows.CONTENDERS[other].module == contender.module
+            ]
+            result["skipped"] |= dict.fromkeys(
+                same, f"not timed, it computes something else: {error}"
+            )
 
     def _time(self, workers, seconds):
-        """Let the workers work in turn; every other round the other way round, so that pairs are neighbours."""
+        """Let the workers work in turn; every other round the other way round, so that pairs
+        are neighbours.
+        """
         times = min(100, max(1, math.ceil(LONG / min(seconds.values()))))
         warm = 1 if max(seconds.values()) < 3 * LONG else 0
         found = {name: [] for name in workers}
@@ -229,12 +284,16 @@ def _items(row):
 
 
 def _statistics(found):
-    """Medians and quartiles of the seconds, and of the ratios of pairs: above 1, minitf is faster."""
+    """Medians and quartiles of the seconds, and of the ratios of pairs:
+    above 1, minitf is faster.
+    """
     sides = {}
     base = found["minitf"]
     for name, runs in found.items():
         seconds = [run["seconds"] for run in runs]
-        ratios = [theirs["seconds"] / ours["seconds"] for ours, theirs in zip(base, runs, strict=True)]
+        ratios = [
+            theirs["seconds"] / ours["seconds"] for ours, theirs in zip(base, runs, strict=True)
+        ]
         peaks = [run["memory"] for run in runs if run["memory"]]
         sides[name] = {
             "seconds": seconds,
@@ -252,7 +311,7 @@ def _quartiles(values):
     return [low, high]
 
 
-# What is printed -------------------------------------------------------------------------------------------
+# What is printed ----------------------------------------------------------------------------------
 
 
 def _machine():
@@ -287,13 +346,30 @@ def _say(lines):
 
 
 def _head(report):
-    lines = [f"{report['processor']}, {report['cores']} cores, {report['system']}, Python {report['python']}"]
-    lines += [", ".join(f"{key} {value}" for key, value in side.items()) for side in report["sides"].values()]
-    lines.append(f"commit {report['commit']}, {report['date']}, medians of {report['pairs']} pairs [quartiles]")
+    lines = [
+        (
+            f"{report['processor']}, {report['cores']} cores, {report['system']}, "
+            f"Python {report['python']}"
+        )
+    ]
+    lines += [
+        ", ".join(f"{key} {value}" for key, value in side.items())
+        for side in report["sides"].values()
+    ]
+    lines.append(
+        f"commit {report['commit']}, {report['date']}, medians of {report['pairs']} "
+        "pairs [quartiles]"
+    )
     if (report["load"] or 0) > 0.5 * report["cores"]:
-        lines.append(f"the machine is busy (load {report['load']:.1f}): times and ratios mean little")
+        lines.append(
+            f"the machine is busy (load {report['load']:.1f}): times and ratios mean little"
+        )
     for reason in sorted(set(report["missing"].values())):
-        names = [rows.CONTENDERS[name].title for name in rows.CONTENDERS if report["missing"].get(name) == reason]
+        names = [
+            rows.CONTENDERS[name].title
+            for name in rows.CONTENDERS
+            if report["missing"].get(name) == reason
+        ]
         lines.append(f"skipped: {', '.join(names)}: {reason}")
     lines.append("ratio: its time / minitf's, above 1 minitf is faster")
     lines.append("memory: the peak of the process, and minitf's as a share of it")
@@ -305,45 +381,63 @@ def _table(result):
     lines = ["", f"{result['row']}: {result['title']}"]
     for name, found in result["equal"].items():
         errors = ", ".join(
-            f"{what} {error:.0%}" if error > 0.1 else f"{what} {error:.1e}" for what, error in found.items()
+            f"{what} {error:.0%}" if error > 0.1 else f"{what} {error:.1e}"
+            for what, error in found.items()
         )
         lines.append(f"  same as {rows.CONTENDERS[name].title}: {errors}")
     for name, side in result["sides"].items():
         low, high = (_time(value) for value in side["quartiles"])
-        cells = f"  {rows.CONTENDERS[name].title:28}{_time(side['median']):>9} {f'[{low}, {high}]':22}"
+        cells = (
+            f"  {rows.CONTENDERS[name].title:28}{_time(side['median']):>9} {f'[{low}, {high}]':22}"
+        )
         if name != "minitf":
             low, high = side["ratio quartiles"]
             cells += f"{side['ratio']:6.2f} [{low:.2f}, {high:.2f}]"
         cells = f"{cells:85}" + "".join(f"{text:>20}" for text in _rates(result, name, side))
         lines.append(cells.rstrip())
     lines += [f"  {line}" for line in _conclusions(result)]
-    return lines + [f"  skipped: {rows.CONTENDERS[name].title}: {why}" for name, why in result["skipped"].items()]
+    return lines + [
+        f"  skipped: {rows.CONTENDERS[name].title}: {why}"
+        for name, why in result["skipped"].items()
+    ]
 
 
 def _rates(result, name, side):
     """Work per second and memory."""
-    counts = {key: value for key, value in result["facts"].items() if key in ("tokens", "sentences")}
+    counts = {
+        key: value for key, value in result["facts"].items() if key in ("tokens", "sentences")
+    }
     if counts and name != "products":
         (what, count), *_ = counts.items()
         yield f"{count / side['median']:,.4g} {what}/s"
     if side["memory"] and name != "products":
         share = side["memory"] / result["sides"]["minitf"]["memory"]
-        yield f"{side['memory'] / 2**20:,.0f} MB" + ("" if name == "minitf" else f" ({1 / share:.0%})")
+        yield f"{side['memory'] / 2**20:,.0f} MB" + (
+            "" if name == "minitf" else f" ({1 / share:.0%})"
+        )
 
 
 def _conclusions(result):
     """What the times of the matrix products say."""
     sides, facts = result["sides"], result["facts"]
     if "padding" in facts:
-        yield f"{facts['padding']:.1%} of the places are padding; the epoch has {facts['batches']:,} batches"
+        yield (
+            f"{facts['padding']:.1%} of the places are padding; the epoch has "
+            f"{facts['batches']:,} batches"
+        )
     if "products" in sides:
         products = sides["products"]
         yield f"{products['ratio']:.0%} of minitf's step are matrix products"
         for name in ("torch", "torch-kept"):
             if name in sides:
-                ratios = [a / b for a, b in zip(sides[name]["seconds"], products["seconds"], strict=True)]
+                ratios = [
+                    a / b for a, b in zip(sides[name]["seconds"], products["seconds"], strict=True)
+                ]
                 title, limit = rows.CONTENDERS[name].title, statistics.median(ratios)
-                yield f"with nothing but them the ratio of {title} would be {limit:.2f}: no engine can pass that"
+                yield (
+                    f"with nothing but them the ratio of {title} would be {limit:.2f}: "
+                    "no engine can pass that"
+                )
 
 
 def _time(seconds):

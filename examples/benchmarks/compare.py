@@ -1,7 +1,8 @@
 """Whether two sides compute the same thing: asked before they are timed.
 
-Gradients are compared in float64. In float32 two right implementations differ by more than rounding, because a
-number that is 0 but for rounding passes the ReLU of one and not of the other. Losses are compared in float32 too.
+Gradients are compared in float64. In float32 two right implementations differ by more than
+rounding, because a number that is 0 but for rounding passes the ReLU of one and not of the other.
+Losses are compared in float32 too.
 """
 
 import contextlib
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 LOSS, GRADIENT, ATTENTION, PROBABILITY = 1e-5, 1e-8, 1e-4, 1e-4
-SENTENCES = 0.9  # of the translations have to be the same words: two may be equally probable but for rounding
+# Of the translations have to be the same words: two may be equally probable but for rounding.
+SENTENCES = 0.9
 
 
 class Differs(Exception):
@@ -74,7 +76,9 @@ def _arrays(ours, theirs, tolerance):
 
 def _sentences(ours, theirs):
     """The share of equal translations, and the largest relative difference of their ln P."""
-    equal = [abs(a[1] - b[1]) / abs(b[1]) for a, b in zip(ours, theirs, strict=True) if a[0] == b[0]]
+    equal = [
+        abs(a[1] - b[1]) / abs(b[1]) for a, b in zip(ours, theirs, strict=True) if a[0] == b[0]
+    ]
     share = len(equal) / len(ours)
     if not share >= SENTENCES:
         raise Differs(f"only {share:.0%} of the translations are the same")

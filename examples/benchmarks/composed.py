@@ -1,8 +1,8 @@
 """The same training step in the engine's smallest operations: the form that the lessons derive.
 
-Attention of matrix products and a softmax, layer norm of means and roots, a loss that holds all logits, rows of a
-table by indexing, and Adam parameter by parameter. What the coarse operations of minitf.functions save is the
-distance between this and ours.py.
+Attention of matrix products and a softmax, layer norm of means and roots, a loss that holds all
+logits, rows of a table by indexing, and Adam parameter by parameter. What the coarse operations
+of minitf.functions save is the distance between this and ours.py.
 """
 
 import numpy as np
@@ -20,12 +20,14 @@ class Composed:
     def __init__(self, task):
         self.config, self.dtype = Config(**task["model"]), task.get("dtype", "float32")
         with np.load(task["weights"]) as arrays:
-            self.parameters = {name: Tensor(arrays[name].astype(self.dtype)) for name in arrays.files}
+            self.parameters = {
+                name: Tensor(arrays[name].astype(self.dtype)) for name in arrays.files
+            }
         self.moments = {name: [0 * p.data, 0 * p.data] for name, p in self.parameters.items()}
         self.source, self.target_in, self.target_out = work.batch(task)
         self.steps = 0
 
-    # The model --------------------------------------------------------------------------------------------
+    # The model ------------------------------------------------------------------------------------
 
     def linear(self, x, name, bias=True):
         rows = x.reshape(-1, x.shape[-1]) @ self.parameters[f"{name}.weight"]
@@ -36,17 +38,23 @@ class Composed:
     def layer_norm(self, x, name):
         centred = x - x.mean(axis=-1, keepdims=True)
         deviation = ((centred * centred).mean(axis=-1, keepdims=True) + work.NORM_EPS) ** 0.5
-        return centred / deviation * self.parameters[f"{name}.gain"] + self.parameters[f"{name}.bias"]
+        return (
+            centred / deviation * self.parameters[f"{name}.gain"] + self.parameters[f"{name}.bias"]
+        )
 
     def attention(self, x, memory, mask, name):
         def split(tensor):
             return tensor.reshape(*tensor.shape[:2], self.config.n_heads, -1).transpose(0, 2, 1, 3)
 
         query = split(self.linear(x, f"{name}.query", bias=False))
-        key, value = (split(self.linear(memory, f"{name}.{part}", bias=False)) for part in ("key", "value"))
+        key, value = (
+            split(self.linear(memory, f"{name}.{part}", bias=False)) for part in ("key", "value")
+        )
         scores = query @ key.transpose(0, 1, 3, 2) / self.config.d_k**0.5
         heads = F.softmax(F.where(mask, scores, -1e9)) @ value
-        return self.linear(heads.transpose(0, 2, 1, 3).reshape(*x.shape), f"{name}.output", bias=False)
+        return self.linear(
+            heads.transpose(0, 2, 1, 3).reshape(*x.shape), f"{name}.output", bias=False
+        )
 
     def feed_forward(self, x, name):
         return self.linear(F.relu(self.linear(x, f"{name}.inner")), f"{name}.outer")
@@ -63,19 +71,27 @@ class Composed:
         x, mask = self.embed(self.source), padding_mask(self.source)
         for i in range(self.config.n_layers):
             name = f"encoder.layers.{i}."
-            x = self.residual(x, self.attention(x, x, mask, f"{name}self_attention"), f"{name}attention_residual")
-            x = self.residual(x, self.feed_forward(x, f"{name}feed_forward"), f"{name}feed_forward_residual")
+            x = self.residual(
+                x, self.attention(x, x, mask, f"{name}self_attention"), f"{name}attention_residual"
+            )
+            x = self.residual(
+                x, self.feed_forward(x, f"{name}feed_forward"), f"{name}feed_forward_residual"
+            )
         memory, x, future = x, self.embed(self.target_in), causal_mask(self.target_in.shape[1])
         for i in range(self.config.n_layers):
             name = f"decoder.layers.{i}."
-            x = self.residual(x, self.attention(x, x, future, f"{name}self_attention"), f"{name}self_residual")
+            x = self.residual(
+                x, self.attention(x, x, future, f"{name}self_attention"), f"{name}self_residual"
+            )
             seen = self.attention(x, memory, mask, f"{name}source_attention")
             x = self.residual(x, seen, f"{name}source_residual")
-            x = self.residual(x, self.feed_forward(x, f"{name}feed_forward"), f"{name}feed_forward_residual")
+            x = self.residual(
+                x, self.feed_forward(x, f"{name}feed_forward"), f"{name}feed_forward_residual"
+            )
         rows = x.reshape(-1, x.shape[-1]) @ self.parameters["embedding.weight"].transpose()
         return rows.reshape(*x.shape[:-1], -1)
 
-    # The step ---------------------------------------------------------------------------------------------
+    # The step -------------------------------------------------------------------------------------
 
     def gradients(self):
         """Forward and backward; gives the loss."""

@@ -1,4 +1,6 @@
-"""minitf beside PyTorch on a GPU: gpu_step.py is one side, in a process of its own; two of each side run in turn."""
+"""minitf beside PyTorch on a GPU: gpu_step.py is one side, in a process of its own; two of each
+side run in turn.
+"""
 
 import json
 import subprocess
@@ -10,17 +12,24 @@ import numpy as np
 
 STEP = Path(__file__).resolve().parent / "gpu_step.py"
 LIMIT = 140  # seconds for one process
-TRAINING = (  # the model, pairs and tokens of each side, and the least ratio that is aimed at for each precision
-    ({"model": "base", "pairs": 512, "length": 48}, {"float32": None, "tf32": 1.0, "bfloat16": 0.9}),
+# The model, pairs and tokens of each side, and the least ratio that is aimed at for each precision.
+TRAINING = (
+    (
+        {"model": "base", "pairs": 512, "length": 48},
+        {"float32": None, "tf32": 1.0, "bfloat16": 0.9},
+    ),
     ({"model": "small", "pairs": 128, "length": 32}, {"float32": 1.0, "tf32": None}),
 )
 DECODING = {"model": "base", "pairs": 64, "source": 20, "length": 32, "beam": 4, "alpha": 0.6}
-LOSSES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-2}  # how far those of two sides may be apart
+# How far those of two sides may be apart.
+LOSSES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-2}
 RATE = 400e12  # operations a second, with which the floor is counted
 
 
 def training(models, precisions, note):
-    """Compare the training step of each of these models in each of these precisions; note: hears of each row."""
+    """Compare the training step of each of these models in each of these precisions; note:
+    hears of each row.
+    """
     rows = []
     for work, bars in TRAINING:
         for precision in [name for name in bars if work["model"] in models and name in precisions]:
@@ -47,10 +56,15 @@ def compare(task, bar=None, ask=None):
         for side in ("minitf", "torch") * 2:
             answers[side].append(ask(task | {"side": side, "weights": f"{folder}/weights.npz"}))
     row = {name: value for name, value in task.items() if name != "alpha"}
-    row["errors"] = [answer["error"] for both in answers.values() for answer in both if "error" in answer]
+    row["errors"] = [
+        answer["error"] for both in answers.values() for answer in both if "error" in answer
+    ]
     for side, both in answers.items():
         if good := [answer for answer in both if "error" not in answer]:
-            row[side] = {"ms": float(np.median([answer["ms"] for answer in good])), "memory": good[0]["memory"]}
+            row[side] = {
+                "ms": float(np.median([answer["ms"] for answer in good])),
+                "memory": good[0]["memory"],
+            }
             row[side]["all_ms"] = [answer["ms"] for answer in good]
     if row["errors"]:
         return row | {"passed": False}
@@ -71,7 +85,9 @@ def _same(task, ours, theirs):
 
 
 def _projected(row, work):
-    """Tokens a second; of base, the share of the floor, and the hours that the paper's 100,000 steps would take."""
+    """Tokens a second; of base, the share of the floor, and the hours that the paper's 100,000
+    steps would take.
+    """
     if "minitf" not in row:
         return {}
     sys.path.insert(0, str(STEP.parent.parent))
@@ -79,11 +95,18 @@ def _projected(row, work):
     from minitf.training.planning import arithmetic
 
     pairs, length, seconds = work["pairs"], work["length"], row["minitf"]["ms"] / 1000
-    operations = arithmetic(Config.preset(work["model"], 37000), pairs, length, length, pairs * length)
+    operations = arithmetic(
+        Config.preset(work["model"], 37000), pairs, length, length, pairs * length
+    )
     found = {"target_tokens_per_second": round(pairs * length / seconds), "operations": operations}
-    found |= {"operations_per_second": round(operations / seconds), "floor_ms": operations / RATE * 1000}
+    found |= {
+        "operations_per_second": round(operations / seconds),
+        "floor_ms": operations / RATE * 1000,
+    }
     found["share_of_floor"] = round(operations / RATE / seconds, 3)
-    return found | ({"hours_of_100000": round(seconds * 100_000 / 3600, 2)} if work["model"] == "base" else {})
+    return found | (
+        {"hours_of_100000": round(seconds * 100_000 / 3600, 2)} if work["model"] == "base" else {}
+    )
 
 
 def in_a_process(task):
@@ -91,6 +114,10 @@ def in_a_process(task):
     try:
         command = [sys.executable, str(STEP), json.dumps(task)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
-        return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr[-800:]}
+        return (
+            json.loads(done.stdout.splitlines()[-1])
+            if done.returncode == 0
+            else {"error": done.stderr[-800:]}
+        )
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
         return {"error": f"{task['side']}: {error}"[-800:]}

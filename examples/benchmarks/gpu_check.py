@@ -4,20 +4,24 @@
     python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32 bfloat16
     python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
 
-Needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for what is compared with it. Each part takes less
-than ten minutes:
+Needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for what is compared with it.
+Each part takes less than ten minutes:
 
-    tests      the tests that are marked gpu: every op, a training step and decoding on CuPy, compared with NumPy
-    parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without: three loss curves
+    tests      the tests that are marked gpu: every op, a training step and decoding on CuPy,
+               compared with NumPy
+    parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without:
+               three loss curves
     course     the nine lessons on CuPy, and translate.py there and on NumPy
     kernels    each fused kernel beside the plain operations it replaces
-    training   the training step of base and small beside PyTorch eager in the same precision, two processes of each
+    training   the training step of base and small beside PyTorch eager in the same precision, two
+               processes of each
     decoding   beam search of base beside a cached one written by hand in PyTorch
     multi30k   a model of the anchor's size trained on Multi30k by its recipe, and its BLEU
 
-The report names the device, the versions, the commit and the date, so that a figure can be traced. Each part runs in a
-process of its own, since a GPU that failed once fails for ever in a process; the report is written anew after each of
-them, and after each row of a comparison. Without a GPU the program says so and ends with exit code 2.
+The report names the device, the versions, the commit and the date, so that a figure can be traced.
+Each part runs in a process of its own, since a GPU that failed once fails for ever in a process;
+the report is written anew after each of them, and after each row of a comparison. Without a GPU the
+program says so and ends with exit code 2.
 """
 
 import argparse
@@ -45,14 +49,24 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from benchmarks import gpu  # noqa: E402
 
-PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch")
+PACKAGES = (
+    "numpy",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "sentencepiece",
+    "sacrebleu",
+    "pytest",
+    "torch",
+)
 LIMIT = 570  # seconds for a part
 TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
-MULTI30K = (  # the anchor's recipe, as far as the minutes go; lessons/REPRODUCE.md has the same on a CPU
-    "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set n_heads=4 "
-    "--set dropout=0.3 --vocabulary-size 10000 --batch-tokens 8192 --learning-rate 2.53 --warmup-steps 2000 "
-    "--steps 8000 --minutes 6 --valid-every 1060 --save-every 53 --average 10 --patience 0 --beam 5 --alpha 1.0 "
-    "--precision {precision} --backend cupy --out {out}"
+# The anchor's recipe, as far as the minutes go; lessons/REPRODUCE.md has the same on a CPU.
+MULTI30K = (
+    "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set "
+    "n_heads=4 --set dropout=0.3 --vocabulary-size 10000 --batch-tokens 8192 --learning-rate "
+    "2.53 --warmup-steps 2000 --steps 8000 --minutes 6 --valid-every 1060 --save-every "
+    "53 --average 10 --patience 0 --beam 5 --alpha 1.0 --precision {precision} --backend "
+    "cupy --out {out}"
 )
 # threadpoolctl only steers the threads of a CPU; a machine that was set up for GPUs may lack it.
 NO_THREADS = """import contextlib
@@ -76,7 +90,9 @@ def main(arguments=None):
         if not importlib.util.find_spec("threadpoolctl"):
             (Path(folder) / "threadpoolctl.py").write_text(NO_THREADS, encoding="utf-8")
             sys.path.append(folder)
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), folder]))
+            os.environ["PYTHONPATH"] = os.pathsep.join(
+                filter(None, [os.environ.get("PYTHONPATH"), folder])
+            )
         from minitf import backend
         from minitf.errors import UserError
 
@@ -88,7 +104,10 @@ def main(arguments=None):
         report = described(options)
         if len(options.parts) > 1:
             arguments = sys.argv[1:] if arguments is None else list(arguments)
-            passed = [_in_its_process(part, arguments, report, Path(options.out), folder) for part in options.parts]
+            passed = [
+                _in_its_process(part, arguments, report, Path(options.out), folder)
+                for part in options.parts
+            ]
             return 0 if all(passed) else 1
         (part,), started = options.parts, time.perf_counter()
 
@@ -123,10 +142,16 @@ def _in_its_process(part, arguments, report, path, folder):
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Check minitf on a GPU and write a JSON report.")
     parser.add_argument("--out", default="gpu.json", help="the report (default gpu.json)")
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="what to run")
-    parser.add_argument("--data", metavar="FOLDER", help="where the corpora are (default: what MINITF_DATA says)")
+    parser.add_argument(
+        "--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="what to run"
+    )
+    parser.add_argument(
+        "--data", metavar="FOLDER", help="where the corpora are (default: what MINITF_DATA says)"
+    )
     parser.add_argument("--commit", help="of the code, where git is not at hand to say it")
-    parser.add_argument("--models", nargs="+", default=["base", "small"], help="of the training part")
+    parser.add_argument(
+        "--models", nargs="+", default=["base", "small"], help="of the training part"
+    )
     parser.add_argument(
         "--precisions",
         nargs="+",
@@ -157,7 +182,9 @@ def described(options):
 
 def _commit():
     with contextlib.suppress(OSError):
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         return done.stdout.strip() or "unknown"
     return "unknown"
 
@@ -169,17 +196,35 @@ def _version(package):
         return None
 
 
-# The parts -------------------------------------------------------------------------------------------------
+# The parts ----------------------------------------------------------------------------------------
 
 
 def run_tests(options, note):
-    """Run the tests that are marked gpu, of the files that have any: others may need what is not installed."""
+    """Run the tests that are marked gpu, of the files that have any: others may need what is
+    not installed.
+    """
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_gpu_tests(path)]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not slow", "-o", "addopts=", *map(str, files)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "gpu and not slow",
+        "-o",
+        "addopts=",
+        *map(str, files),
+    ]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT
+        )
     except subprocess.TimeoutExpired as error:
-        return {"passed": False, "summary": f"not done after {LIMIT} seconds", "output": str(error.stdout)[-2000:]}
+        return {
+            "passed": False,
+            "summary": f"not done after {LIMIT} seconds",
+            "output": str(error.stdout)[-2000:],
+        }
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-500:]]
     return {
         "passed": done.returncode == 0,
@@ -194,9 +239,11 @@ def _has_gpu_tests(path):
 
 
 def parity(options, note, steps=50, libraries=None):
-    """Train on the CPU, on the GPU, and there without fused kernels: the losses have to stay together.
+    """Train on the CPU, on the GPU, and there without fused kernels: the losses have to
+    stay together.
 
-    In float32 the curves part slowly, as the last bits differ and every update builds on those before.
+    In float32 the curves part slowly, as the last bits differ and every update builds
+    on those before.
     """
     from minitf import backend, forms
 
@@ -212,10 +259,23 @@ def parity(options, note, steps=50, libraries=None):
                 curves[name] = _losses(folder, steps)
         seconds[name] = round(time.perf_counter() - started, 1)
     first = np.array(curves["numpy"])
-    apart = {name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()}
-    early = {name: float(np.max(np.abs(np.array(curve) / first - 1)[:5])) for name, curve in curves.items()}
-    passed = all(error < 1e-3 for error in apart.values()) and all(error < 1e-4 for error in early.values())
-    return {"passed": passed, "apart": apart, "apart_first_5": early, "losses": curves, "took": seconds}
+    apart = {
+        name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()
+    }
+    early = {
+        name: float(np.max(np.abs(np.array(curve) / first - 1)[:5]))
+        for name, curve in curves.items()
+    }
+    passed = all(error < 1e-3 for error in apart.values()) and all(
+        error < 1e-4 for error in early.values()
+    )
+    return {
+        "passed": passed,
+        "apart": apart,
+        "apart_first_5": early,
+        "losses": curves,
+        "took": seconds,
+    }
 
 
 def _losses(folder, steps):
@@ -227,7 +287,9 @@ def _losses(folder, steps):
 
 
 def time_kernels(options, note):
-    """Time each fused operation, forward and backward, beside the engine's plain operations on the same arrays."""
+    """Time each fused operation, forward and backward, beside the engine's plain operations on
+    the same arrays.
+    """
     from gpu_step import milliseconds
 
     from minitf import backend, forms
@@ -242,7 +304,9 @@ def time_kernels(options, note):
 
 
 def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
-    """The fused operations, by default on arrays of the base model's sizes: 24,576 positions, 37,000 words."""
+    """The fused operations, by default on arrays of the base model's sizes: 24,576
+    positions, 37,000 words.
+    """
     from minitf import functions as F
     from minitf.loss import label_smoothed_cross_entropy
     from minitf.nn import Dropout, LayerNorm, Linear, Parameter
@@ -262,7 +326,12 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
 
         return run
 
-    norm, rate, inner, outer = LayerNorm(d), Dropout(0.1), Linear(d, 4 * d, rng), Linear(4 * d, d, rng)
+    norm, rate, inner, outer = (
+        LayerNorm(d),
+        Dropout(0.1),
+        Linear(d, 4 * d, rng),
+        Linear(4 * d, d, rng),
+    )
     matrices = inner.weight, inner.bias, outer.weight, outer.bias
     x, added = tensor(pairs, length, d), tensor(pairs, length, d)
     heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
@@ -272,7 +341,9 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
     return {
         "layer norm": both_ways(lambda: norm(x)),
-        "residual, dropout, layer norm": both_ways(lambda: F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.1)),
+        "residual, dropout, layer norm": both_ways(
+            lambda: F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.1)
+        ),
         "feed-forward": both_ways(lambda: F.feed_forward(x, *matrices)),
         "feed-forward with dropout": both_ways(lambda: F.feed_forward(x, *matrices, 0.1)),
         "dropout": both_ways(lambda: rate(x)),
@@ -285,13 +356,19 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
 
 
 def run_course(options, note):
-    """Run the lessons on the GPU, four at a time, and compare what translate.py writes there and on the CPU."""
+    """Run the lessons on the GPU, four at a time, and compare what translate.py writes there
+    and on the CPU.
+    """
     with tempfile.TemporaryDirectory() as folder:
         lessons = [str(path) for path in sorted((ROOT / "lessons").glob("0*.py"))]
         commands = [[lesson, "--backend", "cupy", "--figures", folder] for lesson in lessons]
         commands[-1].append("--quick")
         with ThreadPoolExecutor(4) as pool:
-            found = dict(zip([Path(lesson).stem for lesson in lessons], pool.map(_run, commands), strict=True))
+            found = dict(
+                zip(
+                    [Path(lesson).stem for lesson in lessons], pool.map(_run, commands), strict=True
+                )
+            )
         translations = _translations(folder)
     passed = all(run["code"] == 0 for run in found.values()) and translations["passed"]
     return {"passed": passed, "lessons": found, "translations": translations}
@@ -300,7 +377,9 @@ def run_course(options, note):
 def _run(command):
     command, started = [sys.executable, *command], time.perf_counter()
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT * 0.8)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT * 0.8
+        )
     except subprocess.TimeoutExpired as error:
         return {"code": None, "output": f"{error} {str(error.stdout)[-1500:]}"}
     run = {"code": done.returncode, "seconds": round(time.perf_counter() - started, 1)}
@@ -309,43 +388,62 @@ def _run(command):
 
 
 def _translations(folder):
-    """The bundled model on sentences of the built-in corpus, by the command line, on the CPU and on the GPU."""
+    """The bundled model on sentences of the built-in corpus, by the command line, on the CPU
+    and on the GPU.
+    """
     from minitf.data import toy
 
     source = Path(folder) / "source.txt"
-    source.write_text("".join(f"{line}\n" for line in toy.splits(0)["test"][0][:400]), encoding="utf-8")
+    source.write_text(
+        "".join(f"{line}\n" for line in toy.splits(0)["test"][0][:400]), encoding="utf-8"
+    )
     runs, lines = {}, {}
     for library in ("numpy", "cupy"):
         out = Path(folder) / f"{library}.jsonl"
         files = ["--input", str(source), "--output", str(out)]
-        runs[library] = _run(["examples/translate.py", "--backend", library, "--format", "json", *files])
+        runs[library] = _run(
+            ["examples/translate.py", "--backend", library, "--format", "json", *files]
+        )
         if runs[library]["code"] != 0:
             return {"passed": False, **runs}
         lines[library] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     pairs = list(zip(lines["numpy"], lines["cupy"], strict=True))
-    equal = [abs(a["log_probability"] - b["log_probability"]) for a, b in pairs if a["translation"] == b["translation"]]
+    equal = [
+        abs(a["log_probability"] - b["log_probability"])
+        for a, b in pairs
+        if a["translation"] == b["translation"]
+    ]
     found = {"lines": len(pairs), "same": len(equal), "ln_p_apart": max(equal, default=None)}
     return {"passed": len(equal) >= 0.99 * len(pairs) and max(equal) < 1e-3, **found, **runs}
 
 
 def train_multi30k(options, note):
-    """Train a model of the anchor's size by its recipe and count its BLEU, as anybody would, by the command line.
+    """Train a model of the anchor's size by its recipe and count its BLEU, as anybody would, by
+    the command line.
 
-    The anchor's own subwords are taken where they are at hand; else the raw text is fetched, and cut by SentencePiece.
+    The anchor's own subwords are taken where they are at hand; else the raw text is fetched, and
+    cut by SentencePiece.
     """
     from minitf.training import commandline
 
     cut = (Path(os.environ.get("MINITF_DATA", "")) / "multi30k" / "bpe10k" / "train.en").exists()
     with tempfile.TemporaryDirectory() as folder:
         corpus = "multi30k-bpe10k" if cut else "multi30k"
-        command = MULTI30K.format(corpus=corpus, out=f"{folder}/run", precision=options.precisions[0])
+        command = MULTI30K.format(
+            corpus=corpus, out=f"{folder}/run", precision=options.precisions[0]
+        )
         code = commandline.main(command.split(), "gpu_check.py")
         if code:
             return {"passed": False, "command": command, "code": code}
         results = json.loads((Path(folder) / "run" / "results.json").read_text(encoding="utf-8"))
         shutil.copy(Path(folder) / "run" / "log.jsonl", Path(options.out).with_suffix(".log.jsonl"))
     passed = all(test["bleu"] > 30 for test in results["tests"].values())
-    found = {"command": command, "steps": results["step"], "trained": results["seconds"], "tests": results["tests"]}
+    found = {
+        "command": command,
+        "steps": results["step"],
+        "trained": results["seconds"],
+        "tests": results["tests"],
+    }
     return {"passed": passed, **found}
 
 

@@ -1,10 +1,12 @@
-"""Time one side's work on a GPU, in a process of its own: what gpu_check.py starts to compare minitf with PyTorch.
+"""Time one side's work on a GPU, in a process of its own: what gpu_check.py starts to compare
+minitf with PyTorch.
 
     python examples/benchmarks/gpu_step.py '{"side": "minitf", "work": "train", "precision": "tf32", "model": "base",
                                   "pairs": 512, "length": 48, "weights": "weights.npz"}'
 
-Prints one line of JSON: milliseconds, the memory that was taken, and what shows that both sides do the same: of a
-training step the loss without dropout, of decoding the words of each sentence and ln P of them.
+Prints one line of JSON: milliseconds, the memory that was taken, and what shows that both sides
+do the same: of a training step the loss without dropout, of decoding the words of each sentence
+and ln P of them.
 """
 
 import json
@@ -50,7 +52,7 @@ def milliseconds(function, synchronise, repeats=10):
     return round(float(np.median(times[1:])), 4)
 
 
-# minitf ----------------------------------------------------------------------------------------------------
+# minitf -------------------------------------------------------------------------------------------
 
 
 def _our_model(task):
@@ -69,12 +71,16 @@ def _our_model(task):
 def _ours(task, function, **facts):
     from minitf import backend
 
-    facts["ms"] = milliseconds(function, backend.xp.cuda.Device().synchronize, REPEATS[task["work"]])
+    facts["ms"] = milliseconds(
+        function, backend.xp.cuda.Device().synchronize, REPEATS[task["work"]]
+    )
     return facts | {"memory": backend.xp.get_default_memory_pool().total_bytes()}
 
 
 def train_minitf(task):
-    """The update of minitf's trainer: what is not finite would leave the weights as they are, and nobody waits."""
+    """The update of minitf's trainer: what is not finite would leave the weights as they are,
+    and nobody waits.
+    """
     from minitf import functions as F
     from minitf.backend import xp
     from minitf.optim import Adam, gradient_norm
@@ -100,16 +106,21 @@ def decode_minitf(task):
     """Beam search as translate.py does it, without the text before and after it."""
     from minitf.translation import Translator
 
-    translator, source = Translator(_our_model(task), None), work.sentences(task | {"model": task["sizes"]})
+    translator, source = (
+        Translator(_our_model(task), None),
+        work.sentences(task | {"model": task["sizes"]}),
+    )
 
     def decode():
-        return translator._search(source, task["beam"], task["alpha"], task["length"] - task["source"], 1)
+        return translator._search(
+            source, task["beam"], task["alpha"], task["length"] - task["source"], 1
+        )
 
     found = [(best[0].ids, best[0].log_probability) for best in decode()]
     return _ours(task, decode, found=found)
 
 
-# PyTorch ---------------------------------------------------------------------------------------------------
+# PyTorch ------------------------------------------------------------------------------------------
 
 
 def _their_model(task):
@@ -118,7 +129,9 @@ def _their_model(task):
     from benchmarks import pytorch
 
     torch.backends.cuda.matmul.allow_tf32 = task["precision"] == "tf32"
-    return pytorch.model_of({"model": task["sizes"] | {"dropout": 0.1}, "weights": task["weights"]}).cuda()
+    return pytorch.model_of(
+        {"model": task["sizes"] | {"dropout": 0.1}, "weights": task["weights"]}
+    ).cuda()
 
 
 def _theirs(task, function, **facts):
@@ -135,8 +148,13 @@ def train_torch(task):
     from benchmarks import pytorch
 
     model = _their_model(task)
-    batch = [torch.from_numpy(ids.astype(np.int64)).cuda() for ids in work.batch(task | {"model": task["sizes"]})]
-    optimizer = torch.optim.Adam(model.parameters(), lr=work.RATE, betas=work.BETAS, eps=work.ADAM_EPS, fused=True)
+    batch = [
+        torch.from_numpy(ids.astype(np.int64)).cuda()
+        for ids in work.batch(task | {"model": task["sizes"]})
+    ]
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=work.RATE, betas=work.BETAS, eps=work.ADAM_EPS, fused=True
+    )
 
     half = torch.autocast("cuda", torch.bfloat16, enabled=task["precision"] == "bfloat16")
 
@@ -164,7 +182,9 @@ def decode_torch(task):
     from benchmarks import pytorch_decode
 
     model = _their_model(task).eval()
-    source = torch.from_numpy(work.sentences(task | {"model": task["sizes"]}).astype(np.int64)).cuda()
+    source = torch.from_numpy(
+        work.sentences(task | {"model": task["sizes"]}).astype(np.int64)
+    ).cuda()
 
     def decode():
         with torch.inference_mode(), torch.device("cuda"):

@@ -41,20 +41,25 @@ def draw(task):
 def model_of(task):
     """A model with the weights that all sides start from."""
     with np.load(task["weights"]) as arrays:
-        return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)  # read one by one
+        # Read one by one.
+        return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)
 
 
-# Training --------------------------------------------------------------------------------------------------
+# Training -----------------------------------------------------------------------------------------
 
 
 class Training:
-    """What the trainer has: the replicas of a model, the optimizer, and batches that are taken in turn."""
+    """What the trainer has: the replicas of a model, the optimizer, and batches that are
+    taken in turn.
+    """
 
     def __init__(self, model, batches, threads):
         keep_memory()
         self.model, self.batches, self.steps = model, batches, 0
         self.optimizer = Adam(model.named_parameters())
-        self.replicas = Replicas(model, lambda: Transformer(model.config, initialise=False), threads or cores())
+        self.replicas = Replicas(
+            model, lambda: Transformer(model.config, initialise=False), threads or cores()
+        )
 
     @classmethod
     def of(cls, task):
@@ -101,14 +106,18 @@ class Epoch:
         self.training = Training(Transformer(config), batches, task["threads"])
         ids = [side for batch in batches for side in (batch.source, batch.target_out)]
         tokens, places = sum(np.count_nonzero(side) for side in ids), sum(side.size for side in ids)
-        self.facts = {"tokens": int(tokens), "padding": float(1 - tokens / places), "batches": len(plan)}
+        self.facts = {
+            "tokens": int(tokens),
+            "padding": float(1 - tokens / places),
+            "batches": len(plan),
+        }
 
     def __call__(self):
         for _ in self.training.batches:
             self.training.step()
 
 
-# Decoding, attention ---------------------------------------------------------------------------------------
+# Decoding, attention ------------------------------------------------------------------------------
 
 
 def decoder(task):
@@ -118,7 +127,9 @@ def decoder(task):
     translator = Translator(model_of(task), None)
 
     def search(rows):
-        return translator._search(rows, task["beam"], task["alpha"], task["length"] - task["source"], 1)
+        return translator._search(
+            rows, task["beam"], task["alpha"], task["length"] - task["source"], 1
+        )
 
     def decode():  # what a translator does between text and text
         with threadpool_limits(1, "blas"):
@@ -130,7 +141,8 @@ def decoder(task):
 
 
 class Attention:
-    """Attention alone, forward and backward, on heads that are views of (B, n, H, K) as in the model.
+    """Attention alone, forward and backward, on heads that are views of (B, n, H, K)
+    as in the model.
 
     The batch is cut over the cores as Replicas cuts it.
     """
@@ -140,14 +152,17 @@ class Attention:
         arrays = [array.transpose(0, 2, 1, 3) for array in work.heads(task)]
         count = min(task["threads"] or cores(), task["pairs"])
         cuts = [task["pairs"] * i // count for i in range(count + 1)]
-        self.parts = [[array[start:stop] for array in arrays] for start, stop in itertools.pairwise(cuts)]
+        self.parts = [
+            [array[start:stop] for array in arrays] for start, stop in itertools.pairwise(cuts)
+        ]
         self.pool, self.controller = ThreadPoolExecutor(count), ThreadpoolController()
 
     @staticmethod
     def part(arrays):
         """The result and the three gradients of some rows.
 
-        Not by Tensor.backward: it would copy the gradients to places that no attention inside a model has.
+        Not by Tensor.backward: it would copy the gradients to places that no attention
+        inside a model has.
         """
         y = F.attention(*(Tensor(array) for array in arrays[:3]))
         return y.data, *y._node.backward(arrays[3])[:3]
@@ -162,7 +177,10 @@ class Attention:
 def check_attention(task):
     """The result and the gradients are written to a file."""
     results = zip(*Attention(task)(), strict=True)
-    np.savez(task["out"], **{name: np.concatenate(parts) for name, parts in zip("yqkv", results, strict=True)})
+    np.savez(
+        task["out"],
+        **{name: np.concatenate(parts) for name, parts in zip("yqkv", results, strict=True)},
+    )
 
 
 JOBS = {

@@ -1,4 +1,6 @@
-"""The rows that differ in one number, drawn as curves: time against layers, width, batch, length."""
+"""The rows that differ in one number, drawn as curves:
+time against layers, width, batch, length.
+"""
 
 import itertools
 import re
@@ -8,14 +10,18 @@ from minitf.plot import COLOURS, DASHES, new_figure, save_figure
 
 
 def draw(results, path):
-    """One panel for each group of rows such as growth-length-12, growth-length-24; the format is the suffix's.
+    """One panel for each group of rows such as growth-length-12, growth-length-24; the format
+    is the suffix's.
 
-    Lines of decoding are times per step, which writes a word of each sentence, all others times of the whole work.
+    Lines of decoding are times per step, which writes a word of each sentence, all others times
+    of the whole work.
     Raises ValueError if no rows make a group.
     """
     groups = _groups(results)
     if not groups:
-        raise ValueError("no two rows that differ in a number were measured: there is nothing to draw")
+        raise ValueError(
+            "no two rows that differ in a number were measured: there is nothing to draw"
+        )
     across = min(3, len(groups))
     figure = new_figure(4.2 * across, 3.4 * -(-len(groups) // across))
     panels = figure.subplots(-(-len(groups) // across), across, squeeze=False).ravel()
@@ -39,16 +45,37 @@ def _panel(axes, title, points):
     if not points:
         axes.set_axis_off()
         return
-    names = [name for name in CONTENDERS if any(name in result["sides"] for result in points.values())]
-    for name, colour, dashes in zip(names, itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False):
-        known = {number: result for number, result in sorted(points.items()) if name in result["sides"]}
-        per = [result["task"]["length"] if "beam" in result["task"] else 1 for result in known.values()]
+    names = [
+        name for name in CONTENDERS if any(name in result["sides"] for result in points.values())
+    ]
+    for name, colour, dashes in zip(
+        names, itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False
+    ):
+        known = {
+            number: result for number, result in sorted(points.items()) if name in result["sides"]
+        }
+        per = [
+            result["task"]["length"] if "beam" in result["task"] else 1 for result in known.values()
+        ]
         medians = [result["sides"][name]["median"] for result in known.values()]
         times = [1000 * seconds / n for seconds, n in zip(medians, per, strict=True)]
-        axes.plot(list(known), times, color=colour, linestyle=dashes, marker=".", label=CONTENDERS[name].title)
+        axes.plot(
+            list(known),
+            times,
+            color=colour,
+            linestyle=dashes,
+            marker=".",
+            label=CONTENDERS[name].title,
+        )
     what = title.removeprefix("growth-")
     axes.set_xlabel({"decode": "words written", "attention": "length"}.get(what, what))
     axes.set_ylabel("ms a step" if what == "decode" else "ms")
     axes.set_ylim(bottom=0)
-    axes.set_title("attention alone" if what == "attention" else "decoding" if what == "decode" else "a training step")
+    axes.set_title(
+        "attention alone"
+        if what == "attention"
+        else "decoding"
+        if what == "decode"
+        else "a training step"
+    )
     axes.legend(fontsize=8)

@@ -1,8 +1,10 @@
-"""The matrix products of a training step, and nothing else: what no engine on these products can be faster than.
+"""The matrix products of a training step, and nothing else: what no engine on these products can
+be faster than.
 
-A step is run once on arrays that note the products they take part in. Then only these are run again, on arrays of
-the same shapes and strides, the parts of the batch side by side as in the step. The time is a lower bound: operands
-are reused, so more of them are still in the cache than in a real step.
+A step is run once on arrays that note the products they take part in. Then only these are run
+again, on arrays of the same shapes and strides, the parts of the batch side by side as in the step.
+The time is a lower bound: operands are reused, so more of them are still in the cache than
+in a real step.
 """
 
 import itertools
@@ -42,16 +44,22 @@ def _plain(x):
 def _watching():
     """NumPy, but for the functions that would turn watched arrays into plain ones."""
     module = types.ModuleType("watched_numpy")
-    module.__dict__.update({name: getattr(np, name) for name in dir(np) if not name.startswith("_")})
+    module.__dict__.update(
+        {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
+    )
     module.asarray = np.asanyarray
     for name in ("where", "empty", "zeros", "ones"):
         make = getattr(np, name)
-        setattr(module, name, lambda *args, make=make, **options: make(*args, **options).view(Watched))
+        setattr(
+            module, name, lambda *args, make=make, **options: make(*args, **options).view(Watched)
+        )
     return module
 
 
 def record(training):
-    """Run one step and list the products of each part of the batch: [(shape, strides) of x, y and x @ y]."""
+    """Run one step and list the products of each part of the batch: [(shape, strides)
+    of x, y and x @ y].
+    """
     batch, parts = training.batches[0], []
     with backend.using(_watching()):
         for p in training.model.parameters():
@@ -59,7 +67,9 @@ def record(training):
         for part in training.replicas.parts(batch):
             Watched.seen = []
             with F.dropout_state(1, 0, part.first_row):
-                loss, _ = training.model.train().loss(part.source, part.target_in, part.target_out, batch.n_tokens)
+                loss, _ = training.model.train().loss(
+                    part.source, part.target_in, part.target_out, batch.n_tokens
+                )
             loss.backward()
             parts.append(Watched.seen)
         for p in training.model.parameters():
@@ -86,12 +96,17 @@ class Products:
 
         def array(role, shape, strides):
             if (role, shape, strides) not in arrays:
-                size = 1 + sum((n - 1) * stride // 4 for n, stride in zip(shape, strides, strict=True))
+                size = 1 + sum(
+                    (n - 1) * stride // 4 for n, stride in zip(shape, strides, strict=True)
+                )
                 flat = rng.standard_normal(size, dtype=np.float32)
                 arrays[role, shape, strides] = np.lib.stride_tricks.as_strided(flat, shape, strides)
             return arrays[role, shape, strides]
 
-        return [[array(role, *layout) for role, layout in zip("xyo", product, strict=True)] for product in products]
+        return [
+            [array(role, *layout) for role, layout in zip("xyo", product, strict=True)]
+            for product in products
+        ]
 
     @staticmethod
     def _multiply(products):

@@ -1,7 +1,8 @@
-"""How the benchmark talks to the processes that work: lines of JSON, one question and one answer at a time.
+"""How the benchmark talks to the processes that work: lines of JSON, one question and one
+answer at a time.
 
-One library per process, because the thread pools of two slow each other up to ten times. The parent asks one
-process after the other, so all of them see the same machine in the same minutes.
+One library per process, because the thread pools of two slow each other up to ten times. The parent
+asks one process after the other, so all of them see the same machine in the same minutes.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ class Missing(Exception):
     """A side cannot take part. Its text is one line: why not."""
 
 
-# In the process that works ---------------------------------------------------------------------------------
+# In the process that works ------------------------------------------------------------------------
 
 
 def cores():
@@ -33,8 +34,9 @@ def cores():
 def serve(jobs):
     """Answer the parent until it hangs up.
 
-    jobs: {name: function(task)}. "prepare" is asked for a task whose "job" is one of these names; what the function
-    returns is called at every "run". "call" runs a job once and answers with what it returns.
+    jobs: {name: function(task)}. "prepare" is asked for a task whose "job" is one of these names;
+    what the function returns is called at every "run". "call" runs a job once and answers with
+    what it returns.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a library prints must not stand between the answers
@@ -54,7 +56,11 @@ def serve(jobs):
             else:
                 answer = {"result": jobs[question["task"]["job"]](question["task"])}
         except Exception as error:
-            answer = {"missing": f"{type(error).__name__}: {str(error).strip() or 'no reason given'}".splitlines()[0]}
+            answer = {
+                "missing": f"{type(error).__name__}: {str(error).strip() or 'no reason given'}".splitlines()[
+                    0
+                ]
+            }
         print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -74,8 +80,8 @@ def _timed(work, times):
 def peak_memory(forks=0):
     """The most memory that this process ever had, in bytes; None where the system does not tell.
 
-    forks: how many copies of itself work beside it; what they share with it is counted again.
-    Linux hands the peak of a parent on to its children in getrusage, so its own file is asked first.
+    forks: how many copies of itself work beside it; what they share with it is counted again. Linux
+    hands the peak of a parent on to its children in getrusage, so its own file is asked first.
     """
     try:
         import resource  # not on Windows
@@ -90,7 +96,7 @@ def peak_memory(forks=0):
     return peak + forks * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
 
 
-# In the parent ---------------------------------------------------------------------------------------------
+# In the parent ------------------------------------------------------------------------------------
 
 
 class Importer:
@@ -99,14 +105,20 @@ class Importer:
     code = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 
     def __init__(self, library, python=sys.executable, root=HERE.parent.parent):
-        self.command, self.library, self.root = [python, "-c", self.code.format(library)], library, root
+        self.command, self.library, self.root = (
+            [python, "-c", self.code.format(library)],
+            library,
+            root,
+        )
 
     def prepare(self, task):
         return self.run()
 
     def run(self, times=1, warm=0):
         time.sleep(SETTLE)
-        done = subprocess.run(self.command, cwd=self.root, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self.command, cwd=self.root, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise Missing(f"{self.library} is not installed")
         return {"seconds": float(done.stdout), "memory": None}
@@ -124,7 +136,9 @@ class Worker:
     root: the checkout whose code it runs.
     """
 
-    def __init__(self, module, python=sys.executable, threads=None, environment=(), root=HERE.parent.parent):
+    def __init__(
+        self, module, python=sys.executable, threads=None, environment=(), root=HERE.parent.parent
+    ):
         env = os.environ | dict(environment)
         examples = Path(root) / "examples"
         folders = str(examples), str(root), env.get("PYTHONPATH")
@@ -143,8 +157,12 @@ class Worker:
         )
 
     def ask(self, do, **more):
-        """Ask one question and wait for the answer. Raises Missing with one line if there is none."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: its last words, if any, are still in the pipe
+        """Ask one question and wait for the answer.
+
+        Raises Missing with one line if there is none.
+        """
+        # It has ended: its last words, if any, are still in the pipe.
+        with contextlib.suppress(BrokenPipeError):
             print(json.dumps({"do": do, **more}), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:
@@ -159,11 +177,15 @@ class Worker:
         return self.ask("call", task=task)["result"]
 
     def prepare(self, task):
-        """Get ready for `run`: {"seconds" (roughly, of one piece of work), "facts" (what the worker says of it)}."""
+        """Get ready for `run`: {"seconds" (roughly, of one piece of work), "facts" (what the
+        worker says of it)}.
+        """
         return self.ask("prepare", task=task)
 
     def run(self, times=1, warm=0):
-        """Work so many times, after `warm` untimed ones: {"seconds" (of one), "memory" (the peak so far)}."""
+        """Work so many times, after `warm` untimed ones: {"seconds" (of one), "memory" (the
+        peak so far)}.
+        """
         time.sleep(SETTLE)
         return self.ask("run", times=times, warm=warm)
 

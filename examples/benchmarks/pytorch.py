@@ -1,4 +1,5 @@
-"""PyTorch eager, written as a good practitioner writes it: fused projections, fused attention, fused Adam.
+"""PyTorch eager, written as a good practitioner writes it: fused projections, fused
+attention, fused Adam.
 
 Only the names of the weights are minitf's; nothing is imported from there.
 """
@@ -50,11 +51,15 @@ class Attention(nn.Module):
         else:
             (query,) = self.split(self.query(x), 1)
             key, value = self.split(self.key_value(memory), 2)
-        return self.joined(F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal))
+        return self.joined(
+            F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        )
 
 
 class Layer(nn.Module):
-    """An encoder layer, or with `decoder` a decoder layer; norms behind the residual connections."""
+    """An encoder layer, or with `decoder` a decoder layer;
+    norms behind the residual connections.
+    """
 
     def __init__(self, c, decoder):
         super().__init__()
@@ -113,30 +118,43 @@ class Transformer(nn.Module):
 
 
 def loss_of(model, source, target_in, target_out, mask):
-    """PyTorch shares eps' among all V ids, minitf eps among the V - 1 wrong ones: equal for eps' = eps V/(V-1)."""
+    """PyTorch shares eps' among all V ids, minitf eps among the V - 1 wrong ones: equal for
+    eps' = eps V/(V-1).
+    """
     size = model.c["vocabulary_size"]
     logits = model(source, target_in, mask).view(-1, size)
     smoothing = work.SMOOTHING * size / (size - 1)
-    return F.cross_entropy(logits, target_out.view(-1), ignore_index=work.PAD, label_smoothing=smoothing)
+    return F.cross_entropy(
+        logits, target_out.view(-1), ignore_index=work.PAD, label_smoothing=smoothing
+    )
 
 
-# The weights under minitf's names --------------------------------------------------------------------------
+# The weights under minitf's names -----------------------------------------------------------------
 
 
 def named(model):
-    """List (minitf's name, parameter, what of it): a slice of the rows of a fused one. Matrices are transposed."""
+    """List (minitf's name, parameter, what of it): a slice of the rows of a fused one.
+
+    Matrices are transposed.
+    """
     found = [("embedding.weight", model.embedding.weight, None)]
     d = model.d_model
     for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
         for i, layer in enumerate(getattr(model, side)):
             modules = {"self_attention": layer.self_attention, f"{first}.norm": layer.self_norm}
             if side == "decoder":
-                modules |= {"source_attention": layer.source_attention, "source_residual.norm": layer.source_norm}
+                modules |= {
+                    "source_attention": layer.source_attention,
+                    "source_residual.norm": layer.source_norm,
+                }
             modules |= {"feed_forward.inner": layer.inner, "feed_forward.outer": layer.outer}
             modules["feed_forward_residual.norm"] = layer.feed_forward_norm
             for name, module in modules.items():
                 for key, p in module.named_parameters():
-                    found += [(f"{side}.layers.{i}.{name}.{end}", p, rows) for end, rows in _ends(module, key, d)]
+                    found += [
+                        (f"{side}.layers.{i}.{name}.{end}", p, rows)
+                        for end, rows in _ends(module, key, d)
+                    ]
     return found
 
 
@@ -170,7 +188,7 @@ def model_of(task):
     return model
 
 
-# The jobs --------------------------------------------------------------------------------------------------
+# The jobs -----------------------------------------------------------------------------------------
 
 
 class Training:
@@ -185,7 +203,8 @@ class Training:
             self.model.parameters(), lr=work.RATE, betas=work.BETAS, eps=work.ADAM_EPS, fused=True
         )
         source, target_in, target_out = (torch.from_numpy(ids).long() for ids in work.batch(task))
-        # Without padding there is nothing to hide, and the fused attention is faster without a mask.
+        # Without padding there is nothing to hide, and the fused attention is faster
+        # without a mask.
         real = source != work.PAD
         self.batch = source, target_in, target_out, None if real.all() else real[:, None, None, :]
 
@@ -207,7 +226,10 @@ def check_training(task):
     """Losses of three steps; the gradients of the first are written to a file."""
     training = Training(task)
     training.gradients()
-    np.savez(task["out"], **{name: _view(p.grad, rows).numpy() for name, p, rows in named(training.model)})
+    np.savez(
+        task["out"],
+        **{name: _view(p.grad, rows).numpy() for name, p, rows in named(training.model)},
+    )
     return [training.step() for _ in range(3)]
 
 
@@ -224,7 +246,9 @@ def decoder(task):
 
 
 class Heads:
-    """Attention alone, forward and backward, on heads that are views of (B, n, H, K), as in the model."""
+    """Attention alone, forward and backward, on heads that are views of (B, n, H, K),
+    as in the model.
+    """
 
     def __init__(self, task):
         arrays = [torch.from_numpy(array).transpose(1, 2) for array in work.heads(task)]
@@ -236,7 +260,10 @@ class Heads:
 
 
 def check_attention(task):
-    np.savez(task["out"], **{name: array.numpy() for name, array in zip("yqkv", Heads(task)(), strict=True)})
+    np.savez(
+        task["out"],
+        **{name: array.numpy() for name, array in zip("yqkv", Heads(task)(), strict=True)},
+    )
 
 
 JOBS = {

@@ -1,7 +1,8 @@
 """Greedy decoding and beam search in PyTorch with a key/value cache, written by hand.
 
-The caches are allocated once. Keys and values of the source are projected once, and the beams of a sentence share
-them as several queries. All bookkeeping is done in whole batches; only a beam that ends is looked at alone.
+The caches are allocated once. Keys and values of the source are projected once, and the beams of a
+sentence share them as several queries. All bookkeeping is done in whole batches; only a beam that
+ends is looked at alone.
 """
 
 import torch
@@ -11,7 +12,9 @@ from benchmarks import work
 
 
 class Cache:
-    """What a decoder remembers: the keys and values of the source, and of the words written so far."""
+    """What a decoder remembers: the keys and values of the source,
+    and of the words written so far.
+    """
 
     def __init__(self, model, source, width, length):
         real = source != work.PAD
@@ -19,7 +22,8 @@ class Cache:
         self.mask = None if real.all() else real[:, None, None, :]
         memory = model.encode(source, self.mask)
         self.fixed = [
-            layer.source_attention.split(layer.source_attention.key_value(memory), 2) for layer in model.decoder
+            layer.source_attention.split(layer.source_attention.key_value(memory), 2)
+            for layer in model.decoder
         ]
         n_heads = model.c["n_heads"]
         shape = 2, len(source) * width, n_heads, length, model.d_model // n_heads
@@ -32,11 +36,15 @@ class Cache:
             attention = layer.self_attention
             query, key, value = attention.split(attention.query_key_value(x), 3)
             growing[0, :, :, position], growing[1, :, :, position] = key[:, :, 0], value[:, :, 0]
-            heads = F.scaled_dot_product_attention(query, *growing[:, :, :, : position + 1].unbind(0))
+            heads = F.scaled_dot_product_attention(
+                query, *growing[:, :, :, : position + 1].unbind(0)
+            )
             x = layer.self_norm(x + attention.joined(heads))
             attention = layer.source_attention
             # The R rows as W queries of each of B sentences: (R, 1, D) -> (B, W, D) -> (B, H, W, K)
-            (query,) = attention.split(attention.query(x).view(-1, self.width, self.model.d_model), 1)
+            (query,) = attention.split(
+                attention.query(x).view(-1, self.width, self.model.d_model), 1
+            )
             heads = F.scaled_dot_product_attention(query, *fixed, attn_mask=self.mask)
             x = layer.source_norm(x + attention.joined(heads).view_as(x))
             x = layer.feed_forward(x)
@@ -65,7 +73,9 @@ def greedy(model, source, task):
         ended |= words == work.EOS
         if ended.all():
             break
-    return [(_cut(ids), total) for ids, total in zip(written.tolist(), totals.tolist(), strict=True)]
+    return [
+        (_cut(ids), total) for ids, total in zip(written.tolist(), totals.tolist(), strict=True)
+    ]
 
 
 def beam_search(model, source, task):
@@ -73,7 +83,10 @@ def beam_search(model, source, task):
     length, width, count = task["length"], task["beam"], len(source)
     cache = Cache(model, source, width, length)
     rows = torch.arange(count)[:, None] * width  # of the first beam of each sentence
-    words, written = torch.full((count * width,), work.BOS), torch.empty(count * width, 0, dtype=torch.long)
+    words, written = (
+        torch.full((count * width,), work.BOS),
+        torch.empty(count * width, 0, dtype=torch.long),
+    )
     totals = torch.full((count, width), -torch.inf)
     totals[:, 0] = 0
     finished = [[] for _ in range(count)]
@@ -87,12 +100,20 @@ def beam_search(model, source, task):
         if ended.any():
             for i, j in ended[:, :width].nonzero().tolist():
                 ids = written[origins[i, j]].tolist()
-                finished[i].append((values[i, j].item() / penalty(t + 1, task["alpha"]), values[i, j].item(), ids))
-            values, order = values.masked_fill(ended, -torch.inf).sort(dim=-1, descending=True, stable=True)
+                finished[i].append(
+                    (values[i, j].item() / penalty(t + 1, task["alpha"]), values[i, j].item(), ids)
+                )
+            values, order = values.masked_fill(ended, -torch.inf).sort(
+                dim=-1, descending=True, stable=True
+            )
             origins, words = origins.gather(1, order), words.gather(1, order)
             if all(len(found) >= width for found in finished):
                 break
-        totals, chosen, words = values[:, :width], origins[:, :width].flatten(), words[:, :width].flatten()
+        totals, chosen, words = (
+            values[:, :width],
+            origins[:, :width].flatten(),
+            words[:, :width].flatten(),
+        )
         written = torch.cat([written[chosen], words[:, None]], dim=1)
         cache.select(chosen, t + 1)
     for i, found in enumerate(finished):

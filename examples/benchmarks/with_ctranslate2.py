@@ -1,4 +1,6 @@
-"""CTranslate2, the C++ inference engine, in float32, on minitf's weights: for the rows of decoding."""
+"""CTranslate2, the C++ inference engine, in float32, on minitf's weights:
+for the rows of decoding.
+"""
 
 from benchmarks.protocol import cores, refuse, serve
 
@@ -24,20 +26,26 @@ def about(task):
 
 
 def convert(task, folder):
-    """Write the weights as a model of CTranslate2: matrices as (out, in), projections that share an input fused."""
+    """Write the weights as a model of CTranslate2: matrices as (out, in), projections that share
+    an input fused.
+    """
     c = task["model"]
     spec = TransformerSpec.from_config(c["n_layers"], c["n_heads"], pre_norm=False)
     with np.load(task["weights"]) as arrays:
         w = dict(arrays)
     encodings = work.sinusoid(1024, c["d_model"])
     for side in (spec.encoder, spec.decoder):
-        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = w["embedding.weight"]
+        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = w[
+            "embedding.weight"
+        ]
         side.position_encodings.encodings = encodings
     spec.decoder.projection.weight = w["embedding.weight"]
     for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
         for i, layer in enumerate(getattr(spec, side).layer):
             part = {name.removeprefix(f"{side}.layers.{i}."): array for name, array in w.items()}
-            _attention(layer.self_attention, part, "self_attention", first, [("query", "key", "value")])
+            _attention(
+                layer.self_attention, part, "self_attention", first, [("query", "key", "value")]
+            )
             if side == "decoder":
                 groups = [("query",), ("key", "value")]
                 _attention(layer.attention, part, "source_attention", "source_residual", groups)
@@ -67,7 +75,8 @@ def _norm(spec, part, residual):
 def decoder(task):
     """A function that decodes the sentences of the task and gives (ids, ln P) of each.
 
-    Cores can share the products of the whole batch, or take a part of it each: whichever is faster here counts.
+    Cores can share the products of the whole batch, or take a part of it each: whichever is
+    faster here counts.
     """
     folder = Path(task["weights"]).with_suffix(".ctranslate2")
     folder.mkdir(exist_ok=True)
@@ -75,8 +84,13 @@ def decoder(task):
         convert(task, folder)
     source = [[str(i) for i in row] for row in work.sentences(task).tolist()]
     count = task["threads"] or cores()
-    options = {"beam_size": task["beam"], "max_decoding_length": task["length"], "return_scores": True}
-    # Scores are ln P then: hypotheses are of one length, and the end mark is as possible as any word from the start.
+    options = {
+        "beam_size": task["beam"],
+        "max_decoding_length": task["length"],
+        "return_scores": True,
+    }
+    # Scores are ln P then: hypotheses are of one length, and the end mark is as possible as any
+    # word from the start.
     options |= {"length_penalty": 0, "min_decoding_length": 0}
 
     def build(at_once, threads):
@@ -86,7 +100,9 @@ def decoder(task):
         part = -(-len(source) // at_once)
 
         def decode():
-            results = translator.translate_batch(source, max_batch_size=part if at_once > 1 else 0, **options)
+            results = translator.translate_batch(
+                source, max_batch_size=part if at_once > 1 else 0, **options
+            )
             return [([int(word) for word in r.hypotheses[0]], r.scores[0]) for r in results]
 
         return decode

@@ -1,4 +1,7 @@
-"""What every side works on: the sizes, and the same numbers for each, drawn here. Nothing but NumPy."""
+"""What every side works on: the sizes, and the same numbers for each, drawn here.
+
+Nothing but NumPy.
+"""
 
 import numpy as np
 
@@ -9,9 +12,11 @@ BANNED = (PAD, BOS)  # never written by any decoder
 
 
 def batch(task):
-    """The ids of one batch: source (B, S), target_in (B, T), target_out (B, T), all of task["length"] tokens.
+    """The ids of one batch: source (B, S), target_in (B, T), target_out (B, T), all of
+    task["length"] tokens.
 
-    task["padded"]: the lengths lie between half of that and all of it, the rest is filled up with PAD.
+    task["padded"]: the lengths lie between half of that and all of it, the rest is
+    filled up with PAD.
     """
     rng = np.random.default_rng(1)
     pairs, length, size = task["pairs"], task["length"], task["model"]["vocabulary_size"]
@@ -29,16 +34,20 @@ def batch(task):
 def sentences(task):
     """The source ids of a decoding task: (B, S), all words."""
     rng = np.random.default_rng(3)
-    return rng.integers(FIRST, task["model"]["vocabulary_size"], (task["pairs"], task["source"])).astype(np.int32)
+    return rng.integers(
+        FIRST, task["model"]["vocabulary_size"], (task["pairs"], task["source"])
+    ).astype(np.int32)
 
 
 def weights(arrays, decoding=False):
-    """Change freshly drawn weights so that a comparison sees all of them, and decoding ends where it should.
+    """Change freshly drawn weights so that a comparison sees all of them, and decoding ends
+    where it should.
 
-    Gains and biases are drawn, because ones and zeros hide mistakes. For decoding, the rows of the special ids are
-    zeroed: their logit is 0, and the largest of some thousand others is far above, so every side writes exactly
-    as many words as it may. And a model that was not trained writes one word for ever, unless the word read last
-    counts more than the source (hence smaller sub-layers) and does not lead to itself (hence the signs).
+    Gains and biases are drawn, because ones and zeros hide mistakes. For decoding, the rows
+    of the special ids are zeroed: their logit is 0, and the largest of some thousand others
+    is far above, so every side writes exactly as many words as it may. And a model that was
+    not trained writes one word for ever, unless the word read last counts more than the source
+    (hence smaller sub-layers) and does not lead to itself (hence the signs).
     """
     rng = np.random.default_rng(4)
     arrays = dict(arrays)
@@ -58,14 +67,18 @@ def weights(arrays, decoding=False):
 
 
 def heads(task):
-    """Queries, keys, values and the gradient of the result for attention alone: each (B, n, H, K), float32."""
+    """Queries, keys, values and the gradient of the result for attention alone: each
+    (B, n, H, K), float32.
+    """
     rng = np.random.default_rng(5)
     shape = task["pairs"], task["length"], task["heads"], task["d_k"]
     return [rng.standard_normal(shape, dtype=np.float32) for _ in range(4)]
 
 
 def sinusoid(length, d_model, dtype="float32"):
-    """Section 3.5 of the paper, written once more: the sides must not share the code that is compared."""
+    """Section 3.5 of the paper, written once more: the sides must not share the code
+    that is compared.
+    """
     angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     table = np.empty((length, d_model))
     table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)

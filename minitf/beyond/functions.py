@@ -1,7 +1,9 @@
-"""Functions that variations of the Transformer use and the paper does not, each with its gradient right under it.
+"""Functions that variations of the Transformer use and the paper does not, each with its gradient
+right under it.
 
-They follow the rules of functions.py, and take and give the same. Larger pieces are made of these and of operators:
-SwiGLU's gate is `g * sigmoid(g)`, and RMSNorm is `x / sqrt((x * x).mean(-1, keepdims=True) + eps)`.
+They follow the rules of functions.py, and take and give the same. Larger pieces are
+made of these and of operators: SwiGLU's gate is `g * sigmoid(g)`, and RMSNorm is
+`x / sqrt((x * x).mean(-1, keepdims=True) + eps)`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def sigmoid(x: ArrayLike) -> Tensor:
 
 
 def gelu_tanh(x: ArrayLike) -> Tensor:
-    """Weigh each number by about the probability that a normal variable is smaller: GELU, in the form with tanh.
+    """Weigh each number by about the probability that a normal variable is smaller: GELU, in the
+    form with tanh.
 
         y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 

@@ -1,7 +1,7 @@
 """Figures for a slide: few, large, and readable when printed in grey. The lessons draw with these.
 
-Like `plot`, it takes plain arrays and writes one file. Curves are told apart by their dashes and marks, matrices
-run from white (least) to dark (most), and every font can be read from the back row.
+Like `plot`, it takes plain arrays and writes one file. Curves are told apart by their dashes and
+marks, matrices run from white (least) to dark (most), and every font can be read from the back row.
 """
 
 import numpy as np
@@ -24,11 +24,16 @@ def lines(curves, path, x, y, title="", log="", marks=True, limits=None):
     """Draw curves over one axis.
 
     curves: {name in the legend: (values on the x axis, values on the y axis)}.
-    x, y: what the axes show. log: the axes that are logarithmic, "", "x", "y" or "xy". limits: (lowest, highest) y.
+    x, y: what the axes show. log: the axes that are logarithmic, "", "x", "y" or "xy". limits:
+    (lowest, highest) y.
     """
     figure, axes = _axes(x, y, title)
     for i, (name, (across, up)) in enumerate(curves.items()):
-        style = {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)], "linewidth": 2.5}
+        style = {
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": DASHES[i % len(DASHES)],
+            "linewidth": 2.5,
+        }
         if marks:
             style |= {"marker": MARKS[i % len(MARKS)], "markersize": 8}
         axes.plot(np.asarray(across), np.asarray(up), label=name, **style)
@@ -48,7 +53,9 @@ def lines(curves, path, x, y, title="", log="", marks=True, limits=None):
 def bars(values, path, y, title="", digits=1):
     """Draw a bar for each name, with its number on top. values: {name: number}."""
     figure, axes = _axes("", y, title)
-    drawn = axes.bar(range(len(values)), list(values.values()), 0.7, color=COLOURS[0], edgecolor="black")
+    drawn = axes.bar(
+        range(len(values)), list(values.values()), 0.7, color=COLOURS[0], edgecolor="black"
+    )
     axes.bar_label(drawn, fmt=f"%.{digits}f", fontsize=FONT)
     axes.set_xticks(range(len(values)), list(values), fontsize=SMALL)
     axes.margins(y=0.12)
@@ -56,24 +63,43 @@ def bars(values, path, y, title="", digits=1):
 
 
 def matrices(
-    panels, rows="", columns="", row_labels=None, column_labels=None, values=None, limits=None, bar="", *, path
+    panels,
+    rows="",
+    columns="",
+    row_labels=None,
+    column_labels=None,
+    values=None,
+    limits=None,
+    bar="",
+    *,
+    path,
 ):
     """Draw matrices side by side, white for the least and dark for the most of all of them.
 
-    panels: {title: matrix}. rows, columns: what the axes show. row_labels, column_labels: a name for each row and
-    column. values: a format such as ".2f" writes the number into each cell. limits: (white, dark). bar: what the
-    colours measure; without it there is no colour bar. Raises ValueError where the labels do not fit the matrices.
+    panels: {title: matrix}. rows, columns: what the axes show. row_labels, column_labels: a name
+    for each row and column. values: a format such as ".2f" writes the number into each cell.
+    limits: (white, dark). bar: what the colours measure; without it there is no colour bar. Raises
+    ValueError where the labels do not fit the matrices.
     """
     panels = {title: np.asarray(matrix, dtype=float) for title, matrix in panels.items()}
     for axis, labels in ((0, row_labels), (1, column_labels)):
-        if labels is not None and any(matrix.shape[axis] != len(labels) for matrix in panels.values()):
-            raise ValueError(f"{path}: {len(labels)} {('row', 'column')[axis]} labels do not fit the matrices")
-    low, high = limits or (min(m.min() for m in panels.values()), max(m.max() for m in panels.values()))
+        if labels is not None and any(
+            matrix.shape[axis] != len(labels) for matrix in panels.values()
+        ):
+            raise ValueError(
+                f"{path}: {len(labels)} {('row', 'column')[axis]} labels do not fit the matrices"
+            )
+    low, high = limits or (
+        min(m.min() for m in panels.values()),
+        max(m.max() for m in panels.values()),
+    )
     figure = new_figure(max(9.0, 4.2 * len(panels)), 5.2)
     figure.set_layout_engine("constrained", w_pad=0.1)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (title, matrix) in zip(all_axes, panels.items(), strict=True):
-        image = axes.imshow(matrix, cmap="Blues", vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+        image = axes.imshow(
+            matrix, cmap="Blues", vmin=low, vmax=high, aspect="auto", interpolation="nearest"
+        )
         axes.set_title(title, fontsize=FONT)
         axes.set_xlabel(columns, fontsize=FONT)
         axes.set_ylabel(rows if axes is all_axes[0] else "", fontsize=FONT, labelpad=8)
@@ -82,7 +108,10 @@ def matrices(
             turned = 90 if max(map(len, column_labels)) > 2 else 0
             axes.set_xticks(range(len(column_labels)), column_labels, rotation=turned)
         if row_labels is not None:
-            axes.set_yticks(range(len(row_labels)), row_labels if axes is all_axes[0] else [""] * len(row_labels))
+            axes.set_yticks(
+                range(len(row_labels)),
+                row_labels if axes is all_axes[0] else [""] * len(row_labels),
+            )
         if values:
             for (row, column), value in np.ndenumerate(matrix):
                 dark = value > low + 0.55 * (high - low)
@@ -98,21 +127,26 @@ def matrices(
 
 
 def tree(nodes, path, title=""):
-    """Draw a search as a tree, from left to right, one step in each column; no line crosses another.
+    """Draw a search as a tree, from left to right, one step in each column; no line
+    crosses another.
 
-    nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None for the root, and state
-    is "kept", "dropped" or "finished". The way to the best finished node is thick.
+    nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None
+    for the root, and state is "kept", "dropped" or "finished". The way to the best finished
+    node is thick.
     Raises ValueError for an unknown state and for a parent that does not come earlier.
     """
     columns, steps = [], []  # of each step: its nodes; of each node: its step
     for i, (parent, _, _, state) in enumerate(nodes):
         if state not in STATES or not (parent is None or 0 <= parent < i):
-            raise ValueError(f"node {i} has the parent {parent} and the state {state!r}: give others")
+            raise ValueError(
+                f"node {i} has the parent {parent} and the state {state!r}: give others"
+            )
         steps.append(0 if parent is None else steps[parent] + 1)
         columns += [[]] if steps[i] == len(columns) else []
         columns[steps[i]].append(i)
     heights = {None: 0}
-    for column in columns:  # children in the order of their parents, so that no line crosses another
+    # Children in the order of their parents, so that no line crosses another.
+    for column in columns:
         for row, i in enumerate(sorted(column, key=lambda i: -heights[nodes[i][0]])):
             heights[i] = (len(column) - 1) / 2 - row
     best = max((node[2] for node in nodes if node[3] == "finished"), default=None)
@@ -131,9 +165,24 @@ def tree(nodes, path, title=""):
     for i, (parent, label, score, state) in enumerate(nodes):
         face, ink, frame = STATES[state]
         if parent is not None:
-            line = {"color": "black", "linewidth": 4} if i in way else {"color": "#777777", "linewidth": 1.5}
-            axes.plot((steps[parent], steps[i]), (heights[parent], heights[i]), linestyle=frame, zorder=1, **line)
-        box = {"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": "black", "linestyle": frame}
+            line = (
+                {"color": "black", "linewidth": 4}
+                if i in way
+                else {"color": "#777777", "linewidth": 1.5}
+            )
+            axes.plot(
+                (steps[parent], steps[i]),
+                (heights[parent], heights[i]),
+                linestyle=frame,
+                zorder=1,
+                **line,
+            )
+        box = {
+            "boxstyle": "round,pad=0.25",
+            "facecolor": face,
+            "edgecolor": "black",
+            "linestyle": frame,
+        }
         axes.text(
             steps[i], heights[i], f"{label}\n{score:.2f}", ha="center", va="center",
             fontsize=SMALL, color=ink, bbox=box, parse_math=False,
@@ -141,7 +190,9 @@ def tree(nodes, path, title=""):
     for state, (face, _, frame) in STATES.items():
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2))
-    axes.legend(fontsize=SMALL, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 0.0))
+    axes.legend(
+        fontsize=SMALL, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 0.0)
+    )
     save_figure(figure, path)
 
 

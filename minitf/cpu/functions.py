@@ -1,6 +1,8 @@
-"""Forms of the ops for NumPy: attention in tiles, one product for all positions, sums as products, work in place.
+"""Forms of the ops for NumPy: attention in tiles, one product for all positions, sums as products,
+work in place.
 
-Each holds the program that is fastest on a CPU; what it computes is said by the op of the same name in functions.py.
+Each holds the program that is fastest on a CPU; what it computes is said by the op of the same name
+in functions.py.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from minitf.cpu.strips import packed_linear
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums, segment_sum
 from minitf.dropout import next_mask
 from minitf.forms import form_of
-from minitf.functions import attention_arrays, beside, check_layer_norm, check_linear, checked_ids, swap
+from minitf.functions import (
+    attention_arrays,
+    beside,
+    check_layer_norm,
+    check_linear,
+    checked_ids,
+    swap,
+)
 from minitf.tensor import as_array, is_recording, record
 
 TILE_SCORES = 1 << 19  # scores in one tile of attention: two megabytes, which fit the cache
@@ -87,9 +96,10 @@ def embedding(table, ids):
 def attention(query, key, value, mask=None, rate=0.0, seed=None):
     """Work on the scores in tiles that fit the cache.
 
-    The result and the gradients are laid out in memory like their inputs: where the heads are views of one array
-    (B, T, H, K), the way back to (B, T, D) is a view as well. Where there are more keys than LONGEST_KEPT, their
-    weights are computed again in backward: then memory grows with the length of the text, and not with its square.
+    The result and the gradients are laid out in memory like their inputs: where the heads are views
+    of one array (B, T, H, K), the way back to (B, T, D) is a view as well. Where there are more
+    keys than LONGEST_KEPT, their weights are computed again in backward: then memory grows with the
+    length of the text, and not with its square.
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
     q, k, v, mask = attention_arrays(query, key, value, mask)
@@ -147,7 +157,8 @@ def _weights(query, key, barrier):
     scores *= 1 / math.sqrt(query.shape[-1])
     if barrier is not None:
         scores += barrier
-    # A row that may attend to nothing has no largest score; with any finite one its exponentials are all 0.
+    # A row that may attend to nothing has no largest score; with any finite one its
+    # exponentials are all 0.
     scores -= np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
     weights = np.exp(scores, out=scores)
     # The largest exponential of any other row is 1, so only such an empty row has a sum below 1.
@@ -156,7 +167,9 @@ def _weights(query, key, barrier):
 
 
 def _tiles(shape):
-    """Cut scores (..., T, S) into tiles: the index of its queries, that of its keys, and whether it is their first."""
+    """Cut scores (..., T, S) into tiles: the index of its queries, that of its keys, and whether it
+    is their first.
+    """
     heads = len(shape) - 2
     tiles = blocks(shape[:-1], max(1, TILE_SCORES // shape[-1]))
     return [(tile, tile[:heads], len(tile) <= heads or tile[heads].start == 0) for tile in tiles]

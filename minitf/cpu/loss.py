@@ -22,7 +22,9 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=None, n_t
     """Return the loss; the gradient is computed with it, in one array."""
     z = as_array(logits)
     shape = z.shape
-    rows, words, n_tokens = loss.real_rows(target, shape[:-1], shape[-1], smoothing, pad_id, n_tokens)
+    rows, words, n_tokens = loss.real_rows(
+        target, shape[:-1], shape[-1], smoothing, pad_id, n_tokens
+    )
     flat = math.prod(shape[:-1]), shape[-1]
     gradient = z.reshape(flat)[rows]  # (N, V), a copy
     losses, _ = loss_and_gradient(gradient, words, smoothing)

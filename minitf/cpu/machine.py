@@ -1,4 +1,6 @@
-"""The cores and the memory of this machine, and of the GPU if one computes: how much there is, and how to keep it."""
+"""The cores and the memory of this machine, and of the GPU if one computes: how much there is, and
+how to keep it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _CGROUP = Path("/sys/fs/cgroup")  # what Linux lets this container use
 
 
 def cores() -> int:
-    """Return how many threads or processes may share the work: one per core of this process, one where a GPU computes.
+    """Return how many threads or processes may share the work: one per core of this process, one
+    where a GPU computes.
 
     A container may have fewer cores than its machine: with a quota of 1.5 cores it is two threads.
     """
@@ -34,11 +37,12 @@ def cpu_cores() -> int:
 
 
 def _quota():
-    """Return how many cores this container may use: microseconds of computing in a period, over its length."""
+    """Return how many cores this container may use: microseconds of computing in a period,
+    over its length.
+    """
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # cgroup v2, v1
-        with contextlib.suppress(
-            OSError, ValueError, ZeroDivisionError
-        ):  # v2 says "max" where there is no quota
+        # v2 says "max" where there is no quota.
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
             quota, period = map(
                 int, " ".join((_CGROUP / name).read_text() for name in files).split()
             )
@@ -47,10 +51,12 @@ def _quota():
 
 
 def keep_memory():
-    """Ask the C library to keep freed memory for the next array of that size (Linux with glibc; else nothing).
+    """Ask the C library to keep freed memory for the next array of that size (Linux with glibc;
+    else nothing).
 
-    By default each array of some megabytes is given back to the system when it is freed and its pages are
-    fetched again, zeroed, for the next one: a quarter of a training step. Call once, before training.
+    By default each array of some megabytes is given back to the system when it is freed and its
+    pages are fetched again, zeroed, for the next one: a quarter of a training step. Call once,
+    before training.
     """
     if sys.platform != "linux":
         return
@@ -59,13 +65,14 @@ def keep_memory():
         mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: take arrays of up to 1 GiB from the heap ...
         mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: ... that is not given back ...
         mallopt(-2, 100 << 20)  # M_TOP_PAD: ... and grows in steps of 100 MiB.
-        mallopt(
-            -8, 1
-        )  # M_ARENA_MAX: one heap for all threads, because those of their own are given back
+        # M_ARENA_MAX: one heap for all threads, because those of their own are given back.
+        mallopt(-8, 1)
 
 
 def free_memory():
-    """How many bytes new arrays may take: on the GPU in use, else on this machine (None where it does not say)."""
+    """How many bytes new arrays may take: on the GPU in use, else on this machine (None where it
+    does not say).
+    """
     if pool := getattr(xp, "get_default_memory_pool", None):
         return xp.cuda.Device().mem_info[0] + pool().free_bytes()
     found = []
@@ -80,7 +87,9 @@ def free_memory():
 
 
 def largest_memory():
-    """How many bytes were taken at the most so far: on the GPU in use, else by this process (None if unknown)."""
+    """How many bytes were taken at the most so far: on the GPU in use, else by this process
+    (None if unknown).
+    """
     if pool := getattr(xp, "get_default_memory_pool", None):
         return pool().total_bytes()
     with contextlib.suppress(OSError, KeyError):

@@ -49,7 +49,10 @@ def machine(replicas):
     Where one of them differs, a resumed run is not bit-exact.
     """
     blas = [
-        f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} x{pool['num_threads']}"
+        (
+            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} "
+            f"x{pool['num_threads']}"
+        )
         for pool in _libraries.info()
         if pool["user_api"] == "blas"
     ]
@@ -86,7 +89,9 @@ class Replicas:
         return [batch.rows(start, stop) for start, stop in stretches(rows, n)]
 
     def backward(self, batch, n_tokens, seed, step):
-        """Leave the gradient of loss / n_tokens in the first model; return (loss, nll) as arrays."""
+        """Leave the gradient of loss / n_tokens in the first model;
+        return (loss, nll) as arrays.
+        """
         parts = self.parts(batch)
 
         def work(model, part):

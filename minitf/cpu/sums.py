@@ -1,4 +1,6 @@
-"""Sums over rows, columns and equal ids, and where an array is cut into blocks, as NumPy does them fastest."""
+"""Sums over rows, columns and equal ids, and where an array is cut into blocks, as NumPy
+does them fastest.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def segment_sum(ids, rows, n):
 
 
 def row_sums(x):
-    """Sum over the last axis: (..., D) -> (..., 1). The product with ones takes a third of the time of x.sum."""
+    """Sum over the last axis: (..., D) -> (..., 1).
+
+    The product with ones takes a third of the time of x.sum.
+    """
     return (x @ np.ones(x.shape[-1], dtype=x.dtype))[..., None]
 
 
@@ -40,12 +45,15 @@ def column_sums(x):
 
 
 def row_dots(x, y):
-    """Multiply row by row, and sum: (..., D) and (..., D) -> (..., 1), without an array of all products."""
+    """Multiply row by row, and sum: (..., D) and (..., D) -> (..., 1), without an array
+    of all products.
+    """
     return np.vecdot(x, y)[..., None]
 
 
 def blocks(shape, size=1 << 17):
-    """Cut an array into blocks of about `size` elements, for several operations in a row on each: a list of indices.
+    """Cut an array into blocks of about `size` elements, for several operations in a row on each:
+    a list of indices.
 
     Such a block stays in the cache from one operation to the next.
 

@@ -1,8 +1,9 @@
 """Decoding on all cores of one machine: copies of the process, each with sentences of its own.
 
-Threads of Python take turns at everything but the long computations inside NumPy. A word of decoding is hundreds of
-small operations, and two threads wait for each other for a fifth of the time. A process that is forked has the model
-and all else at once, as its memory is shared until somebody writes; its results come back through a pipe.
+Threads of Python take turns at everything but the long computations inside NumPy. A word of
+decoding is hundreds of small operations, and two threads wait for each other for a fifth of the
+time. A process that is forked has the model and all else at once, as its memory is shared until
+somebody writes; its results come back through a pipe.
 """
 
 import contextlib
@@ -19,14 +20,18 @@ __all__ = ["over_cores"]
 
 _MOST = 8  # processes: each takes memory for the sentences that it works on
 _MOST_THREADS = 4  # more of them would only wait for each other
-_DISTURBANCES = {getattr(signal, name, signal.SIGINT) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")}
+_DISTURBANCES = {
+    getattr(signal, name, signal.SIGINT) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+}
 
 
 def over_cores(function, items):
-    """Yield function(item) for each item, in their order. Of n processes, each takes every n-th item.
+    """Yield function(item) for each item, in their order.
 
-    What a copy of the process does not deliver, because it failed or was killed, is computed here: so errors arise
-    here as well.
+    Of n processes, each takes every n-th item.
+
+    What a copy of the process does not deliver, because it failed or was killed, is computed here:
+    so errors arise here as well.
     """
     n = min(cores(), len(items), _MOST)
     if n < 2:
@@ -48,7 +53,10 @@ def over_cores(function, items):
 
 
 def _can_fork():
-    """Linux can. On macOS its own libraries fail afterwards, Windows has no such thing, and MPI forbids it."""
+    """Linux can.
+
+    On macOS its own libraries fail afterwards, Windows has no such thing, and MPI forbids it.
+    """
     return sys.platform == "linux" and "mpi4py.MPI" not in sys.modules
 
 
@@ -73,7 +81,8 @@ class _Copy:
         reading, writing = os.pipe()
         self.results = os.fdopen(reading, "rb")
         with os.fdopen(writing, "wb") as file, _undisturbed(), warnings.catch_warnings():
-            # Python warns of locks that other threads may hold just now: the copy only computes, and takes none.
+            # Python warns of locks that other threads may hold just now: the copy only computes,
+            # and takes none.
             warnings.simplefilter("ignore", DeprecationWarning)
             with contextlib.suppress(OSError):
                 self.pid = os.fork()
@@ -81,9 +90,13 @@ class _Copy:
                 self._work(file, copies)
 
     def _work(self, file, copies):
-        """Send all results, and end without the tidying up that is left to the original. No signal comes here."""
+        """Send all results, and end without the tidying up that is left to the original.
+
+        No signal comes here.
+        """
         try:
-            for copy in copies:  # where nobody can read any more, writing fails: so a copy ends when the original does
+            # Where nobody can read any more, writing fails: so a copy ends when the original does.
+            for copy in copies:
                 if copy.results:
                     copy.results.close()
             for item in self.items:
@@ -107,7 +120,8 @@ class _Copy:
         if self.results:
             self.results.close()
         if self.pid is not None:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # somebody else has waited for it
+            # Somebody else has waited for it.
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
             self.pid = None

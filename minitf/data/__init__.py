@@ -1,1 +1,3 @@
-"""Corpora: found or fetched, read, cleaned and cut into batches; and a toy corpus drawn from a grammar."""
+"""Corpora: found or fetched, read, cleaned and cut into batches; and a toy corpus drawn
+from a grammar.
+"""

@@ -17,17 +17,21 @@ from minitf.errors import UserError
 
 __all__ = ["members"]
 
-MOST = 100  # times its own size: text packs to a quarter or a tenth, so what grows to more is not text
+# Times its own size: text packs to a quarter or a tenth, so what grows to more is not text.
+MOST = 100
 _CHUNK = 1 << 18  # bytes
 
 
 def members(path, names):
-    """Yield (name, file to read) for the members of an archive with these names, in the archive's order.
+    """Yield (name, file to read) for the members of an archive with these names, in the
+    archive's order.
 
-    tar, tar.gz, zip, or a gz that holds one file. A member that is itself packed by gzip is read unpacked.
+    tar, tar.gz, zip, or a gz that holds one file. A member that is itself packed by gzip is
+    read unpacked.
 
-    Raises UserError for an archive that has a path outside of it, or a link where a file is wanted, for one that
-    grows to more than a hundred times its size, for a damaged one, and for one that lacks a name.
+    Raises UserError for an archive that has a path outside of it, or a link where a file is wanted,
+    for one that grows to more than a hundred times its size, for a damaged one, and for one
+    that lacks a name.
     """
     path, left = Path(path), set(names)
     with _opening(path):
@@ -48,8 +52,8 @@ def _opened(path, wanted, most):
         file.seek(0)
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        # All bytes are counted, not only those that are wanted: a bomb may be in a header or in a member that is
-        # skipped.
+        # All bytes are counted, not only those that are wanted: a bomb may be in a header or in
+        # a member that is skipped.
         stream = _Suspected(gzip.GzipFile(fileobj=file) if packed else file, path, most)
         if packed and path.suffix == ".gz" and not path.stem.endswith(".tar"):
             if path.stem in wanted:
@@ -96,10 +100,13 @@ def _opening(path):
         yield
     except (UserError, MemoryError):
         raise
-    except Exception as error:  # Python's readers raise nearly anything, such as ValueError for a name that is not text
+    except Exception as error:
+        # Python's readers raise nearly anything, such as ValueError for a name that is not text.
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
             raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
-        raise UserError(f"{path} is not a complete archive ({error}): delete it, and it is fetched again") from None
+        raise UserError(
+            f"{path} is not a complete archive ({error}): delete it, and it is fetched again"
+        ) from None
 
 
 class _Suspected(io.RawIOBase):
@@ -116,6 +123,8 @@ class _Suspected(io.RawIOBase):
             content = self.file.read(len(buffer))
         self.left -= len(content)
         if self.left < 0:
-            raise UserError(f"{self.path} is not to be trusted: it unpacks to more than {self.most:,} bytes")
+            raise UserError(
+                f"{self.path} is not to be trusted: it unpacks to more than {self.most:,} bytes"
+            )
         buffer[: len(content)] = content
         return len(content)

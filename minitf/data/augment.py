@@ -1,8 +1,9 @@
-"""More training pairs from those at hand: long ones, and ones that teach to copy what has no translation.
+"""More training pairs from those at hand: long ones, and ones that teach to copy what has
+no translation.
 
-Everyday sentences are short, speak of Tom, and hold no emoji; a person's text does not. Every function is
-pure: the same pairs and the same generator give the same result. `pairs` is (sources, targets), and so is
-what comes back.
+Everyday sentences are short, speak of Tom, and hold no emoji; a person's text does not. Every
+function is pure: the same pairs and the same generator give the same result. `pairs` is (sources,
+targets), and so is what comes back.
 """
 
 import itertools
@@ -17,40 +18,45 @@ def _listed(words):
     return [word.replace("_", " ") for word in words.split()]
 
 
-# Names that are written alike in English and German, so that a name can stand in for another on both sides.
+# Names that are written alike in English and German, so that a name can stand in for another
+# on both sides.
 MEN = _listed(
-    "Adam Ahmed Alexander Andrew Anton Ben Brian Carlos Chen Daniel David Dimitri Emil Eric Felix Frank "
-    "George Hassan Henry Hugo Ivan Jack James Jan Jim Joe John José Karl Kenji Kevin Leo Liam Luca Mark "
-    "Martin Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul Peter Pierre Rafael Raj "
-    "Richard Robert Sam Simon Stefan Steve Søren Ted Tim Tom Viktor Walter Wei Yusuf"
+    "Adam Ahmed Alexander Andrew Anton Ben Brian Carlos Chen Daniel David Dimitri Emil Eric "
+    "Felix Frank George Hassan Henry Hugo Ivan Jack James Jan Jim Joe John José Karl Kenji Kevin "
+    "Leo Liam Luca Mark Martin Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul "
+    "Peter Pierre Rafael Raj Richard Robert Sam Simon Stefan Steve Søren Ted Tim Tom Viktor "
+    "Walter Wei Yusuf"
 )
 WOMEN = _listed(
-    "Ada Aisha Alice Amelia Amy Ana Andrea Anna Anne Barbara Carla Carmen Chloé Clara Claudia Diana Elena "
-    "Ellen Emily Emma Erika Eva Fatima Gloria Hannah Helen Ida Ingrid Jane Jenny Jessica Judy Julia Karen "
-    "Kate Laura Leila Lena Linda Lisa Lucy Maria Marie Mary Mei Mia Nadia Nancy Nina Olga Olivia Petra "
-    "Priya Rita Rosa Sara Sofia Susan Tina Vera Yuki Zoe"
+    "Ada Aisha Alice Amelia Amy Ana Andrea Anna Anne Barbara Carla Carmen Chloé Clara Claudia "
+    "Diana Elena Ellen Emily Emma Erika Eva Fatima Gloria Hannah Helen Ida Ingrid Jane Jenny "
+    "Jessica Judy Julia Karen Kate Laura Leila Lena Linda Lisa Lucy Maria Marie Mary Mei Mia "
+    "Nadia Nancy Nina Olga Olivia Petra Priya Rita Rosa Sara Sofia Susan Tina Vera Yuki Zoe"
 )
 FAMILIES = _listed(
-    "Baker Bauer Becker Brown Carter Clark Cooper Fischer Garcia Green Hoffmann Ito Jackson Johnson "
-    "Keller Kim Klein Kowalski Krüger Lee Lehmann Miller Moore Müller Nakamura Nguyen Nowak O'Brien "
-    "Parker Peterson Rossi Scott Singh Smith Tanaka Taylor Thompson Turner Wagner Walker Weber White "
-    "Wilson Wood Yamamoto Young Öztürk"
+    "Baker Bauer Becker Brown Carter Clark Cooper Fischer Garcia Green Hoffmann Ito Jackson "
+    "Johnson Keller Kim Klein Kowalski Krüger Lee Lehmann Miller Moore Müller Nakamura Nguyen "
+    "Nowak O'Brien Parker Peterson Rossi Scott Singh Smith Tanaka Taylor Thompson Turner Wagner "
+    "Walker Weber White Wilson Wood Yamamoto Young Öztürk"
 )
 TOWNS = _listed(
-    "Adelaide Amsterdam Atlanta Auckland Bangkok Barcelona Berlin Boston Bremen Buenos_Aires Budapest "
-    "Cambridge Chicago Denver Detroit Dortmund Dresden Dublin Frankfurt Hamburg Heidelberg Helsinki "
-    "Houston Istanbul Jakarta Kiel Kyoto Leipzig Lima Liverpool London Los_Angeles Lyon Madrid Manchester "
-    "Melbourne Miami Montreal Mumbai Nairobi New_York Osaka Oslo Oxford Portland Quito Rostock "
-    "San_Francisco Seattle Seoul Shanghai Stockholm Stuttgart Sydney Toronto Vancouver Zagreb"
+    "Adelaide Amsterdam Atlanta Auckland Bangkok Barcelona Berlin Boston Bremen Buenos_Aires "
+    "Budapest Cambridge Chicago Denver Detroit Dortmund Dresden Dublin Frankfurt Hamburg "
+    "Heidelberg Helsinki Houston Istanbul Jakarta Kiel Kyoto Leipzig Lima Liverpool London "
+    "Los_Angeles Lyon Madrid Manchester Melbourne Miami Montreal Mumbai Nairobi New_York Osaka "
+    "Oslo Oxford Portland Quito Rostock San_Francisco Seattle Seoul Shanghai Stockholm Stuttgart "
+    "Sydney Toronto Vancouver Zagreb"
 )
 _KINDS = (MEN, WOMEN, TOWNS, FAMILIES)
 _GERMAN = {"Mary": ("Mary", "Maria")}  # who is given another name in translation
 _KIND = {name: kind for kind in _KINDS for name in kind}
 _NAME = re.compile(rf"\b(?:{'|'.join(_KIND)})\b")
 _NUMBER = re.compile(r"\b[0-9]+\b")
-_BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)  # hours, days, minutes, percent, ..., years
+# Hours, days, minutes, percent, ..., years
+_BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)
 
-# Blocks of Unicode to draw from: what is copied is spelled in bytes, so every lead byte should be seen.
+# Blocks of Unicode to draw from: what is copied is spelled in bytes, so every lead byte
+# should be seen.
 _EMOJI = ((0x1F300, 0x1F64F), (0x1F680, 0x1F6FF), (0x1F900, 0x1F9FF), (0x2600, 0x27BF))
 _SYMBOLS = (  # no quotation marks and brackets are drawn from these: they do have a translation
     *((0xA1, 0xBF), (0x2010, 0x205E), (0x20A0, 0x20BF)),
@@ -80,14 +86,36 @@ _ADDRESSES = (
     "#{name}",
 )
 _CODE = (
-    *("{word}({code})", "{word}[{number}]", "{word} = {number};", "{{{word}: {number}}}", "{word}|{code}"),
-    *("<{word}>", "</{word}>", "`{code}`", "*{word}*", "~{word}", "${word}", "%{number}", "{code}-{number}"),
-    *("{word}.py", "{word}.txt", "{word}.pdf", "/{word}/{code}", "C:\\{word}\\{code}", "v{digit}.{number}"),
+    *(
+        "{word}({code})",
+        "{word}[{number}]",
+        "{word} = {number};",
+        "{{{word}: {number}}}",
+        "{word}|{code}",
+    ),
+    *(
+        "<{word}>",
+        "</{word}>",
+        "`{code}`",
+        "*{word}*",
+        "~{word}",
+        "${word}",
+        "%{number}",
+        "{code}-{number}",
+    ),
+    *(
+        "{word}.py",
+        "{word}.txt",
+        "{word}.pdf",
+        "/{word}/{code}",
+        "C:\\{word}\\{code}",
+        "v{digit}.{number}",
+    ),
 )
 ANY_LENGTH = 0.5  # of the numbers that are replaced, how many become one of up to six digits
 _SYLLABLES = _listed(
-    "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri ros sa "
-    "sha ta ti tor u va vel wen ya yo za zi"
+    "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri "
+    "ros sa sha ta ti tor u va vel wen ya yo za zi"
 )
 
 
@@ -104,15 +132,18 @@ def join(pairs, n: int, rng):
     joined = []
     for _ in range(n):
         rows = rng.integers(len(sources), size=2 if rng.random() < 0.75 else 3)
-        joined.append([" ".join(side[row].strip() for row in rows).strip() for side in (sources, targets)])
+        joined.append(
+            [" ".join(side[row].strip() for row in rows).strip() for side in (sources, targets)]
+        )
     return _sides(joined)
 
 
 def copy_through(pairs, n: int, rng):
-    """n new pairs that teach copying: other names, other numbers, and rows of signs that have no translation.
+    """n new pairs that teach copying: other names, other numbers, and rows of signs that have
+    no translation.
 
-    A name or a number is replaced only where it stands as often on one side as on the other. Rows of emoji,
-    other scripts, symbols, addresses and code stand alone or at either end of a pair.
+    A name or a number is replaced only where it stands as often on one side as on the other. Rows
+    of emoji, other scripts, symbols, addresses and code stand alone or at either end of a pair.
     """
     sources, targets = pairs
     named = [row for row, source in enumerate(sources) if _names(source, targets[row])]
@@ -142,7 +173,9 @@ def signs(rng) -> str:
     >>> [signs(np.random.default_rng(seed)) for seed in (0, 7, 10)]
     ['nhib.pdf', '68578', 'hafitor@naeu.eu']
     """
-    return _pick((_emoji, _emoji, _emoji, _script, _script, _symbols, _address, _code, _numeral), rng)(rng)
+    return _pick(
+        (_emoji, _emoji, _emoji, _script, _script, _symbols, _address, _code, _numeral), rng
+    )(rng)
 
 
 def _sides(rows):
@@ -154,7 +187,9 @@ def _pick(choices, rng):
 
 
 def _forms(name):
-    """A name as it may stand in German, with the genitive's s as a group: Tom's car is Toms Auto."""
+    """A name as it may stand in German, with the genitive's s as a group:
+    Tom's car is Toms Auto.
+    """
     return rf"\b(?:{'|'.join(_GERMAN.get(name, [name]))})(s?)\b"
 
 
@@ -193,9 +228,13 @@ def _other_name(kind, rng, genitive, taken):
 
 
 def _numbers(source, target):
-    """Whether both sides hold the same numbers, some of them worth replacing (1 has grammar of its own)."""
+    """Whether both sides hold the same numbers, some of them worth replacing (1 has
+    grammar of its own).
+    """
     found = sorted(_NUMBER.findall(source))
-    return found == sorted(_NUMBER.findall(target)) and any(number not in ("0", "1") for number in found)
+    return found == sorted(_NUMBER.findall(target)) and any(
+        number not in ("0", "1") for number in found
+    )
 
 
 def _renumber(source, target, rng):
@@ -204,9 +243,11 @@ def _renumber(source, target, rng):
 
 
 def _other_number(number, rng):
-    """A number of the same sort: an hour stays an hour, a day of a month one, a year a year; or one of any length.
+    """A number of the same sort: an hour stays an hour, a day of a month one, a year a year; or one
+    of any length.
 
-    Sentences about 4,711 hours are seldom true, but long numbers are too rare in a corpus to be learned from it.
+    Sentences about 4,711 hours are seldom true, but long numbers are too rare in a corpus to be
+    learned from it.
     """
     if number in ("0", "1"):
         return number
@@ -247,15 +288,19 @@ def _emoji(rng):
         if draw < 0.3:
             return chr(rng.integers(0x1F600, 0x1F650))  # faces and hands, by far the most used
         if draw < 0.38:
+            # Tones
             return _pick("\U0001f44d\U0001f44f\U0001f64f\U0001f4aa\u270c", rng) + chr(
                 rng.integers(0x1F3FB, 0x1F400)
-            )  # tones
+            )
         if draw < 0.46:
             return _pick("\u2764\u2600\u2714\u26a0\u263a", rng) + "\ufe0f"  # in colour
         if draw < 0.52:
             return "".join(chr(0x1F1E6 + letter) for letter in rng.integers(26, size=2))  # flags
         if draw < 0.58:
-            return "\u200d".join(_pick("\U0001f468\U0001f469\U0001f467\U0001f466", rng) for _ in range(3))  # families
+            # Families
+            return "\u200d".join(
+                _pick("\U0001f468\U0001f469\U0001f467\U0001f466", rng) for _ in range(3)
+            )
         return _character(_EMOJI, rng, "So")
 
     return _pick(("", "", " "), rng).join(one() for _ in range(rng.integers(1, 4)))
@@ -282,9 +327,13 @@ def _address(rng):
 
 def _code(rng):
     word, code = _word(rng), _word(rng, string.ascii_letters + string.digits + "_-")
-    return _pick(_CODE, rng).format(word=word, code=code, number=rng.integers(1000), digit=rng.integers(10))
+    return _pick(_CODE, rng).format(
+        word=word, code=code, number=rng.integers(1000), digit=rng.integers(10)
+    )
 
 
 def _numeral(rng):
     digits = "".join(str(digit) for digit in rng.integers(10, size=rng.integers(2, 8)))
-    return _pick((digits, digits, f"+{digits[:3]} {digits[3:]}".strip(), f"{digits[:1]}/{digits[1:3]}"), rng)
+    return _pick(
+        (digits, digits, f"+{digits[:3]} {digits[3:]}".strip(), f"{digits[:1]}/{digits[1:3]}"), rng
+    )

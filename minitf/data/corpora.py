@@ -1,4 +1,5 @@
-"""Named corpora of sentence pairs: where they are kept, how they are read, which pairs are left out.
+"""Named corpora of sentence pairs: where they are kept, how they are read, which
+pairs are left out.
 
 `python -m minitf.data wmt14-en-de` fetches one, so that a training finds it.
 """
@@ -17,18 +18,31 @@ from minitf.data import recipes
 from minitf.errors import UserError
 from minitf.terminal import Progress
 
-__all__ = ["Corpus", "Lines", "Pairs", "clean", "data_folder", "load", "open_pairs", "read_lines", "read_pairs"]
+__all__ = [
+    "Corpus",
+    "Lines",
+    "Pairs",
+    "clean",
+    "data_folder",
+    "load",
+    "open_pairs",
+    "read_lines",
+    "read_pairs",
+]
 
-MAX_RATIO = 3.0  # a pair whose one side is this many times longer than the other is seldom a translation
+# A pair whose one side is this many times longer than the other is seldom a translation.
+MAX_RATIO = 3.0
 RATIO_FLOOR = 10  # up to this length anything goes: one piece may well mean six in another language
-HELD = 1 << 28  # bytes: a text of two larger files is not held in memory, but read line by line each time
+# bytes: a text of two larger files is not held in memory, but read line by line each time.
+HELD = 1 << 28
 
 
 class Lines:
-    """The lines of text files, one file after the other, read from the disk each time that they are asked for.
+    """The lines of text files, one file after the other, read from the disk each time that they
+    are asked for.
 
-    A line ends at a line feed and nowhere else, as other tools count. A carriage return before the line feed is
-    dropped, bytes that are not UTF-8 become U+FFFD, a byte-order mark is skipped.
+    A line ends at a line feed and nowhere else, as other tools count. A carriage return before the
+    line feed is dropped, bytes that are not UTF-8 become U+FFFD, a byte-order mark is skipped.
     """
 
     def __init__(self, *paths):
@@ -40,7 +54,11 @@ class Lines:
                 for i, line in enumerate(file):
                     line = line.removeprefix(b"\xef\xbb\xbf") if i == 0 else line
                     if line:
-                        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors="replace")
+                        yield (
+                            line.removesuffix(b"\n")
+                            .removesuffix(b"\r")
+                            .decode("utf-8", errors="replace")
+                        )
 
     def __len__(self):
         return sum(count for count, _ in map(_scan, self.paths))
@@ -54,7 +72,9 @@ class Lines:
 
 
 class Pairs(NamedTuple):
-    """Sentence i of `source` means sentence i of `target`: lists, or Lines where there are too many to hold."""
+    """Sentence i of `source` means sentence i of `target`: lists, or Lines where there are
+    too many to hold.
+    """
 
     source: list[str] | Lines
     target: list[str] | Lines
@@ -64,9 +84,9 @@ class Pairs(NamedTuple):
 class Corpus:
     """The texts to train, validate and test a model.
 
-    tests: the first is the main one. cut: the text is already cut into subwords, with blanks between (class
-    `Words`). tokenized: the references have blanks around punctuation, so that BLEU is counted without
-    cutting them once more.
+    tests: the first is the main one. cut: the text is already cut into subwords, with blanks
+    between (class `Words`). tokenized: the references have blanks around punctuation, so that BLEU
+    is counted without cutting them once more.
     """
 
     name: str
@@ -80,7 +100,9 @@ class Corpus:
 
 
 class _Place(NamedTuple):
-    """The texts of a corpus, each as the path of its two files in the data folder, without the languages' endings."""
+    """The texts of a corpus, each as the path of its two files in the data folder, without the
+    languages' endings.
+    """
 
     source_language: str
     target_language: str
@@ -101,14 +123,19 @@ def _in_one_folder(folder, target_language, valid, test, **kind):
 
 def _wmt14(pair):
     return _Place(
-        *pair.split("-"), f"wmt14-{pair}/train", "newstest2013/test", {"newstest2014": f"newstest2014/{pair}/test"}
+        *pair.split("-"),
+        f"wmt14-{pair}/train",
+        "newstest2013/test",
+        {"newstest2014": f"newstest2014/{pair}/test"},
     )
 
 
 _PLACES = {
     "multi30k": _in_one_folder("multi30k", "de", "val", "test_2016_flickr"),
     "multi30k-tok": _in_one_folder("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
-    "multi30k-bpe10k": _in_one_folder("multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True),
+    "multi30k-bpe10k": _in_one_folder(
+        "multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True
+    ),
     "tatoeba-en-de": _in_one_folder("tatoeba-en-de", "de", "val", "test"),
     "tatoeba-en-fr": _in_one_folder("tatoeba-en-fr", "fr", "val", "test"),
     "wmt14-en-de": _wmt14("en-de"),
@@ -119,10 +146,12 @@ NAMES = ("toy", *_PLACES)
 
 
 def load(name: str, say=print) -> Corpus:
-    """Return a named corpus: `toy` is made here, the others are in `MINITF_DATA` or else in the cache folder.
+    """Return a named corpus: `toy` is made here, the others are in `MINITF_DATA` or else in
+    the cache folder.
 
-    A corpus that is missing is fetched, if its address is known. The training text of WMT is too long to be held: it
-    comes as Lines. Raises UserError for an unknown name, and for files that are not there and cannot be fetched.
+    A corpus that is missing is fetched, if its address is known. The training text of WMT is too
+    long to be held: it comes as Lines. Raises UserError for an unknown name, and for files that are
+    not there and cannot be fetched.
     """
     if name == "toy":
         from minitf.data import toy  # here, because only this corpus needs its grammar
@@ -152,8 +181,14 @@ def _complete(place, data, languages, say):
         recipe = recipes.RECIPES.get(folder)
         there = (data / folder).is_dir()
         if not there and not recipe:
-            raise UserError(f"{data / folder} is not there: set MINITF_DATA to the folder that holds {folder}")
-        if not there or (recipe and recipe.fixed and not all((data / f"{stem}.{each}").exists() for each in languages)):
+            raise UserError(
+                f"{data / folder} is not there: set MINITF_DATA to the folder that holds {folder}"
+            )
+        if not there or (
+            recipe
+            and recipe.fixed
+            and not all((data / f"{stem}.{each}").exists() for each in languages)
+        ):
             missing.append(folder)
     if missing:
         recipes.make(missing, data, say)
@@ -165,7 +200,9 @@ def data_folder() -> Path:
         try:
             return Path(named).expanduser()
         except RuntimeError:
-            raise UserError(f"MINITF_DATA={named}: there is no such home folder, name it in full") from None
+            raise UserError(
+                f"MINITF_DATA={named}: there is no such home folder, name it in full"
+            ) from None
     return _cache_folder()
 
 
@@ -174,7 +211,9 @@ def _cache_folder():
 
 
 def encoded_folder() -> Path:
-    """Return the folder of text that is cut into subwords: in the data folder, or in the cache if that is read-only."""
+    """Return the folder of text that is cut into subwords: in the data folder, or in the cache if
+    that is read-only.
+    """
     for folder in (data_folder() / "encoded", _cache_folder() / "encoded"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -182,26 +221,43 @@ def encoded_folder() -> Path:
             continue
         if os.access(folder, os.W_OK):
             return folder
-    raise UserError(f"{data_folder()} cannot be written, nor can {_cache_folder()}: set MINITF_DATA to another folder")
+    raise UserError(
+        f"{data_folder()} cannot be written, nor can {_cache_folder()}: set MINITF_DATA to "
+        "another folder"
+    )
 
 
 def read_lines(path) -> list[str]:
-    """Return the lines of a file, as the class Lines has them. Raises UserError if it cannot be read."""
-    return list(iter(Lines(path)))  # without iter, list would ask for the length, which is one more reading
+    """Return the lines of a file, as the class Lines has them.
+
+    Raises UserError if it cannot be read.
+    """
+    # Without iter, list would ask for the length, which is one more reading.
+    return list(iter(Lines(path)))
 
 
 def undecoded(path, lines) -> str:
-    """Return a notice if lines of this file were not UTF-8, so that letters are lost; else an empty text."""
+    """Return a notice if lines of this file were not UTF-8, so that letters are lost; else
+    an empty text.
+    """
     odd = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
     if not odd:
         return ""
     what = "1 line is" if len(odd) == 1 else f"{len(odd):,} lines are"
-    return f"{path}: {what} no UTF-8 (the first: line {odd[0]}): convert the file, as by iconv -f latin1 -t utf-8"
+    return (
+        f"{path}: {what} no UTF-8 (the first: line {odd[0]}): convert the file, as by iconv -f "
+        "latin1 -t utf-8"
+    )
 
 
 def read_pairs(source_path, target_path) -> Pairs:
-    """Return the pairs of two files, line i of one for line i of the other. Raises UserError for unequal counts."""
-    return _equally_long(Pairs(read_lines(source_path), read_lines(target_path)), source_path, target_path)
+    """Return the pairs of two files, line i of one for line i of the other.
+
+    Raises UserError for unequal counts.
+    """
+    return _equally_long(
+        Pairs(read_lines(source_path), read_lines(target_path)), source_path, target_path
+    )
 
 
 def open_pairs(source_path, target_path) -> Pairs:
@@ -209,14 +265,15 @@ def open_pairs(source_path, target_path) -> Pairs:
     paths = Path(source_path), Path(target_path)
     if all(path.is_file() for path in paths) and sum(path.stat().st_size for path in paths) > HELD:
         return _equally_long(Pairs(*map(Lines, paths)), source_path, target_path)
-    return read_pairs(source_path, target_path)  # a pipe, say, cannot be read twice and has to be held
+    # A pipe, say, cannot be read twice and has to be held.
+    return read_pairs(source_path, target_path)
 
 
 def _equally_long(pairs, source_path, target_path):
     if len(pairs.source) != len(pairs.target):
         raise UserError(
-            f"{source_path} has {len(pairs.source)} lines but {target_path} has {len(pairs.target)}: "
-            "line i of one must translate line i of the other"
+            f"{source_path} has {len(pairs.source)} lines but {target_path} has "
+            f"{len(pairs.target)}: line i of one must translate line i of the other"
         )
     return pairs
 
@@ -227,7 +284,9 @@ def _opened(path):
     try:
         return open(path, "rb")
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): name an existing text file") from None
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}): name an existing text file"
+        ) from None
 
 
 def _scan(path):
@@ -249,12 +308,15 @@ def _scan_once(path, size, changed):
     return count + (chunk[-1:] not in (b"", b"\n")), digest.hexdigest()
 
 
-def clean(sources, targets, max_length: int, max_ratio=MAX_RATIO) -> tuple[np.ndarray, dict[str, int]]:
-    """Return the indices of the pairs to train on, and the number of pairs that each rule has left out.
+def clean(
+    sources, targets, max_length: int, max_ratio=MAX_RATIO
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Return the indices of the pairs to train on, and the number of pairs that each
+    rule has left out.
 
-    empty: a side without ids. too long: a side of more than max_length ids. ratio: the longer side has more
-    than max_ratio times the ids of the shorter one, and more than 10. Only the first rule that a pair breaks
-    is counted.
+    empty: a side without ids. too long: a side of more than max_length ids. ratio: the longer side
+    has more than max_ratio times the ids of the shorter one, and more than 10. Only the first rule
+    that a pair breaks is counted.
 
     >>> kept, counts = clean([[5], [], [5] * 30, [5] * 12], [[6] * 4, [6], [6] * 30, [6] * 3], max_length=20)
     >>> kept.tolist(), counts
@@ -268,7 +330,10 @@ def clean(sources, targets, max_length: int, max_ratio=MAX_RATIO) -> tuple[np.nd
 
 def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX_RATIO):
     """Return the same from arrays of lengths: for a part of a text that is read in parts."""
-    shorter, longer = np.minimum(source_lengths, target_lengths), np.maximum(source_lengths, target_lengths)
+    shorter, longer = (
+        np.minimum(source_lengths, target_lengths),
+        np.maximum(source_lengths, target_lengths),
+    )
     empty = shorter == 0
     too_long = (longer > max_length) & ~empty
     ratio = (longer > np.maximum(max_ratio * shorter, RATIO_FLOOR)) & ~empty & ~too_long
@@ -281,15 +346,24 @@ def main(names) -> int:
     """Fetch the named corpora and print their sizes; returns the exit code."""
     try:
         if {"-h", "--help"} & set(names):
-            print(f"usage: python -m minitf.data NAME ...\n{__doc__.splitlines()[2]}\nNames: {', '.join(NAMES)}.")
+            print(
+                f"usage: python -m minitf.data NAME ...\n{__doc__.splitlines()[2]}\n"
+                f"Names: {', '.join(NAMES)}."
+            )
             return 0
         if not names:
             raise UserError(f"name a corpus: {', '.join(NAMES)}")
         for name in names:
             corpus = load(name)
             texts = {"train": corpus.train, "valid": corpus.valid, **corpus.tests}
-            counts = ", ".join(f"{text} {len(pairs.source):,} pairs" for text, pairs in texts.items())
-            print(f"{name}: {counts}; in {data_folder()}" if name != "toy" else f"{name}: {counts}; built in")
+            counts = ", ".join(
+                f"{text} {len(pairs.source):,} pairs" for text, pairs in texts.items()
+            )
+            print(
+                f"{name}: {counts}; in {data_folder()}"
+                if name != "toy"
+                else f"{name}: {counts}; built in"
+            )
         return 0
     except UserError as error:
         print(f"minitf.data: {error}", file=sys.stderr)

@@ -1,4 +1,6 @@
-"""From a corpus to what the trainer reads: subwords, pairs of ids, and batches that are a function of the epoch."""
+"""From a corpus to what the trainer reads: subwords, pairs of ids, and batches that are a
+function of the epoch.
+"""
 
 import dataclasses
 import functools
@@ -22,15 +24,20 @@ VALID_SENTENCES = 1000  # enough to see progress; translating more of them only 
 MOST_UNKNOWN = 0.5
 DEFAULT_VOCABULARY = 8000
 _BLOCK = 50_000  # lines that are cut into subwords at a time
-_READ = 64  # pairs after which the pages of a file are given back: each brings up to 2 MB of its neighbourhood along
+# pairs after which the pages of a file are given back: each brings up to 2 MB of its
+# neighbourhood along.
+_READ = 64
 _LOOKED_AT = 1_000_000  # lines of each file whose encoding is looked at
 _IN_FILE = ("sources", "targets")
 _SAMPLE = 500_000  # pairs of a text that is not held, from which more are made by --join and --copy
-_MADE = 10  # the most pairs that they make for each pair of the text: a damaged number would fill the memory
+# The most pairs that they make for each pair of the text: a damaged number would fill the memory.
+_MADE = 10
 
 
 class Rows:
-    """Lists of ids in one flat array: two bytes an id, where Python's lists take 36. WMT has half a billion.
+    """Lists of ids in one flat array: two bytes an id, where Python's lists take 36.
+
+    WMT has half a billion.
 
     >>> rows = Rows([np.array([5, 6, 7], np.uint16)], [2, 0, 1])
     >>> len(rows), [ids.tolist() for ids in rows], rows[2].tolist()
@@ -79,14 +86,16 @@ class Rows:
 
 @dataclasses.dataclass
 class Dataset:
-    """The training pairs as ids, and the texts to validate and test on (`corpus.train` is empty: it is in the ids).
+    """The training pairs as ids, and the texts to validate and test on (`corpus.train` is empty:
+    it is in the ids).
 
-    valid: the sentences of corpus.valid that are used, at most a thousand. encoded: the file that sources and targets
-    lie in, for a text too long to be held.
+    valid: the sentences of corpus.valid that are used, at most a thousand. encoded: the file that
+    sources and targets lie in, for a text too long to be held.
 
-    Measured with 36 million pairs in a file, as many as en-fr has (tests/support/measure_memory.py): 0.6 GB between
-    batches, 1.6 GB at most while an epoch is planned, which is 44 bytes a pair. Cutting a text takes 0.3 GB for any
-    number of pairs, learning the subwords 2 GB at most, of which the process keeps 1.2 GB: together less than 3 GB.
+    Measured with 36 million pairs in a file, as many as en-fr has
+    (tests/support/measure_memory.py): 0.6 GB between batches, 1.6 GB at most while an epoch is
+    planned, which is 44 bytes a pair. Cutting a text takes 0.3 GB for any number of pairs, learning
+    the subwords 2 GB at most, of which the process keeps 1.2 GB: together less than 3 GB.
     """
 
     corpus: corpora.Corpus
@@ -98,7 +107,11 @@ class Dataset:
 
     def __getstate__(self):
         """Leave out the content of the file, for the ranks that share a run."""
-        return {name: value for name, value in vars(self).items() if not self.encoded or name not in _IN_FILE}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not self.encoded or name not in _IN_FILE
+        }
 
     def __setstate__(self, state):
         vars(self).update(state)
@@ -107,11 +120,15 @@ class Dataset:
 
     @functools.cached_property
     def longest(self):
-        """Return the subwords of the longest usual source: of a thousand training pairs, one has more."""
+        """Return the subwords of the longest usual source: of a thousand training
+        pairs, one has more.
+        """
         return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
 
     def plan(self, epoch, batch_tokens, seed):
-        """Return the batches of an epoch as arrays of indices: the same for the same epoch, in any process."""
+        """Return the batches of an epoch as arrays of indices: the same for the same epoch,
+        in any process.
+        """
         lengths = self.sources.lengths + 1, self.targets.lengths + 1  # the end marks
         return plan_batches(*lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
@@ -128,18 +145,24 @@ class Dataset:
     def largest(self, plan):
         """Return the batches of a plan that may need the most memory.
 
-        One has the most positions, and one the most pairs of positions that may attend to each other.
+        One has the most positions, and one the most pairs of positions that may attend
+        to each other.
         """
         n_rows = np.array([len(rows) for rows in plan])
         order, starts = np.concatenate(plan), np.cumsum(n_rows) - n_rows
-        longest = [np.maximum.reduceat(side.lengths[order], starts) for side in (self.sources, self.targets)]
+        longest = [
+            np.maximum.reduceat(side.lengths[order], starts)
+            for side in (self.sources, self.targets)
+        ]
         widths = np.stack(longest, axis=1).astype(np.int64) + 1
         positions = n_rows * widths.sum(axis=1)
         pairs = n_rows * (widths**2).sum(axis=1) + n_rows * widths.prod(axis=1)
         return [plan[i] for i in sorted({int(positions.argmax()), int(pairs.argmax())})]
 
     def fingerprint(self):
-        """Return a hash of all training pairs: a run can only be resumed exactly on the same ones."""
+        """Return a hash of all training pairs: a run can only be resumed exactly on
+        the same ones.
+        """
         if self.encoded:
             return self.encoded.digest
         digest = hashlib.sha256()
@@ -148,7 +171,9 @@ class Dataset:
         return digest.hexdigest()
 
     def references(self, lines):
-        """Return the translations to compare with: a text that is cut is joined, as its translation is."""
+        """Return the translations to compare with: a text that is cut is joined, as its
+        translation is.
+        """
         return [join_cuts(line) for line in lines] if isinstance(self.subwords, Words) else lines
 
 
@@ -157,7 +182,9 @@ def read_corpus(settings):
     if not settings.train:
         return corpora.load(settings.corpus)
     if not settings.valid:
-        raise UserError("--train needs --valid SOURCE TARGET: sentences that are kept out of the training")
+        raise UserError(
+            "--train needs --valid SOURCE TARGET: sentences that are kept out of the training"
+        )
     train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
     cut = settings.subwords == "none"
     return corpora.Corpus("own", "source", "target", train, valid, {}, cut=cut, tokenized=cut)
@@ -166,7 +193,8 @@ def read_corpus(settings):
 def prepare(settings, corpus, log, subwords=None):
     """Augment, cut and clean the training text; learn the subwords if none are given.
 
-    A text that is held gives Rows that are held; one that is too long for that is cut into a file, once.
+    A text that is held gives Rows that are held; one that is too long for that is cut
+    into a file, once.
     Raises UserError if nothing is left to train or to validate on.
     """
     if not len(corpus.train.source):
@@ -198,7 +226,9 @@ def prepare(settings, corpus, log, subwords=None):
 
 
 def _say_odd(settings, corpus, log):
-    """Say so if the files of --train and --valid are hardly the intended ones: not UTF-8, or one file twice."""
+    """Say so if the files of --train and --valid are hardly the intended ones: not UTF-8, or
+    one file twice.
+    """
     paths = [*(settings.train or ()), *(settings.valid or ())]
     for path, lines in zip(paths, chain(corpus.train, corpus.valid) if paths else (), strict=True):
         if found := corpora.undecoded(path, islice(lines, _LOOKED_AT)):
@@ -236,10 +266,16 @@ def _added(pairs, settings, log):
     some = islice(zip(*pairs, strict=True), 0, None, stride)
     full = [pair for pair in some if all(line.strip() for line in pair)]
     pairs = corpora.Pairs(*map(list, zip(*full, strict=True))) if full else made
-    for name, make, what in (("join", augment.join, "joined"), ("copy", augment.copy_through, "copy-through")):
+    for name, make, what in (
+        ("join", augment.join, "joined"),
+        ("copy", augment.copy_through, "copy-through"),
+    ):
         n = getattr(settings, name)
         if n > _MADE * total:
-            raise UserError(f"--{name} {n} is more than {_MADE} for each of the {total:,} pairs of the text: lower it")
+            raise UserError(
+                f"--{name} {n} is more than {_MADE} for each of the {total:,} pairs of the "
+                "text: lower it"
+            )
         if n and full:
             for side, more in zip(made, make(pairs, n, rng), strict=True):
                 side.extend(more)
@@ -250,16 +286,22 @@ def _added(pairs, settings, log):
 def _say_unknown(share, log):
     """Say how much of the text the vocabulary does not have, and refuse where it is most of it."""
     if share > MOST_UNKNOWN:
-        raise UserError(f"{share:.0%} of the text is unknown to the vocabulary: is it cut as the model's text was?")
+        raise UserError(
+            f"{share:.0%} of the text is unknown to the vocabulary: is it cut as the "
+            "model's text was?"
+        )
     if share:
         log(f"unknown  {share:.2%} of the training text")
 
 
 def _validation(pairs, subwords, longest, log):
-    """Choose the sentences to validate on: the first ones, without those that no training pair is as long as."""
+    """Choose the sentences to validate on: the first ones, without those that no training pair
+    is as long as.
+    """
     first = corpora.Pairs(*(side[:VALID_SENTENCES] for side in pairs))
     ids = [subwords.encode(side) for side in first]
-    kept, counts = corpora.clean(*ids, longest, max_ratio=longest)  # no ratio: a test is not to be tidied up
+    # No ratio: a test is not to be tidied up.
+    kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
     if not len(kept):
         raise UserError(f"no pair is left to validate on{_left_out(counts)}")
     some = f" (the first of {len(pairs.source):,})" if len(pairs.source) > VALID_SENTENCES else ""

@@ -18,11 +18,13 @@ from minitf.terminal import Progress
 
 __all__ = ["NoConnection", "Remote", "fetch"]
 
-TRIES, WAIT = 5, 2.0  # tries in a row that bring nothing new; seconds before the second, twice that before the third
+# Tries in a row that bring nothing new; seconds before the second, twice that before the third.
+TRIES, WAIT = 5, 2.0
 TIMEOUT = 60  # seconds without a byte
 RECORD = "SHA256SUMS"  # in the folder of the files: `sha256sum -c` reads it
 _CHUNK = 1 << 18
-_HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}  # some servers refuse Python's own name
+# Some servers refuse Python's own name.
+_HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}
 
 
 class NoConnection(UserError):
@@ -32,7 +34,8 @@ class NoConnection(UserError):
 class Remote(NamedTuple):
     """A file on the internet, with its size and digest if they are known.
 
-    size: in bytes, 0 if not known. digest: "sha256:..." or "md5:..." as published, "" if nobody has published one.
+    size: in bytes, 0 if not known. digest: "sha256:..." or "md5:..." as published, "" if nobody has
+    published one.
     """
 
     url: str
@@ -49,23 +52,31 @@ class Remote(NamedTuple):
 
 
 def fetch(remote, path, say=print):
-    """Bring a remote file to path, or check the one that is there already: as published, or as recorded.
+    """Bring a remote file to path, or check the one that is there already: as published,
+    or as recorded.
 
-    A download that was interrupted goes on, in this process or a later one; `path` appears when the file is complete
-    and right.
-    Raises NoConnection if the server cannot be reached, UserError for everything else that goes wrong.
+    A download that was interrupted goes on, in this process or a later one; `path` appears when the
+    file is complete and right.
+    Raises NoConnection if the server cannot be reached, UserError for everything else
+    that goes wrong.
     """
     path = Path(path)
     found = path.exists()
     if not found:
         _download(remote, path, say)
     elif reason := _difference(remote, path):
-        raise UserError(f"{path} is not what {remote.url} should be ({reason}): delete it, and it is fetched again")
+        raise UserError(
+            f"{path} is not what {remote.url} should be ({reason}): delete it, and it "
+            "is fetched again"
+        )
     if remote.digest.startswith("sha256:"):
         return
     sha256, recorded = _hash(path, "sha256"), _records(path.parent).get(path.name)
     if found and recorded not in (None, sha256):
-        raise UserError(f"{path} has changed since it was fetched (see {RECORD}): delete it, and it is fetched again")
+        raise UserError(
+            f"{path} has changed since it was fetched (see {RECORD}): delete it, "
+            "and it is fetched again"
+        )
     if recorded != sha256:
         known = "only its md5 is published" if remote.digest else "no checksum of it is published"
         changed = f"; the one before had {recorded}" if recorded else ""
@@ -73,7 +84,7 @@ def fetch(remote, path, say=print):
         _record(path, sha256)
 
 
-# Fetching ---------------------------------------------------------------------------------------------------
+# Fetching -----------------------------------------------------------------------------------------
 
 
 def _download(remote, path, say):
@@ -85,7 +96,10 @@ def _download(remote, path, say):
         sizes = f"has {free / 1e9:.1f} GB free, {remote.name} takes {remote.size / 1e9:.1f} GB"
         raise UserError(f"{path.parent} {sizes}: make room, or set MINITF_DATA to another folder")
     begun = f", from byte {_size(part):,} on" if _size(part) else ""
-    say(f"fetch    {remote.url}" + (f" ({remote.size / 1e6:,.1f} MB{begun})" if remote.size else begun))
+    say(
+        f"fetch    {remote.url}"
+        + (f" ({remote.size / 1e6:,.1f} MB{begun})" if remote.size else begun)
+    )
     for last in (False, True):
         pieces = _fetch_pieces(remote, part)
         reason = _difference(remote, part)
@@ -93,15 +107,23 @@ def _download(remote, path, say):
             break
         _forget(part)
         if pieces == 1 or last:
-            raise UserError(f"{remote.url} is another file than the one published ({reason}): try again later")
-        say(f"fetch    {remote.name}: the pieces of it do not fit together ({reason}); once more from the beginning")
+            raise UserError(
+                f"{remote.url} is another file than the one published ({reason}): try again later"
+            )
+        say(
+            f"fetch    {remote.name}: the pieces of it do not fit together ({reason}); "
+            "once more from the beginning"
+        )
     with _writing(path):
         os.replace(part, path)
     _forget(part)
 
 
 def _fetch_pieces(remote, part):
-    """Fetch until the part is as long as the file. Returns of how many pieces it is made, at least."""
+    """Fetch until the part is as long as the file.
+
+    Returns of how many pieces it is made, at least.
+    """
     pieces, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
     while True:
         try:
@@ -122,22 +144,32 @@ def _fetch_pieces(remote, part):
         most = max(most, _size(part))
         if tries == TRIES:
             left = (
-                f"{_size(part):,} bytes are here, and the next run goes on from there" if _size(part) else "try later"
+                f"{_size(part):,} bytes are here, and the next run goes on from there"
+                if _size(part)
+                else "try later"
             )
             raise UserError(f"{remote.url}: {reason}, {TRIES} times in a row: {left}")
         time.sleep(WAIT * 2 ** (tries - 1) if tries else 0)
 
 
 def _fetch_piece(remote, part):
-    """Ask for the missing bytes of the part and append them; returns whether it is complete, as far as is known."""
+    """Ask for the missing bytes of the part and append them; returns whether it is complete, as
+    far as is known.
+    """
     start, tag = _size(part), _tag(part).read_text() if _tag(part).exists() else ""
     if remote.size and start == remote.size:
         return True
     if (remote.size and start > remote.size) or not (remote.digest or tag):
         start = 0  # without either, pieces of two versions could not be told from one file
-    headers = _HEADERS | ({"Range": f"bytes={start}-"} if start else {}) | ({"If-Range": tag} if start and tag else {})
+    headers = (
+        _HEADERS
+        | ({"Range": f"bytes={start}-"} if start else {})
+        | ({"If-Range": tag} if start and tag else {})
+    )
     try:
-        reply = urllib.request.urlopen(urllib.request.Request(remote.url, headers=headers), timeout=TIMEOUT)
+        reply = urllib.request.urlopen(
+            urllib.request.Request(remote.url, headers=headers), timeout=TIMEOUT
+        )
     except urllib.error.HTTPError as error:
         if error.code != 416:  # it has nothing from this byte on
             raise
@@ -151,7 +183,10 @@ def _fetch_piece(remote, part):
             _forget(part)
             raise http.client.HTTPException("the server sends another piece than asked for")
         if remote.size and total not in (0, remote.size):
-            raise UserError(f"{remote.url} is another file than published ({total:,} bytes, not {remote.size:,})")
+            raise UserError(
+                f"{remote.url} is another file than published ({total:,} bytes, "
+                f"not {remote.size:,})"
+            )
         with _writing(part):
             part.touch()
             if not start:
@@ -169,7 +204,9 @@ def _append(reply, part, start, total):
             if not chunk:
                 break
             if _size(part) != size:
-                raise UserError(f"{part} is being written by another process as well: wait for that one")
+                raise UserError(
+                    f"{part} is being written by another process as well: wait for that one"
+                )
             with _writing(part):
                 size += file.write(chunk)
                 file.flush()
@@ -178,7 +215,9 @@ def _append(reply, part, start, total):
 
 
 def _place(reply, start):
-    """Where in the file a reply begins, None if not where it was asked; and how long the file is, 0 if not known."""
+    """Where in the file a reply begins, None if not where it was asked; and how long the file is,
+    0 if not known.
+    """
     if reply.status != 206:
         return 0, reply.length or 0
     begins, total = _content_range(reply)
@@ -192,7 +231,9 @@ def _content_range(reply):
 
 
 def _version(reply):
-    """Return the mark of this version of the file: the server compares it before it sends the rest."""
+    """Return the mark of this version of the file:
+    the server compares it before it sends the rest.
+    """
     tag = reply.headers.get("ETag", "")
     return tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
 
@@ -221,11 +262,13 @@ def _size(path):
     return path.stat().st_size if path.exists() else 0
 
 
-# Checking ---------------------------------------------------------------------------------------------------
+# Checking -----------------------------------------------------------------------------------------
 
 
 def _difference(remote, path):
-    """Return the difference between a file and the remote one; "" if there is none, as far as is known."""
+    """Return the difference between a file and the remote one; "" if there is none, as
+    far as is known.
+    """
     size = _size(path)
     if remote.size and size != remote.size:
         return f"{size:,} bytes, not {remote.size:,}"
@@ -250,5 +293,7 @@ def _records(folder):
 def _record(path, sha256):
     records, aside = _records(path.parent) | {path.name: sha256}, path.parent / f"{RECORD}.tmp"
     with _writing(aside):
-        aside.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in records.items()), encoding="utf-8")
+        aside.write_text(
+            "".join(f"{sha256}  {name}\n" for name, sha256 in records.items()), encoding="utf-8"
+        )
         os.replace(aside, path.parent / RECORD)

@@ -1,7 +1,8 @@
 """The sources of the named corpora, and how the files of their folders are made of the downloads.
 
-The folders are those that a person would fill by hand: one sentence a line, `train.en` beside `train.de`, the parts of
-a corpus one after the other. The downloads are kept in `downloads` beside them.
+The folders are those that a person would fill by hand: one sentence a line, `train.en`
+beside `train.de`, the parts of a corpus one after the other. The downloads are kept in
+`downloads` beside them.
 """
 
 import contextlib
@@ -45,16 +46,41 @@ DEV = Remote(
     38654961,
     "sha256:7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
 )
-TEST_2014 = Remote(_STATMT + "wmt14/test-full.tgz", 0, "md5:a8cd784e006feb32ac6f3d9ec7eb389a")  # as sacreBLEU has it
+# As sacreBLEU has it.
+TEST_2014 = Remote(_STATMT + "wmt14/test-full.tgz", 0, "md5:a8cd784e006feb32ac6f3d9ec7eb389a")
 
 _RAW = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 MULTI30K = (
-    Remote(_RAW + "train.en.gz", 568929, "sha256:d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
-    Remote(_RAW + "train.de.gz", 637044, "sha256:726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
-    Remote(_RAW + "train.fr.gz", 604242, "sha256:622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
-    Remote(_RAW + "val.en.gz", 21650, "sha256:14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
-    Remote(_RAW + "val.de.gz", 24681, "sha256:f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
-    Remote(_RAW + "val.fr.gz", 23001, "sha256:ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+    Remote(
+        _RAW + "train.en.gz",
+        568929,
+        "sha256:d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    ),
+    Remote(
+        _RAW + "train.de.gz",
+        637044,
+        "sha256:726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    ),
+    Remote(
+        _RAW + "train.fr.gz",
+        604242,
+        "sha256:622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    ),
+    Remote(
+        _RAW + "val.en.gz",
+        21650,
+        "sha256:14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    ),
+    Remote(
+        _RAW + "val.de.gz",
+        24681,
+        "sha256:f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    ),
+    Remote(
+        _RAW + "val.fr.gz",
+        23001,
+        "sha256:ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    ),
     Remote(
         _RAW + "test_2016_flickr.en.gz",
         21077,
@@ -96,9 +122,9 @@ _CHUNK = 1 << 20
 class Recipe(NamedTuple):
     """How a folder is filled.
 
-    remotes: the files to fetch. build: takes the archives {remote: path}, the empty folder to fill, the data folder,
-    and `say`. fixed: whoever makes the files, they are the same, so that a missing one may be added to the others.
-    after: (folder, its files) that must be there before.
+    remotes: the files to fetch. build: takes the archives {remote: path}, the empty folder to fill,
+    the data folder, and `say`. fixed: whoever makes the files, they are the same, so that a missing
+    one may be added to the others. after: (folder, its files) that must be there before.
     """
 
     remotes: tuple
@@ -108,33 +134,52 @@ class Recipe(NamedTuple):
 
 
 def make(folders, data, say=print):
-    """Fetch the archives of these folders, all of them first, and fill the folders; existing files are not touched.
+    """Fetch the archives of these folders, all of them first, and fill the folders; existing files
+    are not touched.
 
-    Raises UserError with all files that are missing, and where to put them, if the servers cannot be reached.
+    Raises UserError with all files that are missing, and where to put them, if the servers
+    cannot be reached.
     """
-    wanted = list(dict.fromkeys(each for folder in folders for each in (*_missing_before(folder, data), folder)))
-    archives = {remote: data / "downloads" / remote.name for folder in wanted for remote in RECIPES[folder].remotes}
+    wanted = list(
+        dict.fromkeys(
+            each for folder in folders for each in (*_missing_before(folder, data), folder)
+        )
+    )
+    archives = {
+        remote: data / "downloads" / remote.name
+        for folder in wanted
+        for remote in RECIPES[folder].remotes
+    }
     try:
         for remote, path in archives.items():
             fetch(remote, path, say)
     except NoConnection as error:
         missing = _listed([remote.url for remote, path in archives.items() if not path.exists()])
         raise UserError(
-            f"{data / folders[0]} is not there: set MINITF_DATA to the folder that holds {folders[0]}, "
-            f"or put {missing} into {data / 'downloads'} and try again ({error})"
+            f"{data / folders[0]} is not there: set MINITF_DATA to the folder that holds "
+            f"{folders[0]}, or put {missing} into {data / 'downloads'} and try again ({error})"
         ) from None
     for folder in wanted:
         try:
             _fill(folder, archives, data, say)
         except OSError as error:
-            raise UserError(f"{data / folder} cannot be made ({error.strerror or error}): make room there") from None
+            raise UserError(
+                f"{data / folder} cannot be made ({error.strerror or error}): make room there"
+            ) from None
     if archives:
         size = sum(path.stat().st_size for path in archives.values()) / 1e9
-        say(f"notice   {size:.2f} GB in {data / 'downloads'} are not needed any more, unless for another corpus")
+        say(
+            f"notice   {size:.2f} GB in {data / 'downloads'} are not needed any more, "
+            "unless for another corpus"
+        )
 
 
 def _missing_before(folder, data):
-    return [each for each, names in RECIPES[folder].after if not all((data / each / name).exists() for name in names)]
+    return [
+        each
+        for each, names in RECIPES[folder].after
+        if not all((data / each / name).exists() for name in names)
+    ]
 
 
 def _listed(urls):
@@ -163,19 +208,27 @@ def _fill(folder, archives, data, say):
     say(f"made     {data / folder}")
 
 
-# How each folder is filled -----------------------------------------------------------------------------------
+# How each folder is filled ------------------------------------------------------------------------
 
 
 def _training(parts, languages, archives, folder, data, say):
     """Write the parts of a training text one after the other."""
     with contextlib.ExitStack() as stack:
-        files = {each: stack.enter_context(open(folder / f"train.{each}", "wb")) for each in languages}
+        files = {
+            each: stack.enter_context(open(folder / f"train.{each}", "wb")) for each in languages
+        }
         for remote, pattern in parts:
             names = {pattern.format(language): language for language in languages}
-            counts = {names[name]: _append(file, files[names[name]]) for name, file in members(archives[remote], names)}
+            counts = {
+                names[name]: _append(file, files[names[name]])
+                for name, file in members(archives[remote], names)
+            }
             if len(set(counts.values())) > 1:
                 lines = " but ".join(f"{n:,} lines of {language}" for language, n in counts.items())
-                raise UserError(f"{archives[remote]} has {lines}: line i of one must translate line i of the other")
+                raise UserError(
+                    f"{archives[remote]} has {lines}: line i of one must translate line "
+                    "i of the other"
+                )
             say(f"read     {remote.name}: {counts[languages[0]]:,} pairs")
 
 
@@ -222,20 +275,26 @@ def _multi30k(archives, folder, data, say):
 
 
 def _multi30k_tokenized(archives, folder, data, say):
-    """Tokenize as the published tokenized form was: Moses, lowercased. Of a thousand lines one or two differ."""
+    """Tokenize as the published tokenized form was: Moses, lowercased.
+
+    Of a thousand lines one or two differ.
+    """
     try:
         from sacremoses import MosesPunctNormalizer, MosesTokenizer  # lazily: an extra
     except ImportError:
         raise UserError("multi30k-tok needs sacremoses: pip install sacremoses") from None
     for name in _MULTI30K_FILES:
-        normalizer, tokenizer = (tool(lang=name[-2:]) for tool in (MosesPunctNormalizer, MosesTokenizer))
+        normalizer, tokenizer = (
+            tool(lang=name[-2:]) for tool in (MosesPunctNormalizer, MosesTokenizer)
+        )
         lines = (data / "multi30k" / name).read_bytes().decode().removesuffix("\n").split("\n")
         cut = (tokenizer.tokenize(normalizer.normalize(line), return_str=True) for line in lines)
         _write_lines(folder / name, [line.lower() for line in cut])
 
 
 def _tatoeba(language, archives, folder, data, say):
-    """Split the pairs by a hash of the English sentence: all translations of a sentence are on one side.
+    """Split the pairs by a hash of the English sentence: all translations of a sentence
+    are on one side.
 
     The validation and the test have a sentence once, with the first of its translations.
     """
@@ -258,12 +317,17 @@ def _tatoeba(language, archives, folder, data, say):
                     counts[split] += 1
                     for each, text in zip(("en", language), fields, strict=True):
                         files[split, each].write(text.encode() + b"\n")
-    say(f"split    {', '.join(f'{n:,} {split}' for split, n in counts.items())}: by a hash of the English sentence")
+    say(
+        f"split    {', '.join(f'{n:,} {split}' for split, n in counts.items())}: by a hash of the "
+        "English sentence"
+    )
     say("notice   scores on this split do not compare with those on another one")
 
 
 def _split(sentence):
-    """Return the split of a sentence, and its hash; sentences that differ in signs and capitals only have the same."""
+    """Return the split of a sentence, and its hash; sentences that differ in signs and capitals
+    only have the same.
+    """
     key = hashlib.sha256("".join(filter(str.isalnum, sentence.casefold())).encode()).digest()
     place = int.from_bytes(key[:8], "big") % _HELD_OUT
     return {0: "test", 1: "val"}.get(place, "train"), key
@@ -286,14 +350,20 @@ RECIPES = {
         (TEST_2014,),
         partial(
             _newstest2014,
-            {"test-full/newstest2014-deen-src.en.sgm": "en", "test-full/newstest2014-deen-ref.de.sgm": "de"},
+            {
+                "test-full/newstest2014-deen-src.en.sgm": "en",
+                "test-full/newstest2014-deen-ref.de.sgm": "de",
+            },
         ),
     ),
     "newstest2014/en-fr": Recipe(
         (TEST_2014,),
         partial(
             _newstest2014,
-            {"test-full/newstest2014-fren-src.en.sgm": "en", "test-full/newstest2014-fren-ref.fr.sgm": "fr"},
+            {
+                "test-full/newstest2014-fren-src.en.sgm": "en",
+                "test-full/newstest2014-fren-ref.fr.sgm": "fr",
+            },
         ),
     ),
     "multi30k": Recipe(MULTI30K, _multi30k),

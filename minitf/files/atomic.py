@@ -1,7 +1,7 @@
 """Files that survive a crash: each is on the disk completely or not at all.
 
-A file is written under another name beside its own, brought to the disk, and only then renamed. A process that is
-killed at any moment leaves the old file or the new one, never half of either.
+A file is written under another name beside its own, brought to the disk, and only then renamed.
+A process that is killed at any moment leaves the old file or the new one, never half of either.
 """
 
 import contextlib
@@ -19,7 +19,10 @@ ASIDE = re.compile(r".+\.[0-9a-f]{8}\.tmp(\.tmp)?")
 
 
 def save_text(path: str | Path, text: str) -> None:
-    """Write a text file completely or not at all, with line feeds on every system. Raises UserError."""
+    """Write a text file completely or not at all, with line feeds on every system.
+
+    Raises UserError.
+    """
     path = Path(path)
     content = text.encode(errors="replace")
     with staged({path: lambda aside: aside.write_bytes(content)}) as files:
@@ -29,7 +32,8 @@ def save_text(path: str | Path, text: str) -> None:
 def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
     """Remove the half-written files that killed processes left in a folder.
 
-    Only files older than `minutes` go, because another process may be writing a younger one this moment.
+    Only files older than `minutes` go, because another process may be writing a younger
+    one this moment.
     """
     newest = time.time() - 60 * minutes
     with contextlib.suppress(OSError):
@@ -40,7 +44,8 @@ def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
 
 @contextlib.contextmanager
 def staged(writers):
-    """Bring each file to the disk under a temporary name; one that is not installed in the block is removed.
+    """Bring each file to the disk under a temporary name; one that is not installed in the
+    block is removed.
 
     writers: {path: function that writes the file it is given}   ->   {path: the name it has for now}
     """
@@ -74,13 +79,14 @@ def writing(path):
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
-            f"{path}: could not be written ({reason}): free some space or choose another folder; the existing file is "
-            "unchanged"
+            f"{path}: could not be written ({reason}): free some space or choose another folder; "
+            "the existing file is unchanged"
         ) from error
 
 
 def _sync_folder(folder):
-    # A rename is on the disk when its folder is. Windows cannot open a folder, some systems cannot sync one.
+    # A rename is on the disk when its folder is. Windows cannot open a folder, some systems
+    # cannot sync one.
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

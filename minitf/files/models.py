@@ -32,11 +32,12 @@ def save_model(
 ) -> None:
     """Write a model that `translate.py --model` reads: weights, subwords and config.json.
 
-    The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model": config,
-    "sha256": {file: hash}} and the notes. Killed at any moment, the folder still holds the old model or the
-    new one (for certain where both have the same subwords, as they have within a run).
-    probe: called with the weights as they are stored. Its result is kept in config.json, so that whoever loads them
-    can compare what they compute (minitf/translation/probe.py).
+    The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
+    config, "sha256": {file: hash}} and the notes. Killed at any moment, the folder still holds
+    the old model or the new one (for certain where both have the same subwords, as they have
+    within a run).
+    probe: called with the weights as they are stored. Its result is kept in config.json, so that
+    whoever loads them can compare what they compute (minitf/translation/probe.py).
 
     Raises UserError where the disk refuses, and for weights that are not finite in `dtype`.
     """
@@ -59,7 +60,8 @@ def save_model(
             head["probe"] = probe(weights)
         text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
         with staged({next_card: lambda aside: aside.write_bytes(text.encode())}) as cards:
-            # The next card first: between any two of these steps the hashes of one card fit the files.
+            # The next card first: between any two of these steps the hashes of one card
+            # fit the files.
             install(cards, next_card)
             install(files, pieces)
             install(files, stored)
@@ -67,9 +69,11 @@ def save_model(
 
 
 def read_model(directory: str | Path) -> tuple[dict[str, np.ndarray], dict, Subwords | Words]:
-    """Return what a folder of `save_model` holds: the arrays as float32, the config, and the subwords.
+    """Return what a folder of `save_model` holds: the arrays as float32, the config,
+    and the subwords.
 
-    Raises UserError where the folder or a file is missing, changed or damaged, or of an unknown format.
+    Raises UserError where the folder or a file is missing, changed or damaged, or of an
+    unknown format.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -84,18 +88,24 @@ def read_model(directory: str | Path) -> tuple[dict[str, np.ndarray], dict, Subw
         if array.dtype.kind == "f":
             arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
-            raise UserError(f"{directory / WEIGHTS}: array {name!r} contains NaN or infinity: use another model")
+            raise UserError(
+                f"{directory / WEIGHTS}: array {name!r} contains NaN or infinity: use another model"
+            )
     return arrays, card["model"], subwords
 
 
 def read_notes(directory: str | Path) -> dict:
-    """Return the notes that `save_model` was given, such as the step; raises UserError as `read_model` does."""
+    """Return the notes that `save_model` was given, such as the step; raises UserError as
+    `read_model` does.
+    """
     card = _fitting_card(Path(directory))
     return {key: value for key, value in card.items() if key not in ("format", "model", "sha256")}
 
 
 def _fitting_card(directory):
-    """Return config.json, or the successor that a killed save_model left: the one whose hashes fit."""
+    """Return config.json, or the successor that a killed save_model left:
+    the one whose hashes fit.
+    """
     problems = []
     for name in (CARD, NEXT_CARD):
         try:
@@ -112,9 +122,15 @@ def _read_card(path):
         card = json.loads(path.read_bytes())
     found = card.get("format") if isinstance(card, dict) else None
     if found != FORMAT:
-        raise UserError(f"{path}: a model of unknown format ({found!r}, known is {FORMAT}): update minitf")
+        raise UserError(
+            f"{path}: a model of unknown format ({found!r}, known is {FORMAT}): update minitf"
+        )
     hashes = card.get("sha256")
-    if not isinstance(card.get("model"), dict) or not isinstance(hashes, dict) or WEIGHTS not in hashes:
+    if (
+        not isinstance(card.get("model"), dict)
+        or not isinstance(hashes, dict)
+        or WEIGHTS not in hashes
+    ):
         raise UserError(f"{path}: incomplete (it needs model and sha256): copy the model again")
     return card
 
@@ -123,11 +139,15 @@ def _check_hashes(directory, hashes):
     for name, expected in hashes.items():
         path = directory / name
         if path.parent != directory:
-            raise UserError(f"{directory / CARD}: names a file outside its folder: copy the model again")
+            raise UserError(
+                f"{directory / CARD}: names a file outside its folder: copy the model again"
+            )
         with naming(path):
             found = sha256(path)
         if found != expected:
-            raise UserError(f"{path}: changed since it was saved (its sha256 differs): copy the model again")
+            raise UserError(
+                f"{path}: changed since it was saved (its sha256 differs): copy the model again"
+            )
 
 
 def _shrink(name, array, dtype):
@@ -137,5 +157,7 @@ def _shrink(name, array, dtype):
     with np.errstate(over="ignore"):
         small = array.astype(dtype)
     if not np.isfinite(small).all():
-        raise UserError(f"array {name!r} is not finite as {dtype}: save as float32, or see if the run diverged")
+        raise UserError(
+            f"array {name!r} is not finite as {dtype}: save as float32, or see if the run diverged"
+        )
     return small

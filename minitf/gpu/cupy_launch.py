@@ -1,4 +1,7 @@
-"""How kernels and matrix products are started on a real GPU, through CuPy. Nothing else here knows of it."""
+"""How kernels and matrix products are started on a real GPU, through CuPy.
+
+Nothing else here knows of it.
+"""
 
 import functools
 import types
@@ -10,14 +13,16 @@ from cupyx import jit
 
 __all__ = ["gemm", "launch"]
 
-_ready = {}  # (kernel, device, kinds of the arguments) -> the compiled function, the types of its numbers
+# (kernel, device, kinds of the arguments) -> the compiled function, the types of its numbers
+_ready = {}
 
 
 def launch(kernel, grid, block, *arguments):
     """Run a kernel once for every thread: `grid` blocks of `block` threads each.
 
-    cupyx.jit works out the types of all arguments at every call, and compares them as texts: 130 microseconds for 14
-    of them, longer than most kernels run. What it has compiled is therefore kept by a shorter key, and called directly.
+    cupyx.jit works out the types of all arguments at every call, and compares them as texts:
+    130 microseconds for 14 of them, longer than most kernels run. What it has compiled is therefore
+    kept by a shorter key, and called directly.
     """
     key = kernel, cupy.cuda.get_device_id(), tuple([_kind(argument) for argument in arguments])
     if key not in _ready:
@@ -26,7 +31,11 @@ def launch(kernel, grid, block, *arguments):
         _ready[key] = _inside(compiled, arguments)
         return
     function, kinds = _ready[key]
-    function(grid, block, tuple([x if kind is None else kind(x) for x, kind in zip(arguments, kinds, strict=True)]))
+    function(
+        grid,
+        block,
+        tuple([x if kind is None else kind(x) for x, kind in zip(arguments, kinds, strict=True)]),
+    )
 
 
 def _kind(argument):
@@ -37,7 +46,8 @@ def _kind(argument):
 
 
 def _inside(compiled, arguments):
-    """Take the function out that cupyx.jit has compiled for such arguments, and say what each number becomes.
+    """Take the function out that cupyx.jit has compiled for such arguments, and say what each
+    number becomes.
 
     Another version of CuPy may keep it elsewhere: then it is called as before.
     """
@@ -53,29 +63,36 @@ def _inside(compiled, arguments):
         function, _ = compiled._cache[tuple(found), cupy.cuda.get_device_id()]
     except (ImportError, AttributeError, KeyError):
         return compiled, [None] * len(arguments)
-    return function, [each.dtype.type if isinstance(each, _cuda_types.Scalar) else None for each in found]
+    return function, [
+        each.dtype.type if isinstance(each, _cuda_types.Scalar) else None for each in found
+    ]
 
 
 @functools.cache
 def _compiled(function, inside=False):
     """Hand a kernel to CuPy, which turns it into CUDA when it meets the types of its arguments.
 
-    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are handed over too.
+    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are
+    handed over too.
     """
     names = dict(function.__globals__, cuda=jit)
     for name in function.__code__.co_names:
         if isinstance(names.get(name), types.FunctionType):
             names[name] = _compiled(names[name], inside=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # cupyx.jit says of itself that it is experimental
-        return jit.rawkernel(device=inside)(types.FunctionType(function.__code__, names, function.__name__))
+        # cupyx.jit says of itself that it is experimental.
+        warnings.simplefilter("ignore", FutureWarning)
+        return jit.rawkernel(device=inside)(
+            types.FunctionType(function.__code__, names, function.__name__)
+        )
 
 
 def gemm(a, b, c, sizes, count, precision, add=False):
-    """c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n), which lie column by column; sizes: m, n, k.
+    """c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n), which lie column by column;
+    sizes: m, n, k.
 
-    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without gaps. The numbers are
-    float32, or for bfloat16 their 16 bits; sums and c are float32.
+    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without
+    gaps. The numbers are float32, or for bfloat16 their 16 bits; sums and c are float32.
     """
     from cupy.cuda import device  # here, because where kernels are only compiled there is no cuBLAS
     from cupy_backends.cuda.api import runtime
@@ -83,10 +100,20 @@ def gemm(a, b, c, sizes, count, precision, add=False):
 
     m, n, _ = sizes
     number = runtime.CUDA_R_16BF if precision == "bfloat16" else runtime.CUDA_R_32F
-    compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
+    compute = (
+        cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
+    )
     cublas.gemmStridedBatchedEx(
         *(device.get_cublas_handle(), int(a[1]), int(b[1]), *sizes, _ONE.ctypes.data),
-        *(a[0].data.ptr, number, *a[2:], b[0].data.ptr, number, *b[2:], (_ONE if add else _ZERO).ctypes.data),
+        *(
+            a[0].data.ptr,
+            number,
+            *a[2:],
+            b[0].data.ptr,
+            number,
+            *b[2:],
+            (_ONE if add else _ZERO).ctypes.data,
+        ),
         *(c.data.ptr, runtime.CUDA_R_32F, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
     )
 

@@ -1,4 +1,6 @@
-"""Dropout as a kernel draws it: five numbers in place of a mask, from which it computes the mask that NumPy draws."""
+"""Dropout as a kernel draws it: five numbers in place of a mask, from which it computes the mask
+that NumPy draws.
+"""
 
 import math
 
@@ -17,7 +19,8 @@ def next_decisions(shape, rate, seed=None):
 def decisions(seed, step, place, first_row, shape, rate):
     """Return the five numbers of dropout_mask(seed, step, place, first_row, shape, rate).
 
-    The key of the generator (two), the number of the first decision, the threshold, and the factor of what is kept.
+    The key of the generator (two), the number of the first decision, the threshold, and the factor
+    of what is kept.
     """
     threshold = threshold_of(rate)
     start = first_row * math.prod(shape[1:])

@@ -1,4 +1,5 @@
-"""Forms of the ops for a GPU: products by cuBLAS, and what is between them in one kernel for each row.
+"""Forms of the ops for a GPU: products by cuBLAS, and what is between them in one
+kernel for each row.
 
 They take float32 only. What an op computes is said by the op of the same name in functions.py.
 """

@@ -1,7 +1,9 @@
-"""Operations on plain arrays of a GPU that are one kernel each, in place of five or ten of the library's.
+"""Operations on plain arrays of a GPU that are one kernel each, in place of five or ten of
+the library's.
 
-Each returns (result, backward), where backward gives the gradients; functions.py makes the forms of the engine's ops of
-them. Dropout is given as five numbers (dropout.py) and not as a mask: the kernels draw it, the backward pass again.
+Each returns (result, backward), where backward gives the gradients; functions.py makes the forms
+of the engine's ops of them. Dropout is given as five numbers (dropout.py) and not as a mask: the
+kernels draw it, the backward pass again.
 """
 
 import math
@@ -75,7 +77,9 @@ def dropout(x, numbers):
 
 
 def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
-    """y = keep * max(0, x + bias) * scale, in the place of x; backward gives the gradients of x and of the bias."""
+    """y = keep * max(0, x + bias) * scale, in the place of x; backward gives the gradients of x
+    and of the bias.
+    """
     y, shape = x.reshape(-1, x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
 
@@ -90,7 +94,9 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
 
 
 def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
-    """y = LayerNorm(x + keep * added * scale); backward gives the gradients of x, added, gain and bias."""
+    """y = LayerNorm(x + keep * added * scale); backward gives the gradients of x, added,
+    gain and bias.
+    """
     shape, n = x.shape, math.prod(x.shape[:-1])
     x, added = x.reshape(n, shape[-1]), added.reshape(n, shape[-1])
     y, normal, deviation = xp.empty_like(x), xp.empty_like(x), xp.empty(n, dtype=x.dtype)
@@ -123,7 +129,9 @@ def layer_norm(x, gain, bias, eps):
 
 
 def softmax_dropout(scores, mask, factor, numbers=NO_DROPOUT):
-    """Turn scores (B, H, T, S) into weights in place: (weights, dropped), which is one array without dropout."""
+    """Turn scores (B, H, T, S) into weights in place: (weights, dropped), which is one array
+    without dropout.
+    """
     mask = xp.broadcast_to(xp.ones((), dtype=bool) if mask is None else mask, scores.shape)
     dropped = xp.empty_like(scores) if numbers[3] else scores
     rows = math.prod(scores.shape[:-1])
@@ -132,7 +140,9 @@ def softmax_dropout(scores, mask, factor, numbers=NO_DROPOUT):
 
 
 def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
-    """Turn the gradient of the dropped weights into that of the scores in place: (that, the dropped weights)."""
+    """Turn the gradient of the dropped weights into that of the scores in place: (that, the
+    dropped weights).
+    """
     rows = weights.reshape(-1, weights.shape[-1])
     dropped = xp.empty_like(rows) if numbers[3] else rows
     _launch_rows(
@@ -148,7 +158,8 @@ def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
 
 
 def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
-    """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the three gradients.
+    """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the
+    three gradients.
 
     once: there will be no backward.
     """

@@ -1,23 +1,37 @@
-"""GPU kernels: what one thread of very many does, for the operations that are bound by memory and not by arithmetic.
+"""GPU kernels: what one thread of very many does, for the operations that are bound by memory and
+not by arithmetic.
 
-They are Python functions. On a GPU, CuPy (cupyx.jit) turns them into CUDA; the tests run the very same functions on
-NumPy arrays, thread by thread, and compare them with the plain form of each operation. minitf/gpu/fused.py launches them.
+They are Python functions. On a GPU, CuPy (cupyx.jit) turns them into CUDA; the tests run the very
+same functions on NumPy arrays, thread by thread, and compare them with the plain form of each
+operation. minitf/gpu/fused.py launches them.
 
-Threads come in blocks, and 32 threads of a block are a warp, which advances together. A thread knows its place
-(`cuda.threadIdx` in its block, `cuda.blockIdx`), and so which numbers are its own. The threads of a warp can hand each
-other what they hold (`cuda.shfl_sync`); those of a block meet in shared memory, where a barrier (`cuda.syncthreads`)
-has to stand between the writing of one thread and the reading of another. Blocks know nothing of each other.
+Threads come in blocks, and 32 threads of a block are a warp, which advances together. A thread
+knows its place (`cuda.threadIdx` in its block, `cuda.blockIdx`), and so which numbers are its own.
+The threads of a warp can hand each other what they hold (`cuda.shfl_sync`); those of a block meet
+in shared memory, where a barrier (`cuda.syncthreads`) has to stand between the writing of one
+thread and the reading of another. Blocks know nothing of each other.
 
-Most kernels give each row to one warp: a block (32, n) takes n rows, and of its row the thread number `lane` takes the
-columns lane, lane + 32, lane + 64 ..., so that neighbours read what lies side by side, which is the fast way.
-Numbers are converted by name (`xp.float32(n)`), since CUDA and NumPy differ about mixtures of integers and floats.
+Most kernels give each row to one warp: a block (32, n) takes n rows, and of its row the thread
+number `lane` takes the columns lane, lane + 32, lane + 64 ..., so that neighbours read what lies
+side by side, which is the fast way. Numbers are converted by name (`xp.float32(n)`), since CUDA and
+NumPy differ about mixtures of integers and floats.
 """
 
 from minitf.backend import xp
 from minitf.gpu.launch import cuda
-from minitf.gpu.warps import STRIPE, WARP, block_max, block_sum, keep_bits, kept, stripe_sum, warp_max, warp_sum
+from minitf.gpu.warps import (
+    STRIPE,
+    WARP,
+    block_max,
+    block_sum,
+    keep_bits,
+    kept,
+    stripe_sum,
+    warp_max,
+    warp_sum,
+)
 
-# Dropout and the feed-forward network ------------------------------------------------------------------------
+# Dropout and the feed-forward network -------------------------------------------------------------
 
 
 def dropout(x, y, seed, draw, start, threshold, scale):
@@ -28,7 +42,8 @@ def dropout(x, y, seed, draw, start, threshold, scale):
     if row >= x.shape[0]:
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
-    skip = xp.int32(first % xp.uint64(16))  # 16 decisions come together: those before this row are skipped
+    # 16 decisions come together: those before this row are skipped.
+    skip = xp.int32(first % xp.uint64(16))
     for i in range(0, columns + skip, WARP):
         if i % 512 == 0:  # each of 32 threads draws for 16 columns
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
@@ -57,11 +72,13 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, scale):
 
 
 def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
-    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over `strip` rows for each row of g_bias.
+    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over `strip` rows for each
+    row of g_bias.
 
-    What the ReLU or dropout set to zero is zero in y, so nothing is drawn here. A block (32, 8) takes 32 columns, 8
-    rows at a time, each thread for itself; in the end come the 8 sums in their order. So the result does not depend
-    on which thread is first, as it would if all added to one number.
+    What the ReLU or dropout set to zero is zero in y, so nothing is drawn here. A block (32, 8)
+    takes 32 columns, 8 rows at a time, each thread for itself; in the end come the 8 sums in
+    their order. So the result does not depend on which thread is first, as it would if all added
+    to one number.
     """
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
@@ -69,7 +86,9 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
     part = xp.int32(cuda.blockIdx.y)
     total = 0.0
     if column < gy.shape[1]:
-        for row in range(part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE):
+        for row in range(
+            part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE
+        ):
             g = gy[row, column] * scale if y[row, column] > 0.0 else 0.0
             gx[row, column] = g
             total += g
@@ -86,18 +105,22 @@ def column_sums(x, sums, strip):
     part = xp.int32(cuda.blockIdx.y)
     total = 0.0
     if column < x.shape[1]:
-        for row in range(part * strip + place, min(part * strip + strip, xp.int32(x.shape[0])), STRIPE):
+        for row in range(
+            part * strip + place, min(part * strip + strip, xp.int32(x.shape[0])), STRIPE
+        ):
             total += x[row, column]
     total = stripe_sum(total)
     if place == 0 and column < x.shape[1]:
         sums[part, column] = total
 
 
-# Residual, dropout and layer norm -----------------------------------------------------------------------------
+# Residual, dropout and layer norm -----------------------------------------------------------------
 
 
 def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start, threshold, scale):
-    """y = gain * normal + bias with normal = (s - mean s) / sqrt(var s + eps) and s = x + keep * added * scale."""
+    """y = gain * normal + bias with normal = (s - mean s) / sqrt(var s + eps) and
+    s = x + keep * added * scale.
+    """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
     columns = xp.int32(x.shape[1])
@@ -130,8 +153,11 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
             y[row, column] = gain[column] * n + bias[column]
 
 
-def add_norm_gradient(gy, normal, deviation, gain, gx, g_added, seed, draw, start, threshold, scale):
-    """gx = (g - mean g - normal * mean(g * normal)) / deviation with g = gain * gy;  g_added = keep * gx * scale.
+def add_norm_gradient(
+    gy, normal, deviation, gain, gx, g_added, seed, draw, start, threshold, scale
+):
+    """gx = (g - mean g - normal * mean(g * normal)) / deviation with g = gain * gy;
+    g_added = keep * gx * scale.
 
     Without dropout (threshold 0) g_added is gx, and not written.
     """
@@ -156,14 +182,18 @@ def add_norm_gradient(gy, normal, deviation, gain, gx, g_added, seed, draw, star
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
-            g = (gain[column] * gy[row, column] - mean - normal[row, column] * along) / deviation[row]
+            g = (gain[column] * gy[row, column] - mean - normal[row, column] * along) / deviation[
+                row
+            ]
             gx[row, column] = g
             if threshold > 0:
                 g_added[row, column] = g * scale if keep else 0.0
 
 
 def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
-    """g_gain = sum_r gy * normal;  g_bias = sum_r gy, over `strip` rows for each row of the results, as above."""
+    """g_gain = sum_r gy * normal;  g_bias = sum_r gy, over `strip` rows for each row of the
+    results, as above.
+    """
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -171,7 +201,9 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
     gain_total = 0.0
     bias_total = 0.0
     if column < gy.shape[1]:
-        for row in range(part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE):
+        for row in range(
+            part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE
+        ):
             gain_total += gy[row, column] * normal[row, column]
             bias_total += gy[row, column]
     gain_total = stripe_sum(gain_total)
@@ -181,14 +213,15 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
         g_bias[part, column] = bias_total
 
 
-# Attention ----------------------------------------------------------------------------------------------------
+# Attention ----------------------------------------------------------------------------------------
 
 
 def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, threshold, scale):
-    """weights = softmax(factor * scores), 0 where the mask is False;  dropped = keep * weights * scale.
+    """weights = softmax(factor * scores), 0 where the mask is False;
+    dropped = keep * weights * scale.
 
-    All are (B, H, T, S), and the weights may take the place of the scores: each thread writes only where it alone has
-    read. Without dropout (threshold 0) `dropped` is not written.
+    All are (B, H, T, S), and the weights may take the place of the scores: each thread writes only
+    where it alone has read. Without dropout (threshold 0) `dropped` is not written.
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -227,9 +260,11 @@ def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, th
 
 
 def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, threshold, scale):
-    """g = factor * weights * (d - sum_c d * weights) with d = keep * g * scale, in place;  dropped as above.
+    """g = factor * weights * (d - sum_c d * weights) with d = keep * g * scale, in place;
+    dropped as above.
 
-    g: the gradient of the dropped weights, and then that of the scores. g, weights, dropped: (rows, S).
+    g: the gradient of the dropped weights, and then that of the scores. g, weights,
+    dropped: (rows, S).
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -255,15 +290,15 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
             g[row, column] = factor * weights[row, column] * (g[row, column] - total)
 
 
-# The loss, Adam, the embedding --------------------------------------------------------------------------------
+# The loss, Adam, the embedding --------------------------------------------------------------------
 
 
 def cross_entropy(logits, target, losses, nlls, smoothing):
     """loss = - sum_v q_v ln p_v, nll = - ln p_target, and logits = p - q, with p = softmax(logits).
 
-    q is 1 - smoothing for the target and smoothing / (V - 1) for every other word. One block for each row: the
-    largest logit and the sum of the exponentials come from one reading, for which a sum so far is scaled down
-    whenever a larger logit appears.
+    q is 1 - smoothing for the target and smoothing / (V - 1) for every other word. One block for
+    each row: the largest logit and the sum of the exponentials come from one reading, for which
+    a sum so far is scaled down whenever a larger logit appears.
     """
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)
@@ -298,9 +333,11 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
 
 
 def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
-    """m = beta_1 m + (1 - beta_1) g;  v = beta_2 v + (1 - beta_2) g^2;  data = data - rate * m / (sqrt(v) + eps).
+    """m = beta_1 m + (1 - beta_1) g;  v = beta_2 v + (1 - beta_2) g^2;
+    data = data - rate * m / (sqrt(v) + eps).
 
-    The two corrections of the first steps are numbers, and are inside rate and eps. Nothing changes if finite[0] is 0.
+    The two corrections of the first steps are numbers, and are inside rate and eps. Nothing changes
+    if finite[0] is 0.
     """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if i < data.size and finite[0] != 0:
@@ -313,10 +350,11 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
 
 
 def segment_sum(ids, order, rows, out):
-    """out[v] = sum of rows[order[i]] over all i with ids[i] = v; ids are sorted, and out is zero before.
+    """out[v] = sum of rows[order[i]] over all i with ids[i] = v; ids are sorted, and out
+    is zero before.
 
-    The block (32, 8) of position i works if a run of equal ids begins there: 8 rows at a time, as in column_sums,
-    and so with the same result every time.
+    The block (32, 8) of position i works if a run of equal ids begins there: 8 rows at a time, as
+    in column_sums, and so with the same result every time.
     """
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
@@ -336,7 +374,9 @@ def segment_sum(ids, order, rows, out):
 
 
 def round_to_bfloat16(x, y):
-    """y = the upper 16 of the 32 bits of x, rounded to the nearest, halves to even; both seen as integers."""
+    """y = the upper 16 of the 32 bits of x, rounded to the nearest, halves to even; both
+    seen as integers.
+    """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if i < x.size:
         bits = x[i]

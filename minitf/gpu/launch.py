@@ -1,4 +1,6 @@
-"""How the forms of a GPU start kernels and matrix products: on a real one, or on the simulator of the tests."""
+"""How the forms of a GPU start kernels and matrix products: on a real one, or on the
+simulator of the tests.
+"""
 
 import functools
 import importlib
@@ -11,7 +13,9 @@ __all__ = ["cuda", "gemm", "generation", "has_kernels", "launch"]
 
 
 class _InsideKernels:
-    """The words that have a meaning only inside a kernel: `launch` puts the real ones in its place."""
+    """The words that have a meaning only inside a kernel:
+    `launch` puts the real ones in its place.
+    """
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -28,7 +32,9 @@ def has_kernels(*arrays):
 
 
 def launch(kernel, grid, block, *arguments):
-    """Run a kernel once for every thread: `grid` blocks of `block` threads each, both given as one to three lengths."""
+    """Run a kernel once for every thread: `grid` blocks of `block` threads each, both given as one
+    to three lengths.
+    """
     if min(grid) > 0:
         _starters()[0](kernel, grid, block, *arguments)
 

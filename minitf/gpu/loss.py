@@ -39,7 +39,9 @@ def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=None, n_t
 
 @form_of(loss.projected_cross_entropy)
 def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
-    """Return the loss and the plain likelihood, chunk by chunk, in the precision that was chosen."""
+    """Return the loss and the plain likelihood, chunk by chunk,
+    in the precision that was chosen.
+    """
     x_data, w = as_array(x), as_array(weight)
     shape, dtype = x_data.shape, x_data.dtype
     if not has_kernels(x_data, w) or shape[-1] != w.shape[1]:
@@ -77,7 +79,9 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
 
 
 def loss_and_gradient(logits, target, smoothing):
-    """Turn logits (N, V) into p - q in place; return the smoothed and the plain loss of each row."""
+    """Turn logits (N, V) into p - q in place; return the smoothed and the plain
+    loss of each row.
+    """
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
     launch(
         kernels.cross_entropy,

@@ -1,14 +1,18 @@
-"""Matrix products. On a GPU they go to cuBLAS with operands as they lie in memory, and in a chosen precision.
+"""Matrix products.
 
-CuPy's own product copies a transposed operand, works in float32 only, and takes (B, T, D) @ (D, F) for B products.
-cuBLAS reads a matrix as it lies or transposed, any number of them in equal distances, at three speeds:
+On a GPU they go to cuBLAS with operands as they lie in memory, and in a chosen precision.
+
+CuPy's own product copies a transposed operand, works in float32 only, and takes (B, T, D) @ (D, F)
+for B products. cuBLAS reads a matrix as it lies or transposed, any number of them in equal
+distances, at three speeds:
 
 - float32: 24 bits of each number.
 - tf32: the tensor cores round the factors to 11 bits as they read them; sums are float32.
-- bfloat16: the factors are rounded to 8 bits before, so that half as much is read; sums are float32. What is a factor
-  of several products is rounded once, by `as_factor`.
+- bfloat16: the factors are rounded to 8 bits before, so that half as much is read; sums are
+  float32. What is a factor of several products is rounded once, by `as_factor`.
 
-Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are float32 in all three.
+Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are
+float32 in all three.
 """
 
 import itertools
@@ -33,27 +37,41 @@ def use_precision(precision):
     if precision not in PRECISIONS:
         raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if precision != "float32" and not has_kernels():
-        raise UserError(f"precision {precision} needs a GPU: use --precision float32, or --backend cupy")
+        raise UserError(
+            f"precision {precision} needs a GPU: use --precision float32, or --backend cupy"
+        )
     if precision != "float32" and generation() < 80:
-        raise UserError(f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32")
+        raise UserError(
+            f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32"
+        )
     if precision != "float32" and not forms.are_on():
-        raise UserError(f"precision {precision} needs forms, which MINITF_FORMS=off turns off: use --precision float32")
+        raise UserError(
+            f"precision {precision} needs forms, which MINITF_FORMS=off turns off: "
+            "use --precision float32"
+        )
     _chosen["precision"] = precision
 
 
 def as_factor(x):
-    """Give an array for several products: in bfloat16 its 16 bits, which `matmul` takes as they are; else itself."""
+    """Give an array for several products: in bfloat16 its 16 bits, which `matmul` takes as they
+    are; else itself.
+    """
     return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
 
 
 def matmul(x, y, out=None):
-    """Multiply matrices, or batches of them, into `out` if it is given: (..., m, k) @ (..., k, n) -> (..., m, n)."""
+    """Multiply matrices, or batches of them, into `out` if it is given: (..., m, k) @ (..., k, n)
+    -> (..., m, n).
+    """
     if not _by_cublas(x, y):
         return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
     shape = (*x.shape[:-1], y.shape[-1])
     if y.ndim == 2 < x.ndim:
-        x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # all axes in front become rows of one product
-    result = out if out is not None and out.flags.c_contiguous else xp.empty(shape, dtype=xp.float32)
+        # All axes in front become rows of one product.
+        x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    result = (
+        out if out is not None and out.flags.c_contiguous else xp.empty(shape, dtype=xp.float32)
+    )
     _multiply(x, y, result)
     if out is None or result is out:
         return result
@@ -70,7 +88,9 @@ def add_product(x, y, out):
 
 
 def _by_cublas(x, y):
-    """Whether this is for cuBLAS: factors that are float32 or rounded, on a GPU, and no batches that broadcast."""
+    """Whether this is for cuBLAS: factors that are float32 or rounded, on a GPU, and no batches
+    that broadcast.
+    """
     good = all(array.dtype == xp.uint16 or has_kernels(array) for array in (x, y))
     return good and not (y.ndim > 2 and x.shape[:-2] != y.shape[:-2])
 
@@ -78,8 +98,8 @@ def _by_cublas(x, y):
 def _multiply(x, y, out, add=False):
     """Let cuBLAS compute out = x y, or out + x y.
 
-    To cuBLAS, columns lie one behind the other where for us rows do: what we call x it reads as x^T. So it is asked
-    for out^T = y^T x^T, which it writes just where out = x y has to be.
+    To cuBLAS, columns lie one behind the other where for us rows do: what we call x it reads as
+    x^T. So it is asked for out^T = y^T x^T, which it writes just where out = x y has to be.
     """
     *batch, m, k = x.shape
     n, count = y.shape[-1], math.prod(batch)
@@ -94,7 +114,8 @@ def _multiply(x, y, out, add=False):
 
 
 def _operand(x):
-    """Say how the matrices x (..., m, k) lie: (x, whether transposed, from row to row, from matrix to matrix).
+    """Say how the matrices x (..., m, k) lie: (x, whether transposed, from row to row, from
+    matrix to matrix).
 
     What lies in no way that cuBLAS can read is copied.
     """
@@ -124,6 +145,10 @@ def _rounded(x):
     x = xp.ascontiguousarray(x)
     y = xp.empty(x.shape, dtype=xp.uint16)
     launch(
-        kernels.round_to_bfloat16, (-(-x.size // THREADS),), (THREADS,), x.reshape(-1).view(xp.uint32), y.reshape(-1)
+        kernels.round_to_bfloat16,
+        (-(-x.size // THREADS),),
+        (THREADS,),
+        x.reshape(-1).view(xp.uint32),
+        y.reshape(-1),
     )
     return y

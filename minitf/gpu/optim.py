@@ -11,7 +11,10 @@ _THREADS = 256  # threads of a block
 
 @form_of(optim.adam_update)
 def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
-    """Change x, m and v in place. The kernel reads `finite` itself: the host does not wait for it."""
+    """Change x, m and v in place.
+
+    The kernel reads `finite` itself: the host does not wait for it.
+    """
     if not has_kernels(x, g, m, v) or x.ndim != 1:
         return NotImplemented
     # Both corrections are numbers, so they can leave the arrays:

@@ -1,7 +1,7 @@
 """What the threads of a GPU kernel do together: sums and maxima, and the decisions of dropout.
 
-These functions are called by the kernels of minitf/gpu/kernels.py, by every thread of a warp or of a block at once: what
-that means, and why numbers are converted by name, is said there.
+These functions are called by the kernels of minitf/gpu/kernels.py, by every thread of a warp or
+of a block at once: what that means, and why numbers are converted by name, is said there.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ WARP = 32
 STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time, where it sums columns
 ALL = 0xFFFFFFFF  # the 32 bits that say: every thread of the warp takes part
 
-# Sums and maxima ----------------------------------------------------------------------------------------------
+# Sums and maxima ----------------------------------------------------------------------------------
 
 
 def warp_sum(value):
@@ -31,7 +31,9 @@ def warp_max(value):
 
 
 def block_sum(value):
-    """Add up what all threads of a block (n) hold: each warp its own, then the sums of the warps, in their order."""
+    """Add up what all threads of a block (n) hold: each warp its own, then the sums of the warps,
+    in their order.
+    """
     of_warp = cuda.shared_memory(xp.float32, WARP)
     value = warp_sum(value)
     cuda.syncthreads()  # the shared memory may still be in use from the call before
@@ -70,7 +72,7 @@ def stripe_sum(value):
     return total
 
 
-# Dropout ------------------------------------------------------------------------------------------------------
+# Dropout ------------------------------------------------------------------------------------------
 
 LOW = np.uint64(0xFFFFFFFF)
 MULTIPLIER_A, MULTIPLIER_C = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
@@ -86,7 +88,8 @@ def multiply_high(a, b):
 
 
 def keep_bits(seed, draw, place, threshold):
-    """Decide which of 16 elements stay, each with probability 1 - threshold / 65536: bit i is 1 for element n + i.
+    """Decide which of 16 elements stay, each with probability 1 - threshold / 65536: bit i is 1 for
+    element n + i.
 
     n is `place` rounded down to a multiple of 16.
     """
@@ -94,16 +97,18 @@ def keep_bits(seed, draw, place, threshold):
 
 
 def drawn_bits(seed, draw, count, threshold):
-    """Draw 16 decisions by Philox-4x64-10 (Salmon et al. 2011): 256 random bits, a function of (seed, draw) and count.
+    """Draw 16 decisions by Philox-4x64-10 (Salmon et al. 2011): 256 random bits, a function of
+    (seed, draw) and count.
 
-    So any thread draws what it needs, the backward pass draws it once more, and NumPy, which has the same generator,
-    draws the same mask.
+    So any thread draws what it needs, the backward pass draws it once more, and NumPy, which has
+    the same generator, draws the same mask.
     """
     a = count + xp.uint64(1)  # NumPy adds 1 before it draws
     b = xp.uint64(0)
     c = xp.uint64(0)
     d = xp.uint64(0)
-    for i in cuda.range(10, unroll=1):  # as a loop it needs half the registers, so that more warps run at a time
+    # As a loop it needs half the registers, so that more warps run at a time.
+    for i in cuda.range(10, unroll=1):
         low_a = MULTIPLIER_A * a
         high_a = multiply_high(MULTIPLIER_A, a)
         a = multiply_high(MULTIPLIER_C, c) ^ b ^ (seed + STEP_A * xp.uint64(i))
@@ -125,5 +130,7 @@ def stays(word, i, threshold):
 
 
 def kept(bits, i, lane):
-    """Tell whether decision i + lane of the warp's row is to keep: another thread of the warp has drawn it."""
+    """Tell whether decision i + lane of the warp's row is to keep: another thread of the
+    warp has drawn it.
+    """
     return cuda.shfl_sync(ALL, bits, i % 512 // 16 + lane // 16) >> lane % 16 & 1

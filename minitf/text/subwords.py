@@ -1,4 +1,6 @@
-"""Subwords to ids and back (section 5.1 of the paper: byte-pair encoding, one vocabulary for both languages)."""
+"""Subwords to ids and back (section 5.1 of the paper: byte-pair encoding, one vocabulary for
+both languages).
+"""
 
 import io
 import re
@@ -31,8 +33,9 @@ _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 class Subwords:
     """Joint byte-pair encoding by SentencePiece; what it has never seen is spelled in bytes.
 
-    The text is not normalised and blanks are kept: `decode(encode(lines)) == lines`, but for control
-    characters, which decode never puts out, and for U+2581, SentencePiece's own sign for a blank.
+    The text is not normalised and blanks are kept: `decode(encode(lines)) == lines`, but
+    for control characters, which decode never puts out, and for U+2581, SentencePiece's own
+    sign for a blank.
     Source: Sennrich et al. 2016; Kudo and Richardson 2018.
 
     >>> subwords = Subwords.train(["the cat sat", "the hat"], 280, log=lambda notice: None)
@@ -43,27 +46,38 @@ class Subwords:
     file_name = "subwords.model"
 
     def __init__(self, model: bytes):
-        """model: the content of a SentencePiece file. Raises UserError for one that minitf has not written."""
+        """model: the content of a SentencePiece file.
+
+        Raises UserError for one that minitf has not written.
+        """
         self.model = model
         try:
             self._processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
             names = self._processor.id_to_piece(list(range(len(SPECIALS))))
-        except (RuntimeError, IndexError, UnicodeDecodeError):  # the last where its complaint quotes the damage
+        except (RuntimeError, IndexError, UnicodeDecodeError):
+            # The last where its complaint quotes the damage.
             names = []
         if names != list(SPECIALS):
-            raise UserError("no SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: copy the file again")
+            raise UserError(
+                "no SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: "
+                "copy the file again"
+            )
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocabulary_size: int, log: Callable[[str], object] = print) -> "Subwords":
+    def train(
+        cls, lines: Iterable[str], vocabulary_size: int, log: Callable[[str], object] = print
+    ) -> "Subwords":
         """Learn pieces from lines of all languages together; the same lines give the same pieces.
 
-        Of two million lines or more every second is taken, of four or more every third, and so on: 37,000 pieces
-        from two million lines of 220 characters take 1.9 GB of memory. What can say its length and be read several
-        times is not held. A size that the text is too small for is lowered, with a notice through `log`.
+        Of two million lines or more every second is taken, of four or more every third, and so on:
+        37,000 pieces from two million lines of 220 characters take 1.9 GB of memory. What can say
+        its length and be read several times is not held. A size that the text is too small for is
+        lowered, with a notice through `log`.
         Raises UserError if there is no text, or if the size is too small for its characters.
         """
         lines = lines if hasattr(lines, "__len__") else list(lines)
-        stride = len(lines) // TRAINING_LINES + 1  # SentencePiece's own sampling may change from run to run
+        # SentencePiece's own sampling may change from run to run.
+        stride = len(lines) // TRAINING_LINES + 1
 
         def sample():  # the lines are read twice: SentencePiece keeps its own copy
             return map(valid, islice(lines, 0, None, stride))
@@ -79,8 +93,13 @@ class Subwords:
             log(f"subwords: {vocabulary_size} are too many for this text, {smaller[1]} are used")
             return cls(_train(sample(), int(smaller[1])))
         if larger:
-            raise UserError(f"a vocabulary of {vocabulary_size} is too small here: ask for more than {larger[1]}")
-        raise UserError(f"no vocabulary of {vocabulary_size} can be learnt from this text: try another size")
+            raise UserError(
+                f"a vocabulary of {vocabulary_size} is too small here: ask for more "
+                f"than {larger[1]}"
+            )
+        raise UserError(
+            f"no vocabulary of {vocabulary_size} can be learnt from this text: try another size"
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "Subwords":
@@ -102,12 +121,14 @@ class Subwords:
     def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
         """Return the piece ids of each line, without special ids; any string will do.
 
-        threads: the number that share the lines inside SentencePiece, 0 for one on each core: twice as fast on two.
+        threads: the number that share the lines inside SentencePiece, 0 for one on each core: twice
+        as fast on two.
         """
         return self._processor.encode([valid(line) for line in lines], num_threads=threads or -1)
 
     def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
-        """Return the text of each list of ids; special ids are skipped, bytes that are not UTF-8 become U+FFFD.
+        """Return the text of each list of ids; special ids are skipped, bytes that are not UTF-8
+        become U+FFFD.
 
         Raises ValueError for an id out of range.
         """
@@ -122,13 +143,17 @@ class Subwords:
 
 
 def load_subwords(directory: str | Path) -> Subwords | Words:
-    """Read the subwords or the words that a model's folder holds. Raises UserError if it holds neither."""
+    """Read the subwords or the words that a model's folder holds.
+
+    Raises UserError if it holds neither.
+    """
     for kind in (Subwords, Words):
         path = Path(directory) / kind.file_name
         if path.exists():
             return kind.load(path)
     raise UserError(
-        f"{directory}: neither {Subwords.file_name} nor {Words.file_name} is there: is this a model's folder?"
+        f"{directory}: neither {Subwords.file_name} nor {Words.file_name} is there: "
+        "is this a model's folder?"
     )
 
 

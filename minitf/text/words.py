@@ -27,15 +27,22 @@ class Words:
     file_name = "words.txt"
 
     def __init__(self, words: Iterable[str]):
-        """words: those of ids 4, 5, ... Raises UserError for one that is empty, repeated or has blanks."""
+        """words: those of ids 4, 5, ... Raises UserError for one that is empty, repeated
+        or has blanks.
+        """
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
-        if len(self._ids) != len(self.words) - len(SPECIALS) or any(word.split() != [word] for word in self._ids):
+        if len(self._ids) != len(self.words) - len(SPECIALS) or any(
+            word.split() != [word] for word in self._ids
+        ):
             raise UserError("not a word list: every line must hold one word, and each word once")
 
     @classmethod
     def train(
-        cls, lines: Iterable[str], vocabulary_size: int | None = None, log: Callable[[str], object] = print
+        cls,
+        lines: Iterable[str],
+        vocabulary_size: int | None = None,
+        log: Callable[[str], object] = print,
     ) -> "Words":
         """Take the most frequent tokens, ties alphabetical; all of them if no size is given.
 
@@ -49,7 +56,9 @@ class Words:
         if vocabulary_size and vocabulary_size > size:
             log(f"words: {vocabulary_size} are too many for this text, {size} are used")
         if vocabulary_size and vocabulary_size <= len(SPECIALS):
-            raise UserError(f"a vocabulary of {vocabulary_size} is too small: ask for more than {len(SPECIALS)}")
+            raise UserError(
+                f"a vocabulary of {vocabulary_size} is too small: ask for more than {len(SPECIALS)}"
+            )
         return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
 
     @classmethod
@@ -73,11 +82,16 @@ class Words:
         return len(self.words)
 
     def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
-        """Return the ids of each line's tokens, UNK for unknown ones. threads: ignored, one is enough."""
+        """Return the ids of each line's tokens, UNK for unknown ones. threads: ignored,
+        one is enough.
+        """
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
     def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
-        """Return the words of each list of ids, cuts joined, special ids skipped. Raises ValueError out of range."""
+        """Return the words of each list of ids, cuts joined, special ids skipped.
+
+        Raises ValueError out of range.
+        """
         lines = (" ".join(self.words[i] for i in ordinary(ids, len(self))) for ids in id_lists)
         return [printable(join_cuts(line)) for line in lines]
 

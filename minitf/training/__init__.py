@@ -1,4 +1,6 @@
-"""A training run: settings, the loop, its files and figures, several machines, and its command line."""
+"""A training run: settings, the loop, its files and figures, several machines, and
+its command line.
+"""
 
 from minitf.training.commandline import main, train
 from minitf.training.settings import Settings

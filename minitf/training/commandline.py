@@ -1,4 +1,6 @@
-"""The command line of lessons/09_train_wmt.py: begin or resume a training, and score the model it makes."""
+"""The command line of lessons/09_train_wmt.py: begin or resume a training, and score the
+model it makes.
+"""
 
 import contextlib
 import dataclasses
@@ -43,7 +45,8 @@ from minitf.translation.loading import load_model, load_weights
 __all__ = ["build", "finish", "main", "train"]
 
 RESULTS = "results.json"
-TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}  # by the trainer's command
+# By the trainer's command.
+TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}
 NO_MODEL = 1.0  # BLEU on the validation text: a model with less than this cannot translate
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
@@ -54,17 +57,25 @@ def build(
     ranks: Ranks | None = None,
     model: Callable[..., Transformer] = Transformer,
 ) -> Trainer:
-    """Make the Trainer for the settings: new, from another model's weights, or where the last checkpoint was.
+    """Make the Trainer for the settings: new, from another model's weights, or where the last
+    checkpoint was.
 
-    given: the names of the settings that were asked for, which --resume changes. ranks: who shares the run; this is
-    the first of them. model: what makes the model, as for `Trainer`. Raises UserError.
+    given: the names of the settings that were asked for, which --resume changes. ranks: who
+    shares the run; this is the first of them. model: what makes the model, as for `Trainer`.
+    Raises UserError.
     """
-    trainer = _resume(settings, given, ranks, model) if settings.resume else _begin(settings, ranks, model)
+    trainer = (
+        _resume(settings, given, ranks, model)
+        if settings.resume
+        else _begin(settings, ranks, model)
+    )
     if trainer.ranks.size > 1:
         _hand_out(trainer)
     count = sum(p.size for p in trainer.model.parameters())
     trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
-    trainer.log.say(f"machine  {', '.join(f'{value} {what}' for what, value in trainer.machine.items())}")
+    trainer.log.say(
+        f"machine  {', '.join(f'{value} {what}' for what, value in trainer.machine.items())}"
+    )
     return trainer
 
 
@@ -72,20 +83,25 @@ def _hand_out(trainer):
     """Give the other ranks the data and the state, so that nothing is read or drawn twice."""
     counts = {key: getattr(trainer, key) for key in COUNTS}
     state = trainer.model.state(), trainer.optimizer.state(), counts
-    settings = dataclasses.replace(trainer.settings, backend=backend.xp.__name__)  # not what a variable says elsewhere
+    # Not what a variable says elsewhere.
+    settings = dataclasses.replace(trainer.settings, backend=backend.xp.__name__)
     trainer.ranks.tell((settings, trainer.dataset, trainer.config, state))
     trainer.ranks.connect()
     trainer.log.say(f"ranks    {trainer.ranks.place}")
 
 
 def _follow(ranks, model):
-    """Be one of the other ranks: take what `_hand_out` gives, and do what the first rank does until it ends."""
+    """Be one of the other ranks: take what `_hand_out` gives, and do what the first rank does
+    until it ends.
+    """
     if (given := ranks.tell()) is None:
         return
     settings, dataset, config, state = given
     _choose_device(settings)
     ranks.connect()
-    trainer = Trainer(settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks, model)
+    trainer = Trainer(
+        settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks, model
+    )
     trainer.load(*state)
     with _quiet():
         trainer.run()
@@ -93,7 +109,9 @@ def _follow(ranks, model):
 
 @contextlib.contextmanager
 def _quiet():
-    """Leave out NumPy's warnings of overflow: the trainer stops for that, and says in one line where it was."""
+    """Leave out NumPy's warnings of overflow: the trainer stops for that, and says in one
+    line where it was.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -114,7 +132,9 @@ def _begin(settings, ranks, model):
     log = RunLog(None if settings.plan else settings.out)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
-        config = Config.preset(settings.preset, len(dataset.subwords), **model_changes(settings.set))
+        config = Config.preset(
+            settings.preset, len(dataset.subwords), **model_changes(settings.set)
+        )
         check_model(settings, config, len(dataset.subwords))
     trainer = Trainer(settings, dataset, config, log, ranks, model)
     if weights:
@@ -150,30 +170,43 @@ def _resume(settings, given, ranks, model):
     _say_reading(settings)
     corpus = read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
-    trainer = Trainer(settings, prepare(settings, corpus, log.say, subwords), config, log, ranks, model)
+    trainer = Trainer(
+        settings, prepare(settings, corpus, log.say, subwords), config, log, ranks, model
+    )
     with in_file(folder.checkpoint):
         trainer.load(weights, optimizer, meta)
     changes |= more_changes | trainer.changes(meta)
     if changes:
-        what = "; ".join(f"{name} was {before}, is {now}" for name, (before, now) in changes.items())
+        what = "; ".join(
+            f"{name} was {before}, is {now}" for name, (before, now) in changes.items()
+        )
         log.say(f"notice   not bit for bit as without the stop: {what}")
-    log.say(f"resumed  after step {trainer.step:,}, epoch {trainer.epoch + 1}, batch {trainer.position}")
+    log.say(
+        f"resumed  after step {trainer.step:,}, epoch {trainer.epoch + 1}, batch {trainer.position}"
+    )
     return trainer
 
 
 def finish(trainer: Trainer, command: str) -> dict:
-    """Choose between the averaged weights and the last, and score them on the test texts; writes results.json.
+    """Choose between the averaged weights and the last, and score them on the test texts;
+    writes results.json.
 
-    Averaging helps when the last checkpoints are about equally good (section 6.1 of the paper). After a short run the
-    older ones are worse, and pull the average down: then the weights of the last step are the model.
+    Averaging helps when the last checkpoints are about equally good (section 6.1 of the paper).
+    After a short run the older ones are worse, and pull the average down: then the weights of the
+    last step are the model.
     """
     settings, log, folder = trainer.settings, trainer.log, trainer.folder.path
-    load = functools.partial(Translator.load, folder, settings.max_length, trainer.make_model)  # scored line by line
+    # Scored line by line.
+    load = functools.partial(Translator.load, folder, settings.max_length, trainer.make_model)
     translator = load()
     value, score = trainer.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
     averaged = read_notes(folder).get("averaged")
-    what = f"average  of the last {averaged} checkpoints" if averaged != 1 else "weights  of the last step"
+    what = (
+        f"average  of the last {averaged} checkpoints"
+        if averaged != 1
+        else "weights  of the last step"
+    )
     line = f"{what}: perplexity {value:.3f}  BLEU {score.score:.2f}"
     for entry in [entry for entry in log.history if "valid_bleu" in entry and averaged != 1][-1:]:
         valid["last"] = {"perplexity": entry["valid_perplexity"], "bleu": entry["valid_bleu"]}
@@ -187,8 +220,16 @@ def finish(trainer: Trainer, command: str) -> dict:
     texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
     tests = {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()}
     results = {"tests": tests, "valid": valid}
-    results |= {"command": command, "step": trainer.step, "seconds": round(trainer.trained_seconds(), 1)}
-    results |= {"settings": dataclasses.asdict(settings), "versions": versions(), "machine": trainer.machine}
+    results |= {
+        "command": command,
+        "step": trainer.step,
+        "seconds": round(trainer.trained_seconds(), 1),
+    }
+    results |= {
+        "settings": dataclasses.asdict(settings),
+        "versions": versions(),
+        "machine": trainer.machine,
+    }
     save_text(folder / RESULTS, json.dumps(results, indent=1) + "\n")
     return results
 
@@ -204,11 +245,20 @@ def _test(trainer, translator, name, pairs):
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = trainer.score(lines, pairs.target)
     trainer.log.say(f"{what}: {score.text}")
-    found = {"bleu": score.score, "signature": score.signature, "sentences": len(lines), "text": score.text}
+    found = {
+        "bleu": score.score,
+        "signature": score.signature,
+        "sentences": len(lines),
+        "text": score.text,
+    }
     if trainer.dataset.corpus.name in ("wmt14-en-de", "wmt14-en-fr"):  # what the paper reports
         try:
             paper = paper_bleu(lines, pairs.target, trainer.dataset.corpus.target_language)
-            found["paper_style"] = {"bleu": paper.score, "signature": paper.signature, "text": paper.text}
+            found["paper_style"] = {
+                "bleu": paper.score,
+                "signature": paper.signature,
+                "text": paper.text,
+            }
             trainer.log.say(f"{what}: {paper.text}")
         except UserError as error:
             trainer.log.say(f"{what}: paper-style BLEU: not counted: {error}")
@@ -216,7 +266,8 @@ def _test(trainer, translator, name, pairs):
 
 
 def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -> dict | None:
-    """Train from Python as the command line does, and return what results.json says; None if a signal stopped it.
+    """Train from Python as the command line does, and return what results.json says; None if a
+    signal stopped it.
 
         settings = Settings(train=["my.en", "my.de"], valid=["valid.en", "valid.de"], out="runs/variant")
         results = train(settings, model=MyTransformer)
@@ -230,7 +281,8 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
 
 
 def _train(trainer, command):
-    """Train, and score the model; a signal leaves either of them so that --resume goes on from there.
+    """Train, and score the model; a signal leaves either of them so that --resume goes
+    on from there.
 
     Returns what results.json says (None after a signal), and the exit code.
     """
@@ -245,11 +297,17 @@ def _train(trainer, command):
     try:
         results = finish(trainer, command)
     except Interrupted:
-        trainer.log.say(f"stopped  {trainer.stopping}: all steps are done, --resume scores the model")
+        trainer.log.say(
+            f"stopped  {trainer.stopping}: all steps are done, --resume scores the model"
+        )
         return None, 0
     out = trainer.settings.out
     translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
-    use = f"{translate} --model {out}" if trainer.make_model is Transformer else f"Translator.load({out!r}, model=...)"
+    use = (
+        f"{translate} --model {out}"
+        if trainer.make_model is Transformer
+        else f"Translator.load({out!r}, model=...)"
+    )
     trainer.log.say(f"model    in {out}: {use}")
     return results, _judge(trainer, results["valid"]["bleu"])
 
@@ -262,11 +320,14 @@ def _judge(trainer, score):
     if done >= s.steps:
         more, code = "a larger --steps", 0
     else:
-        more, code = "--patience 0" if trainer.patience_is_over() else "the same --minutes or more", CUT_SHORT
+        more, code = (
+            "--patience 0" if trainer.patience_is_over() else "the same --minutes or more",
+            CUT_SHORT,
+        )
     trainer.log.say(
-        f"notice   the model cannot translate yet, it has {score:.2f} BLEU on the validation text after {done:,} of "
-        f"{s.steps:,} updates (the learning rate rises for the first {s.warmup_steps:,}): "
-        f"train on with --resume --out {s.out} and {more}"
+        f"notice   the model cannot translate yet, it has {score:.2f} BLEU on the validation "
+        f"text after {done:,} of {s.steps:,} updates (the learning rate rises for the first "
+        f"{s.warmup_steps:,}): train on with --resume --out {s.out} and {more}"
     )
     return code
 
@@ -278,10 +339,12 @@ def main(
 ) -> int:
     """Run the command line; returns the exit code, which --help explains.
 
-    model: what makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it, with all options.
+    model: what makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it,
+    with all options.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to stop
+    # A name that the terminal cannot show is no reason to stop.
+    for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a notebook's has not
             stream.reconfigure(errors="backslashreplace")
     ranks, code = Ranks(*launched()), 0
@@ -303,7 +366,8 @@ def main(
             with stop_on_signals(trainer), _quiet():
                 _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
         if trainer.log.closed:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+            # Or Python complains at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
     except UserError as error:
         message, code = str(error), 2
@@ -316,8 +380,14 @@ def main(
 
 
 def installed(program="minitf-train"):
-    """Run the command of the installed package; returns the exit code. Without arguments nothing is trained."""
+    """Run the command of the installed package; returns the exit code.
+
+    Without arguments nothing is trained.
+    """
     if len(sys.argv) > 1:
         return main(program=program)
-    print(f"{program}: say what to train, such as --quick, or --train SOURCE TARGET (--help)", file=sys.stderr)
+    print(
+        f"{program}: say what to train, such as --quick, or --train SOURCE TARGET (--help)",
+        file=sys.stderr,
+    )
     return 2

@@ -1,4 +1,7 @@
-"""How good is it? BLEU on raw text, counted by sacreBLEU so that others get the same number; and the paper's way."""
+"""How good is it?
+
+BLEU on raw text, counted by sacreBLEU so that others get the same number; and the paper's way.
+"""
 
 import importlib.metadata
 import math
@@ -20,7 +23,8 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 @dataclass(frozen=True)
 class Bleu:
-    """A BLEU score from 0 to 100, what it was made of, and the signature that has to be quoted with it.
+    """A BLEU score from 0 to 100, what it was made of, and the signature that has to be
+    quoted with it.
 
     precisions: of 1- to 4-grams, in percent.  text: all of it as one line.
     """
@@ -39,13 +43,15 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
 
         BLEU = 100 * min(1, exp(1 - r/h)) * (p_1 p_2 p_3 p_4)^(1/4)
 
-    h and r count the tokens of the hypotheses and of the references; p_n is the share of the n-grams of the
-    hypotheses that the reference of the same sentence has too. Both sides are plain text: sacreBLEU cuts them
-    into tokens by the rules of WMT ("13a") unless `tokenize` names another of its schemes; "none" is for text
-    with blanks between its tokens already. A p_n without any match is smoothed ("exp"), so as not to be 0.
+    h and r count the tokens of the hypotheses and of the references; p_n is the share of the
+    n-grams of the hypotheses that the reference of the same sentence has too. Both sides are
+    plain text: sacreBLEU cuts them into tokens by the rules of WMT ("13a") unless `tokenize` names
+    another of its schemes; "none" is for text with blanks between its tokens already. A p_n without
+    any match is smoothed ("exp"), so as not to be 0.
 
     Raises UserError for no sentences, unequal counts and an unknown scheme.
-    Source: section 6.1; Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores".
+    Source: section 6.1; Papineni et al. 2002; Post 2018, "A Call for Clarity in
+    Reporting BLEU Scores".
 
     >>> result = bleu(["The cat sat on the mat."], ["The cat sat on a mat."])
     >>> round(result.score, 2), [round(precision, 1) for precision in result.precisions]
@@ -55,7 +61,9 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
 
     hypotheses, references = _paired(hypotheses, references)
     if tokenize not in BLEU.TOKENIZERS:
-        raise UserError(f"unknown tokenization {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}")
+        raise UserError(
+            f"unknown tokenization {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
+        )
     # force: no warning about text that looks tokenized; whoever says "none" knows.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     result = metric.corpus_score(hypotheses, [references])
@@ -63,14 +71,18 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
 
 
 def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
-    """Score as the paper did: Moses tokens, German compounds split at their hyphens, nothing smoothed.
+    """Score as the paper did: Moses tokens, German compounds split at their hyphens,
+    nothing smoothed.
 
-    It takes plain text, as `bleu` does. Its value is to be set beside the paper's 27.3, and beside no score of
-    sacreBLEU's: with more and shorter tokens the same translations come out higher.
-    language: of both, "de" or "fr", the two that the paper translated into. French compounds stay whole.
+    It takes plain text, as `bleu` does. Its value is to be set beside the paper's 27.3, and beside
+    no score of sacreBLEU's: with more and shorter tokens the same translations come out higher.
+    language: of both, "de" or "fr", the two that the paper translated into. French
+    compounds stay whole.
 
-    Raises UserError as `bleu` does, for another language, and where the package sacremoses is missing.
-    Source: section 6.1; get_ende_bleu.sh of tensor2tensor, without its escapes, which change no count.
+    Raises UserError as `bleu` does, for another language, and where the package
+    sacremoses is missing.
+    Source: section 6.1; get_ende_bleu.sh of tensor2tensor, without its escapes, which
+    change no count.
     """
     from sacrebleu.metrics import BLEU
 
@@ -80,13 +92,16 @@ def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
     cut = [[split(tokens(line)) for line in side] for side in (hypotheses, references)]
     result = BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(cut[0], [cut[1]])
     compounds = "split" if language == "de" else "whole"
-    versions = "|".join(f"{name}:{importlib.metadata.version(name)}" for name in ("sacremoses", "sacrebleu"))
+    versions = "|".join(
+        f"{name}:{importlib.metadata.version(name)}" for name in ("sacremoses", "sacrebleu")
+    )
     how = f"nrefs:1|case:mixed|tok:moses-{language}|compounds:{compounds}|smooth:none|{versions}"
     return _bleu(result, how, "paper-style BLEU")
 
 
 def split_compounds(line: str) -> str:
-    """Make a hyphen between two characters a token of its own, as the paper's authors did before they scored.
+    """Make a hyphen between two characters a token of its own, as the paper's authors did
+    before they scored.
 
     >>> split_compounds("die E-Mail-Adresse - nur die")
     'die E ##AT##-##AT## Mail ##AT##-##AT## Adresse - nur die'
@@ -95,9 +110,11 @@ def split_compounds(line: str) -> str:
 
 
 def score_files(hypotheses, references) -> str:
-    """Score a file of translations against a file of references: sacreBLEU's line, and under it the paper's way.
+    """Score a file of translations against a file of references: sacreBLEU's line, and under it
+    the paper's way.
 
-    Both hold plain, detokenised text. The ending of the references' name is their language: test.de, test.fr.
+    Both hold plain, detokenised text. The ending of the references' name is their language:
+    test.de, test.fr.
     Raises UserError for files that cannot be read and for unequal line counts.
     """
     pairs = read_pairs(hypotheses, references)
@@ -110,7 +127,10 @@ def score_files(hypotheses, references) -> str:
         if found := undecoded(path, side):
             lines.append(f"notice: {found}")
         if sum(line.endswith(" .") for line in side) > len(side) / 2:
-            lines.append(f"notice: {path} looks tokenised, and neither score is meant for that: detokenise it first")
+            lines.append(
+                f"notice: {path} looks tokenised, and neither score is meant for that: "
+                "detokenise it first"
+            )
     return "\n".join(lines)
 
 
@@ -119,7 +139,10 @@ def _paired(hypotheses, references):
         raise TypeError("lists of sentences are compared, not one string")
     hypotheses, references = list(hypotheses), list(references)
     if len(hypotheses) != len(references):
-        raise UserError(f"{len(hypotheses):,} translations but {len(references):,} references: give one for each")
+        raise UserError(
+            f"{len(hypotheses):,} translations but {len(references):,} references: "
+            "give one for each"
+        )
     if not references:
         raise UserError("nothing to score: give at least one translation and its reference")
     return hypotheses, references
@@ -138,32 +161,42 @@ def _bleu(result, signature, name="BLEU"):
 
 
 def _moses(language):
-    """Give the function that puts blanks around the tokens of a line, as the Moses tokenizer does."""
+    """Give the function that puts blanks around the tokens of a line,
+    as the Moses tokenizer does.
+    """
     if language not in ("de", "fr"):
-        raise UserError(f"the paper translated into German (file.de) and French (file.fr), not into {language!r}")
+        raise UserError(
+            "the paper translated into German (file.de) and French (file.fr), "
+            f"not into {language!r}"
+        )
     try:
         from sacremoses import MosesTokenizer
     except ImportError:
-        raise UserError("the tokens of the paper's way come from another package: pip install sacremoses") from None
+        raise UserError(
+            "the tokens of the paper's way come from another package: pip install sacremoses"
+        ) from None
     tokenizer = MosesTokenizer(lang=language)
     return lambda line: tokenizer.tokenize(line, escape=False, return_str=True)
 
 
 def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> float:
-    """Say how many equally likely words the model hesitates between, on average, at each target piece.
+    """Say how many equally likely words the model hesitates between, on average, at
+    each target piece.
 
         perplexity = exp( - 1/n sum_t ln p(y_t | y_1 ... y_t-1, x) )
 
-    The plain likelihood, without label smoothing: of one vocabulary, lower is better; over different
-    vocabularies it cannot be compared (the paper's Table 3 is per piece as well). progress: called with the number of
-    pairs done and of all pairs.
+    The plain likelihood, without label smoothing: of one vocabulary, lower is better; over
+    different vocabularies it cannot be compared (the paper's Table 3 is per piece as well).
+    progress: called with the number of pairs done and of all pairs.
     """
     sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     total, n_tokens, done = 0.0, 0, 0
     with model.evaluating(), no_grad():
         for rows in plan_batches(*lengths, batch_tokens, np.random.default_rng(0)):
-            batch = make_batch([sources[i] for i in rows], [targets[i] for i in rows], len(subwords))
+            batch = make_batch(
+                [sources[i] for i in rows], [targets[i] for i in rows], len(subwords)
+            )
             _, nll = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens=1)
             total += float(nll)
             n_tokens += batch.n_tokens

@@ -1,4 +1,6 @@
-"""The log of a training run: lines to read, the same as JSON, curves, and what the run was made with."""
+"""The log of a training run: lines to read, the same as JSON, curves, and what the run
+was made with.
+"""
 
 import contextlib
 import importlib.metadata
@@ -21,10 +23,11 @@ CURVES = "curves.png"
 class RunLog:
     """Prints each entry as one line, and appends it to log.jsonl in the run's folder.
 
-    folder: None for lines that are only said. after: when a run is resumed, the step of its checkpoint; what was
-    logged later is forgotten. closed: whether nobody reads the lines any more, as in `... | head`. bar: a Progress that
-    is on the terminal between the lines.
-    Raises UserError if the folder cannot be written; later on, a full disk costs log entries but never the training.
+    folder: None for lines that are only said. after: when a run is resumed, the step of its
+    checkpoint; what was logged later is forgotten. closed: whether nobody reads the lines any more,
+    as in `... | head`. bar: a Progress that is on the terminal between the lines.
+    Raises UserError if the folder cannot be written; later on, a full disk costs log entries but
+    never the training.
     """
 
     def __init__(self, folder, after=None, write=None):
@@ -36,9 +39,13 @@ class RunLog:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if after is not None:
-                self.history = [entry for entry in read_history(self.folder) if entry["step"] <= after]
+                self.history = [
+                    entry for entry in read_history(self.folder) if entry["step"] <= after
+                ]
         except OSError as error:
-            raise UserError(f"{self.folder}: cannot be written ({error.strerror}): choose another --out") from None
+            raise UserError(
+                f"{self.folder}: cannot be written ({error.strerror}): choose another --out"
+            ) from None
         save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
 
     def say(self, text):
@@ -73,7 +80,8 @@ class RunLog:
             return
         try:
             plot.curves(self.history, self.folder / CURVES)
-        except (ImportError, OSError, RuntimeError, ValueError) as error:  # a picture is no reason to lose a training
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            # A picture is no reason to lose a training.
             self.say(f"{CURVES} was not drawn: {error}")
         self._drawn = time.monotonic()
 
@@ -99,7 +107,9 @@ def read_history(folder):
 
 def _as_json(entry):
     """One line of strict JSON, which has no infinity."""
-    finite = {k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in entry.items()}
+    finite = {
+        k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in entry.items()
+    }
     return json.dumps(finite, allow_nan=False) + "\n"
 
 
@@ -107,12 +117,16 @@ def step_line(entry):
     """Return an entry as a line to read."""
     head = f"step {entry['step']:>7,}"
     if "valid_bleu" in entry:
-        return f"{head}  validation: perplexity {entry['valid_perplexity']:.3f}  BLEU {entry['valid_bleu']:.2f}"
+        return (
+            f"{head}  validation: perplexity {entry['valid_perplexity']:.3f}  "
+            f"BLEU {entry['valid_bleu']:.2f}"
+        )
     left = int(entry["seconds_left"])
     return (
-        f"{head}  epoch {entry['epoch']:6.2f}  loss {entry['loss']:.4f}  perplexity {entry['perplexity']:9.3f}  "
-        f"{entry['tokens_per_second']:6,.0f} tokens/s  rate {entry['learning_rate']:.2e}  "
-        f"gradient {entry['gradient_norm']:.3f}  left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
+        f"{head}  epoch {entry['epoch']:6.2f}  loss {entry['loss']:.4f}  perplexity "
+        f"{entry['perplexity']:9.3f}  {entry['tokens_per_second']:6,.0f} tokens/s  "
+        f"rate {entry['learning_rate']:.2e}  gradient {entry['gradient_norm']:.3f}  "
+        f"left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
     )
 
 

@@ -9,40 +9,51 @@ from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_
 
 __all__ = ["arithmetic", "report", "summary"]
 
-PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000  # section 5.1 and 5.2: the base model's updates, target tokens in each
+# Section 5.1 and 5.2: the base model's updates, target tokens in each.
+PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
 LONG = 600  # seconds; a run of less needs no plan
 SAFE = 0.9  # of the free memory: what is counted is arrays, and there is more than arrays
 PART = 2048  # tokens of the largest batch that tell what the rest of it takes; and twice as many
 SOME = 500  # batches whose shapes stand for those of an epoch
 FEWEST = 50  # tokens in a batch, about a sentence
-MEASURED = 10, 3, 20  # seconds that the updates should take together, at least and at most so many of them
+# Seconds that the updates should take together, at least and at most so many of them.
+MEASURED = 10, 3, 20
 
 
 def arithmetic(config, rows, source, target, n_tokens):
     """Count the operations of the matrix products of one update, forward and backward.
 
-        a product of (m, k) and (k, n) is 2 m k n operations; with R rows, S and T positions, A = h d_k, C = h d_v,
-        encoder layer:  projections  2 R S D (2 A + 2 C)            attention  2 R S S (A + C)    FFN  4 R S D F
-        decoder layer:  the same over T; and  2 R D (T (A + C) + S (A + C)) + 2 R T S (A + C)  to the source
-        output:         2 n D V                                     of the n targets that are no padding
-            all times 3, because backward has two products for each one, the gradients of its two inputs
+        a product of (m, k) and (k, n) is 2 m k n operations;
+        with R rows, S and T positions, A = h d_k, C = h d_v,
+        encoder layer:  projections  2 R S D (2 A + 2 C)
+                        attention    2 R S S (A + C)
+                        FFN          4 R S D F
+        decoder layer:  the same over T; and
+                        2 R D (T (A + C) + S (A + C)) + 2 R T S (A + C)  to the source
+        output:         2 n D V  of the n targets that are no padding
+            all times 3, because backward has two products for each one,
+            the gradients of its two inputs
 
-    rows, source, target: the shape of the batch, end marks included; numbers, or arrays with one entry per batch.
-    Norms, softmax and Adam are left out: they take time, but hardly any arithmetic. Source: sections 3.2 to 3.4.
+    rows, source, target: the shape of the batch, end marks included; numbers, or arrays with
+    one entry per batch. Norms, softmax and Adam are left out: they take time, but hardly any
+    arithmetic. Source: sections 3.2 to 3.4.
     """
     c = config
     heads = c.n_heads * (c.d_k + c.d_v)
     encoder = rows * source * (4 * c.d_model * heads + 2 * source * heads + 4 * c.d_model * c.d_ff)
     decoder = rows * target * (4 * c.d_model * heads + 2 * target * heads + 4 * c.d_model * c.d_ff)
     across = 2 * rows * heads * (c.d_model * (source + target) + source * target)
-    return 3 * (c.n_layers * (encoder + decoder + across) + 2 * n_tokens * c.d_model * c.vocabulary_size)
+    return 3 * (
+        c.n_layers * (encoder + decoder + across) + 2 * n_tokens * c.d_model * c.vocabulary_size
+    )
 
 
 def report(trainer):
-    """Measure some updates and yield the lines that say what the run will take, each as soon as it is known.
+    """Measure some updates and yield the lines that say what the run will take, each as soon
+    as it is known.
 
-    The model is changed by the updates. Memory is judged by a part of the largest batch first: where the whole of it
-    does not fit, it is not tried.
+    The model is changed by the updates. Memory is judged by a part of the largest batch first:
+    where the whole of it does not fit, it is not tried.
     """
     s, data = trainer.settings, trainer.dataset
     left = max(0, s.steps - trainer.step)
@@ -50,8 +61,9 @@ def report(trainer):
     accumulated = f" x {s.accumulate}" if s.accumulate > 1 else ""
     each = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
     yield (
-        f"update   {s.batch_tokens:,}{accumulated} padded tokens a side at the most, {tokens:,.0f} target tokens on "
-        f"average; {len(trainer.plan) / s.accumulate:,.0f} updates an epoch of {len(data.targets):,} pairs"
+        f"update   {s.batch_tokens:,}{accumulated} padded tokens a side at the most, "
+        f"{tokens:,.0f} target tokens on average; {len(trainer.plan) / s.accumulate:,.0f} updates "
+        f"an epoch of {len(data.targets):,} pairs"
     )
     yield f"products {_short(work)}FLOP an update, forward and backward"
     keep_memory()
@@ -65,22 +77,32 @@ def report(trainer):
         return
     speed, n = _measured_speed(trainer)
     largest, seconds = largest_memory() or always + batch, tokens / speed
-    yield f"memory   {_short(largest)}B at the most{each}" + (f"; {_short(free)}B are free" if free else "")
-    yield f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s, measured over {n} updates"
+    yield f"memory   {_short(largest)}B at the most{each}" + (
+        f"; {_short(free)}B are free" if free else ""
+    )
     yield (
-        f"time     {_duration(seconds)} an update, {_duration(left * seconds)} for the {left:,} updates to come"
+        f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s, measured "
+        f"over {n} updates"
+    )
+    yield (
+        (
+            f"time     {_duration(seconds)} an update, {_duration(left * seconds)} for the "
+            f"{left:,} updates to come"
+        )
         + _cut_short(s, left * seconds)
     )
     yield (
-        f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's {PAPER_STEPS:,} updates of "
-        f"{PAPER_TOKENS:,} target tokens; validations are not counted"
+        f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's "
+        f"{PAPER_STEPS:,} updates of {PAPER_TOKENS:,} target tokens; validations are not counted"
     )
 
 
 def summary(trainer, trial):
-    """Say in one line what a long run will take, judged by the largest batch; None where the run is not long.
+    """Say in one line what a long run will take, judged by the largest batch; None where the
+    run is not long.
 
-    trial: the seconds that the first pass over the largest batches took, which is more than a pass takes later on.
+    trial: the seconds that the first pass over the largest batches took, which is more than a pass
+    takes later on.
     """
     s, left = trainer.settings, trainer.settings.steps - trainer.step
     if trial * s.accumulate * left < LONG:
@@ -89,7 +111,9 @@ def summary(trainer, trial):
     *_, batch = trainer.largest_shares()
     started = time.perf_counter()
     float(trainer.replicas.backward(batch, batch.n_tokens, s.seed, 0)[0])
-    seconds = (time.perf_counter() - started) * tokens / (batch.n_tokens * trainer.ranks.size) * left
+    seconds = (
+        (time.perf_counter() - started) * tokens / (batch.n_tokens * trainer.ranks.size) * left
+    )
     trainer.model.zero_grad()
     if min(seconds, 60 * s.minutes or seconds) < LONG:
         return None
@@ -97,27 +121,40 @@ def summary(trainer, trial):
     return (
         f"plan     {tokens:,.0f} target tokens and {_short(work)}FLOP an update, "
         + (f"{_short(memory)}B of memory, " if memory else "")
-        + f"about {_duration(seconds)} for the {left:,} updates to come{_cut_short(s, seconds)}; --plan says more"
+        + (
+            f"about {_duration(seconds)} for the {left:,} updates to come{_cut_short(s, seconds)}; "
+            "--plan says more"
+        )
     )
 
 
 def _cut_short(settings, seconds):
-    return f" (--minutes {settings.minutes:g} ends it before)" if 0 < 60 * settings.minutes < seconds else ""
+    return (
+        f" (--minutes {settings.minutes:g} ends it before)"
+        if 0 < 60 * settings.minutes < seconds
+        else ""
+    )
 
 
 def _averages(trainer):
-    """The target tokens of an update, on average over an epoch; and its arithmetic, over some hundred batches."""
+    """The target tokens of an update, on average over an epoch; and its arithmetic, over some
+    hundred batches.
+    """
     sides, plan = (trainer.dataset.sources, trainer.dataset.targets), trainer.plan
     tokens = float(sides[1].lengths.sum() + len(sides[1])) / len(plan)  # with the end marks
     some = plan[:: len(plan) // SOME + 1]  # whose order is random
-    widths = np.array([[int(side.lengths[rows].max()) + 1 for side in sides] for rows in some], float)
+    widths = np.array(
+        [[int(side.lengths[rows].max()) + 1 for side in sides] for rows in some], float
+    )
     n_rows = np.array([len(rows) for rows in some], float)
     work = arithmetic(trainer.config, n_rows, *widths.T, tokens).mean()
     return tokens * trainer.settings.accumulate, work * trainer.settings.accumulate
 
 
 def _needed(trainer):
-    """Predict the bytes that the run has still to take: whatever the size of a batch, and for the largest one."""
+    """Predict the bytes that the run has still to take: whatever the size of a batch, and for
+    the largest one.
+    """
     gradients = trainer.optimizer.gradients.nbytes * len(trainer.replicas.models)
     always, batch = max((_predicted(trainer, batch) for batch in trainer.largest_shares()), key=sum)
     return gradients + always, batch
@@ -126,11 +163,15 @@ def _needed(trainer):
 def _predicted(trainer, whole):
     """What a batch takes grows with its rows, so that two parts of it tell what all will take.
 
-    An eighth and a quarter of the rows, but few enough to fit where the whole batch is far too large.
+    An eighth and a quarter of the rows, but few enough to fit where the whole batch is
+    far too large.
     """
     few, more, total = _parts(whole)
-    _pass(trainer, whole, few)  # what only the first run makes, such as the table of positions, is no part of a batch
-    small, large = (memory_of(lambda rows=rows: _pass(trainer, whole, rows)) for rows in (few, more))
+    # What only the first run makes, such as the table of positions, is no part of a batch.
+    _pass(trainer, whole, few)
+    small, large = (
+        memory_of(lambda rows=rows: _pass(trainer, whole, rows)) for rows in (few, more)
+    )
     row = (large - small) / (more - few) if more > few else small / few
     return max(0, small - few * row), total * row
 
@@ -152,7 +193,9 @@ def _pass(trainer, whole, n):
 
 
 def _passes(trainer):
-    """Guess how many passes over a batch the measuring takes, and the seconds of each, by a part of the largest one."""
+    """Guess how many passes over a batch the measuring takes, and the seconds of each, by a part
+    of the largest one.
+    """
     batches, accumulate = list(trainer.largest_shares()), trainer.settings.accumulate
     few, _, total = _parts(batches[0])
     started = time.perf_counter()
@@ -180,15 +223,27 @@ def _measured_speed(trainer):
 def _does_not_fit(settings, always, batch, free):
     """Say what is missing, and which settings would do the same update in the memory there is."""
     s = settings
-    needed = f"{_short(always + batch)}B more are needed, of them {_short(batch)}B for the largest batch"
+    needed = (
+        f"{_short(always + batch)}B more are needed, of them {_short(batch)}B for the largest batch"
+    )
     lines = [f"memory   {needed}, but {_short(free)}B are free: this run does not fit"]
-    tokens = int(0.9 * (SAFE * free - always) / batch * s.batch_tokens)  # 0.9: a longest pair may fill it better
+    # 0.9: a longest pair may fill it better.
+    tokens = int(0.9 * (SAFE * free - always) / batch * s.batch_tokens)
     if tokens < FEWEST:
-        return [*lines, "change   even small batches do not fit: take a smaller model with --preset"]
+        return [
+            *lines,
+            "change   even small batches do not fit: take a smaller model with --preset",
+        ]
     tokens -= tokens % 10 ** (len(str(tokens)) - 2)
     times = math.ceil(s.accumulate * s.batch_tokens / tokens)
     shorter = f" --max-length {tokens - 1}" if tokens <= s.max_length else ""
-    return [*lines, f"change   --batch-tokens {tokens} --accumulate {times}{shorter}; or a smaller model with --preset"]
+    return [
+        *lines,
+        (
+            f"change   --batch-tokens {tokens} --accumulate {times}{shorter}; or a smaller "
+            "model with --preset"
+        ),
+    ]
 
 
 def _short(number):

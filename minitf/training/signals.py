@@ -12,7 +12,9 @@ class Interrupted(Exception):
 
 @contextlib.contextmanager
 def stop_on_signals(trainer):
-    """Let Ctrl-C, SIGTERM and a closed terminal end the run after the current update, with a checkpoint."""
+    """Let Ctrl-C, SIGTERM and a closed terminal end the run after the current update,
+    with a checkpoint.
+    """
 
     def stop(number, frame):
         if trainer.interrupted:  # asked twice: at once
@@ -21,8 +23,8 @@ def stop_on_signals(trainer):
         trainer.stopping = f"{signal.Signals(number).name} received"
 
     before = {}
-    # Windows has neither SIGHUP nor SIGUSR1, the others no SIGBREAK. mpirun passes SIGUSR1 on and lets us finish;
-    # on SIGTERM it kills its ranks a moment later.
+    # Windows has neither SIGHUP nor SIGUSR1, the others no SIGBREAK. mpirun passes SIGUSR1 on and
+    # lets us finish; on SIGTERM it kills its ranks a moment later.
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGBREAK"):
         number = getattr(signal, name, None)
         if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as nohup wants it

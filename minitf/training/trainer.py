@@ -38,12 +38,13 @@ MERITS = ("validated", "best", "best_perplexity", "bad_validations", "seconds")
 class Trainer:
     """A run in a folder: everything between a corpus and a model that translate.py reads.
 
-    The state of a run is the weights, Adam's moments, and a few numbers: updates done, epoch, batches of the
-    epoch done, and what the validations found. Data order and dropout are functions of these and the seed, so a
-    run that was stopped goes on exactly as if it had not been.
+    The state of a run is the weights, Adam's moments, and a few numbers: updates done, epoch,
+    batches of the epoch done, and what the validations found. Data order and dropout are functions
+    of these and the seed, so a run that was stopped goes on exactly as if it had not been.
 
-    model: makes the model, called as the class Transformer: model(config, seed), and model(config, initialise=False)
-    for a copy whose weights are set afterwards. A subclass, or a function that exchanges layers, trains a variant.
+    model: makes the model, called as the class Transformer: model(config, seed), and
+    model(config, initialise=False) for a copy whose weights are set afterwards. A subclass, or a
+    function that exchanges layers, trains a variant.
     """
 
     def __init__(
@@ -59,7 +60,10 @@ class Trainer:
         epoch = len(self.plan) / settings.accumulate
         self.settings, chosen = fill_in(settings, epoch)
         if chosen:
-            log.say(f"chosen   {chosen} (updates in an epoch: {math.ceil(epoch):,}; --help has the rule)")
+            log.say(
+                f"chosen   {chosen} (updates in an epoch: {math.ceil(epoch):,}; "
+                "--help has the rule)"
+            )
         self.dataset, self.config, self.log = dataset, config, log
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)
@@ -74,20 +78,23 @@ class Trainer:
         self.step = self.epoch = self.position = 0
         self.validated, self.best, self.best_perplexity, self.bad_validations = 0, -1.0, math.inf, 0
         self.weights = []  # the files that the next average is made of
-        self.seconds, self.began = 0.0, (0, time.perf_counter())  # of earlier sessions; this one's first step, and when
-        self.unseen, self.seen = [], []  # the figures of updates not looked at yet; those looked at but not logged
+        # Of earlier sessions; this one's first step, and when.
+        self.seconds, self.began = 0.0, (0, time.perf_counter())
+        # The figures of updates not looked at yet; those looked at but not logged.
+        self.unseen, self.seen = [], []
         self.loss = math.nan  # of the last update looked at
         self.finite = True  # whether all was finite so far; on a GPU a flag there
         self.stopping, self.interrupted = None, False
 
-    # One update -------------------------------------------------------------------------------------------
+    # One update -----------------------------------------------------------------------------------
 
     def update(self):
         """Take the next batches, sum their gradients, and change the weights once.
 
-        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Where these are not finite
-        nothing is changed: on the CPU that raises UserError at once. On a GPU, where looking would mean waiting,
-        a flag there turns this update and all that follow into none, until `look` raises.
+        Returns (loss, plain negative log-likelihood, gradient norm, target tokens). Where these
+        are not finite nothing is changed: on the CPU that raises UserError at once. On a GPU, where
+        looking would mean waiting, a flag there turns this update and all that follow into none,
+        until `look` raises.
         """
         self.ranks.order("update")
         self._turn_page()
@@ -104,11 +111,15 @@ class Trainer:
         return *figures, n_tokens
 
     def _looks_later(self):
-        """Whether figures stay on the device until they are logged: several ranks tell each other each one at once."""
+        """Whether figures stay on the device until they are logged: several ranks tell each other
+        each one at once.
+        """
         return backend.on_gpu() and self.ranks.size == 1
 
     def _gradient(self):
-        """Leave the gradient of the next batches in the optimizer; returns what `update` returns."""
+        """Leave the gradient of the next batches in the optimizer;
+        returns what `update` returns.
+        """
         s = self.settings
         rows = [self._next_rows() for _ in range(s.accumulate)]
         mine = self.ranks.share([len(each) for each in rows])
@@ -128,17 +139,23 @@ class Trainer:
             if asked and not self.interrupted:
                 self.stopping, self.interrupted = "another rank received a signal", True
             norm = self.ranks.tell(float(norm))  # whose last bits depend on the machine
-            total, plain, norm = (to_device(figure, gradients.dtype) for figure in (total, plain, norm))
+            total, plain, norm = (
+                to_device(figure, gradients.dtype) for figure in (total, plain, norm)
+            )
         if s.clip:  # a length that is not finite is reported, with the gradient as it is
             clip_gradient(gradients, s.clip, xp.where(xp.isfinite(norm), norm, 0))
         return total, plain, norm, n_tokens
 
     def look(self):
-        """Read the figures of the updates since the last look. Raises UserError at the first that is not finite."""
+        """Read the figures of the updates since the last look.
+
+        Raises UserError at the first that is not finite.
+        """
         if not self.unseen:
             return
         places, figures, tokens = zip(*self.unseen, strict=True)
-        table = to_numpy(xp.stack([xp.stack(row) for row in figures]))  # waits once, however many updates it is
+        # Waits once, however many updates it is.
+        table = to_numpy(xp.stack([xp.stack(row) for row in figures]))
         self.unseen = []
         for place, row, n_tokens in zip(places, table.tolist(), tokens, strict=True):
             if not all(map(math.isfinite, row)):
@@ -157,18 +174,24 @@ class Trainer:
         last = position + self.settings.accumulate
         batches = f"batch {last}" if last == position + 1 else f"batches {position + 1} to {last}"
         raise UserError(
-            f"{self._not_finite(loss)} at step {step + 1} (epoch {epoch + 1}, {batches}): nothing was changed; "
-            "--resume goes on from the last checkpoint, with a lower --learning-rate or --clip 1 if you give it"
+            f"{self._not_finite(loss)} at step {step + 1} (epoch {epoch + 1}, {batches}): "
+            "nothing was changed; --resume goes on from the last checkpoint, with a lower "
+            "--learning-rate or --clip 1 if you give it"
         )
 
     def rate(self):
         """The learning rate of the current step."""
-        return warmup_rate(self.step, self.config.d_model, self.settings.warmup_steps, self.settings.learning_rate)
+        return warmup_rate(
+            self.step, self.config.d_model, self.settings.warmup_steps, self.settings.learning_rate
+        )
 
     def _turn_page(self):
-        while self.position >= len(self.plan):  # more than one epoch further only if a resumed run has less data
+        # More than one epoch further only if a resumed run has less data.
+        while self.position >= len(self.plan):
             self.epoch, self.position = self.epoch + 1, 0
-            self.plan = self.dataset.plan(self.epoch, self.settings.batch_tokens, self.settings.seed)
+            self.plan = self.dataset.plan(
+                self.epoch, self.settings.batch_tokens, self.settings.seed
+            )
 
     def _next_rows(self):
         self._turn_page()
@@ -176,7 +199,9 @@ class Trainer:
         return self.plan[self.position - 1]
 
     def _not_finite(self, loss):
-        """Name the first thing that is not finite: weights come before the loss, and it before gradients."""
+        """Name the first thing that is not finite: weights come before the loss, and it
+        before gradients.
+        """
         finite = xp.isfinite
         for name, parameter in self.model.named_parameters():
             if not bool(finite(parameter.data).all()):
@@ -192,7 +217,9 @@ class Trainer:
         """Give what this rank takes of the batches that need the most memory."""
         for indices in self.dataset.largest(self.plan):
             parts = self.ranks.share([len(indices)] * self.settings.accumulate)
-            yield self.dataset.batch(indices).rows(0, max((stop - start for _, start, stop in parts), default=1))
+            yield self.dataset.batch(indices).rows(
+                0, max((stop - start for _, start, stop in parts), default=1)
+            )
 
     def try_largest_batches(self):
         """Run the batches that need the most memory forward and backward, and forget the results.
@@ -210,16 +237,19 @@ class Trainer:
         return time.perf_counter() - started
 
     def check_ranks(self):
-        """Raise UserError unless all ranks have the same weights, which they should have at any step."""
+        """Raise UserError unless all ranks have the same weights, which they should
+        have at any step.
+        """
         self.ranks.order("check_ranks")
         self.ranks.check_same(self.optimizer.data, f"the weights after step {self.step:,}")
 
-    # The loop ---------------------------------------------------------------------------------------------
+    # The loop -------------------------------------------------------------------------------------
 
     def run(self):
         """Train until the steps, the minutes or the patience are used up, or a signal asks to stop.
 
-        Returns whether the run came to its end; if not, its state was saved as it was. Raises UserError.
+        Returns whether the run came to its end; if not, its state was saved as it was.
+        Raises UserError.
         """
         keep_memory()
         self.began = self.step, time.perf_counter()
@@ -227,7 +257,9 @@ class Trainer:
             if self.ranks.rank:
                 return self._follow()
             self.check_ranks()
-            self.log.say("trial    trying the largest batches first, so that a lack of memory shows now")
+            self.log.say(
+                "trial    trying the largest batches first, so that a lack of memory shows now"
+            )
             if line := planning.summary(self, self.try_largest_batches()):
                 self.log.say(line)
             if not self.folder.has_checkpoint():  # a disk that is full says so now
@@ -240,12 +272,16 @@ class Trainer:
         except MemoryError:
             size = self.settings.batch_tokens
             raise UserError(
-                f"out of memory after step {self.step} with --batch-tokens {size}: lower it, and raise --accumulate"
+                f"out of memory after step {self.step} with --batch-tokens {size}: lower it, "
+                "and raise --accumulate"
             ) from None
         if self.interrupted:
             self.log.say(f"stopped  {self.stopping}: --resume goes on from step {self.step:,}")
         else:
-            self.log.say(f"stopped  {self.stopping}" + ("" if self.step > self.began[0] else ": nothing to train on"))
+            self.log.say(
+                f"stopped  {self.stopping}"
+                + ("" if self.step > self.began[0] else ": nothing to train on")
+            )
         return not self.interrupted
 
     def _follow(self):
@@ -276,7 +312,9 @@ class Trainer:
             self.validate()
 
     def _show(self, pace, mark):
-        """Show between two log entries that the run goes on: by the bar, or by a line where there is no terminal."""
+        """Show between two log entries that the run goes on: by the bar, or by a line where there
+        is no terminal.
+        """
         if pace.due():  # on a GPU, to look means to wait
             self.look()
             if not self.log.bar.possible:
@@ -290,7 +328,11 @@ class Trainer:
         if self.step % self.settings.valid_every == 0 and self.validated < self.step:
             self.validate()
             self.log.draw(60)
-        elif self.settings.save_every and self.step % self.settings.save_every == 0 and self.step > self.began[0]:
+        elif (
+            self.settings.save_every
+            and self.step % self.settings.save_every == 0
+            and self.step > self.began[0]
+        ):
             self.save(model=False)
         return time.perf_counter() - started
 
@@ -304,7 +346,9 @@ class Trainer:
             self.stopping = f"all {s.steps:,} steps are done"
         elif s.minutes and self.step > self.began[0] and self._elapsed() >= 60 * s.minutes:
             limit = f"{s.minutes:g} minute{'s' * (s.minutes != 1)}"
-            self.stopping = f"time limit of {limit} reached after {self.step:,} of {s.steps:,} updates"
+            self.stopping = (
+                f"time limit of {limit} reached after {self.step:,} of {s.steps:,} updates"
+            )
         elif self.patience_is_over():
             self.stopping = f"neither BLEU nor perplexity got better in {s.patience} validations"
         return bool(self.stopping)
@@ -321,7 +365,9 @@ class Trainer:
         return self.seconds + self._elapsed()
 
     def _left(self):
-        """How long it will take, judged by all that was done in this session, validations included."""
+        """How long it will take, judged by all that was done in this session,
+        validations included.
+        """
         seconds, steps = self._elapsed(), self.step - self.began[0]
         left = (self.settings.steps - self.step) * seconds / steps
         if self.settings.minutes:
@@ -329,8 +375,11 @@ class Trainer:
         return max(0, left)
 
     def _entry(self, mark):
-        """Return the figures of the updates since the last entry of the log, which were begun at the time `mark`."""
-        seconds = time.perf_counter() - mark  # after look(), because on a GPU that is what waits for the updates
+        """Return the figures of the updates since the last entry of the log, which were begun at
+        the time `mark`.
+        """
+        # After look(), because on a GPU that is what waits for the updates.
+        seconds = time.perf_counter() - mark
         tokens = [n for _, _, _, n in self.seen]
         mean = np.average([row[:3] for row in self.seen], axis=0, weights=tokens).tolist()
         return {
@@ -347,18 +396,24 @@ class Trainer:
     def validate(self):
         """Measure perplexity and BLEU on the validation text, save, and see whether it got better.
 
-        The validation at the end of a session counts only where one was due: so a run that goes on afterwards
-        goes on as if it had not been stopped.
+        The validation at the end of a session counts only where one was due: so a run that goes on
+        afterwards goes on as if it had not been stopped.
         """
-        translator = Translator(self.model, self.dataset.subwords, self.settings.max_length, self.settings.max_length)
-        with self.model.evaluating():  # a method replaced in the model itself still belongs to it, not to the fast copy
+        translator = Translator(
+            self.model, self.dataset.subwords, self.settings.max_length, self.settings.max_length
+        )
+        # A method replaced in the model itself still belongs to it, not to the fast copy.
+        with self.model.evaluating():
             value, score = self.measure(translator)
         self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score.score})
         due = self.step % self.settings.valid_every == 0
         if due:
             better = score.score > self.best or value < self.best_perplexity
             self.bad_validations = 0 if better else self.bad_validations + 1
-            self.best, self.best_perplexity = max(score.score, self.best), min(value, self.best_perplexity)
+            self.best, self.best_perplexity = (
+                max(score.score, self.best),
+                min(value, self.best_perplexity),
+            )
             self.validated = self.step
         self.save(due)
 
@@ -368,17 +423,23 @@ class Trainer:
         with self.watch("pairs validated") as progress:
             value = perplexity(translator.model, self.dataset.subwords, valid, progress=progress)
         with self.watch("sentences translated") as progress:
-            found = translator.translate(valid.source, 1, max_extra=self.settings.max_extra, progress=progress)
+            found = translator.translate(
+                valid.source, 1, max_extra=self.settings.max_extra, progress=progress
+            )
         return value, self.score([best[0].text for best in found], valid.target)
 
     def score(self, lines, references):
         """Score translations; text that came tokenised is not tokenised again."""
         references = self.dataset.references(references)
-        return bleu(lines, references, **({"tokenize": "none"} if self.dataset.corpus.tokenized else {}))
+        return bleu(
+            lines, references, **({"tokenize": "none"} if self.dataset.corpus.tokenized else {})
+        )
 
     @contextlib.contextmanager
     def watch(self, what):
-        """Give a function for `progress=` that shows how much is done, and leaves in the middle after a signal."""
+        """Give a function for `progress=` that shows how much is done, and leaves in the middle
+        after a signal.
+        """
         with Progress(what, say=self.log.say) as bar:
 
             def progress(done, total):
@@ -389,13 +450,13 @@ class Trainer:
 
             yield progress
 
-    # Checkpoints ------------------------------------------------------------------------------------------
+    # Checkpoints ----------------------------------------------------------------------------------
 
     def save(self, keep=True, model=True):
         """Write the model averaged over the last weights, and after it the state for --resume.
 
-        keep: whether the weights of this step are part of later averages. model: False leaves the model that is there
-        as it is, because to average large ones takes longer than an update.
+        keep: whether the weights of this step are part of later averages. model: False leaves the
+        model that is there as it is, because to average large ones takes longer than an update.
         """
         self.look()
         state = self.model.state()
@@ -409,18 +470,32 @@ class Trainer:
         self.folder.forget_weights(self.weights)
 
     def save_model(self, arrays, count):
-        """Write what translate.py --model reads: weights that are the average of so many checkpoints."""
+        """Write what translate.py --model reads: weights that are the average of so
+        many checkpoints.
+        """
         corpus = self.dataset.corpus
-        notes = {"step": self.step, "averaged": count, "longest": self.dataset.longest, "corpus": corpus.name}
-        notes |= {"source_language": corpus.source_language, "target_language": corpus.target_language}
+        notes = {
+            "step": self.step,
+            "averaged": count,
+            "longest": self.dataset.longest,
+            "corpus": corpus.name,
+        }
+        notes |= {
+            "source_language": corpus.source_language,
+            "target_language": corpus.target_language,
+        }
         self.folder.save_model(self.model, arrays, self.dataset.subwords, notes)
 
     def _save_checkpoint(self):
         self.check_ranks()
-        meta = {key: getattr(self, key) for key in COUNTS + MERITS} | {"seconds": self.trained_seconds()}
+        meta = {key: getattr(self, key) for key in COUNTS + MERITS} | {
+            "seconds": self.trained_seconds()
+        }
         meta |= {"settings": dataclasses.asdict(self.settings), "config": self.config.to_dict()}
         meta |= {"machine": self.machine, "data": self.fingerprint, "probe": probe(self.model)}
-        self.folder.save_checkpoint(self.model.state(), self.optimizer.state(), meta, self.dataset.subwords)
+        self.folder.save_checkpoint(
+            self.model.state(), self.optimizer.state(), meta, self.dataset.subwords
+        )
 
     def _save_interrupted(self):
         """Save the state between two validations; the model only where there is none yet."""

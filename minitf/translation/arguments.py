@@ -1,4 +1,6 @@
-"""The options of the command line, its help text, and the mistakes that are refused before anything is read."""
+"""The options of the command line, its help text, and the mistakes that are refused before
+anything is read.
+"""
 
 import argparse
 import contextlib
@@ -74,37 +76,104 @@ def _parser(model):
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = f"{USAGE} [OPTIONS] [TEXT ...]"
     add = parser.add_argument_group("text").add_argument
-    add("text", nargs="*", metavar="TEXT", help="text to translate, in quotes; without it, text is read")
-    add("--input", metavar="FILE", help="read the text from this file (default: from a pipe or the keyboard)")
-    add("--paragraphs", action="store_true", help="join the lines of each paragraph first: for letters")
+    add(
+        "text",
+        nargs="*",
+        metavar="TEXT",
+        help="text to translate, in quotes; without it, text is read",
+    )
+    add(
+        "--input",
+        metavar="FILE",
+        help="read the text from this file (default: from a pipe or the keyboard)",
+    )
+    add(
+        "--paragraphs",
+        action="store_true",
+        help="join the lines of each paragraph first: for letters",
+    )
     add = parser.add_argument_group("output").add_argument
-    add("--output", metavar="FILE", help="write to this file, when all is translated (default: show each line at once)")
-    add("--format", choices=("text", "json"), default="text", help="plain text (default), or a JSON object per line")
+    add(
+        "--output",
+        metavar="FILE",
+        help="write to this file, when all is translated (default: show each line at once)",
+    )
+    add(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="plain text (default), or a JSON object per line",
+    )
     add("--scores", action="store_true", help="write the score before each translation")
-    add("--nbest", type=_number(int, 1, 1000), default=1, metavar="N", help="give the N best translations")
+    add(
+        "--nbest",
+        type=_number(int, 1, 1000),
+        default=1,
+        metavar="N",
+        help="give the N best translations",
+    )
     add = parser.add_argument_group("model").add_argument
     trained = "folder of a trained model" + (" (default: English to German)" if model else "")
     add("--model", metavar="DIR", default=model, help=trained)
-    wide = "compare N translations in the making; more takes longer, 1 is greedy (default: 4, or as many as --nbest)"
+    wide = (
+        "compare N translations in the making; more takes longer, 1 is greedy (default: 4, "
+        "or as many as --nbest)"
+    )
     add("--beam", type=_number(int, 1, 1000), metavar="N", help=wide)
     penalty = "length penalty: a greater one favours longer translations (default 0.6)"
     add("--alpha", type=_number(float, 0, 10), default=0.6, metavar="A", help=penalty)
-    extra = "a translation has at most N subwords (parts of words) more than its source (default 50)"
+    extra = (
+        "a translation has at most N subwords (parts of words) more than its source (default 50)"
+    )
     add("--max-extra", type=_number(int, 0, 10_000), default=50, metavar="N", help=extra)
-    add("--backend", choices=("numpy", "cupy"), help="compute on the CPU (numpy) or on the GPU (cupy)")
+    add(
+        "--backend",
+        choices=("numpy", "cupy"),
+        help="compute on the CPU (numpy) or on the GPU (cupy)",
+    )
     add = parser.add_argument_group("sampling, for variety").add_argument
-    add("--sample", action="store_true", help="draw each word by its probability, instead of the best translation")
-    add("--temperature", type=_number(float, 0, 100), metavar="T", help="below 1 likely words are drawn more often")
-    add("--top-k", type=_number(int, 1, 10**6), metavar="K", help="draw among the K likeliest words only")
+    add(
+        "--sample",
+        action="store_true",
+        help="draw each word by its probability, instead of the best translation",
+    )
+    add(
+        "--temperature",
+        type=_number(float, 0, 100),
+        metavar="T",
+        help="below 1 likely words are drawn more often",
+    )
+    add(
+        "--top-k",
+        type=_number(int, 1, 10**6),
+        metavar="K",
+        help="draw among the K likeliest words only",
+    )
     likely = "draw among the likeliest words that together have the probability P"
     add("--top-p", type=_number(float, 0.001, 1), metavar="P", help=likely)
-    add("--seed", type=_number(int, 0, 2**63), metavar="N", help="another seed draws another text (default 0)")
+    add(
+        "--seed",
+        type=_number(int, 0, 2**63),
+        metavar="N",
+        help="another seed draws another text (default 0)",
+    )
     add = parser.add_argument_group("picture of the attention").add_argument
-    add("--attention", metavar="FILE", help="draw which words the model looks at in the first sentence: .png .pdf .svg")
+    add(
+        "--attention",
+        metavar="FILE",
+        help="draw which words the model looks at in the first sentence: .png .pdf .svg",
+    )
     looks = "attention of the output to the source (default), or within the encoder or the decoder"
     add("--attention-kind", choices=tuple(CAPTIONS), help=looks)
-    add("--attention-subwords", action="store_true", help="draw the model's own subwords, not words")
-    add("--layer", type=_number(int, 1, 1000), metavar="N", help="draw this layer, 1 is the lowest (default: the last)")
+    add(
+        "--attention-subwords", action="store_true", help="draw the model's own subwords, not words"
+    )
+    add(
+        "--layer",
+        type=_number(int, 1, 1000),
+        metavar="N",
+        help="draw this layer, 1 is the lowest (default: the last)",
+    )
     add = parser.add_argument_group("help").add_argument
     add("--help", action="help", help="show this text (also -h)")
     return parser
@@ -117,31 +186,46 @@ def parse(arguments=None, model=None):
     """
     parser = _parser(model)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    end = arguments.index("--") if "--" in arguments else len(arguments)  # after it all is text, also "-Hello."
-    words = ("--help" if word == "-h" else word for word in arguments[:end])  # as an option it would claim -hello
+    # After it all is text, also "-Hello.".
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    # As an option it would claim -hello.
+    words = ("--help" if word == "-h" else word for word in arguments[:end])
     options, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(f"{unknown[0]} is not an option: put -- before text that starts with a dash")
     options.text += arguments[end + 1 :]
     if options.model is None:
-        parser.error("name a trained model with --model DIR: the repository has one in examples/models/en-de")
+        parser.error(
+            "name a trained model with --model DIR: the repository has one in examples/models/en-de"
+        )
     if options.text and options.input is not None:
         parser.error("TEXT and --input: give one of them")
     _check_sampling(parser, options)
     if options.beam is None:
         options.beam = max(4, options.nbest)
     if options.nbest > options.beam:
-        parser.error(f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}")
-    if not options.attention and (options.attention_kind or options.layer or options.attention_subwords):
-        parser.error("--attention-kind, --attention-subwords and --layer need a picture: name it with --attention FILE")
+        parser.error(
+            f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}"
+        )
+    if not options.attention and (
+        options.attention_kind or options.layer or options.attention_subwords
+    ):
+        parser.error(
+            "--attention-kind, --attention-subwords and --layer need a picture: name it with "
+            "--attention FILE"
+        )
     return options
 
 
 def _check_sampling(parser, options):
     """Refuse options that contradict each other, and collect those of sampling in options.draw."""
-    options.draw = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    options.draw = {
+        name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")
+    }
     options.draw = {name: value for name, value in options.draw.items() if value is not None}
     if options.draw and not options.sample:
         parser.error("--temperature, --top-k, --top-p and --seed belong to sampling: add --sample")
     if options.sample and (options.beam or options.nbest > 1 or options.attention):
-        parser.error("--sample draws one translation of each line: leave out --beam, --nbest and --attention")
+        parser.error(
+            "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
+        )

@@ -9,21 +9,30 @@ from minitf.backend import use
 from minitf.errors import UserError, in_file
 from minitf.translation.arguments import parse
 from minitf.translation.console import Bar, Mistake, complain, is_terminal, say
-from minitf.translation.input import batches, decoded, joined_paragraphs, opened_input, size_of, typed
+from minitf.translation.input import (
+    batches,
+    decoded,
+    joined_paragraphs,
+    opened_input,
+    size_of,
+    typed,
+)
 from minitf.translation.output import opened_output, rendered, settle_stdout
 from minitf.translation.picture import draw
 from minitf.translation.translator import Translator
 
 __all__ = ["main"]
 
-RECENT, SHORT = 10_000, 500  # translations that are remembered, of lines of at most so many characters
+# Translations that are remembered, of lines of at most so many characters.
+RECENT, SHORT = 10_000, 500
 
 
 def main(arguments=None, model=None, backend=""):
     """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
 
-    model: the folder of the model that is used without --model. backend: the value of MINITF_BACKEND, if the caller
-    has hidden it from `import minitf`: here a wrong name is an error only where --backend names no other.
+    model: the folder of the model that is used without --model. backend: the value of
+    MINITF_BACKEND, if the caller has hidden it from `import minitf`: here a wrong name is an error
+    only where --backend names no other.
     """
     try:
         return _run(parse(arguments, model), backend)
@@ -56,25 +65,44 @@ def _run(options, backend):
 
 def translate(options):
     """Translate the text that the options name, a batch of lines at a time."""
-    with _ended_by_exception(), opened_input(options) as file, opened_output(options.output, file) as write:
+    with (
+        _ended_by_exception(),
+        opened_input(options) as file,
+        opened_output(options.output, file) as write,
+    ):
         translator = Translator.load(options.model)
         search = (options.beam, options.alpha, options.max_extra)
         number, undrawn = 0, options.attention
-        read = decoded(typed(file, options) if file.isatty() and is_terminal(sys.stderr) else batches(file))
-        recent = _Recent(lambda lines, progress: translator.translate(lines, *search, options.nbest, progress=progress))
+        read = decoded(
+            typed(file, options) if file.isatty() and is_terminal(sys.stderr) else batches(file)
+        )
+        recent = _Recent(
+            lambda lines, progress: translator.translate(
+                lines, *search, options.nbest, progress=progress
+            )
+        )
         with Bar(size_of(file), not file.isatty()) as bar:
             for raw, lines in joined_paragraphs(read) if options.paragraphs else read:
                 sentence = next(filter(translator.parts, lines), None) if undrawn else None
                 if sentence:
                     draw(translator, sentence, search, options)
                     undrawn = None
-                if options.sample:  # the number of a line decides what is drawn for it, however the lines come
-                    shared = {"alpha": options.alpha, "max_extra": options.max_extra, "progress": bar.over(raw)}
+                # The number of a line decides what is drawn for it, however the lines come.
+                if options.sample:
+                    shared = {
+                        "alpha": options.alpha,
+                        "max_extra": options.max_extra,
+                        "progress": bar.over(raw),
+                    }
                     found = translator.sample(lines, first=number, **shared, **options.draw)
                 else:
                     found = recent.translate(lines, options.nbest, bar.over(raw))
                 bar.clear()
-                write("".join(rendered(number + i, lines[i], found[i], options) for i in range(len(lines))))
+                write(
+                    "".join(
+                        rendered(number + i, lines[i], found[i], options) for i in range(len(lines))
+                    )
+                )
                 number += len(lines)
         if undrawn:
             raise Mistake("--attention: there is no text to draw a picture of: give a sentence")
@@ -112,7 +140,8 @@ def _ended_by_exception():
         raise SystemExit(128 + number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup ignores SIGHUP
+    # nohup ignores SIGHUP
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, end)
     try:

@@ -13,7 +13,11 @@ def _program():
     path = Path(sys.argv[0])
     if path.stem == INSTALLED:
         return INSTALLED
-    return "minitf.translation" if path.parts[-2:] == ("translation", "__main__.py") else "translate.py"
+    return (
+        "minitf.translation"
+        if path.parts[-2:] == ("translation", "__main__.py")
+        else "translate.py"
+    )
 
 
 PROGRAM = _program()
@@ -21,7 +25,10 @@ USAGE = f"python -m {PROGRAM}" if PROGRAM == "minitf.translation" else PROGRAM  
 
 
 class Mistake(Exception):
-    """A mistake on the command line or in its files; its text is one line. The library's own is UserError."""
+    """A mistake on the command line or in its files; its text is one line.
+
+    The library's own is UserError.
+    """
 
 
 def complain(message):
@@ -49,7 +56,8 @@ def is_terminal(stream):
 class Bar:
     """The progress of a long text in one line on the terminal; nothing where there is no terminal.
 
-    total: the size of the text in bytes, None if unknown. possible: False where somebody types at the terminal.
+    total: the size of the text in bytes, None if unknown. possible: False where somebody types
+    at the terminal.
     """
 
     def __init__(self, total, possible=True):
@@ -64,7 +72,9 @@ class Bar:
         self.clear()
 
     def over(self, batch):
-        """Return the function that the translator calls with the parts done and all parts of this batch."""
+        """Return the function that the translator calls with the parts done and all parts
+        of this batch.
+        """
         start, size = self.bytes, sum(map(len, batch)) + len(batch)
         self.bytes, self.lines = start + size, self.lines + len(batch)
 

@@ -27,7 +27,9 @@ NOT_TEXT = {  # the first bytes of files that are not plain text
 
 @contextlib.contextmanager
 def opened_input(options):
-    """Return an unbuffered binary file: a read returns the bytes that have come, and does not wait for more."""
+    """Return an unbuffered binary file: a read returns the bytes that have come, and does not
+    wait for more.
+    """
     if options.text:
         lines = (line if line.endswith("\n") else line + "\n" for line in options.text)
         yield io.BytesIO("".join(lines).encode(errors="surrogatepass"))
@@ -35,7 +37,9 @@ def opened_input(options):
         try:
             file = open(options.input, "rb", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise Mistake(f"{options.input}: cannot be read ({error.strerror}): name a text file") from None
+            raise Mistake(
+                f"{options.input}: cannot be read ({error.strerror}): name a text file"
+            ) from None
         with file:
             _check_is_text(file, options.input)
             yield file
@@ -68,7 +72,8 @@ def size_of(file):
 def batches(file):
     """Yield lists of lines, without their line feeds, to be translated together.
 
-    A thread reads ahead. From a file the lists are full; lines from a pipe are not kept waiting for more.
+    A thread reads ahead. From a file the lists are full; lines from a pipe are not kept
+    waiting for more.
     """
     chunks = queue.Queue(4)
     threading.Thread(target=_read, args=(file, chunks), daemon=True).start()
@@ -113,7 +118,8 @@ def _read(file, chunks):
         chunks.put(None)
     except OSError as error:
         chunks.put(Mistake(f"the input cannot be read ({error.strerror}): name a text file"))
-    except Exception as error:  # no memory for a line, say: whoever waits at the other end must hear of it
+    except Exception as error:
+        # No memory for a line, say: whoever waits at the other end must hear of it.
         chunks.put(error)
 
 
@@ -152,14 +158,18 @@ def decoded(batches):
     A carriage return before the line feed and a byte order mark are not part of a line.
     """
     for raw in batches:
-        lines = [line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in raw]
+        lines = [
+            line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in raw
+        ]
         yield raw, lines
 
 
 def joined_paragraphs(pairs):
-    """Join the lines of each paragraph, at most BYTES characters or little more; an empty line stays a line.
+    """Join the lines of each paragraph, at most BYTES characters or little more; an empty
+    line stays a line.
 
-    Yields pairs like those it takes: the lines as they were read, and the paragraphs that end in them.
+    Yields pairs like those it takes: the lines as they were read, and the paragraphs
+    that end in them.
     """
     begun, size = [], 0
     for raw, lines in pairs:

@@ -1,4 +1,6 @@
-"""From a model's folder to a Transformer with its weights; one whose code was changed is refused."""
+"""From a model's folder to a Transformer with its weights;
+one whose code was changed is refused.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +22,10 @@ def load_model(
 ) -> tuple[Transformer, Subwords | Words, dict]:
     """Return the model of a folder that `save_model` wrote, its subwords, and the notes.
 
-    model: called as model(config, initialise=False); a model whose code was changed is made by its own function.
-    Raises UserError as `read_model` does, where the weights are those of another model, and where the model computes
-    something else than the one that was saved.
+    model: called as model(config, initialise=False); a model whose code was changed is made by
+    its own function.
+    Raises UserError as `read_model` does, where the weights are those of another model, and where
+    the model computes something else than the one that was saved.
     """
     arrays, fields, subwords = read_model(directory)
     notes = read_notes(directory)
@@ -33,7 +36,8 @@ def load_model(
                 config.check_size(arrays)
             made = load_weights(model(config, initialise=False), arrays)
         except (TypeError, ValueError, MemoryError) as error:
-            if model is not Transformer:  # a mistake in the code that was given is shown with its traceback
+            # A mistake in the code that was given is shown with its traceback.
+            if model is not Transformer:
                 raise
             raise UserError(f"its {CARD} is damaged ({error}): copy the model again") from None
         config.check_subwords(len(subwords))
@@ -42,7 +46,10 @@ def load_model(
 
 
 def load_weights(model: Transformer, arrays: dict[str, np.ndarray]) -> Transformer:
-    """Return the model with the weights of a file. Raises UserError; if settings differ, it names them."""
+    """Return the model with the weights of a file.
+
+    Raises UserError; if settings differ, it names them.
+    """
     try:
         return model.load_state(arrays)
     except UserError:

@@ -1,4 +1,6 @@
-"""The translations: as lines of text or JSON, to standard output or into a file that appears when it is complete."""
+"""The translations: as lines of text or JSON, to standard output or into a file that appears when
+it is complete.
+"""
 
 import contextlib
 import errno
@@ -26,7 +28,9 @@ HINTS = {  # what to do where a file cannot be written
 
 @contextlib.contextmanager
 def opened_output(path, source):
-    """Return the function that writes text: to standard output at once, to a file that appears when it is complete."""
+    """Return the function that writes text: to standard output at once, to a file that appears when
+    it is complete.
+    """
     if path in (None, "-"):
         if sys.stdout is None:
             raise Mistake("standard output is closed: use --output FILE")
@@ -35,8 +39,11 @@ def opened_output(path, source):
     path = os.path.realpath(path)  # a link stays a link
     from_file = not isinstance(source, io.BytesIO) and os.path.isfile(path)
     if from_file and os.path.samestat(os.stat(path), os.fstat(source.fileno())):
-        raise Mistake(f"{path}: the text would be replaced by its translation: give --output another name")
-    is_device = os.path.exists(path) and not os.path.isfile(path)  # or a pipe: not to be replaced by a file
+        raise Mistake(
+            f"{path}: the text would be replaced by its translation: give --output another name"
+        )
+    # Or a pipe: not to be replaced by a file.
+    is_device = os.path.exists(path) and not os.path.isfile(path)
     aside = path if is_device else f"{path}.{os.getpid()}.tmp"
     with _blame(path):
         file = open(aside, "wb")  # noqa: SIM115
@@ -49,7 +56,9 @@ def opened_output(path, source):
             if not is_device:
                 os.replace(aside, path)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(*([] if is_device else [f"stopped: nothing was written to {path}"])) from None
+        raise KeyboardInterrupt(
+            *([] if is_device else [f"stopped: nothing was written to {path}"])
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             file.close()
@@ -79,7 +88,9 @@ def _blame(name):
 
 
 def settle_stdout():
-    """Drop output that standard output refuses, so that Python does not try it again when it ends."""
+    """Drop output that standard output refuses, so that Python does not try it
+    again when it ends.
+    """
     try:
         if sys.stdout:
             sys.stdout.flush()
@@ -93,12 +104,18 @@ def rendered(number, line, translations, options):
     best = translations[0]
     if options.format == "json":
         found = [
-            {"translation": t.text, "score": round(t.score, 6), "log_probability": round(t.log_probability, 6)}
+            {
+                "translation": t.text,
+                "score": round(t.score, 6),
+                "log_probability": round(t.log_probability, 6),
+            }
             for t in translations
         ]
         text = json.dumps({"source": line, **found[0], "nbest": found}, ensure_ascii=False)
         # JSON escapes only the control characters up to U+001F itself.
-        return re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+        return (
+            re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+        )
     if options.nbest > 1:
         return "".join(f"{number} ||| {t.text} ||| {t.score:.4f}\n" for t in translations)
     return (f"{best.score:.4f}\t" if options.scores else "") + best.text + "\n"

@@ -4,9 +4,15 @@ from minitf.translation.console import PROGRAM, Mistake, say
 from minitf.translation.languages import languages_of
 
 CAPTIONS = {
-    "source": "Where the model looks in the input to choose each word of the output (decoder to source",
-    "encoder": "Where the model looks in the input to understand each word of it (encoder self-attention",
-    "decoder": "Where the model looks in the output so far to choose its next word (decoder self-attention",
+    "source": (
+        "Where the model looks in the input to choose each word of the output (decoder to source"
+    ),
+    "encoder": (
+        "Where the model looks in the input to understand each word of it (encoder self-attention"
+    ),
+    "decoder": (
+        "Where the model looks in the output so far to choose its next word (decoder self-attention"
+    ),
 }
 
 
@@ -20,12 +26,22 @@ def draw(translator, sentence, search, options):
     (title,) = translator.subwords.decode(parts[:1])
     source, target = languages_of(options.model)
     read, written = f"{source or ''} input".strip(), f"{target or ''} output".strip()
-    names = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}[kind]
-    caption = f"{CAPTIONS[kind]}, layer {options.layer or last} of {last}). Dark is much; each row sums to 1."
+    names = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}[
+        kind
+    ]
+    caption = (
+        f"{CAPTIONS[kind]}, layer {options.layer or last} of {last}). Dark is much; "
+        "each row sums to 1."
+    )
     words = not options.attention_subwords
     try:
-        plot.attention_maps(weights, rows, columns, options.attention, title.strip(), caption, names, words)
+        plot.attention_maps(
+            weights, rows, columns, options.attention, title.strip(), caption, names, words
+        )
     except ValueError as error:
         raise Mistake(error) from None
     if len(parts) > 1:
-        say(f"{PROGRAM}: the line is translated in parts; {options.attention} shows the first of them")
+        say(
+            f"{PROGRAM}: the line is translated in parts; {options.attention} shows "
+            "the first of them"
+        )

@@ -1,7 +1,9 @@
-"""A few numbers that a model computed when it was saved; whoever loads it computes them again and compares.
+"""A few numbers that a model computed when it was saved; whoever loads it computes them
+again and compares.
 
-Weights do not say what is done with them. Where a layer was changed in code and has no parameters of its own, such as
-a GELU in place of the ReLU, the weights fit the original layer as well, and it would translate badly without an error.
+Weights do not say what is done with them. Where a layer was changed in code and has no parameters
+of its own, such as a GELU in place of the ReLU, the weights fit the original layer as well, and it
+would translate badly without an error.
 """
 
 import contextlib
@@ -19,16 +21,17 @@ from minitf.tensor import no_grad
 __all__ = ["check_probe", "probe"]
 
 _LENGTH = 8  # positions of the input, each of which gives one number
-# Share of their size by which the numbers may differ. Weights rounded to float16 change them by 0.001; GELU in place of
-# ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
+# Share of their size by which the numbers may differ. Weights rounded to float16 change them by
+# 0.001; GELU in place of ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
 _TOLERANCE = 0.02
 
 
 def probe(model, arrays=None):
-    """Return some logits of a model for a fixed input, as a list of numbers; None where one is not finite.
+    """Return some logits of a model for a fixed input, as a list of numbers; None where one
+    is not finite.
 
-    The input is two sentences, the second with padding, and of each target position one logit is taken. It may never
-    change, because the numbers are kept with saved models.
+    The input is two sentences, the second with padding, and of each target position one logit is
+    taken. It may never change, because the numbers are kept with saved models.
     arrays: weights by name, to be used in place of the model's own.
     """
     c = model.config
@@ -53,17 +56,24 @@ def probe(model, arrays=None):
 
 
 def check_probe(model, expected):
-    """Raise UserError unless the model computes what `probe` returned when it was saved; None is not compared."""
+    """Raise UserError unless the model computes what `probe` returned when it was saved; None
+    is not compared.
+    """
     if expected is None:
         return
     numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f"damaged (its probe is {reprlib.repr(expected)}): copy the model again")
     found = probe(model)
-    if found is None or len(found) != len(expected) or math.dist(found, expected) > _TOLERANCE * math.hypot(*expected):
+    if (
+        found is None
+        or len(found) != len(expected)
+        or math.dist(found, expected) > _TOLERANCE * math.hypot(*expected)
+    ):
         raise UserError(
-            "the model computes other numbers than when it was saved: was a layer changed in the code? "
-            "Load it with the code that it was trained with, as in Translator.load(folder, model=MyTransformer)"
+            "the model computes other numbers than when it was saved: was a layer "
+            "changed in the code? Load it with the code that it was trained with, "
+            "as in Translator.load(folder, model=MyTransformer)"
         )
 
 

@@ -1,7 +1,8 @@
-"""Where a line is cut before it is translated: between sentences, or where a sentence is too long to be read at once.
+"""Where a line is cut before it is translated: between sentences, or where a sentence is too long
+to be read at once.
 
-A model that learned from single sentences leaves some out where several follow each other, and it reads no more than
-a limited number of subwords.
+A model that learned from single sentences leaves some out where several follow each other, and it
+reads no more than a limited number of subwords.
 """
 
 import re
@@ -14,7 +15,9 @@ __all__ = ["cut_line"]
 
 # A sentence ends here: not after a title or an initial, and not before a small letter.
 _TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
-_SENTENCE = re.compile(rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*")
+_SENTENCE = re.compile(
+    rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*"
+)
 # A sentence that is too long is cut after a clause, or else after a word.
 _CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 
@@ -22,8 +25,8 @@ _CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
 def cut_line(line: str, subwords: Subwords | Words, longest: int, usual: int) -> list[list[int]]:
     """Return the parts of a line as lists of subword ids; none if there is nothing to translate.
 
-    longest: the most subwords of a part. usual: a line of no more subwords than this is one part, a longer one is cut
-    into its sentences.
+    longest: the most subwords of a part. usual: a line of no more subwords than this is one part,
+    a longer one is cut into its sentences.
     """
     line = printable(valid(line)).strip()
     (ids,) = subwords.encode([line])
@@ -33,7 +36,9 @@ def cut_line(line: str, subwords: Subwords | Words, longest: int, usual: int) ->
 
 
 def _parts(texts, subwords, longest, cuts):
-    """Return the ids of each text; one that is too long is cut at the first kind of place in `cuts`."""
+    """Return the ids of each text; one that is too long is cut at the first kind of
+    place in `cuts`.
+    """
     texts = [text.strip() for text in texts]
     parts = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
@@ -42,7 +47,8 @@ def _parts(texts, subwords, longest, cuts):
         elif cuts:
             joined = _joined(_split(text, cuts[0]), subwords, longest)
             parts += _parts(joined, subwords, longest, cuts[1:])
-        elif len(text) > 1:  # one endless word: between two characters, never inside the bytes of one
+        elif len(text) > 1:
+            # One endless word: between two characters, never inside the bytes of one.
             middle = len(text) // 2
             parts += _parts([text[:middle], text[middle:]], subwords, longest, ())
         else:  # a character spelled in more bytes than the model reads

@@ -29,7 +29,8 @@ __all__ = ["Translation", "Translator"]
 
 _LONGEST = 100  # for a model that does not say how long its sentences may be
 _ON_GPU = 8  # times as many tokens are decoded side by side
-_PIECES = {32: 2, 256: 4}  # into how many pieces a batch of so many rows, sentences times beams, is cut
+# Into how many pieces a batch of so many rows, sentences times beams, is cut.
+_PIECES = {32: 2, 256: 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +46,14 @@ class Translation:
 
 
 class Translator:
-    """A model and its subwords. The weights are read when it is made: where they change, make another one.
+    """A model and its subwords.
 
-    longest: how many subwords it reads at once. A longer sentence is cut at the end of a clause or a word.
-    usual: a line of more subwords is translated sentence by sentence, because a model that learned from single
-    sentences leaves some out where several stand in a row (a sixth of the longest, if it is not given).
+    The weights are read when it is made: where they change, make another one.
+
+    longest: how many subwords it reads at once. A longer sentence is cut at the end of a clause
+    or a word. usual: a line of more subwords is translated sentence by sentence, because a model
+    that learned from single sentences leaves some out where several stand in a row (a sixth of the
+    longest, if it is not given).
     """
 
     def __init__(
@@ -60,12 +64,15 @@ class Translator:
         usual: int | None = None,
     ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
-        if model.config.positions == "learned":  # there are none for more, and the end mark takes one
+        # There are none for more, and the end mark takes one.
+        if model.config.positions == "learned":
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
 
     @classmethod
-    def load(cls, directory: str | Path, whole: int = 0, model: Callable[..., Transformer] = Transformer) -> Self:
+    def load(
+        cls, directory: str | Path, whole: int = 0, model: Callable[..., Transformer] = Transformer
+    ) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do.
 
         whole: a line of up to so many subwords is translated in one piece, whatever the model says.
@@ -86,15 +93,19 @@ class Translator:
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
     ) -> list[list[Translation]]:
-        """Translate each line; returns a list of up to n_best Translations per line, in the order of the lines.
+        """Translate each line; returns a list of up to n_best Translations per line, in the
+        order of the lines.
 
-        A line without any text gives one empty translation. batch_tokens: how many source tokens, times beams,
-        each core decodes side by side; a GPU takes eight times as many. progress: called with the number of parts done
-        and of all parts.
-        Raises UserError for a beam width or an n_best that cannot be, and for a model that computes no numbers.
+        A line without any text gives one empty translation. batch_tokens: how many source tokens,
+        times beams, each core decodes side by side; a GPU takes eight times as many. progress:
+        called with the number of parts done and of all parts.
+        Raises UserError for a beam width or an n_best that cannot be, and for a model that
+        computes no numbers.
         """
         if not 1 <= n_best <= beam:
-            raise UserError(f"{n_best} translations of a line cannot come from a beam of {beam}: widen the beam")
+            raise UserError(
+                f"{n_best} translations of a line cannot come from a beam of {beam}: widen the beam"
+            )
 
         def search(source, places):
             return self._search(source, beam, alpha, max_extra, n_best)
@@ -113,20 +124,23 @@ class Translator:
     ) -> list[list[Translation]]:
         """Draw one translation of each line, word by word; returns what translate returns.
 
-        settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the first line, where a
-        text comes in several calls. A translation depends on the line, its number and the seed, and not on the lines
-        beside it.
+        settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
+        first line, where a text comes in several calls. A translation depends on the line, its
+        number and the seed, and not on the lines beside it.
         """
 
         def search(source, places):
             rows = [(first + line, part) for line, part in places]
-            found = sample(self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings)
+            found = sample(
+                self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings
+            )
             return _finite([[best] for best in found])
 
         return self._over_lines(lines, search, 1, batch_tokens, progress)
 
     def _over_lines(self, lines, search, beam, batch_tokens, progress):
-        """Translate the parts of all lines, on all cores; search(source, places) translates a batch of them.
+        """Translate the parts of all lines, on all cores; search(source, places) translates a
+        batch of them.
 
         places: of each row, the number of the line and that of the part in it.
         """
@@ -141,7 +155,9 @@ class Translator:
                 places.append((i, k))
 
         def work(rows):
-            source = make_batch([parts[i] for i in rows], [[]] * len(rows), len(self.subwords)).source
+            source = make_batch(
+                [parts[i] for i in rows], [[]] * len(rows), len(self.subwords)
+            ).source
             return [self._ranked(best) for best in search(source, [places[i] for i in rows])]
 
         if on_gpu():  # a GPU: whole batches, and large ones
@@ -174,7 +190,9 @@ class Translator:
         return _finite(found)
 
     def parts(self, line: str) -> list[list[int]]:
-        """Cut a line into lists of subword ids of at most `longest` each; none if there is nothing to translate."""
+        """Cut a line into lists of subword ids of at most `longest` each; none if there is
+        nothing to translate.
+        """
         return cut_line(line, self.subwords, self.longest, self.usual)
 
     def attention(
@@ -186,10 +204,11 @@ class Translator:
         alpha: float = 0.6,
         max_extra: int = 50,
     ) -> tuple[np.ndarray, list[str], list[str]]:
-        """Say who attends to whom when the line is translated: (weights (H, T, S), row tokens, column tokens).
+        """Say who attends to whom when the line is translated: (weights (H, T, S), row tokens,
+        column tokens).
 
-        kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer: counted from 1;
-        the last one by default. A line of several parts is read as its first part.
+        kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer:
+        counted from 1; the last one by default. A line of several parts is read as its first part.
         """
         model, parts = self.model, self.parts(line)
         stacks = {
@@ -220,29 +239,38 @@ class Translator:
         # A row of the decoder is where the next word is decided, so it is labelled with that word.
         written = [*self.subwords.pieces(best.ids), "</s>"]
         seen = ["<s>", *written[:-1]]
-        rows, columns = {"source": (written, read), "encoder": (read, read), "decoder": (written, seen)}[kind]
+        rows, columns = {
+            "source": (written, read),
+            "encoder": (read, read),
+            "decoder": (written, seen),
+        }[kind]
         return chosen.weights[0], rows, columns
 
 
 def _finite(found):
     """Raise UserError if a row has no translation, or one without a finite probability."""
     if not all(best and math.isfinite(best[0].log_probability) for best in found):
-        raise UserError("the model computes no finite probabilities: its weights are of no use, take another")
+        raise UserError(
+            "the model computes no finite probabilities: its weights are of no use, take another"
+        )
     return found
 
 
 def cut(rows, beam):
-    """Cut the rows of a batch into the pieces that cores take, each for itself with one-thread products.
+    """Cut the rows of a batch into the pieces that cores take, each for itself with
+    one-thread products.
 
-    The products of one step of decoding are too small to share. The cut follows from the size of the batch alone, so
-    that the result does not depend on the number of cores.
+    The products of one step of decoding are too small to share. The cut follows from the size of
+    the batch alone, so that the result does not depend on the number of cores.
     """
     n = max((n for least, n in _PIECES.items() if len(rows) * beam >= least), default=1)
     return [rows[start:stop] for start, stop in stretches(len(rows), n) if start < stop]
 
 
 def _by_length(lengths, batch_tokens):
-    """Group indices into batches of about equal length, the longest first: memory runs out at once or never."""
+    """Group indices into batches of about equal length, the longest first: memory runs out at
+    once or never.
+    """
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
     start = 0
     while start < len(order):

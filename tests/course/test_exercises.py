@@ -1,4 +1,6 @@
-"""The exercise sheets: written from the lessons, honest about what is missing, hard to pass with a wrong answer."""
+"""The exercise sheets: written from the lessons, honest about what is missing, hard to pass with
+a wrong answer.
+"""
 
 import ast
 import contextlib
@@ -31,7 +33,11 @@ def answers(lesson):
     module = load(ROOT / "tests" / "support" / "answers" / lesson.name)
     own = {name: thing for name, thing in vars(module).items() if inspect.isfunction(thing)}
     own = {name: thing for name, thing in own.items() if thing.__module__ == module.__name__}
-    wrong = {name.removeprefix("wrong_"): thing for name, thing in own.items() if name.startswith("wrong_")}
+    wrong = {
+        name.removeprefix("wrong_"): thing
+        for name, thing in own.items()
+        if name.startswith("wrong_")
+    }
     return {name: own[name] for name in wrong}, wrong
 
 
@@ -46,7 +52,11 @@ def run(path, text):
     """Run a sheet in this process, which takes no time to start: exit code, lines, messages."""
     path.write_text(text, encoding="utf-8")
     out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         try:
             runpy.run_path(str(path), run_name="__main__")
@@ -68,7 +78,9 @@ def test_an_empty_sheet_says_in_a_line_each_what_is_to_do(lesson, tmp_path):
 @each_lesson
 def test_right_answers_pass(lesson, tmp_path):
     right, _ = answers(lesson)
-    sheet = answered(load(SCRIPT).sheet(lesson), right, ROOT / "tests" / "support" / "answers" / lesson.name)
+    sheet = answered(
+        load(SCRIPT).sheet(lesson), right, ROOT / "tests" / "support" / "answers" / lesson.name
+    )
     code, lines, err = run(tmp_path / "sheet.py", sheet)
     assert (code, err) == (0, ""), lines
     assert [line.split()[1:] for line in lines if line.startswith("right")] == [
@@ -79,35 +91,54 @@ def test_right_answers_pass(lesson, tmp_path):
 @each_lesson
 def test_wrong_answers_do_not(lesson, tmp_path):
     _, wrong = answers(lesson)
-    sheet = answered(load(SCRIPT).sheet(lesson), wrong, ROOT / "tests" / "support" / "answers" / lesson.name)
+    sheet = answered(
+        load(SCRIPT).sheet(lesson), wrong, ROOT / "tests" / "support" / "answers" / lesson.name
+    )
     code, lines, err = run(tmp_path / "sheet.py", sheet)
     assert (code, err) == (1, "")
     said = [line for line in lines if line.startswith(("wrong", "right"))]
-    assert len(said) == len(wrong) and all(re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said), lines
+    assert len(said) == len(wrong) and all(
+        re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said
+    ), lines
 
 
 @pytest.mark.parametrize(
     "lesson",  # one process is enough by default: in all other tests the sheet is run in this one
-    [pytest.param(path, id=path.stem, marks=pytest.mark.slow if i else []) for i, path in enumerate(LESSONS)],
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.slow if i else [])
+        for i, path in enumerate(LESSONS)
+    ],
 )
 def test_a_sheet_as_a_program_says_the_same(lesson, tmp_path):
     for functions in ({}, *answers(lesson)):
-        sheet = answered(load(SCRIPT).sheet(lesson), functions, ROOT / "tests" / "support" / "answers" / lesson.name)
+        sheet = answered(
+            load(SCRIPT).sheet(lesson),
+            functions,
+            ROOT / "tests" / "support" / "answers" / lesson.name,
+        )
         expected = run(tmp_path / "sheet.py", sheet)
-        done = subprocess.run([sys.executable, "sheet.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "sheet.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stdout.splitlines(), done.stderr) == expected
 
 
 @each_lesson
 def test_each_exercise_has_a_hint_that_names_a_section_of_its_lesson(lesson):
     tree, headings = tree_of(lesson), {line.removeprefix("## ") for line in prose_of(lesson)}
-    docs = {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    docs = {
+        node.name: ast.get_docstring(node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+    }
     for name in answers(lesson)[0]:
         hint = " ".join(docs[name].partition("\n\nHint: ")[2].split())
         assert any(f'"{heading}"' in hint for heading in headings if heading), f"{name}: {hint!r}"
 
 
-@pytest.mark.parametrize("body", ["...", "pass", '"""Only its docstring."""', '"""More."""\n    pass  # later'])
+@pytest.mark.parametrize(
+    "body", ["...", "pass", '"""Only its docstring."""', '"""More."""\n    pass  # later']
+)
 def test_what_is_not_written_yet_is_to_do(body, tmp_path):
     code, lines, _ = run(tmp_path / "sheet.py", SHEET.format(body=body))
     assert code == 1 and lines[0].startswith("to do  1. one: ") and len(lines) == 1
@@ -125,7 +156,10 @@ def test_what_is_written_is_right_or_wrong_and_wrong_brings_the_hint(body, tmp_p
 def test_an_answer_may_be_a_lambda_and_a_number_is_none(tmp_path):
     sheet = SHEET.replace("def one():\n    {body}", "one = {body}")
     assert run(tmp_path / "sheet.py", sheet.format(body="lambda: 1"))[:2] == (0, ["right  1. one"])
-    assert run(tmp_path / "sheet.py", sheet.format(body="1"))[:2] == (1, ["wrong  1. one: the function is not there"])
+    assert run(tmp_path / "sheet.py", sheet.format(body="1"))[:2] == (
+        1,
+        ["wrong  1. one: the function is not there"],
+    )
 
 
 SHEET = """from minitf.course.lesson import check_exercises
@@ -140,31 +174,50 @@ check_exercises(globals())
 def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
     sheet = load(SCRIPT).sheet(LESSONS[0]).replace("def additive_mask", "def renamed")
     broken = "def softmax_average(scores, values):\n    return 1 / 0\n"
-    code, lines, err = run(tmp_path / "sheet.py", sheet.replace("\n\nif __name__", f"\n\n{broken}\nif __name__"))
+    code, lines, err = run(
+        tmp_path / "sheet.py", sheet.replace("\n\nif __name__", f"\n\n{broken}\nif __name__")
+    )
     assert (code, err) == (1, "")
     assert lines[0] == "wrong  1. additive_mask: the function is not there"
     assert len(lines) == 2  # the answer has no docstring, and so no hint
-    assert re.fullmatch(r"wrong  2\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[1])
+    assert re.fullmatch(
+        r"wrong  2\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[1]
+    )
 
 
 def test_the_command_writes_the_sheet_once(tmp_path):
     command = [sys.executable, str(SCRIPT), "4"]
     first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
-    assert (tmp_path / "my_04_layers.py").read_text(encoding="utf-8").startswith('"""Exercises. Lesson 04.')
+    assert (
+        (tmp_path / "my_04_layers.py")
+        .read_text(encoding="utf-8")
+        .startswith('"""Exercises. Lesson 04.')
+    )
     (tmp_path / "my_04_layers.py").write_text("my answers")
     second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert second.returncode == 2 and "already exists" in second.stderr and second.stderr.count("\n") == 1
+    assert (
+        second.returncode == 2
+        and "already exists" in second.stderr
+        and second.stderr.count("\n") == 1
+    )
     assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
 
 
 def test_help_is_the_docstring(capsys):
-    assert load(SCRIPT).main(["--help"]) == 0 and "python lessons/exercise.py 04" in capsys.readouterr().out
+    assert (
+        load(SCRIPT).main(["--help"]) == 0
+        and "python lessons/exercise.py 04" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"]])
 def test_anything_else_is_refused(arguments, tmp_path):
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and not list(tmp_path.iterdir())

@@ -1,4 +1,6 @@
-"""Figures for a slide: the text stands where it belongs, grey tells what colour tells, and the file is there."""
+"""Figures for a slide: the text stands where it belongs, grey tells what colour tells, and the
+file is there.
+"""
 
 import numpy as np
 import pytest
@@ -47,12 +49,14 @@ def test_each_writes_its_file(draw, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-# Lines ------------------------------------------------------------------------------------------------------
+# Lines --------------------------------------------------------------------------------------------
 
 
 def test_lines_have_their_axes_and_differ_without_colour(saved):
     curves = {"one": ([1, 2], [3, 4]), "two": ([1, 2], [5, 6]), "three": ([1, 2], [7, 8])}
-    figures.lines(curves, path="a.png", x="steps", y="loss", title="title", log="xy", limits=(1, 10))
+    figures.lines(
+        curves, path="a.png", x="steps", y="loss", title="title", log="xy", limits=(1, 10)
+    )
     axes = saved[0].axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("steps", "loss", "title")
     assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylim()) == ("log", "log", (1, 10))
@@ -68,13 +72,19 @@ def test_one_line_needs_no_legend(saved):
     assert saved[0].axes[0].get_lines()[0].get_marker() == "None"
 
 
-# Matrices ---------------------------------------------------------------------------------------------------
+# Matrices -----------------------------------------------------------------------------------------
 
 
 def test_each_bar_has_its_name_and_its_number(saved):
-    figures.bars({"one": 27.52, "two\nlines": 29.0}, path="a.png", y="BLEU", title="title", digits=2)
+    figures.bars(
+        {"one": 27.52, "two\nlines": 29.0}, path="a.png", y="BLEU", title="title", digits=2
+    )
     axes = saved[0].axes[0]
-    assert (axes.get_ylabel(), axes.get_title(), names(axes, "x")) == ("BLEU", "title", ["one", "two\nlines"])
+    assert (axes.get_ylabel(), axes.get_title(), names(axes, "x")) == (
+        "BLEU",
+        "title",
+        ["one", "two\nlines"],
+    )
     assert [bar.get_height() for bar in axes.patches] == [27.52, 29.0]
     assert [text.get_text() for text in axes.texts] == ["27.52", "29.00"]
     assert axes.get_ylim()[0] == 0  # half as high is half as much
@@ -82,31 +92,49 @@ def test_each_bar_has_its_name_and_its_number(saved):
 
 def test_matrices_share_their_colours_and_name_their_cells(saved):
     panels = {"one": np.array([[0.0, 1.0]]), "two": np.array([[2.0, 4.0]])}
-    labels = {"rows": "queries", "columns": "keys", "row_labels": ["r"], "column_labels": ["c", "d"]}
+    labels = {
+        "rows": "queries",
+        "columns": "keys",
+        "row_labels": ["r"],
+        "column_labels": ["c", "d"],
+    }
     figures.matrices(panels, path="a.png", **labels, values=".1f", bar="weight")
     first, second, scale = saved[0].axes
     assert [axes.get_title() for axes in (first, second)] == ["one", "two"]
     assert {axes.images[0].get_clim() for axes in (first, second)} == {(0.0, 4.0)}
     assert (first.get_ylabel(), second.get_ylabel(), second.get_xlabel()) == ("queries", "", "keys")
-    assert names(first, "y") == ["r"] and names(second, "y") == [""] and names(second, "x") == ["c", "d"]
-    assert [(text.get_position(), text.get_text()) for text in second.texts] == [((0, 0), "2.0"), ((1, 0), "4.0")]
+    assert (
+        names(first, "y") == ["r"]
+        and names(second, "y") == [""]
+        and names(second, "x") == ["c", "d"]
+    )
+    assert [(text.get_position(), text.get_text()) for text in second.texts] == [
+        ((0, 0), "2.0"),
+        ((1, 0), "4.0"),
+    ]
     assert [text.get_color() for text in second.texts] == ["black", "white"]  # readable on its cell
     assert scale.get_ylabel() == "weight"
 
 
-# The tree ---------------------------------------------------------------------------------------------------
+# The tree -----------------------------------------------------------------------------------------
 
 
 def test_a_tree_grows_from_left_to_right_and_children_stand_in_the_order_of_their_parents(saved):
     figures.tree(NODES, path="a.png", title="title")
     axes = saved[0].axes[0]
     assert axes.get_title() == "title"
-    assert [text.get_text() for text in axes.texts] == [f"{label}\n{score:.2f}" for _, label, score, _ in NODES]
+    assert [text.get_text() for text in axes.texts] == [
+        f"{label}\n{score:.2f}" for _, label, score, _ in NODES
+    ]
     places = [text.get_position() for text in axes.texts]
     assert [x for x, _ in places] == [0, 1, 1, 1, 2, 2, 3, 2]
     ends = [tuple(zip(*line.get_data(), strict=True)) for line in axes.get_lines()]
-    assert ends == [(places[node[0]], places[i]) for i, node in enumerate(NODES) if node[0] is not None]
-    for (start, end), (other_start, other_end) in ((a, b) for a in ends for b in ends if a[0][0] == b[0][0]):
+    assert ends == [
+        (places[node[0]], places[i]) for i, node in enumerate(NODES) if node[0] is not None
+    ]
+    for (start, end), (other_start, other_end) in (
+        (a, b) for a in ends for b in ends if a[0][0] == b[0][0]
+    ):
         assert start[1] <= other_start[1] or end[1] > other_end[1]  # no line crosses another
 
 
@@ -132,7 +160,9 @@ def test_a_search_without_an_end_has_no_thick_way(saved):
     assert {line.get_linewidth() for line in saved[0].axes[0].get_lines()} == {1.5}
 
 
-@pytest.mark.parametrize("node", [(5, "a", 0.0, "kept"), (1, "a", 0.0, "kept"), (0, "a", 0.0, "won")])
+@pytest.mark.parametrize(
+    "node", [(5, "a", 0.0, "kept"), (1, "a", 0.0, "kept"), (0, "a", 0.0, "won")]
+)
 def test_a_tree_needs_parents_and_states_that_there_are(node):
     with pytest.raises(ValueError, match="node 1 has the parent"):
         figures.tree([(None, "<s>", 0.0, "kept"), node], path="a.png")

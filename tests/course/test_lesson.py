@@ -1,4 +1,6 @@
-"""What lessons share: which command line is a lesson, which one is lesson 09's trainer, and where it trains."""
+"""What lessons share: which command line is a lesson, which one is lesson 09's trainer, and
+where it trains.
+"""
 
 import json
 import runpy
@@ -20,7 +22,9 @@ def as_before():
 
 @pytest.fixture
 def begin(monkeypatch):
-    """Gives what `begin` returns for a command line, and what it handed to the trainer, if it did."""
+    """Gives what `begin` returns for a command line,
+    and what it handed to the trainer, if it did.
+    """
     for name in ("use", "threadpool_limits"):
         monkeypatch.setattr(lesson, name, lambda *_: None)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # begin puts another in its place
@@ -100,12 +104,16 @@ def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, mo
         return 0
 
     assert lesson.train(trainer, "--quick --steps 3") == {"step": 3}
-    assert seen[0][:4] == ["--quick", "--steps", "3", "--out"] and Path(seen[0][4]).parent == Path("runs")
+    assert seen[0][:4] == ["--quick", "--steps", "3", "--out"] and Path(seen[0][4]).parent == Path(
+        "runs"
+    )
     with pytest.raises(SystemExit, match="130"):
         lesson.train(lambda arguments: 130, "--quick")
 
 
-def test_each_heading_is_printed_once_before_the_first_output_of_its_section(tmp_path, monkeypatch, capsys):
+def test_each_heading_is_printed_once_before_the_first_output_of_its_section(
+    tmp_path, monkeypatch, capsys
+):
     path = tmp_path / "00_lesson.py"
     path.write_text(SECTIONS)
     monkeypatch.setattr(sys, "argv", [str(path)])

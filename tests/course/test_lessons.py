@@ -1,4 +1,6 @@
-"""The form of the lessons: in order, complete, equated with the library, nothing copied, in plain words."""
+"""The form of the lessons: in order, complete, equated with the library, nothing copied,
+in plain words.
+"""
 
 import ast
 import functools
@@ -21,9 +23,23 @@ from lesson_files import (
 )
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-# What holds other things is not computed, so there is nothing to equate: it has a proof that names it.
-CONTAINERS = {"Module", "Config", "no_grad", "Parameter", "Hypothesis", "PRESETS", "record", "dropout_state", "Tensor"}
-FILLERS = r"\b(simply|just|obvious(ly)?|trivial(ly)?|clearly|eas(y|ily)|of course|note that|basically|actually)\b"
+# What holds other things is not computed, so there is nothing to equate: it has a proof
+# that names it.
+CONTAINERS = {
+    "Module",
+    "Config",
+    "no_grad",
+    "Parameter",
+    "Hypothesis",
+    "PRESETS",
+    "record",
+    "dropout_state",
+    "Tensor",
+}
+FILLERS = (
+    r"\b(simply|just|obvious(ly)?|trivial(ly)?|clearly|eas(y|ily)|of "
+    r"course|note that|basically|actually)\b"
+)
 
 
 def test_there_are_nine():
@@ -38,7 +54,9 @@ def test_together_they_introduce_the_whole_engine_and_the_training_each_name_onc
 
 @each_lesson
 def test_a_lesson_uses_only_what_has_been_introduced(path):
-    known = {name for earlier in LESSONS if earlier <= path for name in introduced(tree_of(earlier))}
+    known = {
+        name for earlier in LESSONS if earlier <= path for name in introduced(tree_of(earlier))
+    }
     tree = tree_of(path)
     names = engine_names(tree)
     used = {name for name in mentioned(tree, names) if name.split(".")[0] in ENGINE and "." in name}
@@ -55,7 +73,9 @@ def test_what_is_introduced_is_equated(path):
         if last in CONTAINERS:
             assert any(last in text for _, text, _ in calls), f"nothing is proved about {name}"
         else:
-            equated = [text for function, text, names in calls if function != "claim" and name in names]
+            equated = [
+                text for function, text, names in calls if function != "claim" and name in names
+            ]
             assert equated, f"{name} is neither equated nor grad-checked"
 
 
@@ -89,7 +109,9 @@ def test_form(path):
         assert re.search(rf"^# (\*\*)?{beat}[.:]", text, re.MULTILINE), f"no beat is called {beat}"
     titles = [line for line in lines if line.startswith("# ## ")]
     assert titles.pop() == "# ## Your turn"
-    assert len(titles) >= 2 and all(title.endswith("?") for title in titles), "a section starts from a question"
+    assert len(titles) >= 2 and all(title.endswith("?") for title in titles), (
+        "a section starts from a question"
+    )
 
 
 @each_lesson

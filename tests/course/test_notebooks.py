@@ -1,4 +1,6 @@
-"""The teacher's command makes notebooks of the lessons: the same code, cell by cell, and exercises that are checked."""
+"""The teacher's command makes notebooks of the lessons: the same code, cell by cell, and exercises
+that are checked.
+"""
 
 import ast
 import importlib.util
@@ -11,7 +13,8 @@ import sys
 import pytest
 from lesson_files import LESSONS, ROOT
 
-if importlib.util.find_spec("jupytext") is None:  # only looked for: to import it takes half a second
+# Only looked for: to import it takes half a second.
+if importlib.util.find_spec("jupytext") is None:
     pytest.skip("pip install -e '.[dev]' brings jupytext", allow_module_level=True)
 
 COMMAND = "python lessons/notebooks.py"
@@ -48,13 +51,17 @@ def trees(body):
 
 
 def test_the_documents_have_the_command():
-    assert all(COMMAND in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "lessons/README.md"))
+    assert all(
+        COMMAND in (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "lessons/README.md")
+    )
 
 
 @each_lesson
 def test_a_notebook_has_the_code_of_its_lesson_and_checks_the_exercises(notebooks, lesson):
     *code, last = cells_of(notebooks / f"{lesson.stem}.ipynb", "code")
-    body = ast.parse(lesson.read_text(encoding="utf-8")).body[1:]  # without the docstring, which is prose
+    # Without the docstring, which is prose.
+    body = ast.parse(lesson.read_text(encoding="utf-8")).body[1:]
     assert trees(node for cell in code for node in ast.parse(cell).body) == trees(body)
     assert last.endswith("\n\ncheck_exercises(globals())")
 
@@ -62,7 +69,9 @@ def test_a_notebook_has_the_code_of_its_lesson_and_checks_the_exercises(notebook
 @each_lesson
 def test_a_notebook_has_a_title_a_kernel_and_no_scaffolding(notebooks, lesson):
     path = notebooks / f"{lesson.stem}.ipynb"
-    assert json.loads(path.read_text(encoding="utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
+    assert (
+        json.loads(path.read_text(encoding="utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
+    )
     prose, code = cells_of(path, "markdown"), cells_of(path, "code")
     assert re.match(rf"# Lesson {lesson.stem[:2]}\. .+\n\n", prose[0]) and len(prose) >= 4
     assert not any("INTRODUCES" in cell for cell in code)
@@ -74,7 +83,9 @@ def test_a_notebook_has_a_title_a_kernel_and_no_scaffolding(notebooks, lesson):
 def test_state_derive_equate_and_use_begin_paragraphs(notebooks, lesson):
     for cell in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
         for before in re.findall(r"(.*\n?)\*\*(?:State|Derive|Equate|Use)\.\*\*", cell):
-            assert before in ("", "\n") or before.startswith("## "), f"not a paragraph of its own after {before!r}"
+            assert before in ("", "\n") or before.startswith("## "), (
+                f"not a paragraph of its own after {before!r}"
+            )
 
 
 def test_a_notebook_that_exists_is_kept(tmp_path):
@@ -89,7 +100,11 @@ def test_a_notebook_that_exists_is_kept(tmp_path):
 def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     done = make(tmp_path, "file")
-    assert done.returncode == 2 and done.stderr.startswith("notebooks.py: file: ") and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 2
+        and done.stderr.startswith("notebooks.py: file: ")
+        and done.stderr.count("\n") == 1
+    )
     assert make(tmp_path, "--folder").returncode == 2 and make(tmp_path, "--help").returncode == 0
 
 
@@ -102,7 +117,9 @@ def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
     book = nbformat.read(notebooks / f"{lesson.stem}.ipynb", as_version=4)
     answers = (ROOT / "tests" / "support" / "answers" / lesson.name).read_text(encoding="utf-8")
     book.cells += [nbformat.v4.new_code_cell(source) for source in (answers, book.cells[-1].source)]
-    nbclient.NotebookClient(book, timeout=560, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        book, timeout=560, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type in ("execute_result", "error")]
     assert any(output.output_type == "display_data" for output in outputs), "a figure"

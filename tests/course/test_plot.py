@@ -1,4 +1,6 @@
-"""Pictures: every token and head is there and whole, and the reader's own matplotlib is left alone."""
+"""Pictures: every token and head is there and whole,
+and the reader's own matplotlib is left alone.
+"""
 
 import subprocess
 import sys
@@ -60,7 +62,7 @@ def size_of_png(path):
     return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
 
 
-# Attention --------------------------------------------------------------------------------------------------
+# Attention ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("heads, across", [(4, 2), (8, 4), (3, 3), (1, 1)])
@@ -105,7 +107,9 @@ def test_labels_do_not_overlap_and_the_picture_holds_them(figures, n_target, n_s
         boxes = [label.get_window_extent().transformed(to_inches) for label in labels]
         assert min(box.x0 for box in boxes) >= whole.x0 and max(box.x1 for box in boxes) <= whole.x1
         assert min(box.y0 for box in boxes) >= whole.y0 and max(box.y1 for box in boxes) <= whole.y1
-        assert all(getattr(left, high) <= getattr(right, low) + 0.03 for left, right in pairwise(boxes))
+        assert all(
+            getattr(left, high) <= getattr(right, low) + 0.03 for left, right in pairwise(boxes)
+        )
 
 
 def test_the_saved_picture_grows_around_long_labels(tmp_path):
@@ -150,13 +154,16 @@ def test_sizes_must_agree(tmp_path, shape):
         plot.attention_maps(np.ones(shape), TARGET, SOURCE, tmp_path / "a.png")
 
 
-# Words, titles and names ------------------------------------------------------------------------------------
+# Words, titles and names --------------------------------------------------------------------------
 
 
 def joined_by_loops(weights, row_words, column_words):
     """Sum over the columns of a word, mean over its rows."""
     return [
-        [[np.mean([sum(head[t][s] for s in columns) for t in rows]) for columns in column_words] for rows in row_words]
+        [
+            [np.mean([sum(head[t][s] for s in columns) for t in rows]) for columns in column_words]
+            for rows in row_words
+        ]
         for head in weights
     ]
 
@@ -171,23 +178,35 @@ def test_weights_of_a_word_are_summed_over_columns_and_averaged_over_rows():
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-12)
 
 
-BYTES = {character: [f"<0x{byte:02X}>" for byte in character.encode()] for character in "👋👨👩😀你好éд🇩🇪❤\u200d\ufe0f"}
+BYTES = {
+    character: [f"<0x{byte:02X}>" for byte in character.encode()]
+    for character in "👋👨👩😀你好éд🇩🇪❤\u200d\ufe0f"
+}
 
 
 @pytest.mark.parametrize(
     "pieces, words",
     [
-        (["▁don", "'", "t", "▁'", "tis", "▁well", "-", "k", "nown"], ["don't", "'", "tis", "well-known"]),
+        (
+            ["▁don", "'", "t", "▁'", "tis", "▁well", "-", "k", "nown"],
+            ["don't", "'", "tis", "well-known"],
+        ),
         (["▁", "3", ".", "5", "▁years", ".", "</s>"], ["3.5", "years", ".", "(end)"]),
         (['▁"', "Yes", "!", '"', "▁-", "▁no", "…"], ['"', "Yes", "!", '"', "-", "no", "…"]),
         (["<s>", "▁a", "<unk>", "b"], ["(start)", "a", "<unk>", "b"]),
         (["▁n", "a", *BYTES["é"], "f", "▁", *BYTES["д"], *BYTES["д"]], ["naéf", "дд"]),
         (["▁Hi", "▁", *BYTES["👋"], *BYTES["😀"], "▁"], ["Hi", "👋", "😀", "▁"]),
         (["▁", *BYTES["👨"], *BYTES["\u200d"], *BYTES["👩"], "."], ["👨\u200d👩", "."]),
-        (["▁", *BYTES["❤"], *BYTES["\ufe0f"], *BYTES["🇩"], *BYTES["🇪"], *BYTES["🇩"]], ["❤\ufe0f", "🇩🇪", "🇩"]),
+        (
+            ["▁", *BYTES["❤"], *BYTES["\ufe0f"], *BYTES["🇩"], *BYTES["🇪"], *BYTES["🇩"]],
+            ["❤\ufe0f", "🇩🇪", "🇩"],
+        ),
         (["▁", *BYTES["你"], *BYTES["好"], "▁ok"], ["你", "好", "ok"]),
         (["▁中国", "人"], ["中国", "人"]),
-        (["▁a", "<0xF0>", "<0x9F>", "b", "<0xFF>", "<0xC3>"], ["a", "<0xF0>", "<0x9F>", "b", "<0xFF>", "<0xC3>"]),
+        (
+            ["▁a", "<0xF0>", "<0x9F>", "b", "<0xFF>", "<0xC3>"],
+            ["a", "<0xF0>", "<0x9F>", "b", "<0xFF>", "<0xC3>"],
+        ),
         (["ein", "klei@@", "nes", "haus", "</s>"], ["ein", "kleines", "haus", "(end)"]),
         (["a", "", "b", "▁", "▁▁", "c", "▁▁"], ["ab", "c", "▁▁"]),
     ],
@@ -203,8 +222,12 @@ def test_any_pieces_can_be_joined(rng):
     for words in (False, True):
         for _ in range(100):
             n_target, n_source = rng.integers(1, 12, 2)
-            targets, sources = ([pool[i] for i in rng.integers(0, len(pool), n)] for n in (n_target, n_source))
-            weights, rows, columns = plot.join_pieces(attention(2, n_target, n_source), targets, sources, words)
+            targets, sources = (
+                [pool[i] for i in rng.integers(0, len(pool), n)] for n in (n_target, n_source)
+            )
+            weights, rows, columns = plot.join_pieces(
+                attention(2, n_target, n_source), targets, sources, words
+            )
             assert weights.shape == (2, len(rows), len(columns))
             np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-9)
 
@@ -219,7 +242,9 @@ def test_bytes_of_a_character_have_one_label(figures):
 
 def heads_of(figure):
     """The title and the caption."""
-    return figure.get_suptitle(), " ".join(text.get_text().replace("\n", " ") for text in figure.texts[:-1])
+    return figure.get_suptitle(), " ".join(
+        text.get_text().replace("\n", " ") for text in figure.texts[:-1]
+    )
 
 
 def test_caption_explains_the_tokens(figures, monkeypatch):
@@ -230,7 +255,9 @@ def test_caption_explains_the_tokens(figures, monkeypatch):
         (["▁a", "▁b"], True, ["Look."]),
         (["▁a", "▁東"], True, ["Look. " + plot.BOXES]),
     ):
-        plot.attention_maps(attention(1, 2, 2), tokens, tokens, "a.png", "Title", "Look.", words=words)
+        plot.attention_maps(
+            attention(1, 2, 2), tokens, tokens, "a.png", "Title", "Look.", words=words
+        )
         assert [heads_of(figures[-1])[1]] == hints
     plot.attention_maps(attention(1, 2, 2), ["▁a", "b"], ["▁a", "b"], "a.png", "Title")
     assert heads_of(figures[-1]) == ("Title", "")
@@ -239,20 +266,33 @@ def test_caption_explains_the_tokens(figures, monkeypatch):
 def test_a_long_title_is_shortened_and_a_caption_wrapped(figures):
     for n in (2, 60):
         tokens = [f"w{i}" for i in range(n)]
-        plot.attention_maps(attention(4, n, n), tokens, tokens, "a.png", "long " * 99, "small print " * 30)
+        plot.attention_maps(
+            attention(4, n, n), tokens, tokens, "a.png", "long " * 99, "small print " * 30
+        )
         figure = figures[-1]
         title, caption = figure._suptitle, figure.texts[0]
         wide = max(figure.get_size_inches()[0], plot.NARROWEST) * figure.dpi * 1.05
         boxes = [text.get_window_extent() for text in (title, caption)]
         assert title.get_text().endswith("…") and max(box.width for box in boxes) < wide
-        assert boxes[0].y0 >= boxes[1].y1 and boxes[1].y0 >= panels(figure)[0].title.get_window_extent().y1
+        assert (
+            boxes[0].y0 >= boxes[1].y1
+            and boxes[1].y0 >= panels(figure)[0].title.get_window_extent().y1
+        )
 
 
 def test_names_of_rows_and_columns_do_not_overlap(figures):
     for n_target, n_source in ((2, 3), (9, 20)):
         rows, columns = (["x"] * n for n in (n_target, n_source))
-        plot.attention_maps(attention(8, n_target, n_source), rows, columns, "a.png", names=("German output", "input"))
-        labels = [axes.yaxis.label for axes in panels(figures[-1])] + [axes.xaxis.label for axes in panels(figures[-1])]
+        plot.attention_maps(
+            attention(8, n_target, n_source),
+            rows,
+            columns,
+            "a.png",
+            names=("German output", "input"),
+        )
+        labels = [axes.yaxis.label for axes in panels(figures[-1])] + [
+            axes.xaxis.label for axes in panels(figures[-1])
+        ]
         labels = [label for label in labels if label.get_text()]
         assert {label.get_text() for label in labels} == {"German output", "input"}
         boxes = [label.get_window_extent() for label in labels]
@@ -268,7 +308,7 @@ def test_a_sign_without_a_font_is_named(figures, monkeypatch):
     assert heads_of(figures[0])[0] == "Hi [waving hand sign]"
 
 
-# Curves -----------------------------------------------------------------------------------------------------
+# Curves -------------------------------------------------------------------------------------------
 
 
 def record(step, **more):
@@ -281,7 +321,9 @@ def record(step, **more):
 
 
 def lines_of(figure):
-    """{panel title: {label: (steps, values)}} of the curves; the rings around the best are left out."""
+    """{panel title: {label: (steps, values)}} of the curves; the rings around the
+    best are left out.
+    """
     return {
         axes.get_title(): {
             line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
@@ -295,7 +337,8 @@ def lines_of(figure):
 def test_curves_show_what_the_history_holds(figures):
     history = [record(step, gradient_norm=0.5) for step in range(100, 600, 100)]
     history += [
-        {"step": step, "valid_perplexity": 40 + abs(step - 400), "valid_bleu": step / 50} for step in (200, 400, 500)
+        {"step": step, "valid_perplexity": 40 + abs(step - 400), "valid_bleu": step / 50}
+        for step in (200, 400, 500)
     ]
     plot.curves(history, "curves.png")
     lines = lines_of(figures[0])
@@ -306,13 +349,24 @@ def test_curves_show_what_the_history_holds(figures):
         "learning rate",
         "gradient norm",
     ]
-    assert lines["loss (nats per target token)"] == {"training": ([100, 200, 300, 400, 500], [8, 7, 6, 5, 4])}
-    assert lines["perplexity"]["validation, best 40.00 at step 400"] == ([200, 400, 500], [240, 40, 140])
-    assert lines["validation BLEU"] == {"validation, best 10.00 at step 500": ([200, 400, 500], [4, 8, 10])}
+    assert lines["loss (nats per target token)"] == {
+        "training": ([100, 200, 300, 400, 500], [8, 7, 6, 5, 4])
+    }
+    assert lines["perplexity"]["validation, best 40.00 at step 400"] == (
+        [200, 400, 500],
+        [240, 40, 140],
+    )
+    assert lines["validation BLEU"] == {
+        "validation, best 10.00 at step 500": ([200, 400, 500], [4, 8, 10])
+    }
 
 
 def test_curves_leave_out_what_is_missing_or_no_number(figures):
-    history = [record(1, valid_bleu=None), record(2, loss=float("nan")), record(3, perplexity=float("inf"))]
+    history = [
+        record(1, valid_bleu=None),
+        record(2, loss=float("nan")),
+        record(3, perplexity=float("inf")),
+    ]
     plot.curves(history, "curves.png")
     lines = lines_of(figures[0])
     assert list(lines) == ["loss (nats per target token)", "perplexity", "learning rate"]
@@ -323,7 +377,10 @@ def test_curves_leave_out_what_is_missing_or_no_number(figures):
 def test_a_resumed_run_replaces_what_it_repeats(figures):
     history = [record(1), record(2, loss=5.0), record(3), record(2, loss=4.0), record(3, loss=3.0)]
     plot.curves(history, "curves.png")
-    assert lines_of(figures[0])["loss (nats per target token)"]["training"] == ([1, 2, 3], [8.99, 4.0, 3.0])
+    assert lines_of(figures[0])["loss (nats per target token)"]["training"] == (
+        [1, 2, 3],
+        [8.99, 4.0, 3.0],
+    )
 
 
 def test_one_record_is_enough_and_none_is_too_few(tmp_path):
@@ -336,7 +393,10 @@ def test_one_record_is_enough_and_none_is_too_few(tmp_path):
 
 
 def test_schedules(figures):
-    rates = {f"warm-up {warmup}": [min(s**-0.5, s * warmup**-1.5) for s in range(1, 50)] for warmup in (5, 10)}
+    rates = {
+        f"warm-up {warmup}": [min(s**-0.5, s * warmup**-1.5) for s in range(1, 50)]
+        for warmup in (5, 10)
+    }
     plot.schedule(rates, "a.png")
     lines = lines_of(figures[0])["learning rate"]
     assert {name: values for name, (_, values) in lines.items()} == rates
@@ -346,7 +406,7 @@ def test_schedules(figures):
             plot.schedule(nothing, "b.png")
 
 
-# Files and settings -----------------------------------------------------------------------------------------
+# Files and settings -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, start", [("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])

@@ -1,4 +1,6 @@
-"""Attention on a CPU works on its scores in tiles that fit the cache, and forgets the weights of long texts until backward."""
+"""Attention on a CPU works on its scores in tiles that fit the cache, and forgets the weights of
+long texts until backward.
+"""
 
 import tracemalloc
 
@@ -15,7 +17,10 @@ SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sen
 
 
 @pytest.fixture(
-    params=[pytest.param(n, id=f"{n} scores", marks=pytest.mark.slow if n in SIZES[1::2] else []) for n in SIZES]
+    params=[
+        pytest.param(n, id=f"{n} scores", marks=pytest.mark.slow if n in SIZES[1::2] else [])
+        for n in SIZES
+    ]
 )
 def tile(request, monkeypatch):
     """How many scores a tile may hold."""
@@ -27,22 +32,32 @@ def tile(request, monkeypatch):
 @pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_gradients_do_not_depend_on_the_tiles(tile, longest, rate, rng, monkeypatch):
     monkeypatch.setattr(cpu_functions, "LONGEST_KEPT", longest)
-    arrays = rng.normal(size=(B, H, T, K)), rng.normal(size=(B, H, S, K)), rng.normal(size=(B, H, S, D))
+    arrays = (
+        rng.normal(size=(B, H, T, K)),
+        rng.normal(size=(B, H, S, K)),
+        rng.normal(size=(B, H, S, D)),
+    )
     mask = rng.random((B, 1, T, S)) < 0.6
     mask[0, 0, 2] = False  # a query with nothing to attend to
     grad_check(lambda *inputs: F.attention(*inputs, mask, rate, seed=4), *arrays, name="attention")
     with no_grad():
         y = F.attention(*arrays, mask, rate, seed=4).numpy()
         monkeypatch.setattr(cpu_functions, "TILE_SCORES", 10**6)
-        np.testing.assert_allclose(y, F.attention(*arrays, mask, rate, seed=4).numpy(), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(
+            y, F.attention(*arrays, mask, rate, seed=4).numpy(), rtol=1e-12, atol=1e-15
+        )
 
 
 def test_a_single_head_without_batch(tile, rng):
-    grad_check(F.attention, rng.normal(size=(T, K)), rng.normal(size=(S, K)), rng.normal(size=(S, D)))
+    grad_check(
+        F.attention, rng.normal(size=(T, K)), rng.normal(size=(S, K)), rng.normal(size=(S, D))
+    )
 
 
 def peak(length):
-    """The most memory that attention over a text of this length holds at a time, forward and backward."""
+    """The most memory that attention over a text of this length holds at a time,
+    forward and backward.
+    """
     x = Tensor(np.ones((1, 2, length, 8), np.float32))
     tracemalloc.start()
     try:

@@ -1,4 +1,6 @@
-"""How many cores there are, those of this process and no more than a container's quota, and how much memory."""
+"""How many cores there are, those of this process and no more than a container's quota, and
+how much memory.
+"""
 
 import os
 import sys
@@ -23,7 +25,13 @@ def eight(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("quota", "period", "cores"),
-    [(200_000, 100_000, 2), (150_000, 100_000, 2), (10_000, 100_000, 1), (50_000, 20_000, 3), (6_400_000, 100_000, 8)],
+    [
+        (200_000, 100_000, 2),
+        (150_000, 100_000, 2),
+        (10_000, 100_000, 1),
+        (50_000, 20_000, 3),
+        (6_400_000, 100_000, 8),
+    ],
 )
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_container_may_use_part_of_the_cores(eight, version, quota, period, cores):

@@ -1,4 +1,6 @@
-"""However a batch is cut, into micro-batches or over cores, the gradient is that of the whole batch."""
+"""However a batch is cut, into micro-batches or over cores, the gradient is that of
+the whole batch.
+"""
 
 import itertools
 import threading
@@ -23,7 +25,9 @@ from minitf.transformer import Transformer
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "feed_forward_dropout": 0.1}
 ROWS = 7
 WORTH_IT = parallel._WORTH_IT
-switches = pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
+switches = pytest.mark.parametrize(
+    "changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +45,14 @@ def replicate(model, count, **changes):
 
 
 def whole(batch, **changes):
-    """The loss and the flat gradient of the uncut batch, without anything from minitf/cpu/replicas.py."""
+    """The loss and the flat gradient of the uncut batch, without anything
+    from minitf/cpu/replicas.py.
+    """
     model, optimizer = build(**changes)
     with F.dropout_state(seed=5, step=6):
-        loss, nll = model.train().loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)
+        loss, nll = model.train().loss(
+            batch.source, batch.target_in, batch.target_out, batch.n_tokens
+        )
     loss.backward()
     return float(loss), float(nll), optimizer.collect().copy()
 
@@ -103,12 +111,17 @@ def test_micro_batches_over_cores_equal_one_batch(rng):
     batch = random_batch(rng, ROWS)
     model, optimizer = build()
     replicas = replicate(model, 2)
-    losses = [replicas.backward(part, batch.n_tokens, 5, 6) for part in (batch.rows(0, 3), batch.rows(3, 7))]
+    losses = [
+        replicas.backward(part, batch.n_tokens, 5, 6)
+        for part in (batch.rows(0, 3), batch.rows(3, 7))
+    ]
     assert_equal(np.sum(losses, axis=0), optimizer.collect(), whole(batch))
 
 
 def test_a_wrong_way_would_be_found(rng):
-    """Dividing each part by its own tokens, or drawing each part's masks from row 0, gives something else."""
+    """Dividing each part by its own tokens, or drawing each part's masks from row 0, gives
+    something else.
+    """
     batch = random_batch(rng, ROWS)
     expected = whole(batch)[2]
     for n_tokens, shift in ((None, 1), (batch.n_tokens, 0)):
@@ -128,7 +141,9 @@ def test_the_parts_are_the_rows_of_the_batch(rng, monkeypatch):
     assert [len(part.source) for part in parts] == [2, 2, 3]
     assert [part.first_row for part in parts] == [0, 2, 4]
     for field in ("source", "target_in", "target_out"):
-        assert np.array_equal(np.concatenate([getattr(part, field) for part in parts]), getattr(batch, field))
+        assert np.array_equal(
+            np.concatenate([getattr(part, field) for part in parts]), getattr(batch, field)
+        )
     assert len(replicas.parts(random_batch(rng, 2))) == 2, "no part is empty"
     size = batch.target_in.size * model.config.d_model
     for worth_it, n in ((size // 2, 2), (size, 1), (size + 1, 1)):
@@ -220,7 +235,9 @@ def test_replicas_made_before_the_optimizer(rng):
 
 
 def test_replicas_take_over_the_type_of_the_model(rng):
-    """Twins are built in float32; a float64 model must not lose half its digits in their gradients."""
+    """Twins are built in float32; a float64 model must not lose half its digits in
+    their gradients.
+    """
     batch = random_batch(rng, ROWS)
     model, optimizer = build()
     replicas = Replicas(model, lambda: small_model("float32", **RATES), 2)
@@ -268,7 +285,7 @@ def test_every_part_has_a_thread_of_its_own(rng):
     assert threading.get_ident() not in threads.values()
 
 
-# The threads of the matrix products ---------------------------------------------------------------------------
+# The threads of the matrix products ---------------------------------------------------------------
 
 
 def blas_threads():
@@ -288,7 +305,9 @@ def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tin
     monkeypatch.setattr(parallel, "_TINY", tiny)
     seen = []
     forward = Transformer.loss
-    monkeypatch.setattr(Transformer, "loss", lambda *args: (seen.append(blas_threads()), forward(*args))[1])
+    monkeypatch.setattr(
+        Transformer, "loss", lambda *args: (seen.append(blas_threads()), forward(*args))[1]
+    )
     batch = random_batch(rng, ROWS)
     replicate(build()[0], count).backward(batch, batch.n_tokens, seed=5, step=6)
     assert seen == [threads] * count

@@ -1,4 +1,6 @@
-"""What several processes share out arrives as from one: in order, with its errors; and no process is left behind."""
+"""What several processes share out arrives as from one: in order, with its errors; and no process
+is left behind.
+"""
 
 import os
 import pickle
@@ -147,7 +149,9 @@ def test_no_more_processes_are_allowed(n_cores, monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("os.fork", refuse, raising=False)
-    assert list(over_cores(lambda i: (i, os.getpid()), range(9))) == [(i, os.getpid()) for i in range(9)]
+    assert list(over_cores(lambda i: (i, os.getpid()), range(9))) == [
+        (i, os.getpid()) for i in range(9)
+    ]
 
 
 @pytest.mark.parametrize("why", ["MPI", "macOS"])
@@ -156,7 +160,9 @@ def test_threads_where_a_process_must_not_be_forked(n_cores, monkeypatch, why):
         monkeypatch.setitem(sys.modules, "mpi4py.MPI", object())
     else:
         monkeypatch.setattr(sys, "platform", "darwin")
-    assert list(over_cores(lambda i: (i, os.getpid()), range(9))) == [(i, os.getpid()) for i in range(9)]
+    assert list(over_cores(lambda i: (i, os.getpid()), range(9))) == [
+        (i, os.getpid()) for i in range(9)
+    ]
     with pytest.raises(ZeroDivisionError):
         list(over_cores(lambda i: 1 // i, range(3)))
     monkeypatch.undo()
@@ -177,7 +183,9 @@ list(workers.over_cores(work, range(3_000)))
 @forks
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_copies_end_with_the_process(number):
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=-1, stderr=-1, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=-1, stderr=-1, text=True
+    ) as process:
         started = {int(process.stdout.readline()) for _ in range(9)}
         assert len(started) == 3
         process.send_signal(number)

@@ -1,4 +1,6 @@
-"""Archives are opened with suspicion: what they name, link to, or grow to is theirs to choose, and ours to refuse."""
+"""Archives are opened with suspicion: what they name, link to, or grow to is theirs to choose, and
+ours to refuse.
+"""
 
 import gzip
 import io
@@ -44,11 +46,19 @@ def special(name, kind, target=""):
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", ["tgz", "tar", "zip"])
 def test_what_is_wanted_is_read_and_nothing_is_written(tmp_path, kind):
-    more = [("dir/other", b"x" * 10_000), ("./dir/a.en", WANTED["dir/a.en"]), ("dir/a.de", WANTED["dir/a.de"])]
-    path = write(tmp_path / f"archive.{kind}", [*more, ("dir/a.de", b"the second one of this name")], kind)
+    more = [
+        ("dir/other", b"x" * 10_000),
+        ("./dir/a.en", WANTED["dir/a.en"]),
+        ("dir/a.de", WANTED["dir/a.de"]),
+    ]
+    path = write(
+        tmp_path / f"archive.{kind}", [*more, ("dir/a.de", b"the second one of this name")], kind
+    )
     assert read(path) == WANTED
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(UserError, match=rf"archive.{kind} does not hold nowhere: is it the right file"):
+    with pytest.raises(
+        UserError, match=rf"archive.{kind} does not hold nowhere: is it the right file"
+    ):
         read(path, ["dir/a.en", "nowhere"])
 
 
@@ -58,15 +68,25 @@ def test_files_packed_by_gzip(tmp_path):
     assert read(path, ["train.en"]) == {"train.en": b"a\nb\n"}
     with pytest.raises(UserError, match=r"does not hold train\.de"):
         read(path, ["train.de"])
-    inside = write(tmp_path / "giga.tar", [(f"{name}.gz", gzip.compress(text)) for name, text in WANTED.items()], "tar")
-    assert read(inside, [f"{name}.gz" for name in WANTED]) == {f"{name}.gz": text for name, text in WANTED.items()}
+    inside = write(
+        tmp_path / "giga.tar",
+        [(f"{name}.gz", gzip.compress(text)) for name, text in WANTED.items()],
+        "tar",
+    )
+    assert read(inside, [f"{name}.gz" for name in WANTED]) == {
+        f"{name}.gz": text for name, text in WANTED.items()
+    }
 
 
 @pytest.mark.parametrize("kind", ["tgz", "zip"])
-@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "dir/../../evil", "..\\evil", "C:\\evil", "c:evil", ".."])
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/evil", "dir/../../evil", "..\\evil", "C:\\evil", "c:evil", ".."]
+)
 def test_a_path_outside_is_refused(tmp_path, kind, name):
     path = write(tmp_path / f"archive.{kind}", [(name, b"evil"), *WANTED.items()], kind)
-    with pytest.raises(UserError, match=r"is not to be trusted: it names .*, outside of its own folder"):
+    with pytest.raises(
+        UserError, match=r"is not to be trusted: it names .*, outside of its own folder"
+    ):
         read(path)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -81,14 +101,18 @@ def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path):
         (tarfile.FIFOTYPE, ""),
         (tarfile.DIRTYPE, ""),
     ):
-        path = write(tmp_path / "archive.tgz", [special("dir/a.en", kind, target), ("dir/a.de", b"x")])
+        path = write(
+            tmp_path / "archive.tgz", [special("dir/a.en", kind, target), ("dir/a.de", b"x")]
+        )
         with pytest.raises(UserError, match=r"dir/a\.en is not a plain file in it"):
             read(path)
     link = zipfile.ZipInfo("dir/a.en")
     link.external_attr = 0o120777 << 16
     with pytest.raises(UserError, match=r"dir/a\.en is not a plain file in it"):
         read(write(tmp_path / "archive.zip", [(link, b"../secret")], "zip"))
-    beside = write(tmp_path / "archive.tgz", [special("dir/latest", tarfile.SYMTYPE, "a.en"), *WANTED.items()])
+    beside = write(
+        tmp_path / "archive.tgz", [special("dir/latest", tarfile.SYMTYPE, "a.en"), *WANTED.items()]
+    )
     assert read(beside) == WANTED  # a link that nobody asked for is passed over
 
 
@@ -110,7 +134,9 @@ def test_a_bomb_is_refused(tmp_path):
         (packed, ["dir-a.en"]),
         (write(tmp_path / "inside.tar", [("a.en.gz", inner)], "tar"), ["a.en.gz"]),
     ]:
-        with pytest.raises(UserError, match=r"is not to be trusted: it unpacks to more than [\d,]+ bytes"):
+        with pytest.raises(
+            UserError, match=r"is not to be trusted: it unpacks to more than [\d,]+ bytes"
+        ):
             for _, file in members(path, names):
                 while file.read(1 << 16):
                     pass
@@ -131,7 +157,9 @@ def test_an_encrypted_zip(tmp_path):
         read(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>Please log in</html>\n" * 90, b"\x1f\x8b", b"PK\3\4" + bytes(90)])
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>Please log in</html>\n" * 90, b"\x1f\x8b", b"PK\3\4" + bytes(90)]
+)
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip", "a.gz"])
 def test_what_is_no_archive(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)

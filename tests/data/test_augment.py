@@ -1,4 +1,6 @@
-"""New pairs from old ones: what is replaced is replaced on both sides, and the rest of the pair stays."""
+"""New pairs from old ones: what is replaced is replaced on both sides, and the rest of
+the pair stays.
+"""
 
 import re
 
@@ -59,7 +61,9 @@ def test_a_name_is_replaced_on_both_sides():
     pairs = [side[:1] for side in PAIRS]
     made = only(pairs, 300, r"(.+) draws a cat\.")
     names = {source.removesuffix(" draws a cat.") for source, _ in made}
-    assert all(target == source.replace(" draws a cat", " zeichnet eine Katze") for source, target in made)
+    assert all(
+        target == source.replace(" draws a cat", " zeichnet eine Katze") for source, target in made
+    )
     assert len(names - {"Tom"}) > 50 and any(name in augment.MEN for name in names - {"Tom"})
     assert any(" " in name for name in names) and any(not name.isascii() for name in names)
     assert not names & set(augment.WOMEN)  # Tom has his own pronouns
@@ -81,8 +85,13 @@ def test_names_stay_apart():
     pairs = ["Tom met Paul, not Tim."], ["Tom traf ihn und nicht Tim."]
     for source, target in only(pairs, 200, r"\w+ met .*\."):
         first, middle, last = re.fullmatch(r"(.+) met (.+), not (.+)\.", source).groups()
-        assert middle == "Paul" and first != last and target == f"{first} traf ihn und nicht {last}."
-    others = {augment._other_name(["Tom", "Ben"], rng(seed), False, ["Tom met him."]) for seed in range(50)}
+        assert (
+            middle == "Paul" and first != last and target == f"{first} traf ihn und nicht {last}."
+        )
+    others = {
+        augment._other_name(["Tom", "Ben"], rng(seed), False, ["Tom met him."])
+        for seed in range(50)
+    }
     assert "Ben" in others and "Tom" not in others
 
 
@@ -100,7 +109,9 @@ def test_names_stay_apart():
     ],
 )
 def test_what_does_not_match_is_left_alone(source, target):
-    for new_source, new_target in zip(*augment.copy_through(([source], [target]), 60, rng()), strict=True):
+    for new_source, new_target in zip(
+        *augment.copy_through(([source], [target]), 60, rng()), strict=True
+    ):
         if new_source != new_target:
             assert source in new_source and new_source.replace(source, target) == new_target
 
@@ -139,12 +150,18 @@ def test_rows_of_signs():
     assert any(row.isascii() for row in rows) and any("@" in row for row in rows)
     assert sum(max(map(ord, row)) > 0x1F000 for row in rows) > 60
     joined = "".join(rows)
-    assert all(any(low <= ord(c) <= high for c in joined) for blocks in augment._SCRIPTS for low, high in blocks)
+    assert all(
+        any(low <= ord(c) <= high for c in joined)
+        for blocks in augment._SCRIPTS
+        for low, high in blocks
+    )
 
 
 def test_signs_stand_alone_or_at_either_end():
     places = set()
-    for source, target in zip(*augment.copy_through((["Good day!"], ["Guten Tag!"]), 200, rng()), strict=True):
+    for source, target in zip(
+        *augment.copy_through((["Good day!"], ["Guten Tag!"]), 200, rng()), strict=True
+    ):
         if source == target:
             places.add("alone")
         else:

@@ -18,7 +18,9 @@ from minitf.data import corpora, toy
 from minitf.errors import UserError
 from minitf.text import Subwords
 
-REAL = pytest.mark.skipif(not os.environ.get("MINITF_DATA"), reason="MINITF_DATA is not set: no real corpora")
+REAL = pytest.mark.skipif(
+    not os.environ.get("MINITF_DATA"), reason="MINITF_DATA is not set: no real corpora"
+)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,9 @@ def test_a_long_text_is_read_as_lines(tmp_path, monkeypatch):
     assert held == corpora.read_pairs(*paths) == (["one", "two"], ["one", "two"])
     monkeypatch.setattr(corpora, "HELD", 15)
     pairs = corpora.open_pairs(*paths)
-    assert [type(side) for side in pairs] == [corpora.Lines] * 2 and [list(side) for side in pairs] == list(held)
+    assert [type(side) for side in pairs] == [corpora.Lines] * 2 and [
+        list(side) for side in pairs
+    ] == list(held)
     paths[1].write_text("one\ntwo\nthree\n")
     with pytest.raises(UserError, match=r"a has 2 lines but .*b has 3"):
         corpora.open_pairs(*paths)
@@ -105,7 +109,10 @@ def test_a_pipe_can_be_read_once(tmp_path, monkeypatch):
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         os.mkfifo(path)
-    writers = [threading.Thread(target=path.write_text, args=("one\ntwo\n",), daemon=True) for path in paths]
+    writers = [
+        threading.Thread(target=path.write_text, args=("one\ntwo\n",), daemon=True)
+        for path in paths
+    ]
     for writer in writers:
         writer.start()
     assert corpora.open_pairs(*paths) == (["one", "two"], ["one", "two"])
@@ -120,7 +127,9 @@ def test_a_corpus_is_found_by_name(data):
         ["train en 0", "train en 1", "train en 2"],
         ["train de 0", "train de 1", "train de 2"],
     )
-    assert corpus.valid.target == ["val de 0", "val de 1"] and corpus.tests["test"].source == ["test en 0"]
+    assert corpus.valid.target == ["val de 0", "val de 1"] and corpus.tests["test"].source == [
+        "test en 0"
+    ]
     (data / "tatoeba-en-de" / "val.de").write_text("only one\n")
     with pytest.raises(UserError, match="has 2 lines but"):
         corpora.load("tatoeba-en-de")
@@ -130,16 +139,22 @@ def test_a_corpus_is_found_by_name(data):
 
 
 def test_missing_and_unknown_corpora(data, monkeypatch):
-    with pytest.raises(UserError, match=re.escape(f"{data / 'multi30k'} is not there: set MINITF_DATA")):
+    with pytest.raises(
+        UserError, match=re.escape(f"{data / 'multi30k'} is not there: set MINITF_DATA")
+    ):
         corpora.load("multi30k")
     with pytest.raises(UserError, match="unknown corpus 'tatoba': choose from toy, multi30k,"):
         corpora.load("tatoba")
     monkeypatch.setenv("MINITF_DATA", "~nobody-has-this-name/data")
-    with pytest.raises(UserError, match="MINITF_DATA=~nobody-has-this-name/data: there is no such home folder"):
+    with pytest.raises(
+        UserError, match="MINITF_DATA=~nobody-has-this-name/data: there is no such home folder"
+    ):
         corpora.data_folder()
     monkeypatch.delenv("MINITF_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
-    with pytest.raises(UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is not there")):
+    with pytest.raises(
+        UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is not there")
+    ):
         corpora.load("tatoeba-en-de")
     monkeypatch.delenv("XDG_CACHE_HOME")
     for home in ("HOME", "USERPROFILE"):  # Unix, Windows
@@ -148,7 +163,8 @@ def test_missing_and_unknown_corpora(data, monkeypatch):
 
 
 def test_toy_needs_no_files(monkeypatch):
-    monkeypatch.setattr(toy, "splits", partial(toy.splits, n_train=500, n_valid=50, n_test=50))  # in less time
+    # In less time
+    monkeypatch.setattr(toy, "splits", partial(toy.splits, n_train=500, n_valid=50, n_test=50))
     corpus = corpora.load("toy")
     assert list(corpus.tests) == ["test", "test_held_out"] and not corpus.cut
     held_out = {source for pairs in corpus.tests.values() for source in pairs.source}
@@ -161,7 +177,11 @@ def test_clean_counts_add_up():
     for _ in range(50):
         sides = [[[5] * n for n in rng.integers(0, 40, 60)] for _ in range(2)]
         kept, counts = corpora.clean(*sides, max_length=30, max_ratio=2)
-        assert sum(counts.values()) == 60 and counts["kept"] == len(kept) and kept.tolist() == sorted(set(kept))
+        assert (
+            sum(counts.values()) == 60
+            and counts["kept"] == len(kept)
+            and kept.tolist() == sorted(set(kept))
+        )
         for i, lengths in enumerate(zip(*[map(len, side) for side in sides], strict=True)):
             low, high = min(lengths), max(lengths)
             assert (i in kept) == (low > 0 and high <= 30 and (high <= 10 or high <= 2 * low))
@@ -170,14 +190,18 @@ def test_clean_counts_add_up():
 def test_a_text_cleaned_in_parts_is_the_text_cleaned(rng):
     lengths = rng.integers(0, 40, (2, 300)).astype(np.uint16)
     whole, counts = corpora.clean_lengths(*lengths, 30)
-    parts = [corpora.clean_lengths(*lengths[:, start : start + 70], 30) for start in range(0, 300, 70)]
+    parts = [
+        corpora.clean_lengths(*lengths[:, start : start + 70], 30) for start in range(0, 300, 70)
+    ]
     assert [70 * i + row for i, (kept, _) in enumerate(parts) for row in kept] == whole.tolist()
     assert {rule: sum(found[rule] for _, found in parts) for rule in counts} == counts
     assert min(counts.values()) > 0 and sum(counts.values()) == 300
 
 
 def test_short_pairs_of_any_ratio_are_kept():
-    kept, counts = corpora.clean([[5], [5] * 10, [5] * 4], [[5] * 4, [5], [5] * 13], max_length=99, max_ratio=3)
+    kept, counts = corpora.clean(
+        [[5], [5] * 10, [5] * 4], [[5] * 4, [5], [5] * 13], max_length=99, max_ratio=3
+    )
     assert kept.tolist() == [0, 1] and counts == {"empty": 0, "too long": 0, "ratio": 1, "kept": 2}
     assert corpora.clean([], [], 9)[1] == {"empty": 0, "too long": 0, "ratio": 0, "kept": 0}
     with pytest.raises(ValueError, match="1 sources but 0 targets"):
@@ -200,7 +224,11 @@ def test_real_corpora(name, train, valid, test):
     corpus = corpora.load(name)
     assert len(corpus.train.source) == train and len(corpus.valid.source) == valid
     assert [(split, len(pairs.source)) for split, pairs in corpus.tests.items()] == [test]
-    assert corpus.cut == (name == "multi30k-bpe10k") == any("@@ " in line for line in corpus.train.target)
+    assert (
+        corpus.cut
+        == (name == "multi30k-bpe10k")
+        == any("@@ " in line for line in corpus.train.target)
+    )
     glued = sum(bool(re.search(r"\w{4}\.$", line)) for line in corpus.train.source)
     assert glued < train / 100 if corpus.tokenized else glued > train / 10
 
@@ -219,24 +247,42 @@ def test_wmt_finds_the_real_test_sets(pair, tmp_path, monkeypatch):
         for language in ("en", target):
             shutil.copy(real / "newstest2013" / "test.de", tmp_path / f"{name}.{language}")
     corpus = corpora.load(f"wmt14-{pair}")
-    assert (corpus.source_language, corpus.target_language, corpus.tokenized) == ("en", target, False)
-    assert [len(side) for side in (*corpus.valid, *corpus.tests["newstest2014"])] == [3000, 3000, 3003, 3003]
+    assert (corpus.source_language, corpus.target_language, corpus.tokenized) == (
+        "en",
+        target,
+        False,
+    )
+    assert [len(side) for side in (*corpus.valid, *corpus.tests["newstest2014"])] == [
+        3000,
+        3000,
+        3003,
+        3003,
+    ]
 
 
 def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     assert corpora.main(["tatoeba-en-de"]) == 0
-    assert capsys.readouterr().out == f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pairs; in {data}\n"
-    for names, words in (([], "name a corpus: toy, multi30k,"), (["nothing"], "unknown corpus 'nothing'")):
+    assert (
+        capsys.readouterr().out
+        == f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pairs; in {data}\n"
+    )
+    for names, words in (
+        ([], "name a corpus: toy, multi30k,"),
+        (["nothing"], "unknown corpus 'nothing'"),
+    ):
         assert corpora.main(names) == 2
         assert capsys.readouterr().err.startswith(f"minitf.data: {words}")
     assert corpora.main(["--help"]) == 0
-    assert re.fullmatch(r"usage: .* NAME ...\n`python.*\nNames: toy, multi30k, .*\n", capsys.readouterr().out)
+    assert re.fullmatch(
+        r"usage: .* NAME ...\n`python.*\nNames: toy, multi30k, .*\n", capsys.readouterr().out
+    )
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
         assert corpora.main(["multi30k"]) == 130
     assert capsys.readouterr().err == "minitf.data: stopped; the same command goes on from here\n"
     command = [sys.executable, "-m", "minitf.data", "wmt14-en-de"]
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # the same on any network: none
+    # The same on any network: none.
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     again = subprocess.run(
         command,
         cwd=ROOT,
@@ -246,7 +292,10 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
         check=False,
     )
     assert again.returncode == 2 and again.stderr.count("\n") == 1
-    assert re.search(r"wmt14-en-de is not there: set MINITF_DATA .* or put http:\S+ .* into \S+ and try", again.stderr)
+    assert re.search(
+        r"wmt14-en-de is not there: set MINITF_DATA .* or put http:\S+ .* into \S+ and try",
+        again.stderr,
+    )
 
 
 @REAL

@@ -1,4 +1,6 @@
-"""From text to batches: what is left out is counted, every pair is seen once an epoch, one seed gives one order."""
+"""From text to batches: what is left out is counted, every pair is seen once an epoch, one seed
+gives one order.
+"""
 
 from collections import Counter
 
@@ -50,16 +52,21 @@ def test_rows_in_blocks_and_with_large_ids(monkeypatch):
 
 
 def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
-    """Hundreds of random corpora: the counts add up, no pair is lost or doubled, the padded size keeps its limit."""
+    """Hundreds of random corpora: the counts add up, no pair is lost or doubled, the padded size
+    keeps its limit.
+    """
     for _ in range(300):
         n, budget = int(rng.integers(1, 40)), int(rng.integers(2, 60))
         max_length, seed = int(rng.integers(1, 10)), int(rng.integers(1000))
         sources, targets = random_text(rng, n), random_text(rng, n)
         pairs = [(s.split(), t.split()) for s, t in zip(sources, targets, strict=True)]
         longest = min(max_length, budget - 1)
+        # No side is over 10 words, so none is of absurd ratio.
         fits = Counter(
-            (" ".join(s), " ".join(t)) for s, t in pairs if s and t and max(len(s), len(t)) <= longest
-        )  # no side is over 10 words, so none is of absurd ratio
+            (" ".join(s), " ".join(t))
+            for s, t in pairs
+            if s and t and max(len(s), len(t)) <= longest
+        )
         log = []
         corpus = own((sources, targets), ((sources[0] or "a",), ("b",)))
         try:
@@ -69,9 +76,9 @@ def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
             continue
         n_empty = sum(not (s and t) for s, t in pairs)
         said = next(line for line in log if line.startswith("pairs"))
-        assert said.startswith(f"pairs    {fits.total():,} to train on") and (f"{n_empty} empty" in said) == (
-            n_empty > 0
-        )
+        assert said.startswith(f"pairs    {fits.total():,} to train on") and (
+            f"{n_empty} empty" in said
+        ) == (n_empty > 0)
         for epoch in (0, 1):
             plan = data.plan(epoch, budget, seed)
             assert sorted(np.concatenate(plan).tolist()) == list(range(fits.total()))
@@ -80,7 +87,11 @@ def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
                 batch = data.batch(rows)
                 assert batch.source.size <= budget and batch.target_out.size <= budget
                 seen.update(
-                    zip(data.subwords.decode(batch.source), data.subwords.decode(batch.target_out), strict=True)
+                    zip(
+                        data.subwords.decode(batch.source),
+                        data.subwords.decode(batch.target_out),
+                        strict=True,
+                    )
                 )
             assert seen == fits
             again = data.plan(epoch, budget, seed)
@@ -89,7 +100,10 @@ def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
 
 def test_the_order_differs_by_epoch_and_seed(rng):
     data = made(own((["a b c"] * 100, ["a b"] * 100)), batch_tokens=20)
-    orders = [np.concatenate(data.plan(epoch, 20, seed)).tolist() for epoch, seed in ((0, 0), (1, 0), (0, 1), (0, 0))]
+    orders = [
+        np.concatenate(data.plan(epoch, 20, seed)).tolist()
+        for epoch, seed in ((0, 0), (1, 0), (0, 1), (0, 0))
+    ]
     assert orders[0] == orders[3]
     assert orders[0] != orders[1] != orders[2] != orders[0]
 
@@ -111,7 +125,10 @@ def test_what_is_left_out_is_counted():
         (own((["", " "], ["", ""])), "no text"),
         (own((["a", ""], ["", "b"])), "no pair is left to train on; left out: 2 empty"),
         (own((["a"], ["b"]), ([], [])), "no pair is left to validate on"),
-        (own((["a"], ["b"]), (["", "c"], ["d", ""])), "no pair is left to validate on; left out: 2 empty"),
+        (
+            own((["a"], ["b"]), (["", "c"], ["d", ""])),
+            "no pair is left to validate on; left out: 2 empty",
+        ),
     ],
 )
 def test_nothing_to_train_or_validate_on(corpus, words):
@@ -125,7 +142,8 @@ def test_the_validation_text_is_the_first_thousand_that_fit():
     data = made(own((["a b"], ["a"]), (lines, lines)), log=log.append, max_length=50)
     assert log[2] == "valid    824 pairs (the first of 3,000); left out: 176 too long"
     assert data.valid.source == [line for line in lines[:1000] if len(line.split()) <= 49]
-    short = made(own((["a b"], ["a"]), (["a b", "a " * 30], ["a", "b"])))  # an absurd ratio stays: a test is a test
+    # An absurd ratio stays: a test is a test.
+    short = made(own((["a b"], ["a"]), (["a b", "a " * 30], ["a", "b"])))
     assert len(short.valid.source) == 2
 
 
@@ -142,7 +160,8 @@ def test_added_pairs_are_drawn_from_the_seed():
     lines = [f"{letter}one {letter}two {i}" for i, letter in enumerate("abcdefgh")]
     log = []
     some = [
-        made(own((lines, lines)), log=log.append, join=20, copy=10, seed=seed, batch_tokens=200) for seed in (1, 1, 2)
+        made(own((lines, lines)), log=log.append, join=20, copy=10, seed=seed, batch_tokens=200)
+        for seed in (1, 1, 2)
     ]
     assert "added    20 joined pairs" in log and "added    10 copy-through pairs" in log
     assert len(some[0].sources) == 38
@@ -153,7 +172,11 @@ def test_half_empty_pairs_are_not_joined():
     """Joined, ("a", "") and ("b", "c") would claim that "a b" means "c"."""
     data = made(own((["a", "b"] * 50, ["", "c"] * 50)), join=40)
     assert len(data.sources) == 90
-    assert {text for ids in data.sources for text in data.subwords.decode([ids])} == {"b", "b b", "b b b"}
+    assert {text for ids in data.sources for text in data.subwords.decode([ids])} == {
+        "b",
+        "b b",
+        "b b b",
+    }
 
 
 def test_the_fingerprint_sees_every_pair_and_its_place():
@@ -171,7 +194,9 @@ def test_the_fingerprint_sees_every_pair_and_its_place():
 
 
 def test_the_largest_batch_is_counted_with_its_end_marks():
-    """Ten pairs of one word are 40 positions, three of five words 36; without the marks it is 20 and 30."""
+    """Ten pairs of one word are 40 positions, three of five words 36; without the marks
+    it is 20 and 30.
+    """
     lengths = np.array([1] * 10 + [5] * 3)
     side = Rows([np.ones(lengths.sum(), np.uint16)], lengths)
     plan = [np.arange(10), np.arange(10, 13)]
@@ -196,7 +221,9 @@ def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
 
 
 def test_a_long_side_makes_more_pairs_than_two_of_middle_length():
-    """In a batch of one pair (29, 1), (15, 15), or of twenty (1, 1): the last has the most positions."""
+    """In a batch of one pair (29, 1), (15, 15), or of twenty (1, 1): the last has the
+    most positions.
+    """
     lengths = np.array([[29, 15] + [1] * 20, [1, 15] + [1] * 20])
     sides = [Rows([np.ones(side.sum(), np.uint16)], side) for side in lengths]
     data = Dataset(own(([], [])), None, *sides, Pairs([], []))
@@ -225,7 +252,9 @@ def test_the_vocabulary_size():
     raw = own((["a b c d e f"] * 9, ["a b c"] * 9))
     log = []
     made(raw, log=log.append, subwords=None)
-    assert isinstance(prepare(Settings(subwords="sentencepiece"), raw, log.append).subwords, Subwords)
+    assert isinstance(
+        prepare(Settings(subwords="sentencepiece"), raw, log.append).subwords, Subwords
+    )
     assert any(line.startswith("subwords: 8000 are too many") for line in log)
 
 

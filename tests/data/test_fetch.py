@@ -120,7 +120,9 @@ def changing(first, then, **how):
 
     def answer(handler):
         reply(handler, first, **{**how, "tag": how.get("tag") and '"1"'}, at_most=1000)
-        handler.server.answer = lambda handler: reply(handler, then, **{**how, "tag": how.get("tag") and '"2"'})
+        handler.server.answer = lambda handler: reply(
+            handler, then, **{**how, "tag": how.get("tag") and '"2"'}
+        )
 
     return answer
 
@@ -148,7 +150,10 @@ def test_without_checksum_and_version_nothing_is_pieced_together(path):
 @pytest.mark.parametrize("at_most", [None, 1700])
 def test_another_content_than_published_is_refused(path, at_most):
     words = r"another file than the one published \(sha256 [0-9a-f]{64}, not "
-    with serving(partial(reply, content=OTHER, at_most=at_most)) as server, pytest.raises(UserError, match=words):
+    with (
+        serving(partial(reply, content=OTHER, at_most=at_most)) as server,
+        pytest.raises(UserError, match=words),
+    ):
         fetch(known(server.url), path)
     assert left(path) == []
 
@@ -181,12 +186,16 @@ def test_a_part_that_is_as_long_as_the_file_or_longer(path):
             part.write_bytes(content)
             fetch(known(server.url), path)
             assert path.read_bytes() == CONTENT and ranges(server)[-1] == ""
-        for content, asked in ((CONTENT, ["bytes=3000-"]), (CONTENT + b"more", ["bytes=3004-", ""])):
+        for content, asked in (
+            (CONTENT, ["bytes=3000-"]),
+            (CONTENT + b"more", ["bytes=3004-", ""]),
+        ):
             path.unlink()
             part.write_bytes(content)
             path.with_name("file.part.version").write_text('"1"')
             server.requests.clear()
-            fetch(Remote(f"{server.url}/file"), path)  # of unknown length: the server says that there is no more
+            # Of unknown length: the server says that there is no more.
+            fetch(Remote(f"{server.url}/file"), path)
             assert path.read_bytes() == CONTENT and ranges(server) == asked
 
 
@@ -208,7 +217,10 @@ def test_answers_that_are_no_file(path):
         with pytest.raises(UserError, match="503 Service Unavailable, 5 times in a row: try later"):
             fetch(known(server.url), path)
         server.answer = answer(200, **{"Content-Length": "many"})
-        with pytest.raises(UserError, match=r"another file than the one published \(0 bytes, not 3,000\)|ended early"):
+        with pytest.raises(
+            UserError,
+            match=r"another file than the one published \(0 bytes, not 3,000\)|ended early",
+        ):
             fetch(known(server.url), path)
         server.answer = answer(302, Location="file:///etc/passwd")
         with pytest.raises(UserError, match="is not to be had"):
@@ -232,13 +244,18 @@ def test_what_nobody_has_published_is_recorded(path):
         remote = Remote(f"{server.url}/file")
         fetch(remote, path, said.append)
         sha256 = hashlib.sha256(CONTENT).hexdigest()
-        assert said[-1] == f"recorded file: no checksum of it is published, this file has sha256 {sha256}"
+        assert (
+            said[-1]
+            == f"recorded file: no checksum of it is published, this file has sha256 {sha256}"
+        )
         assert (path.parent / "SHA256SUMS").read_text() == f"{sha256}  file\n"
         said.clear()
         fetch(remote, path, said.append)
         assert not said
         path.write_bytes(OTHER)
-        with pytest.raises(UserError, match=r"file has changed since it was fetched \(see SHA256SUMS\): delete it"):
+        with pytest.raises(
+            UserError, match=r"file has changed since it was fetched \(see SHA256SUMS\): delete it"
+        ):
             fetch(remote, path)
         path.unlink()
         server.answer = lambda handler: reply(handler, OTHER)
@@ -247,7 +264,10 @@ def test_what_nobody_has_published_is_recorded(path):
         other = remote._replace(digest="md5:" + hashlib.md5(OTHER).hexdigest())
         fetch(other, path.with_name("second"), said.append)
         assert "only its md5 is published" in said[-1]
-    assert [line[66:] for line in (path.parent / "SHA256SUMS").read_text().splitlines()] == ["file", "second"]
+    assert [line[66:] for line in (path.parent / "SHA256SUMS").read_text().splitlines()] == [
+        "file",
+        "second",
+    ]
 
 
 def test_a_file_put_there_by_hand_is_checked(path):
@@ -255,7 +275,9 @@ def test_a_file_put_there_by_hand_is_checked(path):
     path.write_bytes(CONTENT)
     fetch(known("http://127.0.0.1:9"), path)
     path.write_bytes(CONTENT[:-1])
-    with pytest.raises(UserError, match=r"\(2,999 bytes, not 3,000\): delete it, and it is fetched again"):
+    with pytest.raises(
+        UserError, match=r"\(2,999 bytes, not 3,000\): delete it, and it is fetched again"
+    ):
         fetch(known("http://127.0.0.1:9"), path)
     path.write_bytes(OTHER)
     with pytest.raises(UserError, match=r"\(sha256 \w{64}, not \w{64}\): delete it"):
@@ -263,19 +285,27 @@ def test_a_file_put_there_by_hand_is_checked(path):
 
 
 def test_two_processes_at_one_file(path):
-    """The one that comes later takes the part over; the other one must not write into it any more."""
+    """The one that comes later takes the part over;
+    the other one must not write into it any more.
+    """
 
     def answer(handler):
         handler.send_response(200)
         handler.end_headers()
         handler.wfile.write(CONTENT[:1000])
-        while not path.with_name("file.part").exists() or path.with_name("file.part").stat().st_size < 1000:
+        while (
+            not path.with_name("file.part").exists()
+            or path.with_name("file.part").stat().st_size < 1000
+        ):
             time.sleep(0.001)
         with open(path.with_name("file.part"), "ab") as file:
             file.write(b"of another process")
         handler.wfile.write(CONTENT[1000:])
 
-    with serving(answer) as server, pytest.raises(UserError, match="is being written by another process as well"):
+    with (
+        serving(answer) as server,
+        pytest.raises(UserError, match="is being written by another process as well"),
+    ):
         fetch(known(server.url), path)
 
 
@@ -289,10 +319,15 @@ def test_no_room(path, monkeypatch):
     with serving(partial(reply, content=CONTENT)) as server:
         with monkeypatch.context() as patch:
             patch.setattr(download, "open", full, raising=False)
-            with pytest.raises(UserError, match=r"file.part cannot be written \(No space left on device\): make room"):
+            with pytest.raises(
+                UserError,
+                match=r"file.part cannot be written \(No space left on device\): make room",
+            ):
                 fetch(known(server.url), path)
             assert len(server.requests) == 1  # another try would not help
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9, 9, 2000))
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9, 9, 2000)
+        )
         with pytest.raises(UserError, match=r"has 0.0 GB free, file takes 0.0 GB"):
             fetch(known(server.url), path)
         (path.parent / "file.part").write_bytes(CONTENT[:1000])
@@ -305,7 +340,9 @@ def test_no_room(path, monkeypatch):
 
 
 def test_any_mixture_of_mishaps_ends_well(tmp_path):
-    """A hundred replies that are cut, refused, or not the piece that was asked for: the file is right in the end."""
+    """A hundred replies that are cut, refused, or not the piece that was asked for: the file is
+    right in the end.
+    """
     rng = np.random.default_rng(0)
 
     def answer(handler):

@@ -1,4 +1,6 @@
-"""Where corpora come from: the pinned table, and folders that are the same whether fetched or filled by hand."""
+"""Where corpora come from: the pinned table, and folders that are the same whether fetched or
+filled by hand.
+"""
 
 import gzip
 import hashlib
@@ -21,7 +23,8 @@ from minitf.errors import UserError
 
 REAL_DATA = os.environ.get("MINITF_DATA")
 REAL = pytest.mark.skipif(not REAL_DATA, reason="MINITF_DATA is not set: no real corpora")
-LINES = {  # of each part of the training text: one without a line feed at its end, one with an odd line
+# Of each part of the training text: one without a line feed at its end, one with an odd line.
+LINES = {
     "europarl-v7": (b"Resumption\n\nRise\n", b"Wiederaufnahme\n\nErheben\n"),
     "commoncrawl": ("a\u2028b\r\nlast".encode(), b"a b\r\nletzte"),
     "news-commentary-v9": (b"$10,000\n", b"10.000\n"),
@@ -46,15 +49,27 @@ def internet(data, monkeypatch):
         archives[remote.name](path)
 
     monkeypatch.setattr(recipes, "fetch", fetch)
-    sgm = '<srcset setid="newstest2014">\n<doc id="1">\n<seg id="1">{}</seg>\n<seg id="2">R&amp;D</seg>\n</doc>\n'
+    sgm = (
+        '<srcset setid="newstest2014">\n<doc id="1">\n<seg id="1">{}</seg>\n'
+        '<seg id="2">R&amp;D</seg>\n</doc>\n'
+    )
     tests = [
         (f"test-full/newstest2014-{name}.sgm", sgm.format(name).encode())
         for name in ("deen-src.en", "deen-ref.de", "deen-src.de", "fren-src.en", "fren-ref.fr")
     ]
-    dev = [(f"dev/newstest2013.{language}", f"{language}\n".encode()) for language in ("cs", "de", "en", "es", "fr")]
+    dev = [
+        (f"dev/newstest2013.{language}", f"{language}\n".encode())
+        for language in ("cs", "de", "en", "es", "fr")
+    ]
     for name, entries in (
-        ("training-parallel-europarl-v7.tgz", pair("training/europarl-v7", "de") + pair("training/europarl-v7", "fr")),
-        ("training-parallel-commoncrawl.tgz", pair("commoncrawl", "de") + pair("commoncrawl", "fr")),
+        (
+            "training-parallel-europarl-v7.tgz",
+            pair("training/europarl-v7", "de") + pair("training/europarl-v7", "fr"),
+        ),
+        (
+            "training-parallel-commoncrawl.tgz",
+            pair("commoncrawl", "de") + pair("commoncrawl", "fr"),
+        ),
         ("training-parallel-nc-v9.tgz", pair("training/news-commentary-v9", "de")),
         ("dev.tgz", dev),
         ("test-full.tgz", tests),
@@ -79,18 +94,25 @@ def test_every_published_checksum_is_pinned():
     rows = [row.split("\t") for row in Path(REAL_DATA, "downloads.tsv").read_text().splitlines()]
     for url, size, sha256 in rows[1:]:
         assert ours[url][0] == (0 if size == "-" else int(size)), url
-        assert (sha256 == "-" and not ours[url][1].startswith("sha256")) or ours[url][1] == f"sha256:{sha256}", url
-    assert len(rows) == 17 and {url for url in ours if "manythings" not in url} == {row[0] for row in rows[1:]}
+        assert (sha256 == "-" and not ours[url][1].startswith("sha256")) or ours[url][
+            1
+        ] == f"sha256:{sha256}", url
+    assert len(rows) == 17 and {url for url in ours if "manythings" not in url} == {
+        row[0] for row in rows[1:]
+    }
 
 
 def test_segments():
     assert segments(
-        "<refset>\n<DOC>\n<hl><seg id=1>A  b</seg></hl>\n<SEG id='2'>\tc\xa0&lt;d&gt; &quot;e\n f</SEG>"
+        "<refset>\n<DOC>\n<hl><seg id=1>A  b</seg></hl>\n"
+        "<SEG id='2'>\tc\xa0&lt;d&gt; &quot;e\n f</SEG>"
     ) == [
         "A b",
         'c <d> "e f',
     ]
-    assert segments("<seg id='1'>AT&T &notanentity; &amp;amp;</seg> text between <seg id='2'></seg>") == [
+    assert segments(
+        "<seg id='1'>AT&T &notanentity; &amp;amp;</seg> text between <seg id='2'></seg>"
+    ) == [
         "AT&T &notanentity; &amp;",
         "",
     ]
@@ -98,7 +120,8 @@ def test_segments():
 
 def test_wmt_is_made_as_by_hand(data, internet, capsys):
     corpus = corpora.load("wmt14-en-de")
-    for side, language in enumerate(("en", "de")):  # as by cat, with the last line of each part ended
+    # As by cat, with the last line of each part ended.
+    for side, language in enumerate(("en", "de")):
         by_hand = b"".join(lines[side].removesuffix(b"\n") + b"\n" for lines in LINES.values())
         assert (data / f"wmt14-en-de/train.{language}").read_bytes() == by_hand
     assert corpus.train.source == ["Resumption", "", "Rise", "a\u2028b", "last", "$10,000"]
@@ -106,20 +129,31 @@ def test_wmt_is_made_as_by_hand(data, internet, capsys):
     assert corpus.tests == {"newstest2014": (["deen-src.en", "R&D"], ["deen-ref.de", "R&D"])}
     said = capsys.readouterr().out
     assert f"GB in {data / 'downloads'} are not needed any more" in said.splitlines()[-1]
-    assert "read     training-parallel-commoncrawl.tgz: 2 pairs" in said and f"made     {data / 'wmt14-en-de'}" in said
+    assert (
+        "read     training-parallel-commoncrawl.tgz: 2 pairs" in said
+        and f"made     {data / 'wmt14-en-de'}" in said
+    )
     internet.clear()
     assert corpora.load("wmt14-en-de") == corpus  # now nothing is fetched
-    assert sorted(path.name for path in data.iterdir()) == ["downloads", "newstest2013", "newstest2014", "wmt14-en-de"]
+    assert sorted(path.name for path in data.iterdir()) == [
+        "downloads",
+        "newstest2013",
+        "newstest2014",
+        "wmt14-en-de",
+    ]
 
 
 def test_en_fr_has_five_parts(data, internet):
     packed = [
-        (f"giga-fren.release2.fixed.{each}.gz", gzip.compress(f"giga {each}\n".encode())) for each in ("fr", "en")
+        (f"giga-fren.release2.fixed.{each}.gz", gzip.compress(f"giga {each}\n".encode()))
+        for each in ("fr", "en")
     ]
     internet["training-giga-fren.tar"] = partial(write, entries=packed, kind="tar")
     un = [(f"un/undoc.2000.fr-en.{each}", f"un {each}\n".encode()) for each in ("fr", "en")]
     internet["training-parallel-un.tgz"] = partial(write, entries=un)
-    internet["training-parallel-nc-v9.tgz"] = partial(write, entries=pair("training/news-commentary-v9", "fr"))
+    internet["training-parallel-nc-v9.tgz"] = partial(
+        write, entries=pair("training/news-commentary-v9", "fr")
+    )
     make(["wmt14-en-fr"], data, quiet)
     assert corpora.read_lines(data / "wmt14-en-fr/train.fr") == [
         *("Wiederaufnahme", "", "Erheben", "a b", "letzte", "un fr", "10.000", "giga fr")
@@ -162,13 +196,16 @@ def test_without_internet_one_line_says_what_to_fetch(data, internet):
     with pytest.raises(UserError) as caught:
         corpora.load("wmt14-en-de", quiet)
     assert str(caught.value) == (
-        f"{data / 'wmt14-en-de'} is not there: set MINITF_DATA to the folder that holds wmt14-en-de, or put "
-        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
+        f"{data / 'wmt14-en-de'} is not there: set MINITF_DATA to the folder that holds "
+        "wmt14-en-de, or put http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
         "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz "
-        "http://data.statmt.org/wmt19/translation-task/dev.tgz http://www.statmt.org/wmt14/test-full.tgz "
-        f"into {data / 'downloads'} and try again (no connection to www.statmt.org)"
+        "http://data.statmt.org/wmt19/translation-task/dev.tgz "
+        f"http://www.statmt.org/wmt14/test-full.tgz into {data / 'downloads'} and try again (no "
+        "connection to www.statmt.org)"
     )
-    with pytest.raises(UserError, match=r"put https://raw\S+/raw/\{train.en.gz,train.de.gz,\S+\} into"):
+    with pytest.raises(
+        UserError, match=r"put https://raw\S+/raw/\{train.en.gz,train.de.gz,\S+\} into"
+    ):
         corpora.load("multi30k-tok", quiet)
 
 
@@ -177,7 +214,9 @@ def test_a_folder_that_cannot_be_written(data, internet, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(recipes, "_append", full)
-    with pytest.raises(UserError, match=r"wmt14-en-de cannot be made \(No space left on device\): make room there"):
+    with pytest.raises(
+        UserError, match=r"wmt14-en-de cannot be made \(No space left on device\): make room there"
+    ):
         corpora.load("wmt14-en-de", quiet)
     assert not (data / "wmt14-en-de").exists()
 
@@ -188,11 +227,13 @@ def test_an_impostor_is_refused(data, monkeypatch):
     with serving(partial(reply, content=b"<html>Please log in</html>")) as server:
         monkeypatch.setenv("http_proxy", server.url)
         with pytest.raises(
-            UserError, match=r"europarl-v7.tgz is another file than published \(26 bytes, not 657,632,379"
+            UserError,
+            match=r"europarl-v7.tgz is another file than published \(26 bytes, not 657,632,379",
         ):
             corpora.load("wmt14-en-de", quiet)
         with pytest.raises(
-            UserError, match=r"test-full.tgz is another file than the one published \(md5 \w+, not a8cd"
+            UserError,
+            match=r"test-full.tgz is another file than the one published \(md5 \w+, not a8cd",
         ):
             make(["newstest2014/en-de"], data, quiet)
         assert [path for path, _ in server.requests] == [
@@ -212,7 +253,9 @@ def test_from_the_server_to_the_folder(data, monkeypatch):
     with serving(partial(reply, content=content, at_most=1024)) as server:
         remote = Remote(f"{server.url}/test-full.tgz", 0, "md5:" + hashlib.md5(content).hexdigest())
         monkeypatch.setattr(recipes, "TEST_2014", remote)
-        monkeypatch.setitem(RECIPES, "newstest2014/en-de", RECIPES["newstest2014/en-de"]._replace(remotes=(remote,)))
+        monkeypatch.setitem(
+            RECIPES, "newstest2014/en-de", RECIPES["newstest2014/en-de"]._replace(remotes=(remote,))
+        )
         make(["newstest2014/en-de"], data, quiet)
     assert corpora.read_lines(data / "newstest2014/en-de/test.de")[1::1998] == [
         "sentence 1001 & 1",
@@ -222,7 +265,7 @@ def test_from_the_server_to_the_folder(data, monkeypatch):
     assert (data / "downloads" / "SHA256SUMS").read_text().endswith("  test-full.tgz\n")
 
 
-# Tatoeba ------------------------------------------------------------------------------------------------------
+# Tatoeba ------------------------------------------------------------------------------------------
 
 
 def test_tatoeba_is_split_by_sentence(data, internet, monkeypatch):
@@ -232,10 +275,14 @@ def test_tatoeba_is_split_by_sentence(data, internet, monkeypatch):
     rows = []
     for i in range(600):
         english = " ".join([f"number{i}", *rng.choice(words, 3)])
-        for j, form in enumerate((f"{english}.", f"{english.capitalize()}!", f"{english}?")[: 1 + i % 3]):
+        for j, form in enumerate(
+            (f"{english}.", f"{english.capitalize()}!", f"{english}?")[: 1 + i % 3]
+        ):
             rows.append(f"{form}\tsatz {i} {j}\tCC-BY 2.0 (France)")
     lines = "\n".join([*rows, "no tab", "\tno english", "one\t ", ""])
-    internet["deu-eng.zip"] = partial(write, entries=[("_about.txt", b""), ("deu.txt", lines.encode())], kind="zip")
+    internet["deu-eng.zip"] = partial(
+        write, entries=[("_about.txt", b""), ("deu.txt", lines.encode())], kind="zip"
+    )
     said = []
     corpus = corpora.load("tatoeba-en-de", said.append)
     assert "by a hash of the English sentence" in said[0] and "do not compare" in said[1]
@@ -246,16 +293,23 @@ def test_tatoeba_is_split_by_sentence(data, internet, monkeypatch):
     train, valid, test = map(keys, (corpus.train, corpus.valid, corpus.tests["test"]))
     assert not (set(train) & set(valid) or set(train) & set(test) or set(valid) & set(test))
     assert 30 < len(set(valid)) == len(valid) < 100 and 30 < len(set(test)) == len(test) < 100
-    assert len(set(train) | set(valid) | set(test)) == 600 and len(train) > 2 * len(set(train)) * 0.8
+    assert (
+        len(set(train) | set(valid) | set(test)) == 600 and len(train) > 2 * len(set(train)) * 0.8
+    )
     assert all(line.split()[0] == "satz" for line in corpus.train.target)
     before = (data / "tatoeba-en-de/test.en").read_bytes()
     shutil.rmtree(data / "tatoeba-en-de")
-    internet["deu-eng.zip"] = partial(write, entries=[("deu.txt", "\n".join(rows[::-1]).encode())], kind="zip")
+    internet["deu-eng.zip"] = partial(
+        write, entries=[("deu.txt", "\n".join(rows[::-1]).encode())], kind="zip"
+    )
     again = corpora.load("tatoeba-en-de", quiet)
-    assert set(keys(again.tests["test"])) == set(test) and before != (data / "tatoeba-en-de/test.en").read_bytes()
+    assert (
+        set(keys(again.tests["test"])) == set(test)
+        and before != (data / "tatoeba-en-de/test.en").read_bytes()
+    )
 
 
-# Multi30k -----------------------------------------------------------------------------------------------------
+# Multi30k -----------------------------------------------------------------------------------------
 
 
 def multi30k(internet, lines):
@@ -275,11 +329,16 @@ def test_multi30k_tokenized(data, internet, monkeypatch):
     (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder is there, its files are not
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sacremoses", None)
-        with pytest.raises(UserError, match=r"multi30k-tok needs sacremoses: pip install sacremoses"):
+        with pytest.raises(
+            UserError, match=r"multi30k-tok needs sacremoses: pip install sacremoses"
+        ):
             corpora.load("multi30k-tok", quiet)
     pytest.importorskip("sacremoses")
     corpus = corpora.load("multi30k-tok", quiet)
-    assert corpus.train.source[:2] == ["two young , white males .", "it &apos;s &quot; here . &quot;"]
+    assert corpus.train.source[:2] == [
+        "two young , white males .",
+        "it &apos;s &quot; here . &quot;",
+    ]
     assert len(corpus.train.source) == 4 and corpus.tokenized
 
 
@@ -292,10 +351,14 @@ def test_multi30k_is_tokenized_as_it_was_published(data):
     names = [remote.name.removesuffix(".gz") for remote in recipes.MULTI30K]
     for name in names:
         lines = corpora.read_lines(real / name)[:120]
-        (data / "multi30k" / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        (data / "multi30k" / name).write_text(
+            "".join(line + "\n" for line in lines), encoding="utf-8"
+        )
     RECIPES["multi30k/tok"].build({}, data / "tok", data, quiet)
     for name in names:
-        ours, published = (corpora.read_lines(folder / name)[:120] for folder in (data / "tok", real / "tok"))
+        ours, published = (
+            corpora.read_lines(folder / name)[:120] for folder in (data / "tok", real / "tok")
+        )
         wrong += [pair for pair in zip(ours, published, strict=True) if len(set(pair)) > 1]
         count += len(ours)
     assert count == 1080 and len(wrong) <= 5, wrong

@@ -1,4 +1,6 @@
-"""A text in a file gives what a text in memory gives; the file is made once, whole or not at all, for one text."""
+"""A text in a file gives what a text in memory gives; the file is made once, whole or not at
+all, for one text.
+"""
 
 import json
 import os
@@ -59,7 +61,10 @@ def files(data):
 def made(data, monkeypatch, held, **settings):
     """The Dataset of the files train.* and valid.*, through memory or through a file."""
     monkeypatch.setattr(corpora, "HELD", 1 << 30 if held else 0)
-    train, valid = ([str(data / f"{name}.{language}") for language in ("en", "de")] for name in ("train", "valid"))
+    train, valid = (
+        [str(data / f"{name}.{language}") for language in ("en", "de")]
+        for name in ("train", "valid")
+    )
     settings = Settings(train=train, valid=valid, batch_tokens=100, **settings)
     log = []
     return prepare(settings, read_corpus(settings), log.append), log
@@ -71,7 +76,14 @@ def test_a_text_in_a_file_is_the_text_in_memory(data, monkeypatch, rng, pairs, m
     for language in ("en", "de"):
         write(data, f"valid.{language}", ["a b"])
     (held, said), (filed, also) = (
-        made(data, monkeypatch, held, subwords=subwords, vocabulary_size=12 if subwords == "none" else 300, **more)
+        made(
+            data,
+            monkeypatch,
+            held,
+            subwords=subwords,
+            vocabulary_size=12 if subwords == "none" else 300,
+            **more,
+        )
         for held in (True, False)
     )
     assert [line for line in also if not line.startswith("encoded")] == said
@@ -82,10 +94,14 @@ def test_a_text_in_a_file_is_the_text_in_memory(data, monkeypatch, rng, pairs, m
     for epoch in (0, 1):
         plan, other = held.plan(epoch, 100, 7), filed.plan(epoch, 100, 7)
         assert [rows.tolist() for rows in plan] == [rows.tolist() for rows in other]
-        assert [rows.tolist() for rows in held.largest(plan)] == [rows.tolist() for rows in filed.largest(other)]
+        assert [rows.tolist() for rows in held.largest(plan)] == [
+            rows.tolist() for rows in filed.largest(other)
+        ]
         for rows in plan:
             batch, same = held.batch(rows), filed.batch(rows)
-            assert np.array_equal(batch.source, same.source) and np.array_equal(batch.target_out, same.target_out)
+            assert np.array_equal(batch.source, same.source) and np.array_equal(
+                batch.target_out, same.target_out
+            )
 
 
 def test_any_number_of_threads_and_any_block_give_the_same_file(data, monkeypatch, rng):
@@ -114,14 +130,18 @@ def test_another_process_maps_the_same_file(data, monkeypatch, pairs):
         assert np.array_equal(again.batch(rows).source, dataset.batch(rows).source)
     assert len(packed) < 2000 < len(pickle.dumps(held)) / 5  # the name of the file, and the words
     packed = packed.replace(b".ids", b".gon")
-    with pytest.raises(UserError, match=r"\.gon cannot be read .*: all machines need the same data folder"):
+    with pytest.raises(
+        UserError, match=r"\.gon cannot be read .*: all machines need the same data folder"
+    ):
         pickle.loads(packed)
 
 
 def test_a_file_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pairs):
     log, made = [], []
     make = tokenized._make
-    monkeypatch.setattr(tokenized, "_make", lambda *arguments: (made.append(1), make(*arguments))[1])
+    monkeypatch.setattr(
+        tokenized, "_make", lambda *arguments: (made.append(1), make(*arguments))[1]
+    )
     added = Pairs(["a"], ["b"])
     first = encode_pairs("x", pairs, NONE, WORDS, 20, log.append)
     again = encode_pairs("x", pairs, NONE, WORDS, 20, log.append)
@@ -130,7 +150,9 @@ def test_a_file_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pai
     encode_pairs("x", pairs, NONE, WORDS, 19, log.append)
     encode_pairs("x", pairs, NONE, Words(LETTERS[::-1]), 20, log.append)
     encode_pairs("x", pairs, added, WORDS, 20, log.append)
-    assert encode_pairs("x", Pairs(*pairs[::-1]), NONE, WORDS, 20, log.append).digest != first.digest
+    assert (
+        encode_pairs("x", Pairs(*pairs[::-1]), NONE, WORDS, 20, log.append).digest != first.digest
+    )
     assert len(made) == len(files(data)) == 5
     path = pairs.source.paths[0]
     lines = path.read_text().splitlines()
@@ -142,7 +164,11 @@ def test_a_file_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pai
 def test_each_side_and_each_added_line_counts(data, pairs):
     """A change in one of them, or in where a line ends, makes another text."""
     digests = [encode_pairs("x", pairs, NONE, WORDS, 20).digest]
-    for added in (Pairs(["ab", "c"], ["a", "b"]), Pairs(["a", "bc"], ["a", "b"]), Pairs(["a", "b"], ["ca", "b"])):
+    for added in (
+        Pairs(["ab", "c"], ["a", "b"]),
+        Pairs(["a", "bc"], ["a", "b"]),
+        Pairs(["a", "b"], ["ca", "b"]),
+    ):
         digests.append(encode_pairs("x", pairs, added, WORDS, 20).digest)
     path = pairs.target.paths[0]
     lines = path.read_text().splitlines()
@@ -166,8 +192,17 @@ def test_a_damaged_file_is_made_anew(data, rng, pairs):
         *rng.integers(4096, len(content), size=30),
         len(content) - 1,
     ]
-    damaged = [content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :] for place in places]
-    damaged += [b"", content[:100], content[:4096], content[:-1], content + b"x", b"[]" + b" " * 5000]
+    damaged = [
+        content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :] for place in places
+    ]
+    damaged += [
+        b"",
+        content[:100],
+        content[:4096],
+        content[:-1],
+        content + b"x",
+        b"[]" + b" " * 5000,
+    ]
     for wrong in damaged:
         path.write_bytes(wrong)
         log.clear()
@@ -180,16 +215,27 @@ def test_a_damaged_file_is_made_anew(data, rng, pairs):
 def test_ids_and_lengths_of_four_bytes(data):
     many = Words([f"w{i}" for i in range(70_000)])
     sides = [["w69999 w0", "", "w1", "w2"], ["w65532 w65533 w5", "w1", "w2", "w3 w4"]]
-    found = encode_pairs("x", Pairs(*(Lines(write(data, str(i), side)) for i, side in enumerate(sides))), NONE, many, 9)
+    found = encode_pairs(
+        "x",
+        Pairs(*(Lines(write(data, str(i), side)) for i, side in enumerate(sides))),
+        NONE,
+        many,
+        9,
+    )
     assert found.ids.tolist() == [70003, 4, 65536, 65537, 9, 5, 6, 6, 7, 8]
     assert found.counts == {"empty": 1, "too long": 0, "ratio": 0, "kept": 3}
     line = " ".join(LETTERS * 9000)
     long = Pairs(*(Lines(write(data, name, [line, "a b"])) for name in ("s", "t")))
     found = encode_pairs("x", long, NONE, WORDS, 80_000)
-    assert found.lengths.tolist() == [[72_000, 2], [72_000, 2]] and found.ends.tolist()[1] == [144_000, 144_004]
+    assert found.lengths.tolist() == [[72_000, 2], [72_000, 2]] and found.ends.tolist()[1] == [
+        144_000,
+        144_004,
+    ]
     held = encode_pairs("x", long, NONE, WORDS, 65_534)
     assert held.lengths.dtype == np.uint16 and held.lengths.tolist() == [[2], [2]]
-    assert encode_pairs("x", long, NONE, WORDS, 65_535).lengths.dtype == np.uint32, "the end mark has to fit as well"
+    assert encode_pairs("x", long, NONE, WORDS, 65_535).lengths.dtype == np.uint32, (
+        "the end mark has to fit as well"
+    )
 
 
 def test_nothing_is_left_to_train_on(data, monkeypatch):
@@ -212,7 +258,10 @@ def test_a_disk_that_is_full(data, monkeypatch, pairs):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(UserError, match=r"x-\w{16}\.ids cannot be written \(No space left on device\): make room"):
+        with pytest.raises(
+            UserError,
+            match=r"x-\w{16}\.ids cannot be written \(No space left on device\): make room",
+        ):
             encode_pairs("x", pairs, NONE, WORDS, 20)
     assert files(data) == []
     killed = data / "data" / "encoded" / "x-1234567890123456.ids.77.tmp"
@@ -239,13 +288,18 @@ def test_where_the_file_goes(tmp_path, monkeypatch):
 
 
 def test_a_run_on_a_file_is_the_run_in_memory_and_resumes(tmp_path, monkeypatch):
-    """The same losses, step by step; and a resumed run knows its pairs again without reading the text of them."""
+    """The same losses, step by step; and a resumed run knows its pairs again without reading
+    the text of them.
+    """
     folder = prepare_folder(tmp_path, monkeypatch)
     monkeypatch.setenv("MINITF_DATA", str(folder / "data"))
     assert run("held") == 0
     monkeypatch.setattr(corpora, "HELD", 0)
     assert run("filed", "--steps", "6") == 0 and run("filed", "--resume", "--steps", "13") == 0
-    losses = [[(row["step"], row["loss"]) for row in read_history(out) if "loss" in row] for out in ("held", "filed")]
+    losses = [
+        [(row["step"], row["loss"]) for row in read_history(out) if "loss" in row]
+        for out in ("held", "filed")
+    ]
     assert losses[0] == losses[1] and len(losses[0]) == 13
     assert len(list((folder / "data" / "encoded").iterdir())) == 1
 
@@ -261,13 +315,20 @@ def test_other_pairs_are_noticed_by_a_resumed_run(tmp_path, monkeypatch, capsys)
     assert "training pairs was others, is these" in capsys.readouterr().out
 
 
-# Memory -------------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 
 def lie(path, n, rng):
     """Write the file of n pairs of about 30 ids a side, without a text."""
     lengths = rng.integers(5, 56, (2, n)).astype(np.uint16)
-    facts = {"key": "k", "content": "c", "counts": {"kept": n}, "unknown": 0, "type": "<u2", "length_type": "<u2"}
+    facts = {
+        "key": "k",
+        "content": "c",
+        "counts": {"kept": n},
+        "unknown": 0,
+        "type": "<u2",
+        "length_type": "<u2",
+    }
     facts["ids"] = int(lengths.sum())
     with open(path, "wb") as file:
         file.write(json.dumps({"facts": facts}).encode().ljust(4096))
@@ -295,7 +356,9 @@ def memory_of(n, tmp_path, rng):
 
 
 def test_a_pair_takes_few_bytes(tmp_path, rng):
-    """The slope from 100,000 to 300,000 pairs gives, for the 36 million of en-fr, 0.6 GB, and 1.6 while planning."""
+    """The slope from 100,000 to 300,000 pairs gives, for the 36 million of en-fr, 0.6 GB,
+    and 1.6 while planning.
+    """
     few, many = (np.array(memory_of(n, tmp_path, rng)) for n in (100_000, 300_000))
     held, most = (many - few) / 200_000
     assert held < 17 and most < 45, (held, most)
@@ -309,7 +372,9 @@ def test_pages_that_a_batch_has_read_are_given_back(tmp_path, rng):
 
     def resident():
         maps = re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text())
-        return sum(int(re.search(r"Rss: +(\d+)", each)[1]) for each in maps if "x.ids" in each) * 1024
+        return (
+            sum(int(re.search(r"Rss: +(\d+)", each)[1]) for each in maps if "x.ids" in each) * 1024
+        )
 
     assert int(file.ids.max()) == 0 and resident() > facts["ids"]
     file.release()
@@ -326,4 +391,5 @@ def test_cutting_a_text_takes_hardly_more_memory_for_more_of_it(data, rng, monke
         encode_pairs("x", pairs, NONE, WORDS, 80, lambda line: None)
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert (most[1] - most[0]) / 3000 < 40 < most[0] / 1500, most  # bytes a pair; held as text one takes 200
+    # Bytes a pair; held as text one takes 200.
+    assert (most[1] - most[0]) / 3000 < 40 < most[0] / 1500, most

@@ -1,4 +1,6 @@
-"""The built-in corpus: its German is right and depends on the English alone; no test sentence is learned from."""
+"""The built-in corpus: its German is right and depends on the English alone; no test sentence
+is learned from.
+"""
 
 import re
 from collections import Counter
@@ -7,11 +9,22 @@ import pytest
 
 from minitf.data import toy
 from minitf.data.toy import grammar
-from minitf.data.toy.grammar import NOUNS, PRONOUNS, VERB, Clause, Phrase, after, english_clause, german_clause, pronoun
+from minitf.data.toy.grammar import (
+    NOUNS,
+    PRONOUNS,
+    VERB,
+    Clause,
+    Phrase,
+    after,
+    english_clause,
+    german_clause,
+    pronoun,
+)
 
-# The German was written by hand. Before it, what the clause is: the place of the verb, the verb, the mode ("not":
-# negated); then its parts: s subject, o object (do in the dative), r recipient, w with, f for, p predicate, t time,
-# in and at a place, into and to (zu) where to. A noun comes with its article and adjective, + is its plural.
+# The German was written by hand. Before it, what the clause is: the place of the verb, the verb,
+# the mode ("not": negated); then its parts: s subject, o object (do in the dative), r recipient, w
+# with, f for, p predicate, t time, in and at a place, into and to (zu) where to. A noun comes with
+# its article and adjective, + is its plural.
 CLAUSES = """
 second lesen now; s the man; o a book
     the man is reading a book | der Mann liest ein Buch
@@ -127,7 +140,9 @@ def phrase(text, case):
     if text in grammar.NAMES:
         return Phrase(text, text)
     article, *adjective, name = text.split()
-    return grammar.noun_phrase(name.rstrip("+"), article.replace("_", " "), case, name.endswith("+"), *adjective)
+    return grammar.noun_phrase(
+        name.rstrip("+"), article.replace("_", " "), case, name.endswith("+"), *adjective
+    )
 
 
 def clause_of(verb, mode, negated, parts):
@@ -137,7 +152,9 @@ def clause_of(verb, mode, negated, parts):
         if role == "p":
             fields["predicate"] = Phrase(text, grammar.ADJECTIVES[text])
         elif role == "t":
-            fields["often" if text in grammar.TIMES["often"] else "time"] = Phrase(text, TIMES[text])
+            fields["often" if text in grammar.TIMES["often"] else "time"] = Phrase(
+                text, TIMES[text]
+            )
         else:
             field, case, *prepositions = ROLES[role]
             words = phrase(text, case)
@@ -145,7 +162,9 @@ def clause_of(verb, mode, negated, parts):
     return Clause(verb=VERB[verb], mode=mode, negated=bool(negated), **fields)
 
 
-@pytest.mark.parametrize("lines", re.findall(r"(.+)\n    (.+)", CLAUSES), ids=lambda lines: lines[1].split(" | ")[0])
+@pytest.mark.parametrize(
+    "lines", re.findall(r"(.+)\n    (.+)", CLAUSES), ids=lambda lines: lines[1].split(" | ")[0]
+)
 def test_clause_in_both_languages(lines):
     made_of, (english, german) = lines[0], lines[1].split(" | ")
     head, *parts = made_of.split("; ")
@@ -158,14 +177,18 @@ def test_clause_in_both_languages(lines):
 
 
 def test_endings_of_an_adjective():
-    """The twelve endings after the, after a and after nothing, and in the plural after my and after two."""
+    """The twelve endings after the, after a and after nothing, and in the plural after my
+    and after two.
+    """
     for article, expected in {
         "the": "alte alte alte alten alte alte alten alten alten",
         "a": "alter alte altes alten alte altes alten alten alten",
         "bare": "alter alte altes alten alte altes altem alter altem",
     }.items():
         nouns = (
-            {"m": "coffee", "f": "milk", "n": "water"} if article == "bare" else {"m": "hat", "f": "bag", "n": "book"}
+            {"m": "coffee", "f": "milk", "n": "water"}
+            if article == "bare"
+            else {"m": "hat", "f": "bag", "n": "book"}
         )
         made = [
             grammar.noun_phrase(nouns[gender], article, case, adjective="old").german.split()[-2]
@@ -173,10 +196,15 @@ def test_endings_of_an_adjective():
             for gender in "mfn"
         ]
         assert " ".join(made) == expected, article
-    for article, expected in {"the": "alten alten alten", "my": "alten alten alten", "two": "alte alte alten"}.items():
+    for article, expected in {
+        "the": "alten alten alten",
+        "my": "alten alten alten",
+        "two": "alte alte alten",
+    }.items():
         cases = ("nominative", "accusative", "dative")
         assert [
-            grammar.noun_phrase("hat", article, case, True, "old").german.split()[1] for case in cases
+            grammar.noun_phrase("hat", article, case, True, "old").german.split()[1]
+            for case in cases
         ] == expected.split()
 
 
@@ -200,22 +228,38 @@ def test_one_english_sentence_has_one_german_sentence(sample):
 
 
 def test_there_are_hundreds_of_thousands_of_sentences(sample):
-    """Capture and recapture: of N equally likely sentences, two samples of n share n * n / N; of others, more."""
+    """Capture and recapture: of N equally likely sentences, two samples of n share n * n / N;
+    of others, more.
+    """
     (first, _), (second, _) = sample
     assert 15_000**2 / len(set(first) & set(second)) > 200_000
 
 
 def test_sentences_are_well_formed(sample):
-    capitals = {word for noun in NOUNS.values() for word in (noun.german, noun.oblique, noun.german_plural)} - {""}
+    capitals = {
+        word for noun in NOUNS.values() for word in (noun.german, noun.oblique, noun.german_plural)
+    } - {""}
     capitals |= {noun.german_plural + "n" for noun in NOUNS.values() if noun.plural}
-    capitals |= grammar.NAMES.keys() | {"Tag", "Abend", "Montag", "Sonntag", "Uhr", "Zeit", "Hause", "Schule"}
+    capitals |= grammar.NAMES.keys() | {
+        "Tag",
+        "Abend",
+        "Montag",
+        "Sonntag",
+        "Uhr",
+        "Zeit",
+        "Hause",
+        "Schule",
+    }
     for source, target in zip(*sample[0], strict=True):
         for sentence in (source, target):
-            assert re.fullmatch(r"[A-Z][A-Za-zäöüß]*(,? [A-Za-zÄÖÜäöüß']+)*[.?]", sentence), sentence
+            assert re.fullmatch(r"[A-Z][A-Za-zäöüß]*(,? [A-Za-zÄÖÜäöüß']+)*[.?]", sentence), (
+                sentence
+            )
             assert len(sentence.split()) <= 16
         assert source[-1] == target[-1]
         for word in re.findall(r"\w+", target)[1:]:
-            if word.lower() in ("junge", "jungen", "morgen"):  # der junge Junge; jeden Morgen, morgen
+            # Der junge Junge; jeden Morgen, morgen
+            if word.lower() in ("junge", "jungen", "morgen"):
                 continue
             assert word[0].isupper() == (word.capitalize() in capitals), (word, target)
         assert len(re.findall(r", (?:weil|dass|ob|aber) |^Weil .*, ", target)) == len(
@@ -239,12 +283,17 @@ def test_splits():
         "test_held_out": 300,
     }
     sources = {name: set(pairs[0]) for name, pairs in splits.items()}
-    assert len(set().union(*sources.values())) == sum(map(len, sources.values())), "a sentence is in two splits"
+    assert len(set().union(*sources.values())) == sum(map(len, sources.values())), (
+        "a sentence is in two splits"
+    )
     smaller = toy.splits(n_train=100, n_valid=200, n_test=300)
     assert all(smaller[name] == splits[name] for name in ("valid", "test", "test_held_out"))
 
-    # The same pairs, found in the text alone: "red bag", "the bag is red", "bought the two old hats", "how many hats".
-    between = "|".join([*grammar.ADJECTIVES, "an?|any|the|this|some|two|three|four|five|six|my|his|her|our"])
+    # The same pairs, found in the text alone: "red bag", "the bag is red", "bought the two old
+    # hats", "how many hats".
+    between = "|".join(
+        [*grammar.ADJECTIVES, "an?|any|the|this|some|two|three|four|five|six|my|his|her|our"]
+    )
     patterns = []
     for word, name in toy.HELD_OUT:
         noun = f"(?:{name}|{NOUNS[name].plural})" if NOUNS[name].plural else name
@@ -254,15 +303,20 @@ def test_splits():
             continue
         verb = next(verb for verb in grammar.VERBS if verb.base == word)
         forms = "|".join({verb.base, verb.third, verb.ing, verb.past} - {""})
-        patterns += [rf"(?:{forms})(?: (?:{between}))* {noun}", rf"[Hh]ow many (?:\w+ )?{noun} .*\b(?:{forms})"]
+        patterns += [
+            rf"(?:{forms})(?: (?:{between}))* {noun}",
+            rf"[Hh]ow many (?:\w+ )?{noun} .*\b(?:{forms})",
+        ]
     held_out = re.compile(rf"\b(?:{'|'.join(patterns)})\b")
-    found = {name: sum(bool(held_out.search(source)) for source in sources[name]) for name in sources}
+    found = {
+        name: sum(bool(held_out.search(source)) for source in sources[name]) for name in sources
+    }
     assert found["train"] == found["valid"] == found["test"] == 0
     assert found["test_held_out"] == 300
 
 
-# Some of the first 3,000 sentences, which are the same on every machine. A change of the grammar draws others: then
-# read the new ones, and put some of them here.
+# Some of the first 3,000 sentences, which are the same on every machine. A change of the grammar
+# draws others: then read the new ones, and put some of them here.
 SENTENCES = {
     "Because the friendly children have to work, they are not writing the letters.": (
         "Weil die freundlichen Kinder arbeiten müssen, schreiben sie die Briefe nicht."
@@ -276,17 +330,27 @@ SENTENCES = {
     "My mother does not know whether her tall brother wants to clean the kitchen up.": (
         "Meine Mutter weiß nicht, ob ihr großer Bruder die Küche aufräumen will."
     ),
-    "Does the teacher say that she is calling her neighbor?": "Sagt der Lehrer, dass sie ihren Nachbarn anruft?",
+    "Does the teacher say that she is calling her neighbor?": (
+        "Sagt der Lehrer, dass sie ihren Nachbarn anruft?"
+    ),
     "How many newspapers did Tom read?": "Wie viele Zeitungen hat Tom gelesen?",
-    "Who did the students help in the kitchen on Monday?": "Wem haben die Studenten am Montag in der Küche geholfen?",
+    "Who did the students help in the kitchen on Monday?": (
+        "Wem haben die Studenten am Montag in der Küche geholfen?"
+    ),
     "Where is my mother going today?": "Wohin geht meine Mutter heute?",
-    "When will the doctors show us the red picture?": "Wann werden uns die Ärzte das rote Bild zeigen?",
+    "When will the doctors show us the red picture?": (
+        "Wann werden uns die Ärzte das rote Bild zeigen?"
+    ),
     "Why did this child not give my friend the keys?": (
         "Warum hat dieses Kind meinem Freund die Schlüssel nicht gegeben?"
     ),
     "Did the boys play with him on Sunday?": "Haben die Jungen am Sonntag mit ihm gespielt?",
-    "Tomorrow a man will write the long letter.": "Morgen wird ein Mann den langen Brief schreiben.",
-    "Is our old mother taking some dogs along now?": "Nimmt unsere alte Mutter jetzt einige Hunde mit?",
+    "Tomorrow a man will write the long letter.": (
+        "Morgen wird ein Mann den langen Brief schreiben."
+    ),
+    "Is our old mother taking some dogs along now?": (
+        "Nimmt unsere alte Mutter jetzt einige Hunde mit?"
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Attention of arguments whose axes in front differ, or are empty, against its composition of primitive operations."""
+"""Attention of arguments whose axes in front differ, or are empty, against its composition of
+primitive operations.
+"""
 
 import contextlib
 import math
@@ -30,13 +32,21 @@ def composed(query, key, value, mask=None, rate=0.0):
 
 
 def draw(rng):
-    """Arguments of attention, of which each lacks some axes in front or has 1 there, and a mask or None."""
+    """Arguments of attention, of which each lacks some axes in front or has 1 there, and
+    a mask or None.
+    """
     front = rng.integers(1, 4, rng.integers(4))
-    t, s, k, d = *rng.choice([0, 1, 2, 3, 5], 2, p=[0.05, 0.2, 0.25, 0.25, 0.25]), *rng.integers(1, 4, 2)
+    t, s, k, d = (
+        *rng.choice([0, 1, 2, 3, 5], 2, p=[0.05, 0.2, 0.25, 0.25, 0.25]),
+        *rng.integers(1, 4, 2),
+    )
 
     def shape(*last):
         axes = np.where(rng.random(len(front)) < 0.3, 1, front)
-        return tuple(int(n) for n in (*axes[rng.integers(len(front) + 1) if rng.random() < 0.4 else 0 :], *last))
+        return tuple(
+            int(n)
+            for n in (*axes[rng.integers(len(front) + 1) if rng.random() < 0.4 else 0 :], *last)
+        )
 
     arrays = [rng.normal(size=shape(*last)) for last in ((t, k), (s, k), (s, d))]
     if rng.random() < 0.3:
@@ -48,7 +58,9 @@ def draw(rng):
 
 
 def results(function, arrays, *arguments):
-    """The result of the function and the gradients of its arrays, from a random gradient of the result."""
+    """The result of the function and the gradients of its arrays, from a random gradient
+    of the result.
+    """
     tensors = [Tensor(array) for array in arrays]
     y = function(*tensors, *arguments)
     y.backward(np.random.default_rng(1).normal(size=y.shape).astype(arrays[0].dtype))
@@ -111,9 +123,13 @@ def test_the_kernels_get_equal_axes_in_front(name, where, rng):
 @pytest.mark.parametrize("front", [(), (B,), (B, H), (0, H), (B, 0)])
 @pytest.mark.parametrize(("t", "s", "d"), [(T, 0, K), (0, S, K), (T, S, 0), (0, 0, 0)])
 def test_empty_sets(front, t, s, d, library):
-    """A query with no key to attend to gets zeros, and what nothing depends on has a gradient of zeros."""
+    """A query with no key to attend to gets zeros, and what nothing depends on has a
+    gradient of zeros.
+    """
     rng = np.random.default_rng(2)
-    arrays = [rng.normal(size=(*front, *last)).astype(np.float32) for last in ((t, K), (s, K), (s, d))]
+    arrays = [
+        rng.normal(size=(*front, *last)).astype(np.float32) for last in ((t, K), (s, K), (s, d))
+    ]
     for rate in (0.0, RATE):
         for mask in (None, np.ones((t, s), bool)):
             found = results(F.attention, arrays, mask, rate, SEED)
@@ -149,12 +165,16 @@ def test_what_does_not_fit_is_refused_with_its_shapes(shapes, library):
             else:
                 with no_grad():
                     F.attention(*arrays, mask)
-        assert str(error.value).endswith(", ".join(map(str, shapes))) and "\n" not in str(error.value)
+        assert str(error.value).endswith(", ".join(map(str, shapes))) and "\n" not in str(
+            error.value
+        )
 
 
 @pytest.mark.parametrize("kind", ["0 and -inf", "float", "integers", "lists", "a tensor"])
 def test_masks_are_boolean(kind, library, rng):
-    """Read as truth values, 0 and -infinity would say the opposite of what they say where they are added."""
+    """Read as truth values, 0 and -infinity would say the opposite of what they say where
+    they are added.
+    """
     may = rng.random((T, S)) < 0.6
     mask = {
         "0 and -inf": np.where(may, 0.0, -np.inf),
@@ -169,13 +189,17 @@ def test_masks_are_boolean(kind, library, rng):
         lambda mask: F.attention_weights(*arrays[:2], mask),
         lambda mask: F.where(mask, arrays[0] @ arrays[1].T, 0.0),
     ):
-        with pytest.raises(TypeError, match=r"boolean, True = may attend, not (float|int)") as error:
+        with pytest.raises(
+            TypeError, match=r"boolean, True = may attend, not (float|int)"
+        ) as error:
             call(mask)
         assert "\n" not in str(error.value)
         assert np.array_equal(call(may).numpy(), call(may.tolist()).numpy())
 
 
-@pytest.mark.parametrize("where", ["numpy", "simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "where", ["numpy", "simulated", pytest.param("cupy", marks=pytest.mark.gpu)]
+)
 def test_float32_and_float64_do_not_mix_recorded_or_not(where, rng):
     query, key = rng.normal(size=(B, H, T, K)).astype(np.float32), rng.normal(size=(B, H, S, K))
     expected = composed(*map(Tensor, (query.astype(np.float64), key, key))).numpy()
@@ -184,5 +208,6 @@ def test_float32_and_float64_do_not_mix_recorded_or_not(where, rng):
             with recording:
                 with pytest.raises(TypeError, match=r"mixes float(64 and float32|32 and float64)"):
                     F.attention(Tensor(query), Tensor(key), Tensor(key))
-                y = F.attention(Tensor(query), to_device(key), to_device(key))  # constants are converted
+                # Constants are converted
+                y = F.attention(Tensor(query), to_device(key), to_device(key))
                 agree([y.numpy()], [expected], 1e-5)

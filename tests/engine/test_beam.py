@@ -16,18 +16,24 @@ from minitf.decode import beam_search, continuations, greedy
 
 def assert_found(found, expected):
     assert [h.ids for h in found] == [ids for ids, _, _ in expected]
-    assert np.allclose([h.log_probability for h in found], [total for _, total, _ in expected], rtol=1e-10)
+    assert np.allclose(
+        [h.log_probability for h in found], [total for _, total, _ in expected], rtol=1e-10
+    )
     assert np.allclose([h.score for h in found], [score for _, _, score in expected], rtol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("beam, n_best", [(1, 1), (2, 1), (3, 3), (4, 2), (9, 9)])
 def test_beam_search_follows_the_rule(alpha, beam, n_best):
-    """On made-up distributions with early, late and no ends, three sentences of different limits at a time."""
+    """On made-up distributions with early, late and no ends, three sentences of different
+    limits at a time.
+    """
     lengths_found = set()
     for seed, end in itertools.product(range(4), (-2.0, 0.0, 1.0, 3.0)):
         model = random_table(seed, 9, end)
-        found = beam_search(model, sources(1, 4, 2), beam, alpha, max_extra=4, n_best=n_best, cached=False)
+        found = beam_search(
+            model, sources(1, 4, 2), beam, alpha, max_extra=4, n_best=n_best, cached=False
+        )
         for sentence, limit, hypotheses in zip((4, 5, 6), (5, 8, 6), found, strict=True):
 
             def ln_p(ids, model=model, sentence=sentence):
@@ -39,7 +45,9 @@ def test_beam_search_follows_the_rule(alpha, beam, n_best):
 
 
 def test_the_end_mark_finishes_only_among_the_best():
-    """Of 2 * 1 candidates the end is the second: it is not finished, though it would have been the best in the end."""
+    """Of 2 * 1 candidates the end is the second: it is not finished, though it would have been the
+    best in the end.
+    """
     model = fixed_table({(): {4: 0.5, EOS: 0.4}, (4,): {EOS: 0.3, 5: 0.2}})
     (found,) = beam_search(model, sources(2), beam=1, alpha=0.0, cached=False)[0]
     assert found.ids == [4]
@@ -53,7 +61,9 @@ LATE = {(): {EOS: 0.5, 4: 0.45}, (4,): {4: 0.99}, (4, 4): {4: 0.99}, (4, 4, 4): 
 
 
 def test_the_search_goes_on_while_a_living_one_can_win():
-    """One is finished at once; the penalty lets the longer one win, as long as its length can ever be reached."""
+    """One is finished at once; the penalty lets the longer one win, as long as its length can
+    ever be reached.
+    """
     model = fixed_table(LATE)
     (found,) = beam_search(model, sources(2), beam=1, alpha=1.0, max_extra=8, cached=False)[0]
     total = math.log(0.45 * 0.99**3)
@@ -64,9 +74,13 @@ def test_the_search_goes_on_while_a_living_one_can_win():
 
 @pytest.mark.parametrize("alpha, max_extra", [(0.0, 8), (1.0, 0)])
 def test_the_search_stops_when_none_can_win(alpha, max_extra):
-    """ln 0.45 is below ln 0.5 without a penalty, and also with that of the two words that are allowed at most."""
+    """ln 0.45 is below ln 0.5 without a penalty, and also with that of the two words that are
+    allowed at most.
+    """
     model = fixed_table({**LATE, (): {EOS: 0.5, 4: 0.42}})
-    (found,) = beam_search(model, sources(2), beam=1, alpha=alpha, max_extra=max_extra, cached=False)[0]
+    (found,) = beam_search(
+        model, sources(2), beam=1, alpha=alpha, max_extra=max_extra, cached=False
+    )[0]
     assert found.ids == []
     assert model.steps == 1
 
@@ -80,7 +94,9 @@ def test_who_wants_one_waits_for_no_second():
 
 
 def test_a_sentence_that_is_done_is_not_computed_any_more():
-    """The first of two sentences ends at once; afterwards only the rows of the other are decoded."""
+    """The first of two sentences ends at once; afterwards only the rows of the
+    other are decoded.
+    """
     rows = []
 
     def scores(sentence, ids):
@@ -96,15 +112,20 @@ def test_a_sentence_that_is_done_is_not_computed_any_more():
     assert rows.count(4) < 2 * 4 < rows.count(5)
 
 
-# The limit --------------------------------------------------------------------------------------------------
+# The limit ----------------------------------------------------------------------------------------
 
 
 def test_what_is_cut_off_comes_after_all_that_finished():
     """Though its score is better: it is no translation yet."""
     model = fixed_table({(): {4: 0.9, EOS: 0.09}, (4,): {4: 0.9, EOS: 0.04}})
-    first, second, third = beam_search(model, sources(1), 3, 0.0, max_extra=1, n_best=3, cached=False)[0]
+    first, second, third = beam_search(
+        model, sources(1), 3, 0.0, max_extra=1, n_best=3, cached=False
+    )[0]
     assert [first.ids, second.ids, third.ids] == [[], [4], [4, 4]]
-    assert third.log_probability == pytest.approx(math.log(0.9**2)) and third.score > first.score > second.score
+    assert (
+        third.log_probability == pytest.approx(math.log(0.9**2))
+        and third.score > first.score > second.score
+    )
     for n_best in (1, 2):
         (found,) = beam_search(model, sources(1), 3, 0.0, max_extra=1, n_best=n_best, cached=False)
         assert found == [first, second, third][:n_best]
@@ -112,9 +133,13 @@ def test_what_is_cut_off_comes_after_all_that_finished():
 
 @pytest.mark.parametrize("size", [5, pytest.param(6, marks=pytest.mark.slow), 9])
 def test_fewer_are_the_first_of_more(size):
-    """Whatever the beam, the penalty and the limit; with so few words many are cut off, and many end."""
+    """Whatever the beam, the penalty and the limit; with so few words many are cut
+    off, and many end.
+    """
     kinds = set()
-    for seed, end, alpha, max_extra in itertools.product(range(4), (-2.0, 0.5, 2.0), (0.0, 0.6, 2.0), (0, 1, 4)):
+    for seed, end, alpha, max_extra in itertools.product(
+        range(4), (-2.0, 0.5, 2.0), (0.0, 0.6, 2.0), (0, 1, 4)
+    ):
         model, beam = random_table(seed, size, end), 2 + seed
         every = beam_search(model, sources(1, 3), beam, alpha, max_extra, beam, cached=False)
         for n_best in range(1, beam):
@@ -122,11 +147,16 @@ def test_fewer_are_the_first_of_more(size):
             assert found == [hypotheses[:n_best] for hypotheses in every]
         for limit, hypotheses in zip((1 + max_extra, 3 + max_extra), every, strict=True):
             scores = [h.score for h in hypotheses]
-            kinds.add((any(len(h.ids) == limit for h in hypotheses), scores == sorted(scores, reverse=True)))
+            kinds.add(
+                (
+                    any(len(h.ids) == limit for h in hypotheses),
+                    scores == sorted(scores, reverse=True),
+                )
+            )
     assert {(True, False), (False, True)} <= kinds
 
 
-# The selection ----------------------------------------------------------------------------------------------
+# The selection ------------------------------------------------------------------------------------
 
 
 def best_of_all(scores, totals, count):
@@ -143,19 +173,27 @@ def assert_selected(scores, totals, count):
     for which in (forms_on, forms.off):
         with which():
             found = continuations(xp.asarray(scores), totals, count)
-        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+        assert all(
+            np.array_equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True)
+        )
 
 
 @pytest.mark.parametrize("size", [1, 7, 48, 1000, 1600])
 def test_the_selection_is_that_of_a_sort(library, size):
-    """Bit by bit, with many equals and with none, with beams that are dead, and with large totals in float32."""
+    """Bit by bit, with many equals and with none, with beams that are dead, and with large
+    totals in float32.
+    """
     rng = np.random.default_rng(size)
     for beams, levels in itertools.product((1, 2, 5), (None, 2, 40)):
         scores = rng.normal(0, 3, (6 * beams, size)).astype(np.float32)
         if levels:
             scores = np.round(scores * levels / 10) / np.float32(levels)
         scores[:, rng.integers(size)] = -np.inf
-        totals = -rng.uniform(50, 400, (6, beams)) if levels != 2 else -rng.integers(0, 3, (6, beams)).astype(float)
+        totals = (
+            -rng.uniform(50, 400, (6, beams))
+            if levels != 2
+            else -rng.integers(0, 3, (6, beams)).astype(float)
+        )
         totals[0, 1:] = -np.inf
         assert_selected(scores, totals, 2 * beams)
 
@@ -167,7 +205,7 @@ def test_large_totals_do_not_hide_small_differences(rng):
         assert_selected(scores, -rng.uniform(300, 300.001, (2, 4)), 8)
 
 
-# What is given ----------------------------------------------------------------------------------------------
+# What is given ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("empty", [np.zeros((0, 5), int), np.zeros((0, 0), int), []])
@@ -190,12 +228,17 @@ def test_a_beam_of_none():
         beam_search(small_model(), sources(2), beam=0)
 
 
-# The whole space --------------------------------------------------------------------------------------------
+# The whole space ----------------------------------------------------------------------------------
 
 
 def every_text(model, source, longest):
-    """List all (ids, ln P) of up to `longest` words, the end mark included, as the model scores them."""
-    texts, writable = [], [w for w in range(model.config.vocabulary_size) if w not in (PAD, BOS, EOS)]
+    """List all (ids, ln P) of up to `longest` words, the end mark included, as the
+    model scores them.
+    """
+    texts, writable = (
+        [],
+        [w for w in range(model.config.vocabulary_size) if w not in (PAD, BOS, EOS)],
+    )
     for n in range(longest):
         ids = np.array(list(itertools.product(writable, repeat=n)), int)
         target = np.hstack([np.full((len(ids), 1), BOS), ids])
@@ -209,12 +252,16 @@ def every_text(model, source, longest):
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_beam_as_wide_as_the_space_is_exhaustive(seed, alpha):
-    """Four words can be written (six ids, but no padding and no start) and four words are allowed: 40 texts."""
+    """Four words can be written (six ids, but no padding and no start) and four words are
+    allowed: 40 texts.
+    """
     model = small_model(seed=seed, vocabulary_size=6)
     source = sources(2)
     texts = every_text(model, source, longest=4)
     assert len(texts) == 1 + 3 + 9 + 27
-    ranked = sorted(((ids, t, t / penalty(len(ids) + 1, alpha)) for ids, t in texts), key=lambda text: -text[2])
+    ranked = sorted(
+        ((ids, t, t / penalty(len(ids) + 1, alpha)) for ids, t in texts), key=lambda text: -text[2]
+    )
     (best,) = beam_search(model, source, beam=27, alpha=alpha, max_extra=2)
     assert_found(best, ranked[:1])
     (everything,) = beam_search(model, source, beam=4 * 27, alpha=alpha, max_extra=2, n_best=40)

@@ -125,7 +125,9 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(("mutant", "shapes", "message"), MUTANTS, ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(
+    ("mutant", "shapes", "message"), MUTANTS, ids=lambda x: getattr(x, "__name__", "")
+)
 def test_a_wrong_gradient_is_rejected(mutant, shapes, message, rng):
     with pytest.raises(AssertionError, match=message):
         grad_check(mutant, *[rng.normal(size=shape) for shape in shapes])
@@ -133,7 +135,9 @@ def test_a_wrong_gradient_is_rejected(mutant, shapes, message, rng):
 
 @pytest.mark.parametrize("mutant", [mutant_softmax_zero, mutant_norm_zero])
 def test_a_check_of_the_sum_would_accept_some_of_them(mutant, rng):
-    """Why grad_check weighs the outputs at random: their plain sum does not change, so any check of it passes."""
+    """Why grad_check weighs the outputs at random: their plain sum does not change, so any
+    check of it passes.
+    """
     x, step = rng.normal(size=(B, D)), 1e-5
     t = Tensor(x)
     mutant(t).sum().backward()
@@ -144,7 +148,7 @@ def test_a_check_of_the_sum_would_accept_some_of_them(mutant, rng):
         assert abs(t.grad[at] - numeric) < 1e-6
 
 
-# Mistakes of every size --------------------------------------------------------------------------------------
+# Mistakes of every size ---------------------------------------------------------------------------
 
 
 def spoiled(function, change):
@@ -179,13 +183,19 @@ def sizes_of_rows(x):
 
 
 FEW, MANY = 7, 100_000
-WRONG = {  # name: (function, what its gradient goes through, the shape of x, by what x is multiplied)
+# name: (function, what its gradient goes through, the shape of x, by what x is multiplied).
+WRONG = {
     "a small loss, its sign": (lambda x: mean_square(x) * 1e-3, np.negative, 2000, 1),
     "a tiny loss, its sign": (lambda x: mean_square(x) * 1e-15, np.negative, FEW, 1),
     "1e-9 x, zero": (lambda x: x * 1e-9, np.zeros_like, FEW, 1),
     "1e-9 x + 1, zero": (lambda x: x * 1e-9 + 1, np.zeros_like, FEW, 1),
     "1e-9 x^2, one element by 10%": (lambda x: x * x * 1e-9, at(3, 1.1), FEW, 1),
-    "one of 1e-9 beside ones, zero": (lambda x: (x * at(2, 1e-9)(np.ones(FEW))).sum(), at(2, 0), FEW, 1),
+    "one of 1e-9 beside ones, zero": (
+        lambda x: (x * at(2, 1e-9)(np.ones(FEW))).sum(),
+        at(2, 0),
+        FEW,
+        1,
+    ),
     "tiny numbers, the sign": (lambda x: x * x, np.negative, FEW, 1e-12),
     "tiny numbers, 0.1%": (lambda x: x * x * x, lambda gx: gx * 1.001, FEW, 1e-12),
     "huge numbers, one element by 1%": (lambda x: x * x, at(1, 1.01), FEW, 1e12),
@@ -197,13 +207,33 @@ WRONG = {  # name: (function, what its gradient goes through, the shape of x, by
     "the first of many by 0.1%": (mean_square, at(0, 1.001), MANY, 1),
     "one of many left out": (mean_square, at(99_998, 0), MANY, 1),
     "one of many left out, where most are zero": (look_up, at(190 * 5 + 2, 0), (200, 5), 1),
-    "one of many too much": (lambda x: x[:500] * 2.0, lambda gx: gx + (np.arange(1000) == 777) * 1e-3, 1000, 1),
-    "the last ten of many left out": (mean_square, lambda gx: gx * (np.arange(3000) < 2990), 3000, 1),
+    "one of many too much": (
+        lambda x: x[:500] * 2.0,
+        lambda gx: gx + (np.arange(1000) == 777) * 1e-3,
+        1000,
+        1,
+    ),
+    "the last ten of many left out": (
+        mean_square,
+        lambda gx: gx * (np.arange(3000) < 2990),
+        3000,
+        1,
+    ),
     "the last row, which is tiny, its sign": (sizes_of_rows, at(1995, -1), (200, 10), 1),
-    "the last column by half": (mean_square, lambda gx: gx * np.where(np.arange(10) == 9, 0.5, 1), (200, 10), 1),
+    "the last column by half": (
+        mean_square,
+        lambda gx: gx * np.where(np.arange(10) == 9, 0.5, 1),
+        (200, 10),
+        1,
+    ),
     "far from 0, a constant added": (lambda x: F.relu(x) * 1e-6, lambda gx: gx + 1e-7, 600, 1),
     "a softmax of large numbers": (F.softmax, at(5, 1.01), (100, 20), 5),
-    "a norm of large numbers": (lambda x: x / ((x * x).mean(-1, keepdims=True) ** 0.5), np.negative, (3, 4), 1e6),
+    "a norm of large numbers": (
+        lambda x: x / ((x * x).mean(-1, keepdims=True) ** 0.5),
+        np.negative,
+        (3, 4),
+        1e6,
+    ),
 }
 
 
@@ -219,7 +249,11 @@ def test_a_mistake_of_any_size_is_found(case, rng):
 RIGHT = {
     "tiny numbers": (lambda x: x * x, FEW, 1e-12),
     "tiny numbers in a denominator": (lambda x: 1 / (x + 5e-12), FEW, 1e-12),
-    "tiny numbers, normed": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6), 0.0), (3, 6), 1e-12),
+    "tiny numbers, normed": (
+        lambda x: F.layer_norm(x, np.ones(6), np.zeros(6), 0.0),
+        (3, 6),
+        1e-12,
+    ),
     "tiny numbers below eps": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6)), (3, 6), 1e-12),
     "huge numbers": (lambda x: x * x, FEW, 1e12),
     "huge numbers, cubed": (lambda x: x**3, (3, 5), 1e12),
@@ -252,7 +286,9 @@ def test_a_right_gradient_of_any_size_passes(case, rng):
 
 
 def test_rounding_errors_inside_a_function_are_no_mistake():
-    """Its values do not show how large they are; slopes of the finest steps do, also where two agree by chance."""
+    """Its values do not show how large they are; slopes of the finest steps do, also where two
+    agree by chance.
+    """
     for seed in range(25):
         x = np.random.default_rng(seed).normal(size=(3, 6))
         grad_check(lambda x: F.log(x * 1e-6 + 1.0) * 1e6, x, seed=seed, verbose=False)
@@ -260,7 +296,10 @@ def test_rounding_errors_inside_a_function_are_no_mistake():
 
 def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
     grad_check(mean_square, rng.normal(size=(40, 30)))
-    assert "input 0 (x): checked 24 of 1,200 elements, and all of them in 16 groups\n" in capsys.readouterr().out
+    assert (
+        "input 0 (x): checked 24 of 1,200 elements, and all of them in 16 groups\n"
+        in capsys.readouterr().out
+    )
     with pytest.raises(AssertionError, match=r"input 0 \(x\) at \(17, 23\) is .*, but should be"):
         grad_check(spoiled(mean_square, at(17 * 30 + 23, 1.001)), rng.normal(size=(40, 30)))
     with pytest.raises(AssertionError, match="all of it is off by the factor -1 "):
@@ -287,7 +326,9 @@ def test_every_element_of_a_large_input_counts(rng, every):
 
 def test_a_gradient_too_small_to_be_seen_is_no_success(rng, capsys):
     x = rng.normal(size=FEW)
-    with pytest.raises(ValueError, match=r"input 0 \(x\) is at most .*e-13, too small beside the values"):
+    with pytest.raises(
+        ValueError, match=r"input 0 \(x\) is at most .*e-13, too small beside the values"
+    ):
         grad_check(spoiled(lambda x: x * 1e-13 + 1, np.negative), x)
     grad_check(spoiled(lambda x: x * 1e-20 + 1, np.negative), x)  # the same numbers as a constant
     assert "input 0 (x): zero to within " in capsys.readouterr().out
@@ -323,9 +364,13 @@ def test_a_right_gradient_passes_in_float64(rng, capsys):
 @pytest.mark.parametrize("size", [2, 500])  # element by element, and along a direction only
 def test_a_gradient_that_is_not_finite_is_wrong(bad, size):
     def op(x):
-        return record(x.data**2, (x,), lambda gy: np.where(np.arange(size) == 1, bad, 2 * gy * x.data))
+        return record(
+            x.data**2, (x,), lambda gy: np.where(np.arange(size) == 1, bad, 2 * gy * x.data)
+        )
 
-    with pytest.raises(AssertionError, match=rf"op: the gradient of input 0 \(x\) is not finite \(1 of {size}\)"):
+    with pytest.raises(
+        AssertionError, match=rf"op: the gradient of input 0 \(x\) is not finite \(1 of {size}\)"
+    ):
         grad_check(op, np.linspace(1, 2, size))
 
 
@@ -392,7 +437,9 @@ def test_an_input_that_is_changed_only_once_is_noticed(rng):
 def test_another_seed_is_another_check(rng):
     """Of the weights and directions; the same seed is the same check."""
     x = rng.normal(size=(B, D))
-    one, same_again, other = (grad_check(F.softmax, x, seed=seed, verbose=False) for seed in (1, 1, 2))
+    one, same_again, other = (
+        grad_check(F.softmax, x, seed=seed, verbose=False) for seed in (1, 1, 2)
+    )
     assert one == same_again != other
 
 
@@ -407,7 +454,9 @@ def test_of_two_errors_the_larger_one_is_named(rng):
 def test_same(capsys):
     assert same("equal", [1.0, 2.0], np.array([1.0, 2.0 + 1e-12])) < 1e-11
     assert capsys.readouterr().out.startswith("ok  equal")
-    same("nan is where nan is", np.array([np.nan, np.inf]), np.array([np.nan, np.inf]), verbose=False)
+    same(
+        "nan is where nan is", np.array([np.nan, np.inf]), np.array([np.nan, np.inf]), verbose=False
+    )
     same("tensors and arrays", Tensor([1.0]), np.ones(1), verbose=False)
     with pytest.raises(AssertionError, match=r"2 and 2.1 at \(1,\) differ \(1 of 2\)"):
         same("different", np.array([1.0, 2.0]), np.array([1.0, 2.1]))
@@ -422,12 +471,20 @@ def test_same(capsys):
         same("a small number beside a large one", np.array([1.0, 1e9]), np.array([1.1, 1e9]))
     with pytest.raises(AssertionError, match="3 and 5"):
         same("bytes do not wrap around", np.array([3], np.uint8), np.array([5], np.uint8), atol=1.9)
-    same("bytes do not wrap around", np.array([3], np.uint8), np.array([5], np.uint8), atol=2, verbose=False)
+    same(
+        "bytes do not wrap around",
+        np.array([3], np.uint8),
+        np.array([5], np.uint8),
+        atol=2,
+        verbose=False,
+    )
 
 
 def test_a_claim_that_is_false_is_an_error(capsys):
     for false in (False, np.False_, 0, []):
-        with pytest.raises(AssertionError, match=r"rain falls up: this is not so, measured 0\.3333"):
+        with pytest.raises(
+            AssertionError, match=r"rain falls up: this is not so, measured 0\.3333"
+        ):
             claim("rain falls up", false, 1 / 3)
     assert not capsys.readouterr().out
 
@@ -438,7 +495,10 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
     same("two", 2.0, 2.0)
     grad_check(F.exp, rng.normal(size=3), name="three")
     assert proved[before:] == ["one", "two", "three gradient"]
-    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[:2]] == [["ok", "one"], ["ok", "two"]]
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[:2]] == [
+        ["ok", "one"],
+        ["ok", "two"],
+    ]
     same("four", 2.0, 2.0, verbose=False)
     grad_check(F.exp, rng.normal(size=3), name="five", verbose=False)
     for check in (lambda: claim("six", False, 6), lambda: same("seven", 7.0, 8.0)):

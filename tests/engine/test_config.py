@@ -13,9 +13,18 @@ from minitf.config import PRESETS, Config
 from minitf.errors import UserError
 from minitf.transformer import Transformer
 
-# Table 3 of the paper, in millions. Rows of which it gives no number are those that leave the size alone.
+# Table 3 of the paper, in millions. Rows of which it gives no number are those that leave
+# the size alone.
 PAPER = {"base": 65, "A-h1": 65, "A-h4": 65, "A-h16": 65, "A-h32": 65, "B-dk16": 58, "B-dk32": 60}
-PAPER |= {"C-N2": 36, "C-N4": 50, "C-N8": 80, "C-d256": 28, "C-d1024": 168, "C-ff1024": 53, "C-ff4096": 90}
+PAPER |= {
+    "C-N2": 36,
+    "C-N4": 50,
+    "C-N8": 80,
+    "C-d256": 28,
+    "C-d1024": 168,
+    "C-ff1024": 53,
+    "C-ff4096": 90,
+}
 PAPER |= {"D-dropout0.0": 65, "D-dropout0.2": 65, "D-smoothing0.0": 65, "D-smoothing0.2": 65}
 
 
@@ -46,7 +55,11 @@ def test_the_defaults_are_the_papers():
     assert config == Config.preset("base")
     assert (config.attention_dropout, config.feed_forward_dropout) == (0, 0)
     assert (config.norm, config.positions, config.tie) == ("post", "sinusoid", True)
-    assert (config.sinusoid_layout, config.sinusoid_base, config.eps) == ("interleaved", "paper", 1e-6)
+    assert (config.sinusoid_layout, config.sinusoid_base, config.eps) == (
+        "interleaved",
+        "paper",
+        1e-6,
+    )
     assert (config.pad_id, config.unk_id, config.bos_id, config.eos_id) == (0, 1, 2, 3)
 
 
@@ -65,7 +78,10 @@ def by_hand(c):
 
 @pytest.mark.parametrize(
     "name",  # the rows D are as large as base
-    [pytest.param(name, marks=pytest.mark.slow if name.startswith("D-") else []) for name in PRESETS],
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.startswith("D-") else [])
+        for name in PRESETS
+    ],
 )
 def test_every_preset_weighs_what_it_should(name):
     for changes in ({}, {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}):
@@ -107,8 +123,12 @@ print(model.parameters()[0].shape[0], resident() - before)
 
 
 def test_building_without_drawing_costs_no_memory():
-    """In a process of its own: in an old one, memory that was freed before is cleared for the new arrays."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_DRAWING], check=False, capture_output=True, text=True)
+    """In a process of its own: in an old one, memory that was freed before is cleared for
+    the new arrays.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DRAWING], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     rows, memory = map(int, done.stdout.split())
     assert rows == 37000
@@ -133,7 +153,10 @@ WRONG = {
     "no room for a text": ({"max_length": 0}, "max_length must be"),
     "an unknown norm": ({"norm": "rms"}, "norm must be post or pre"),
     "unknown positions": ({"positions": "rotary"}, "positions must be sinusoid or learned"),
-    "an unknown layout": ({"sinusoid_layout": "shuffled"}, "sinusoid_layout must be interleaved or halves"),
+    "an unknown layout": (
+        {"sinusoid_layout": "shuffled"},
+        "sinusoid_layout must be interleaved or halves",
+    ),
     "an unknown base": ({"sinusoid_base": "e"}, "sinusoid_base must be paper or t2t"),
     "sinusoids of odd width": ({"d_model": 15, "n_heads": 3}, "even d_model"),
     "the same id twice": ({"eos_id": 0}, "special ids"),
@@ -219,14 +242,17 @@ def test_weights_say_what_they_were_made_with(name):
     mine, other = Config(11, **MINE), Config(**{"vocabulary_size": 11, **MINE, name: value})
     arrays = Transformer(other, initialise=False).state()
     other.check_arrays(arrays)
-    with pytest.raises(UserError, match=re.escape(f"weights of another configuration ({message}): use")):
+    with pytest.raises(
+        UserError, match=re.escape(f"weights of another configuration ({message}): use")
+    ):
         mine.check_arrays(arrays)
 
 
 def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built():
     config = Config(11, **MINE)
     arrays = Transformer(config, initialise=False).state()
-    for changes in ({}, {"n_layers": 3}, {"d_ff": 48}):  # changed code may have somewhat fewer than it says
+    # Changed code may have somewhat fewer than it says.
+    for changes in ({}, {"n_layers": 3}, {"d_ff": 48}):
         config.replace(**changes).check_size(arrays)
     for name, value in {"n_layers": 6, "d_ff": 10**9, "vocabulary_size": 10**9}.items():
         with pytest.raises(UserError, match=f"{name} is {getattr(config, name)}, not {value}"):
@@ -236,7 +262,9 @@ def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built():
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"n_layers": "2"}, {"n_heads": True}, {"tie": 1}, {"dropout": None}, {"norm": ["post"]}], ids=str
+    "fields",
+    [{}, {"n_layers": "2"}, {"n_heads": True}, {"tie": 1}, {"dropout": None}, {"norm": ["post"]}],
+    ids=str,
 )
 def test_a_file_with_settings_that_are_none_is_refused(fields):
     for name in fields or ["vocabulary_size"]:

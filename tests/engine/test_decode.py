@@ -1,4 +1,6 @@
-"""Greedy decoding and beam search with real models: the cache against none, batches, limits, backends."""
+"""Greedy decoding and beam search with real models: the cache against none, batches,
+limits, backends.
+"""
 
 import inspect
 import math
@@ -22,7 +24,7 @@ EVERY["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
 switches = pytest.mark.parametrize("changes", EVERY.values(), ids=EVERY)
 
 
-# Real models ------------------------------------------------------------------------------------------------
+# Real models --------------------------------------------------------------------------------------
 
 
 @switches
@@ -33,7 +35,9 @@ def test_the_cache_changes_nothing(rng, changes):
     assert_same(cached, plain)
     assert len({len(h.ids) for (h,) in plain}) > 1, "rows end at different steps"
     for beam, n_best in ((2, 1), (4, 3), (5, 5)):
-        plain, cached = (beam_search(model, source, beam, 0.6, 5, n_best, cached) for cached in (False, True))
+        plain, cached = (
+            beam_search(model, source, beam, 0.6, 5, n_best, cached) for cached in (False, True)
+        )
         assert_same(cached, plain)
         assert all(len(hypotheses) == n_best for hypotheses in plain)
 
@@ -68,7 +72,9 @@ def test_greedy_takes_the_best_word_each_time(rng, changes):
 
 @switches
 def test_a_beam_of_one_is_greedy(rng, changes):
-    """With the plain ln P; with a length penalty it may go on after the greedy text, and find a better one."""
+    """With the plain ln P; with a length penalty it may go on after the greedy text, and
+    find a better one.
+    """
     model = likely_end(small_model(**changes))
     source = random_batch(rng, rows=8).source
     expected = greedy(model, source, 5)
@@ -76,7 +82,9 @@ def test_a_beam_of_one_is_greedy(rng, changes):
         assert found[0].ids == best.ids
         assert found[0].score == found[0].log_probability == pytest.approx(best.log_probability)
     limits = (source > EOS).sum(axis=1) + 5
-    for found, best, limit in zip(beam_search(model, source, 1, 0.6, 5), expected, limits, strict=True):
+    for found, best, limit in zip(
+        beam_search(model, source, 1, 0.6, 5), expected, limits, strict=True
+    ):
         length = min(len(best.ids) + 1, limit)  # with the end mark, unless the text was cut off
         assert found[0].score >= best.log_probability / penalty(length, 0.6) - 1e-9
 
@@ -88,13 +96,17 @@ def test_greedy_has_the_score_of_a_beam_that_found_the_same(rng, max_extra):
     pairs = [
         (best, found[0])
         for best, found in zip(
-            greedy(model, source, max_extra, alpha=0.6), beam_search(model, source, 1, 0.6, max_extra), strict=True
+            greedy(model, source, max_extra, alpha=0.6),
+            beam_search(model, source, 1, 0.6, max_extra),
+            strict=True,
         )
         if best.ids == found[0].ids
     ]
     assert pairs
     for best, found in pairs:
-        assert (best.log_probability, best.score) == pytest.approx((found.log_probability, found.score), rel=1e-6)
+        assert (best.log_probability, best.score) == pytest.approx(
+            (found.log_probability, found.score), rel=1e-6
+        )
 
 
 def test_of_two_words_that_are_equally_good_the_lower_id_is_taken():
@@ -107,7 +119,9 @@ def test_of_two_words_that_are_equally_good_the_lower_id_is_taken():
 
 
 def test_hypotheses_hold_what_the_model_says_of_them(rng):
-    """Their ln P is that of the model reading them; the score is ln P by the penalty of ids and end mark."""
+    """Their ln P is that of the model reading them; the score is ln P by the penalty of
+    ids and end mark.
+    """
     model = likely_end(small_model())
     source = random_batch(rng, rows=5).source
     found = beam_search(model, source, beam=5, alpha=0.6, max_extra=50, n_best=5)
@@ -117,18 +131,23 @@ def test_hypotheses_hold_what_the_model_says_of_them(rng):
         for h in hypotheses:
             assert not {PAD, BOS, EOS} & set(h.ids)
             ln_p = log_softmax(model(row[row != PAD][None], [[BOS, *h.ids]]).numpy()[0])
-            assert h.log_probability == pytest.approx(ln_p[range(len(h.ids) + 1), [*h.ids, EOS]].sum())
+            assert h.log_probability == pytest.approx(
+                ln_p[range(len(h.ids) + 1), [*h.ids, EOS]].sum()
+            )
             assert h.score == pytest.approx(h.log_probability / penalty(len(h.ids) + 1, 0.6))
 
 
 def test_wider_beams_score_higher_on_average(rng):
     model = likely_end(small_model(), by=0.3)
     source = random_batch(rng, rows=30).source
-    means = [np.mean([best[0].score for best in beam_search(model, source, beam, 0.6, 5)]) for beam in (1, 2, 8)]
+    means = [
+        np.mean([best[0].score for best in beam_search(model, source, beam, 0.6, 5)])
+        for beam in (1, 2, 8)
+    ]
     assert means[0] < means[1] < means[2]
 
 
-# Limits -----------------------------------------------------------------------------------------------------
+# Limits -------------------------------------------------------------------------------------------
 
 
 def never_ends(sentence, ids):
@@ -141,8 +160,12 @@ def never_ends(sentence, ids):
 def test_at_most_max_extra_words_more_than_the_source(max_extra):
     lengths = (1, 5, 3)
     expected = [n + max_extra for n in lengths]
-    assert [len(h.ids) for h in greedy(Table(never_ends, 9), sources(*lengths), max_extra, cached=False)] == expected
-    found = beam_search(Table(never_ends, 9), sources(*lengths), 3, 0.6, max_extra, n_best=3, cached=False)
+    assert [
+        len(h.ids) for h in greedy(Table(never_ends, 9), sources(*lengths), max_extra, cached=False)
+    ] == expected
+    found = beam_search(
+        Table(never_ends, 9), sources(*lengths), 3, 0.6, max_extra, n_best=3, cached=False
+    )
     assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[n] * 3 for n in expected]
 
 
@@ -173,26 +196,41 @@ def test_impossible_n_best():
 
 
 def test_greedy_counts_the_end_mark_as_the_beam_does(rng):
-    """Texts of several lengths that ended: their scores are ln P by the penalty of all that was written."""
+    """Texts of several lengths that ended: their scores are ln P by the penalty of all
+    that was written.
+    """
     model, source = likely_end(small_model()), random_batch(rng, rows=8).source
     found, limits = greedy(model, source, 5, alpha=1.0), (source > EOS).sum(axis=1) + 5
     written = [min(len(best.ids) + 1, limit) for best, limit in zip(found, limits, strict=True)]
-    assert len(set(written)) > 2 and any(length < limit for length, limit in zip(written, limits, strict=True))
-    expected = [best.log_probability / penalty(length, 1.0) for best, length in zip(found, written, strict=True)]
+    assert len(set(written)) > 2 and any(
+        length < limit for length, limit in zip(written, limits, strict=True)
+    )
+    expected = [
+        best.log_probability / penalty(length, 1.0)
+        for best, length in zip(found, written, strict=True)
+    ]
     assert [best.score for best in found] == pytest.approx(expected)
-    assert [best.score for best in greedy(model, source, 5)] == [best.log_probability for best in found]
+    assert [best.score for best in greedy(model, source, 5)] == [
+        best.log_probability for best in found
+    ]
 
 
 def test_the_defaults_are_those_of_the_paper():
     """Section 6.1: a beam of 4, alpha 0.6, and 50 words more than the source has at the most."""
 
     def ends_late(sentence, ids):
-        return np.where(np.arange(9) == EOS, 0.5 * len(ids) - 30, np.sin(np.arange(9) * (len(ids) + 1)))
+        return np.where(
+            np.arange(9) == EOS, 0.5 * len(ids) - 30, np.sin(np.arange(9) * (len(ids) + 1))
+        )
 
     (best,) = beam_search(Table(ends_late, 9), sources(3), cached=False)
     assert best == beam_search(Table(ends_late, 9), sources(3), 4, 0.6, 50, 1, cached=False)[0]
     assert best[0].score == pytest.approx(best[0].log_probability / penalty(3 + 50, 0.6))
-    assert len(best[0].ids) == len(greedy(Table(ends_late, 9), sources(3), cached=False)[0].ids) == 3 + 50
+    assert (
+        len(best[0].ids)
+        == len(greedy(Table(ends_late, 9), sources(3), cached=False)[0].ids)
+        == 3 + 50
+    )
     assert inspect.signature(beam_search).parameters["beam"].default == 4
 
 
@@ -215,11 +253,15 @@ def test_dropout_is_off(rng):
     expected = greedy(model.eval(), source, 5)
     assert greedy(model.train(), source, 5) == expected
     model.train()
-    assert beam_search(model, source, 3, max_extra=5) == beam_search(model.eval(), source, 3, max_extra=5)
+    assert beam_search(model, source, 3, max_extra=5) == beam_search(
+        model.eval(), source, 3, max_extra=5
+    )
 
 
 def test_decoding_leaves_the_model_as_it_was(rng):
-    """Who looks at a translation now and then, and trains on, trains with dropout; also after an error."""
+    """Who looks at a translation now and then, and trains on, trains with dropout; also
+    after an error.
+    """
     model, source = small_model(dropout=0.5).train(), random_batch(rng).source
     model.encoder.eval()
     before = [module.training for module in model.modules()]
@@ -228,16 +270,20 @@ def test_decoding_leaves_the_model_as_it_was(rng):
     for_decoding(model)
     with pytest.raises(IndexError):
         greedy(model, source + 1000, 5)
-    assert [module.training for module in model.modules()] == before and set(before) == {True, False}
+    assert [module.training for module in model.modules()] == before and set(before) == {
+        True,
+        False,
+    }
 
 
-# The cache ----------------------------------------------------------------------------------------------------
+# The cache ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", [forms_on, forms.off])
 def test_nothing_is_projected_twice(rng, which):
-    """Keys and values of the source once, those of the text one word at a time; a form projects a source once for all
-    of its beams."""
+    """Keys and values of the source once, those of the text one word at a time; a form projects
+    a source once for all of its beams.
+    """
     model = small_model(n_layers=1)
     layer, seen = model.decoder.layers[0], {"self": [], "source": []}
     for name in seen:
@@ -255,7 +301,8 @@ def test_nothing_is_projected_twice(rng, which):
         beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
     shared = which is forms_on
     assert seen["source"] == [source.shape if shared else (12, source.shape[1])]
-    assert seen["self"][0] == ((3, 4) if shared else (12, 1))  # the newest word of each of the 4 beams
+    # The newest word of each of the 4 beams.
+    assert seen["self"][0] == ((3, 4) if shared else (12, 1))
     assert {words for _, words in seen["self"]} == {4 if shared else 1}
     assert len(seen["self"]) == source.shape[1] - 1 + 1
 
@@ -276,7 +323,9 @@ def test_decoding_on_every_backend(rng, library, changes):
 
 
 def test_vocabulary_sizes_smaller_than_the_beam(rng):
-    """Fewer continuations than beams: what cannot be filled stays empty, and nothing is found twice."""
+    """Fewer continuations than beams: what cannot be filled stays empty, and nothing
+    is found twice.
+    """
     model = small_model(vocabulary_size=V)
     source = random_batch(rng).source
     for hypotheses in beam_search(model, source, beam=4 * V, max_extra=1, n_best=3 * V):
@@ -292,6 +341,11 @@ def test_a_decoder_of_other_depth_than_the_encoder_is_cached_too():
         model.decoder.layers = layers[:1] if n_layers == 1 else [*layers, *layers[:1]]
         source = np.array([[5, 6, 7, 3], [8, 9, 3, 0]])
         for search in (greedy, beam_search):
-            found = search(model, source, max_extra=3), search(model, source, max_extra=3, cached=False)
-            first, second = ([best if search is greedy else best[0] for best in each] for each in found)
+            found = (
+                search(model, source, max_extra=3),
+                search(model, source, max_extra=3, cached=False),
+            )
+            first, second = (
+                [best if search is greedy else best[0] for best in each] for each in found
+            )
             assert [best.ids for best in first] == [best.ids for best in second]

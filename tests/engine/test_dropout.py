@@ -1,4 +1,6 @@
-"""Dropout: its masks are a function of (seed, step, place, row), whoever draws them, in whatever parts."""
+"""Dropout: its masks are a function of (seed, step, place, row), whoever draws them, in
+whatever parts.
+"""
 
 import hashlib
 import threading
@@ -159,9 +161,19 @@ def test_threads_do_not_see_each_other():
         return drawn
 
     with F.dropout_state(seed=7, step=7), ThreadPoolExecutor(4) as pool:
-        expected = dropout._state.seed, dropout._state.step, dropout._state.first_row, dropout._state.place
+        expected = (
+            dropout._state.seed,
+            dropout._state.step,
+            dropout._state.first_row,
+            dropout._state.place,
+        )
         results = list(pool.map(lambda seed: work(seed, together.wait), range(4)))
-        assert (dropout._state.seed, dropout._state.step, dropout._state.first_row, dropout._state.place) == expected
+        assert (
+            dropout._state.seed,
+            dropout._state.step,
+            dropout._state.first_row,
+            dropout._state.place,
+        ) == expected
     for seed, drawn in enumerate(results):
         assert np.array_equal(drawn, work(seed, lambda: None))
 
@@ -176,7 +188,9 @@ def test_the_gradient_passes_where_the_value_did(rng):
 
 def test_attention_drops_weights(rng):
     query, key = rng.normal(size=(B, H, T, 4)), rng.normal(size=(B, H, S, 4))
-    seen = F.attention(query, key, np.broadcast_to(np.eye(S), (B, H, S, S)), rate=RATE, seed=3).numpy()
+    seen = F.attention(
+        query, key, np.broadcast_to(np.eye(S), (B, H, S, S)), rate=RATE, seed=3
+    ).numpy()
     keep = mask(0, (B, H, T, S), seed=3, step=0, place=0)
     assert 0 < keep.mean() < 1
     assert np.allclose(seen, F.attention_weights(query, key).numpy() * keep / (1 - RATE), rtol=1e-4)
@@ -194,7 +208,9 @@ def test_no_dropout_is_no_work():
 
 
 def test_a_kernel_is_told_all_that_the_mask_depends_on():
-    """The key of the generator, the number of the first decision, how many of 65,536 values drop, and the factor."""
+    """The key of the generator, the number of the first decision, how many of 65,536 values drop,
+    and the factor.
+    """
     with F.dropout_state(seed=7, step=3, first_row=5):
         F.dropout(np.ones((2, 4)), RATE)
         found = next_decisions((2, 4, 6), 0.25)
@@ -216,7 +232,9 @@ def test_the_masks_are_the_same_everywhere(library):
 
 
 def test_a_long_mask_is_the_same_everywhere(library):
-    """To the last bit: a threshold or a random number off by one changes a few of so many decisions."""
+    """To the last bit: a threshold or a random number off by one changes a few of so
+    many decisions.
+    """
     drawn = np.packbits(mask(5, (1000, 301), seed=3, step=70_000, place=9, rate=0.1))
     assert hashlib.sha256(drawn).hexdigest()[:16] == "3dc206f2b2eccc9c"
 

@@ -1,4 +1,6 @@
-"""The files of the engine hold equations: no word of their code is about the processor that computes."""
+"""The files of the engine hold equations: no word of their code is about the processor
+that computes.
+"""
 
 import ast
 import re
@@ -59,11 +61,14 @@ HARDWARE = {
 
 
 def words_of(tree):
-    """Return {word: line} of the identifiers, imports and strings of a program; docstrings explain, and may say all."""
+    """Return {word: line} of the identifiers, imports and strings of a program; docstrings explain,
+    and may say all.
+    """
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and ast.get_docstring(node) is not None
     }
     found = {}
     for node in ast.walk(tree):
@@ -72,7 +77,11 @@ def words_of(tree):
             for field, value in ast.iter_fields(node)
             if field in ("id", "attr", "arg", "name", "module", "asname")
         ]
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             named.append(node.value)
         for text in (text for text in named if isinstance(text, str)):
             pieces = re.findall(r"[a-z]+", text.lower()) + re.findall(r"\w+", text.lower())
@@ -95,7 +104,9 @@ def test_no_word_of_hardware(name):
 def test_no_result_is_written_into_an_array_that_is_at_hand(name):
     """`out=` saves memory and time, and no equation has it."""
     lines = [
-        node.value.lineno for node in ast.walk(tree_of(name)) if isinstance(node, ast.keyword) and node.arg == "out"
+        node.value.lineno
+        for node in ast.walk(tree_of(name))
+        if isinstance(node, ast.keyword) and node.arg == "out"
     ]
     assert not lines, f"minitf/{name}.py, lines {lines}"
 
@@ -110,4 +121,7 @@ def test_the_words_are_seen(code):
 
 
 def test_docstrings_may_explain():
-    assert not set(words_of(ast.parse('"""On a GPU."""\ndef f():\n    """With kernels."""\n'))) & HARDWARE
+    assert (
+        not set(words_of(ast.parse('"""On a GPU."""\ndef f():\n    """With kernels."""\n')))
+        & HARDWARE
+    )

@@ -1,4 +1,6 @@
-"""Fifty updates with dropout have the losses and weights that minitf 0.1 computed (commit b8bc38b)."""
+"""Fifty updates with dropout have the losses and weights that minitf 0.1 computed
+(commit b8bc38b).
+"""
 
 import json
 

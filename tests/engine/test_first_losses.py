@@ -1,10 +1,12 @@
-"""The first ten losses of a small training, dropout on, are the stored ones: no number of a step changed unnoticed.
+"""The first ten losses of a small training, dropout on, are the stored ones: no number of a step
+changed unnoticed.
 
-Batches and weights are those of fixtures/parity-model-post.npz, so no library's initial draw matters. With dropout
-off the losses are PyTorch's; with dropout on the masks are ours, so the stored numbers are as well.
-If they change on purpose (a mask drawn in another order), print the new ones:  python tests/engine/test_first_losses.py
+Batches and weights are those of fixtures/parity-model-post.npz, so no library's initial draw
+matters. With dropout off the losses are PyTorch's; with dropout on the masks are ours, so the
+stored numbers are as well.
+If they change on purpose (a mask drawn in another order), print the new ones:
+python tests/engine/test_first_losses.py
 """
-
 
 import numpy as np
 import parity_file
@@ -32,8 +34,9 @@ LOSSES = [
     4.110197293258280,
 ]
 
-# Sums in another order (another BLAS, more cores) move the last digits: 1e-15 in float64 after ten steps. In float32
-# that is 1e-7, which is also how far the two precisions lie apart, so one list serves both.
+# Sums in another order (another BLAS, more cores) move the last digits: 1e-15 in float64 after
+# ten steps. In float32 that is 1e-7, which is also how far the two precisions lie apart, so one
+# list serves both.
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 
 
@@ -41,9 +44,14 @@ def first_losses(dtype, steps=10, **changes):
     arrays, notes = parity_file.read(FIXTURE)
     settings = notes["settings"]
     config = Config(**settings["config"]).replace(**changes)
-    weights = {name.removeprefix("weight/"): array for name, array in arrays.items() if name.startswith("weight/")}
+    weights = {
+        name.removeprefix("weight/"): array
+        for name, array in arrays.items()
+        if name.startswith("weight/")
+    }
     batches = [
-        Batch(*(arrays[f"batch/{b}/{name}"] for name in ("source", "target_in", "target_out"))) for b in range(3)
+        Batch(*(arrays[f"batch/{b}/{name}"] for name in ("source", "target_in", "target_out")))
+        for b in range(3)
     ]
     model = Transformer(config).astype(dtype).load_state(weights)
     optimizer, replicas = Adam(model.named_parameters()), Replicas(model, None, 1)
@@ -52,12 +60,16 @@ def first_losses(dtype, steps=10, **changes):
         batch = batches[(step - 1) % 3]
         optimizer.zero_grad()
         losses.append(float(replicas.backward(batch, batch.n_tokens, seed=5, step=step - 1)[0]))
-        optimizer.step(warmup_rate(step, config.d_model, settings["warmup_steps"], settings["factor"]))
+        optimizer.step(
+            warmup_rate(step, config.d_model, settings["warmup_steps"], settings["factor"])
+        )
     return losses
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize(
+    "library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True
+)
 def test_first_ten_losses_are_the_stored_ones(dtype, library):
     np.testing.assert_allclose(first_losses(dtype, **RATES), LOSSES, rtol=TOLERANCES[dtype])
 

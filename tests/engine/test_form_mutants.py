@@ -13,10 +13,19 @@ import minitf
 from minitf import decode, forms, loss, optim
 from minitf import functions as F
 
-SHARED = "_like.__dict__.setdefault(str((q.shape, v.shape, q.dtype)), _like(q, (*q.shape[:-1], v.shape[-1])))"
-MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, correct text, text of the mutant)
+SHARED = (
+    "_like.__dict__.setdefault(str((q.shape, v.shape, q.dtype)), _like(q, "
+    "(*q.shape[:-1], v.shape[-1])))"
+)
+# name: (the op whose rows and cases notice it, file in minitf/, correct text, text of the mutant).
+MUTANTS = {
     "linear: no bias": (F.linear, "cpu/functions", "    if b is not None:\n        y += b\n", ""),
-    "linear: a mean for the bias": (F.linear, "cpu/functions", "else column_sums(gy)", "else column_sums(gy) / max(2, n)"),
+    "linear: a mean for the bias": (
+        F.linear,
+        "cpu/functions",
+        "else column_sums(gy)",
+        "else column_sums(gy) / max(2, n)",
+    ),
     "linear: packed weights are not recorded": (
         F.linear,
         "cpu/functions",
@@ -27,22 +36,52 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         *(F.layer_norm, "cpu/functions", "1 / np.sqrt(row_dots(normal, normal) / size + eps)"),
         "1 / (np.sqrt(row_dots(normal, normal) / size) + eps)",
     ),
-    "norm: the other variance": (F.layer_norm, "cpu/functions", "normal) / size + eps", "normal) / max(1, size - 1) + eps"),
-    "norm: a mean left out": (F.layer_norm, "cpu/functions", "        without_effect += row_sums(gx) / size\n", ""),
-    "norm: its normal is overwritten": (F.layer_norm, "cpu/functions", "y = normal * g", "y = normal\n    y *= g"),
+    "norm: the other variance": (
+        F.layer_norm,
+        "cpu/functions",
+        "normal) / size + eps",
+        "normal) / max(1, size - 1) + eps",
+    ),
+    "norm: a mean left out": (
+        F.layer_norm,
+        "cpu/functions",
+        "        without_effect += row_sums(gx) / size\n",
+        "",
+    ),
+    "norm: its normal is overwritten": (
+        F.layer_norm,
+        "cpu/functions",
+        "y = normal * g",
+        "y = normal\n    y *= g",
+    ),
     "norm: its argument is overwritten": (
         *(F.layer_norm, "cpu/functions", "normal = x_data - row_sums(x_data) / size"),
         "normal = x_data\n    normal -= row_sums(x_data) / size",
     ),
-    "norm: gradients of another axis": (F.layer_norm, "cpu/sums", "np.vecdot(x, y)", "np.vecdot(x, x)"),
+    "norm: gradients of another axis": (
+        F.layer_norm,
+        "cpu/sums",
+        "np.vecdot(x, y)",
+        "np.vecdot(x, x)",
+    ),
     "embedding: neighbours are one run": (
         F.embedding,
         "cpu/sums",
         "ordered[1:] != ordered",
         "ordered[1:] > 1 + ordered",
     ),
-    "embedding: rows in another order": (F.embedding, "cpu/sums", "reduceat(rows[order]", "reduceat(rows"),
-    "attention: not divided": (F.attention, "cpu/functions", "    scores *= 1 / math.sqrt(query.shape[-1])\n", ""),
+    "embedding: rows in another order": (
+        F.embedding,
+        "cpu/sums",
+        "reduceat(rows[order]",
+        "reduceat(rows",
+    ),
+    "attention: not divided": (
+        F.attention,
+        "cpu/functions",
+        "    scores *= 1 / math.sqrt(query.shape[-1])\n",
+        "",
+    ),
     "attention: its gradient not divided": (
         F.attention,
         "cpu/functions",
@@ -59,9 +98,24 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "                g_weights *= keep[tile]\n",
         "",
     ),
-    "attention: its factor forgotten in backward": (F.attention, "cpu/functions", "                g_weights *= scale\n", ""),
-    "attention: keys get the last tile's gradient": (F.attention, "cpu/functions", "start == 0)", "start >= 0)"),
-    "attention: the first tile's weights": (F.attention, "cpu/functions", "kept[i] if kept", "kept[0] if kept"),
+    "attention: its factor forgotten in backward": (
+        F.attention,
+        "cpu/functions",
+        "                g_weights *= scale\n",
+        "",
+    ),
+    "attention: keys get the last tile's gradient": (
+        F.attention,
+        "cpu/functions",
+        "start == 0)",
+        "start >= 0)",
+    ),
+    "attention: the first tile's weights": (
+        F.attention,
+        "cpu/functions",
+        "kept[i] if kept",
+        "kept[0] if kept",
+    ),
     "attention: computed again without dropout": (
         *(F.attention, "cpu/functions", "else weigh(tile, keys)", "else 2 * weigh(tile, keys)[:1]"),
     ),
@@ -75,7 +129,12 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         *(F.attention, "cpu/functions", "np.maximum(scores.max(axis=-1, keepdims=True), -1e30)"),
         "scores.max(axis=-1, keepdims=True)",
     ),
-    "attention: too little subtracted": (F.attention, "cpu/functions", "scores.max(axis=-1", "scores.min(axis=-1"),
+    "attention: too little subtracted": (
+        F.attention,
+        "cpu/functions",
+        "scores.max(axis=-1",
+        "scores.min(axis=-1",
+    ),
     "attention: no mask in a step of decoding": (
         F.attention,
         "cpu/functions",
@@ -88,7 +147,12 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "not is_recording() and not rate",
         "not is_recording()",
     ),
-    "attention: two calls share a result": (F.attention, "cpu/functions", "_like(q, (*q.shape[:-1], v.shape[-1]))", SHARED),
+    "attention: two calls share a result": (
+        F.attention,
+        "cpu/functions",
+        "_like(q, (*q.shape[:-1], v.shape[-1]))",
+        SHARED,
+    ),
     "attention: the last query is lost": (
         F.attention,
         "cpu/sums",
@@ -96,13 +160,33 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "range(0, max(1, shape[axis] - 1), step)",
     ),
     "loss: the gradient of other rows": (
-        *(loss.label_smoothed_cross_entropy, "cpu/loss", "g_logits[rows] =", "g_logits[: len(rows)] ="),
+        *(
+            loss.label_smoothed_cross_entropy,
+            "cpu/loss",
+            "g_logits[rows] =",
+            "g_logits[: len(rows)] =",
+        ),
     ),
     "loss: the logits are overwritten": (
-        *(loss.label_smoothed_cross_entropy, "cpu/loss", "z.reshape(flat)[rows]", "z.reshape(flat)[: len(rows)]"),
+        *(
+            loss.label_smoothed_cross_entropy,
+            "cpu/loss",
+            "z.reshape(flat)[rows]",
+            "z.reshape(flat)[: len(rows)]",
+        ),
     ),
-    "loss: 0 times infinity": (loss.label_smoothed_cross_entropy, "cpu/loss", "    if each:", "    if True:"),
-    "loss: a mass that does not add up": (loss.label_smoothed_cross_entropy, "cpu/loss", "/ (size - 1)", "/ size"),
+    "loss: 0 times infinity": (
+        loss.label_smoothed_cross_entropy,
+        "cpu/loss",
+        "    if each:",
+        "    if True:",
+    ),
+    "loss: a mass that does not add up": (
+        loss.label_smoothed_cross_entropy,
+        "cpu/loss",
+        "/ (size - 1)",
+        "/ size",
+    ),
     "loss: the true word keeps its share": (
         *(loss.label_smoothed_cross_entropy, "cpu/loss", "p[rows, target] -= 1 - smoothing - each"),
         "p[rows, target] -= 1 - smoothing",
@@ -113,28 +197,73 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "start + CHUNK_ROWS)",
         "start + CHUNK_ROWS - 1)",
     ),
-    "loss: the first chunk's words": (loss.projected_cross_entropy, "cpu/loss", "words[chunk]", "words[: len(some)]"),
-    "loss: the last chunk's gradient": (loss.projected_cross_entropy, "cpu/loss", "g_weight += np", "g_weight = np"),
-    "loss: the last chunk's likelihood": (loss.projected_cross_entropy, "cpu/loss", "total_nll + nlls", "nlls"),
+    "loss: the first chunk's words": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "words[chunk]",
+        "words[: len(some)]",
+    ),
+    "loss: the last chunk's gradient": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "g_weight += np",
+        "g_weight = np",
+    ),
+    "loss: the last chunk's likelihood": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "total_nll + nlls",
+        "nlls",
+    ),
     "loss: a gradient that is not scaled": (
         loss.projected_cross_entropy,
         "cpu/loss",
         "        g_weight *= scale\n",
         "",
     ),
-    "Adam: eps not corrected": (optim.adam_update, "cpu/optim", "eps * root\n        np", "eps\n        np"),
+    "Adam: eps not corrected": (
+        optim.adam_update,
+        "cpu/optim",
+        "eps * root\n        np",
+        "eps\n        np",
+    ),
     "Adam: no correction of the mean": (optim.adam_update, "cpu/optim", " / (1 - beta_1**t)", ""),
-    "Adam: a flag is true": (optim.adam_update, "cpu/optim", "if not finite:", "if finite is False:"),
+    "Adam: a flag is true": (
+        optim.adam_update,
+        "cpu/optim",
+        "if not finite:",
+        "if finite is False:",
+    ),
     "Adam: the gradient is overwritten": (
         *(optim.adam_update, "cpu/optim", "scratch = gradient * (1 - beta_1)"),
         "scratch = gradient\n        scratch *= 1 - beta_1",
     ),
-    "Adam: the last block stays": (optim.adam_update, "cpu/optim", "blocks(x.shape))", "blocks(x.shape)[: 2])"),
-    "Adam: a thread leaves some out": (optim.adam_update, "cpu/threads", "items[i::count]", "items[i :: count + 1]"),
+    "Adam: the last block stays": (
+        optim.adam_update,
+        "cpu/optim",
+        "blocks(x.shape))",
+        "blocks(x.shape)[: 2])",
+    ),
+    "Adam: a thread leaves some out": (
+        optim.adam_update,
+        "cpu/threads",
+        "items[i::count]",
+        "items[i :: count + 1]",
+    ),
     "strips: the filling in front": (F.linear, "cpu/strips", "else y[:, :f]", "else y[:, -f:]"),
-    "strips: the last rows are not multiplied": (F.linear, "cpu/strips", "range(0, n, few)", "range(0, n - few, few)"),
+    "strips: the last rows are not multiplied": (
+        F.linear,
+        "cpu/strips",
+        "range(0, n, few)",
+        "range(0, n - few, few)",
+    ),
     "strips: one row becomes two": (F.linear, "cpu/strips", "strips, f)[:1]", "strips, f)"),
-    "strips: no bias": (F.linear, "cpu/strips", "    if bias is not None:\n        y += as_array(bias)\n", ""),
+    "strips: no bias": (
+        F.linear,
+        "cpu/strips",
+        "    if bias is not None:\n        y += as_array(bias)\n",
+        "",
+    ),
     "cache: beams in their old order": (
         decode.next_words,
         "cpu/decode",
@@ -148,14 +277,29 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "cumsum(axis=1)[:, None] % 3",
     ),
     "cache: the newest words over the first": (
-        *(decode.next_words, "cpu/decode", "array[:, :, start : self.length]", "array[:, :, : self.width]"),
+        *(
+            decode.next_words,
+            "cpu/decode",
+            "array[:, :, start : self.length]",
+            "array[:, :, : self.width]",
+        ),
     ),
-    "cache: every word is the first": (decode.next_words, "cpu/decode", "self.length] = start", "self.length] = 0"),
+    "cache: every word is the first": (
+        decode.next_words,
+        "cpu/decode",
+        "self.length] = start",
+        "self.length] = 0",
+    ),
     "cache: positions of words that were dropped": (
         *(decode.next_words, "cpu/decode", "np.take_along_axis(self.positions, kept, axis=1)"),
         "self.positions[:, : kept.shape[1]]",
     ),
-    "cache: a beam sees all beams": (decode.next_words, "cpu/decode", "own = np.zeros", "own = np.ones"),
+    "cache: a beam sees all beams": (
+        decode.next_words,
+        "cpu/decode",
+        "own = np.zeros",
+        "own = np.ones",
+    ),
     "cache: the source of other sentences": (
         *(decode.next_words, "cpu/decode", "[Tensor(x.data[sentences]) for x in self.kept]"),
         "[Tensor(x.data[: len(sentences)]) for x in self.kept]",
@@ -165,9 +309,19 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "self.arrays = [array[: len(sentences)] for",
     ),
     "continuations: equals in any order": (
-        *(decode.continuations, "cpu/decode", "np.lexsort((best, -values))", "np.lexsort((-best, -values))"),
+        *(
+            decode.continuations,
+            "cpu/decode",
+            "np.lexsort((best, -values))",
+            "np.lexsort((-best, -values))",
+        ),
     ),
-    "continuations: equals at the border": (decode.continuations, "cpu/decode", "in np.flatnonzero(equal)", "in ()"),
+    "continuations: equals at the border": (
+        decode.continuations,
+        "cpu/decode",
+        "in np.flatnonzero(equal)",
+        "in ()",
+    ),
     "continuations: totals of another beam": (
         decode.continuations,
         "cpu/decode",
@@ -180,16 +334,46 @@ MUTANTS = {  # name: (the op whose rows and cases notice it, file in minitf/, co
         "differences))) + greatest",
         "differences)))",
     ),
-    "on a GPU, linear: no bias": (F.linear, "gpu/functions", "    if b is not None:\n        y += b\n", ""),
-    "on a GPU, add and norm: no broadcasting": (F.add_norm, "gpu/functions", " or arrays[0].shape != arrays[1].shape", ""),
+    "on a GPU, linear: no bias": (
+        F.linear,
+        "gpu/functions",
+        "    if b is not None:\n        y += b\n",
+        "",
+    ),
+    "on a GPU, add and norm: no broadcasting": (
+        F.add_norm,
+        "gpu/functions",
+        " or arrays[0].shape != arrays[1].shape",
+        "",
+    ),
     "on a GPU, loss: chunks with gaps": (
-        *(loss.projected_cross_entropy, "gpu/loss", "start + CHUNK_ROWS)", "start + CHUNK_ROWS - 1)"),
+        *(
+            loss.projected_cross_entropy,
+            "gpu/loss",
+            "start + CHUNK_ROWS)",
+            "start + CHUNK_ROWS - 1)",
+        ),
     ),
     "on a GPU, loss: the first chunk's gradient": (
-        *(loss.projected_cross_entropy, "gpu/loss", "add_product(logits.T, some, g_weight)", "pass"),
+        *(
+            loss.projected_cross_entropy,
+            "gpu/loss",
+            "add_product(logits.T, some, g_weight)",
+            "pass",
+        ),
     ),
-    "on a GPU, dropout: the row's beginning": (F.dropout, "gpu/dropout", "first_row * math.prod(shape[1:])", "0"),
-    "on a GPU, dropout: no place": (F.feed_forward, "gpu/functions", "product.shape, rate, seed", "product.shape, 0.0, seed"),
+    "on a GPU, dropout: the row's beginning": (
+        F.dropout,
+        "gpu/dropout",
+        "first_row * math.prod(shape[1:])",
+        "0",
+    ),
+    "on a GPU, dropout: no place": (
+        F.feed_forward,
+        "gpu/functions",
+        "product.shape, rate, seed",
+        "product.shape, 0.0, seed",
+    ),
 }
 
 
@@ -212,7 +396,11 @@ def plant(monkeypatch, file, old, new):
     class Finder:
         @staticmethod
         def find_spec(wanted, path=None, target=None):
-            return importlib.util.spec_from_file_location(name, loader.path, loader=loader) if wanted == name else None
+            return (
+                importlib.util.spec_from_file_location(name, loader.path, loader=loader)
+                if wanted == name
+                else None
+            )
 
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
     monkeypatch.setattr(minitf, room, getattr(minitf, room))
@@ -223,7 +411,9 @@ def plant(monkeypatch, file, old, new):
 
 
 def hold_all(op, room):
-    """Hold every row and case of an op to the equation, with tiles of all sizes; stops at the first that differs."""
+    """Hold every row and case of an op to the equation, with tiles of all sizes; stops at the
+    first that differs.
+    """
     rows = [row for row in checks.ROWS if row.function is op]
     cases = [case for case in checks.CASES if op in case.ops and room in case.rooms]
     for sizes in form_cases.TILES if room == "cpu" else ["small tiles"]:
@@ -249,12 +439,15 @@ def test_the_mistakes_follow_the_code():
 def test_a_mutant_is_noticed(name, monkeypatch):
     op, file, right, wrong = MUTANTS[name]
     plant(monkeypatch, file, right, wrong)
-    with pytest.raises((AssertionError, ValueError, TypeError)):  # an array of another shape is noticed as well
+    # An array of another shape is noticed as well.
+    with pytest.raises((AssertionError, ValueError, TypeError)):
         hold_all(op, file.split("/")[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", {op: None for op, *_ in MUTANTS.values()}, ids=lambda op: op.__name__)
+@pytest.mark.parametrize(
+    "op", {op: None for op, *_ in MUTANTS.values()}, ids=lambda op: op.__name__
+)
 def test_a_form_that_is_only_planted_again_is_not(op, monkeypatch):
     plant(monkeypatch, "cpu/functions", "import math", "import math")
     hold_all(op, "cpu")

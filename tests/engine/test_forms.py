@@ -1,4 +1,6 @@
-"""Every form is held to its equation: the same values and the same gradients, with tiles of any size."""
+"""Every form is held to its equation: the same values and the same gradients, with
+tiles of any size.
+"""
 
 import sys
 import types
@@ -38,7 +40,9 @@ def hold(row, room, dtype):
         results = outcome(row, dtype, recording=False)
         close(results, expected[: len(results)], dtype, f"{row}, not recorded")
     has_form = row.function in forms._forms[room]
-    assert (row.function in taken) == (has_form and room not in row.declined), f"{row}: who computes it?"
+    assert (row.function in taken) == (has_form and room not in row.declined), (
+        f"{row}: who computes it?"
+    )
 
 
 def hold_apart(row, dtype):
@@ -63,7 +67,9 @@ def hold_case(case, room, dtype):
     [
         pytest.param(row, sizes, id=f"{row}, {sizes}")
         for row in FORMED
-        for sizes in (form_cases.TILES if row.function in form_cases.TILED else ["sizes as they are"])
+        for sizes in (
+            form_cases.TILES if row.function in form_cases.TILED else ["sizes as they are"]
+        )
     ],
 )
 @each_dtype
@@ -101,7 +107,12 @@ FIRST = {row.function: row for row in reversed(FORMED)}  # the others take minut
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=() if row is FIRST[row.function] else pytest.mark.slow) for row in FORMED], ids=str
+    "row",
+    [
+        pytest.param(row, marks=() if row is FIRST[row.function] else pytest.mark.slow)
+        for row in FORMED
+    ],
+    ids=str,
 )
 def test_a_form_on_the_gpu(row, monkeypatch):
     """Thread by thread, on the simulator."""
@@ -134,10 +145,17 @@ def test_the_tables_reach_every_form(room):
 
 def test_every_size_at_which_a_form_takes_another_branch_is_lowered():
     lowered = {
-        (f"minitf.{module}", name) for tiles in form_cases.TILES.values() for module in tiles for name in tiles[module]
+        (f"minitf.{module}", name)
+        for tiles in form_cases.TILES.values()
+        for module in tiles
+        for name in tiles[module]
     }
     for module in {form.__module__ for form in forms._forms["cpu"].values()} | HELPERS["cpu"]:
-        sizes = [name for name, value in vars(sys.modules[module]).items() if name.isupper() and isinstance(value, int)]
+        sizes = [
+            name
+            for name, value in vars(sys.modules[module]).items()
+            if name.isupper() and isinstance(value, int)
+        ]
         assert not {(module, name) for name in sizes} - lowered
 
 
@@ -165,7 +183,9 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
                 run_tables(room, patch)
     finally:
         sys.settrace(before)
-    assert not missing, " ".join(sorted(f"{file.rpartition('minitf/')[2]}:{line}" for file, line in missing))
+    assert not missing, " ".join(
+        sorted(f"{file.rpartition('minitf/')[2]}:{line}" for file, line in missing)
+    )
 
 
 ELSEWHERE = {"stretches"}  # serves the replicas, and no form
@@ -176,7 +196,9 @@ HELPERS = {
 
 
 def run_tables(room, monkeypatch):
-    """Run every row and every case with the forms of a room; of a kernel only the launch, as its lines do not count."""
+    """Run every row and every case with the forms of a room; of a kernel only the launch, as its
+    lines do not count.
+    """
     with using(LIBRARY[room]), np.errstate(all="ignore"):
         for case in CASES:
             if room in case.rooms:
@@ -188,7 +210,8 @@ def run_tables(room, monkeypatch):
         for row in ROWS:
             outcome(row, "float32")
             outcome(row, "float32", recording=False)
-            outcome(row, "float64", recording=False)  # which the forms of a GPU leave to the equations
+            # Which the forms of a GPU leave to the equations.
+            outcome(row, "float64", recording=False)
 
 
 def lines_of(module):
@@ -198,7 +221,12 @@ def lines_of(module):
     waiting, lines = [code], set()
     while waiting:
         block = waiting.pop()
-        waiting += [constant for constant in block.co_consts if isinstance(constant, types.CodeType)]
-        if block.co_flags & 3 == 3 and block.co_name not in ELSEWHERE:  # of a function, not of the module or a class
-            lines |= {line for _, _, line in block.co_lines() if line and line > block.co_firstlineno}
+        waiting += [
+            constant for constant in block.co_consts if isinstance(constant, types.CodeType)
+        ]
+        # Of a function, not of the module or a class.
+        if block.co_flags & 3 == 3 and block.co_name not in ELSEWHERE:
+            lines |= {
+                line for _, _, line in block.co_lines() if line and line > block.co_firstlineno
+            }
     return lines

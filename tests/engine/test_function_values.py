@@ -1,4 +1,6 @@
-"""The values of the named functions: large numbers, other axes, NaN and infinity, attention without recording."""
+"""The values of the named functions: large numbers, other axes, NaN and infinity, attention
+without recording.
+"""
 
 import contextlib
 
@@ -32,7 +34,9 @@ def test_each_row_of_a_softmax_has_its_own_maximum():
 
 def test_relu_keeps_nan():
     """A model that has diverged must not look as if it went on."""
-    assert np.array_equal(F.relu(np.array([np.nan, -1.0, np.inf])).numpy(), [np.nan, 0, np.inf], equal_nan=True)
+    assert np.array_equal(
+        F.relu(np.array([np.nan, -1.0, np.inf])).numpy(), [np.nan, 0, np.inf], equal_nan=True
+    )
 
 
 def test_where_takes_nothing_from_masked_elements():
@@ -54,7 +58,10 @@ def test_a_mask_may_have_more_axes_than_x():
 @pytest.mark.parametrize("axis", [0, 1, -2])
 def test_concatenate_along_any_axis(axis, rng):
     arrays = [rng.normal(size=np.insert([2, 4], axis % 3, n)) for n in (1, 3, 2)]
-    tensors, gradient = [Tensor(array) for array in arrays], rng.normal(size=np.insert([2, 4], axis % 3, 6))
+    tensors, gradient = (
+        [Tensor(array) for array in arrays],
+        rng.normal(size=np.insert([2, 4], axis % 3, 6)),
+    )
     y = F.concatenate(tensors, axis)
     assert np.array_equal(y.numpy(), np.concatenate(arrays, axis))
     y.backward(gradient)
@@ -63,9 +70,13 @@ def test_concatenate_along_any_axis(axis, rng):
 
 
 def test_the_variance_survives_a_large_mean(rng):
-    """As the mean of the squares less the square of the mean, it would have lost all of its digits in float32."""
+    """As the mean of the squares less the square of the mean, it would have lost all of its
+    digits in float32.
+    """
     x = rng.integers(-8, 8, (3, 16)) / 4
-    far = F.layer_norm((x + 4096).astype(np.float32), np.ones(16, np.float32), np.zeros(16, np.float32))
+    far = F.layer_norm(
+        (x + 4096).astype(np.float32), np.ones(16, np.float32), np.zeros(16, np.float32)
+    )
     near = F.layer_norm(x, np.ones(16), np.zeros(16))
     np.testing.assert_allclose(far.numpy(), near.numpy(), atol=1e-5)
 
@@ -98,7 +109,9 @@ def test_attention_without_recording_is_attention(rng):
     for arguments in ((None,), (mask,), (mask, 0.5, 3)):
         recorded = F.attention(query, key, value, *arguments).numpy()
         with no_grad():
-            np.testing.assert_allclose(F.attention(query, key, value, *arguments).numpy(), recorded, rtol=1e-12)
+            np.testing.assert_allclose(
+                F.attention(query, key, value, *arguments).numpy(), recorded, rtol=1e-12
+            )
     assert not np.allclose(recorded, F.attention(query, key, value, mask).numpy())
 
 
@@ -125,7 +138,9 @@ def test_attention_without_dropout_takes_no_place(rng):
 
 
 def test_the_gradients_of_attention_have_the_layout_of_its_inputs(rng):
-    """Where the heads are views of one array, the way back is a view as well and nothing is copied."""
+    """Where the heads are views of one array, the way back is a view as well and
+    nothing is copied.
+    """
     heads = [Tensor(rng.normal(size=(2, n, 3, 4)).transpose(0, 2, 1, 3)) for n in (5, 6, 6)]
     y = F.attention(*heads)
     gradients = y._node.backward(np.ones(y.shape))

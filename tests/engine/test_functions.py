@@ -1,4 +1,6 @@
-"""Functions and operators over shapes: broadcast, empty, 0-d, not contiguous; against NumPy and central differences."""
+"""Functions and operators over shapes: broadcast, empty, 0-d, not contiguous; against NumPy and
+central differences.
+"""
 
 import functools
 import math
@@ -25,9 +27,23 @@ BINARY = {
     "@": lambda x, y: x @ y,
 }
 MASK = np.array([True, False, True])
-PAIRS = [((), ()), ((3,), ()), ((), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4, 1, 3), (2, 1)), ((1,), (3,))]
+PAIRS = [
+    ((), ()),
+    ((3,), ()),
+    ((), (2, 3)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((4, 1, 3), (2, 1)),
+    ((1,), (3,)),
+]
 EMPTY = [((0, 3), (3,)), ((0, 3), (1, 3)), ((2, 0, 3), (1, 1))]
-PRODUCTS = [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 1)), ((2, 0), (0, 3))]
+PRODUCTS = [
+    ((2, 3), (3, 4)),
+    ((5, 2, 3), (3, 4)),
+    ((2, 3), (5, 3, 4)),
+    ((1, 2, 3), (5, 3, 1)),
+    ((2, 0), (0, 3)),
+]
 PRODUCTS += [((0, 3), (3, 2)), ((0, 2, 3), (3, 1)), ((4, 1, 2, 3), (5, 3, 2))]
 
 
@@ -36,7 +52,9 @@ def away_from_zero(rng, shape):
 
 
 def check_gradients(function, *arrays):
-    """grad_check; where there is no number to move, the gradients still have the shapes of the inputs."""
+    """grad_check; where there is no number to move, the gradients still have the shapes
+    of the inputs.
+    """
     inputs = [Tensor(array) for array in arrays]
     out = function(*inputs)
     if out.size and any(array.size for array in arrays):
@@ -74,7 +92,9 @@ def test_reductions_are_those_of_numpy(name, shape, rng):
     x = rng.normal(size=shape)
     for axis in AXES:
         for keepdims in (False, True):
-            reduce = functools.partial(lambda x, **how: getattr(x, name)(**how), axis=axis, keepdims=keepdims)
+            reduce = functools.partial(
+                lambda x, **how: getattr(x, name)(**how), axis=axis, keepdims=keepdims
+            )
             if not x.size and name != "sum" and np.sum(x, axis).size:
                 with pytest.raises(ValueError, match=r"no numbers|zero-size"):
                     reduce(Tensor(x))
@@ -103,7 +123,10 @@ ONE = {
     "log": (lambda x: F.log(abs(x)), lambda x: np.log(abs(x))),
     "relu": (F.relu, lambda x: np.maximum(x, 0)),
     "softmax": (F.softmax, lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)),
-    "log_softmax": (F.log_softmax, lambda x: x - np.log(np.maximum(np.exp(x).sum(-1, keepdims=True), 1e-9))),
+    "log_softmax": (
+        F.log_softmax,
+        lambda x: x - np.log(np.maximum(np.exp(x).sum(-1, keepdims=True), 1e-9)),
+    ),
     "tanh": (variations.tanh, np.tanh),
     "sigmoid": (variations.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
     "sqrt": (lambda x: variations.sqrt(abs(x)), lambda x: np.sqrt(abs(x))),
@@ -111,7 +134,10 @@ ONE = {
     "x ** 3": (lambda x: x**3, lambda x: x**3),
     "T": (lambda x: x.T, lambda x: x.T),
     "copy": (lambda x: F.concatenate([x, x * 2], axis=0), lambda x: np.concatenate([x, x * 2])),
-    "stack": (lambda x: variations.stack([x, x * 2], axis=1), lambda x: np.stack([x, x * 2], axis=1)),
+    "stack": (
+        lambda x: variations.stack([x, x * 2], axis=1),
+        lambda x: np.stack([x, x * 2], axis=1),
+    ),
     "reshape": (lambda x: x.reshape([x.size]), lambda x: x.reshape(x.size)),
 }
 SHAPES = [(), (3,), (2, 3), (2, 1, 3), (0,), (2, 0), (0, 3)]
@@ -132,12 +158,16 @@ def test_one_operand_of_any_shape(name, dtype, rng):
             check_gradients(function, x)
 
 
-@pytest.mark.parametrize("name", ["linear", "layer_norm", "softmax", "log_softmax", "attention", "+", "max", "stack"])
+@pytest.mark.parametrize(
+    "name", ["linear", "layer_norm", "softmax", "log_softmax", "attention", "+", "max", "stack"]
+)
 def test_memory_order_makes_no_difference(name, rng, library):
     """Views with steps, of another order of axes, and backwards, give what their copies give."""
     functions = {
         "linear": lambda x: F.linear(x, Tensor(np.arange(12.0).reshape(4, 3).T)),
-        "layer_norm": lambda x: F.layer_norm(x, Tensor(np.arange(6.0)[::2]), Tensor(np.arange(3.0)[::-1])),
+        "layer_norm": lambda x: F.layer_norm(
+            x, Tensor(np.arange(6.0)[::2]), Tensor(np.arange(3.0)[::-1])
+        ),
         "softmax": F.softmax,
         "log_softmax": F.log_softmax,
         "attention": lambda x: F.attention(x, x * 2, x * 3),
@@ -146,7 +176,11 @@ def test_memory_order_makes_no_difference(name, rng, library):
         "stack": lambda x: variations.stack([x, x * 2], axis=-1),
     }
     base = rng.normal(size=(6, 5, 4))
-    for view in (base.transpose(1, 2, 0)[..., ::2], base[::-1, :, :3], base.swapaxes(0, 1)[1:3, ::-2, 1:]):
+    for view in (
+        base.transpose(1, 2, 0)[..., ::2],
+        base[::-1, :, :3],
+        base.swapaxes(0, 1)[1:3, ::-2, 1:],
+    ):
         results = []
         for array in (view, view.copy()):
             x = Tensor(array)
@@ -158,7 +192,7 @@ def test_memory_order_makes_no_difference(name, rng, library):
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-# Softmax -------------------------------------------------------------------------------------------------------
+# Softmax ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", [F.softmax, F.log_softmax])
@@ -173,13 +207,19 @@ def test_a_softmax_of_no_scores_is_empty(function, shape, library):
 
 
 def test_large_scores_do_not_overflow(library):
-    """exp(1000) is infinite: the largest score is subtracted first, in the softmax and in its logarithm."""
+    """exp(1000) is infinite: the largest score is subtracted first, in the softmax and in
+    its logarithm.
+    """
     x = np.array([[1000.0, 0.0, 999.0], [-1000.0, -1001.0, -3000.0]])
     expected = x - x.max(-1, keepdims=True)
     expected = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
     for dtype in (np.float32, np.float64):
-        np.testing.assert_allclose(F.log_softmax(Tensor(x.astype(dtype))).numpy(), expected, rtol=1e-6)
-        np.testing.assert_allclose(F.softmax(Tensor(x.astype(dtype))).numpy(), np.exp(expected), rtol=1e-6)
+        np.testing.assert_allclose(
+            F.log_softmax(Tensor(x.astype(dtype))).numpy(), expected, rtol=1e-6
+        )
+        np.testing.assert_allclose(
+            F.softmax(Tensor(x.astype(dtype))).numpy(), np.exp(expected), rtol=1e-6
+        )
 
 
 def test_a_constant_where_nothing_is_kept_stops_every_gradient():
@@ -199,11 +239,12 @@ def test_both_sides_of_where_get_their_gradient(library):
     assert to_numpy(x.grad).tolist() == [5, 0, 9] and to_numpy(y.grad).tolist() == [[2], [5]]
 
 
-# Linear maps, norms, embeddings --------------------------------------------------------------------------------
+# Linear maps, norms, embeddings -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "shapes", [((0, 3), (3, 4)), ((2, 0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0)), ((3,), (3, 4))]
+    "shapes",
+    [((0, 3), (3, 4)), ((2, 0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0)), ((3,), (3, 4))],
 )
 def test_linear_maps_of_any_size(shapes, library, rng):
     x, w = (Tensor(rng.normal(size=shape)) for shape in shapes)
@@ -213,7 +254,9 @@ def test_linear_maps_of_any_size(shapes, library, rng):
     rows = x.numpy().reshape(int(np.prod(shapes[0][:-1])), shapes[0][-1])
     np.testing.assert_allclose(y.numpy(), x.numpy() @ w.numpy() + b.numpy(), rtol=1e-12)
     ones = np.ones((len(rows), shapes[1][1]))
-    np.testing.assert_allclose(to_numpy(x.grad), (ones @ w.numpy().T).reshape(shapes[0]), rtol=1e-12)
+    np.testing.assert_allclose(
+        to_numpy(x.grad), (ones @ w.numpy().T).reshape(shapes[0]), rtol=1e-12
+    )
     np.testing.assert_allclose(to_numpy(w.grad), rows.T @ ones, rtol=1e-12)
     np.testing.assert_allclose(to_numpy(b.grad), ones.sum(0), rtol=1e-12)
 
@@ -221,16 +264,34 @@ def test_linear_maps_of_any_size(shapes, library, rng):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: F.linear(np.ones((2, 5)), np.ones((3, 4))), "linear: x has 5 features, the weight takes 3"),
-        (lambda: F.linear(np.ones((2, 3)), np.ones((3, 4)), np.ones(3)), r"linear: the bias has shape \(3,\)"),
+        (
+            lambda: F.linear(np.ones((2, 5)), np.ones((3, 4))),
+            "linear: x has 5 features, the weight takes 3",
+        ),
+        (
+            lambda: F.linear(np.ones((2, 3)), np.ones((3, 4)), np.ones(3)),
+            r"linear: the bias has shape \(3,\)",
+        ),
         (lambda: F.embedding(np.ones(3), [1]), r"a table \(V, D\), not shape \(3,\)"),
-        (lambda: F.linear(np.ones((2, 3)), np.ones(3)), r"linear takes a matrix as its weight, not shape \(3,\)"),
-        (lambda: F.layer_norm(np.ones((2, 5)), np.ones(3), np.ones(5)), r"the gain has shape \(3,\), but \(5,\)"),
-        (lambda: F.layer_norm(np.ones((2, 5)), np.ones(5), np.ones(3)), r"the bias has shape \(3,\), but \(5,\)"),
+        (
+            lambda: F.linear(np.ones((2, 3)), np.ones(3)),
+            r"linear takes a matrix as its weight, not shape \(3,\)",
+        ),
+        (
+            lambda: F.layer_norm(np.ones((2, 5)), np.ones(3), np.ones(5)),
+            r"the gain has shape \(3,\), but \(5,\)",
+        ),
+        (
+            lambda: F.layer_norm(np.ones((2, 5)), np.ones(5), np.ones(3)),
+            r"the bias has shape \(3,\), but \(5,\)",
+        ),
         (lambda: F.layer_norm(np.ones((2, 0)), np.ones(0), np.ones(0)), "no features to normalize"),
         (lambda: F.layer_norm(np.ones(()), np.ones(1), np.ones(1)), "no features"),
         (lambda: F.linear(np.ones(()), np.ones((1, 1))), "no features"),
-        (lambda: Tensor(np.ones((2, 5))) @ Tensor(np.ones((3, 4))), r"cannot multiply shapes \(2, 5\) and \(3, 4\)"),
+        (
+            lambda: Tensor(np.ones((2, 5))) @ Tensor(np.ones((3, 4))),
+            r"cannot multiply shapes \(2, 5\) and \(3, 4\)",
+        ),
         (lambda: Tensor(np.ones(5)) @ Tensor(np.ones((5, 4))), "reshape a vector"),
     ],
 )
@@ -243,7 +304,9 @@ def test_sizes_that_do_not_fit_are_named_in_one_line(call, message):
 def test_a_norm_of_no_positions(library):
     x, gain, bias = Tensor(np.zeros((0, D))), Tensor(np.ones(D)), Tensor(np.zeros(D))
     F.layer_norm(x, gain, bias).backward(np.zeros((0, D)))
-    assert x.grad.shape == (0, D) and not to_numpy(gain.grad).any() and not to_numpy(bias.grad).any()
+    assert (
+        x.grad.shape == (0, D) and not to_numpy(gain.grad).any() and not to_numpy(bias.grad).any()
+    )
 
 
 @pytest.mark.parametrize("ids", [[], [[], []], np.zeros((2, 0), int), np.zeros((0, 3), np.int32)])
@@ -259,7 +322,8 @@ def test_an_embedding_of_no_ids(ids, library):
 def test_an_embedding_refuses_ids_outside_its_table(wrong, library):
     """NumPy would count a negative id from the end, and a GPU would read some other row."""
     with pytest.raises(
-        IndexError, match=rf"ids from {min(wrong, 2)} to {max(wrong, 2)} do not fit a table of {V} rows"
+        IndexError,
+        match=rf"ids from {min(wrong, 2)} to {max(wrong, 2)} do not fit a table of {V} rows",
     ):
         F.embedding(Tensor(np.ones((V, D))), np.array([[2, wrong]]))
 
@@ -270,14 +334,16 @@ def test_ids_are_integers(ids):
         F.embedding(Tensor(np.ones((V, D))), ids)
 
 
-@pytest.mark.parametrize("function", [F.exp, F.relu, F.softmax, F.log_softmax, F.log, variations.tanh])
+@pytest.mark.parametrize(
+    "function", [F.exp, F.relu, F.softmax, F.log_softmax, F.log, variations.tanh]
+)
 def test_integers_become_float32(function):
     assert function(np.array([1, 2, 3])).dtype == np.float32
     assert function(np.ones(3, np.float16)).dtype == np.float32
     assert function(np.ones(3)).dtype == np.float64
 
 
-# Variations ----------------------------------------------------------------------------------------------------
+# Variations ---------------------------------------------------------------------------------------
 
 
 def test_sigmoid_neither_overflows_nor_loses_small_numbers():
@@ -322,7 +388,9 @@ EVERYWHERE += [
 ]
 
 
-@pytest.mark.parametrize(("name", "function", "arguments"), EVERYWHERE, ids=[row[0] for row in EVERYWHERE])
+@pytest.mark.parametrize(
+    ("name", "function", "arguments"), EVERYWHERE, ids=[row[0] for row in EVERYWHERE]
+)
 def test_operators_and_variations_on_every_library(name, function, arguments, library):
     def run():
         tensors = [Tensor(array) for array in arguments]

@@ -1,4 +1,6 @@
-"""The gradient of everything: `pytest tests/engine/test_gradients.py -v` reads like the engine's table of contents."""
+"""The gradient of everything: `pytest tests/engine/test_gradients.py -v` reads like the engine's
+table of contents.
+"""
 
 import numpy as np
 import pytest
@@ -24,9 +26,15 @@ def _title(row):
 def test_function(row):
     function, arguments, options = row
     if isinstance(arguments[0], list):
-        error = grad_check(lambda *tensors: function(list(tensors), **options), *arguments[0], name=function.__name__)
+        error = grad_check(
+            lambda *tensors: function(list(tensors), **options),
+            *arguments[0],
+            name=function.__name__,
+        )
     else:
-        error = grad_check(lambda *args: function(*args, **options), *arguments, name=function.__name__)
+        error = grad_check(
+            lambda *args: function(*args, **options), *arguments, name=function.__name__
+        )
     assert error < 1e-8
 
 
@@ -43,24 +51,60 @@ def test_the_table_holds_every_function():
 
 def test_the_table_holds_every_operator_of_tensor():
     shown = " ".join(name for name, _, _ in operators())
-    signs = {"add": "x + y", "sub": "x - y", "mul": "x * y", "truediv": "x / y", "neg": "-x", "pow": "x **"}
-    signs |= {"matmul": "x @ y", "radd": "1 + x", "rsub": "1 - x", "rmul": "3 * x", "rtruediv": "1 / x"}
+    signs = {
+        "add": "x + y",
+        "sub": "x - y",
+        "mul": "x * y",
+        "truediv": "x / y",
+        "neg": "-x",
+        "pow": "x **",
+    }
+    signs |= {
+        "matmul": "x @ y",
+        "radd": "1 + x",
+        "rsub": "1 - x",
+        "rmul": "3 * x",
+        "rtruediv": "1 / x",
+    }
     signs |= {"rmatmul": "array @ x", "getitem": "x[", "sum": "x.sum", "mean": "x.mean"}
-    signs |= {"reshape": "x.reshape", "transpose": "x.transpose", "swapaxes": "x.swapaxes", "iter": "iteration"}
+    signs |= {
+        "reshape": "x.reshape",
+        "transpose": "x.transpose",
+        "swapaxes": "x.swapaxes",
+        "iter": "iteration",
+    }
     signs |= {"abs": "abs(x)", "max": "x.max", "var": "x.var", "astype": "x.astype"}
-    other = {"init", "repr", "float", "len", "backward", "numpy", "_receive", "array_ufunc", "array", "item", "format"}
+    other = {
+        "init",
+        "repr",
+        "float",
+        "len",
+        "backward",
+        "numpy",
+        "_receive",
+        "array_ufunc",
+        "array",
+        "item",
+        "format",
+    }
     other |= {"bool", "hash", "eq", "ne", "lt", "le", "gt", "ge", "detach"}
     methods = {
-        name.strip("_") if name.startswith("__") else name for name, f in vars(tensor.Tensor).items() if callable(f)
+        name.strip("_") if name.startswith("__") else name
+        for name, f in vars(tensor.Tensor).items()
+        if callable(f)
     }
-    assert methods - other == set(signs), "a new method of Tensor needs a row in gradient_table.operators"
+    assert methods - other == set(signs), (
+        "a new method of Tensor needs a row in gradient_table.operators"
+    )
     assert all(sign in shown for sign in signs.values())
 
 
 @pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_the_whole_model(norm, rng):
     """Every parameter of a small Transformer, from the loss, with padding and dropout."""
-    config = Config(7, 1, 4, 5, 2, d_v=3, norm=norm, eps=1e-3, attention_dropout=0.2, feed_forward_dropout=0.1)
+    config = Config(
+        7, 1, 4, 5, 2, d_v=3, norm=norm, eps=1e-3, attention_dropout=0.2, feed_forward_dropout=0.1
+    )
     model = Transformer(config).astype("float64")
     source, target_in = rng.integers(4, 7, (3, 5)), rng.integers(4, 7, (3, 4))
     target_out = rng.integers(4, 7, (3, 4))
@@ -83,5 +127,9 @@ def test_the_whole_model(norm, rng):
         return tensor.record(loss.data.copy(), tuple(names), backward)
 
     # one direction through all of the weights, and every element of each
-    grad_check(loss_of, *[parameter.data + 0.1 for parameter in parameters], name=f"{norm}-norm Transformer")
+    grad_check(
+        loss_of,
+        *[parameter.data + 0.1 for parameter in parameters],
+        name=f"{norm}-norm Transformer",
+    )
     assert sum(np.abs(p.grad).sum() > 0 for p in parameters) == len(parameters)

@@ -1,4 +1,6 @@
-"""A whole training step: its gradients, its types, the backends, the first loss, and one batch learned by heart."""
+"""A whole training step: its gradients, its types, the backends, the first loss, and one batch
+learned by heart.
+"""
 
 import math
 
@@ -22,7 +24,7 @@ from minitf.transformer import (
 
 switches = pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
 
-# Gradients ------------------------------------------------------------------------------------------------
+# Gradients ----------------------------------------------------------------------------------------
 
 
 def loss_of(model, batch):
@@ -47,27 +49,35 @@ def test_gradient_of_the_whole_model(rng, changes):
             p.data = values - h * direction
             down = float(loss_of(model, batch))
         p.data = values
-        assert (p.grad * direction).sum() == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-9), name
+        assert (p.grad * direction).sum() == pytest.approx(
+            (up - down) / (2 * h), rel=1e-6, abs=1e-9
+        ), name
 
 
 def test_tied_gradient_is_the_sum_of_three(rng):
     tied, untied = small_model(), small_model(tie=False)
     state = tied.state()
     shared = state["embedding.weight"]
-    untied.load_state({**state, "target_embedding.weight": shared, "output_embedding.weight": shared})
+    untied.load_state(
+        {**state, "target_embedding.weight": shared, "output_embedding.weight": shared}
+    )
     batch = random_batch(rng)
     losses = [loss_of(model, batch) for model in (tied, untied)]
     assert float(losses[0]) == pytest.approx(float(losses[1]), rel=1e-14)
     for loss in losses:
         loss.backward()
-    parts = [untied.embedding.weight.grad, untied.target_embedding.weight.grad, untied.output_embedding.weight.grad]
+    parts = [
+        untied.embedding.weight.grad,
+        untied.target_embedding.weight.grad,
+        untied.output_embedding.weight.grad,
+    ]
     assert all(part.any() for part in parts)
     assert np.allclose(tied.embedding.weight.grad, sum(parts), rtol=1e-12, atol=1e-15)
     assert len(untied.named_parameters()) == len(tied.named_parameters()) + 2
     assert tied.embedding.weight is tied.output_embedding.weight is tied.target_embedding.weight
 
 
-# Types ----------------------------------------------------------------------------------------------------
+# Types --------------------------------------------------------------------------------------------
 
 ALL_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
 
@@ -79,7 +89,9 @@ def train(model, batch, steps=1):
     for step in range(1, steps + 1):
         optimizer.zero_grad()
         with F.dropout_state(seed=1, step=step):
-            loss, nll = model.train().loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)
+            loss, nll = model.train().loss(
+                batch.source, batch.target_in, batch.target_out, batch.n_tokens
+            )
         loss.backward()
         norm = gradient_norm(optimizer.collect())
         optimizer.step(warmup_rate(step, model.config.d_model, warmup_steps=4))
@@ -89,7 +101,9 @@ def train(model, batch, steps=1):
 
 @switches
 def test_float32_stays_float32(rng, monkeypatch, changes):
-    """No result, no gradient, and on the stand-in for a GPU no array at all is float64 in a training step."""
+    """No result, no gradient, and on the stand-in for a GPU no array at all is float64 in a
+    training step.
+    """
     seen = []
     plain_record, plain_gradients = tensor.record, tensor._gradients
 
@@ -131,7 +145,9 @@ def test_float64_stays_float64(rng):
 
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
 def test_training_steps_on_every_backend(rng, library, changes):
-    """Three whole steps with dropout and Adam: the losses, and the weights afterwards, are NumPy's."""
+    """Three whole steps with dropout and Adam: the losses,
+    and the weights afterwards, are NumPy's.
+    """
     batch = random_batch(rng)
     config = small_config(**changes, **ALL_DROPOUT)
     here = Transformer(config)
@@ -144,11 +160,13 @@ def test_training_steps_on_every_backend(rng, library, changes):
         assert np.allclose(to_numpy(p.data), q.data, rtol=1e-3, atol=1e-4), name
 
 
-# Learning -------------------------------------------------------------------------------------------------
+# Learning -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("vocabulary_size, d_model, n_layers", [(1000, 64, 2), (8000, 128, 3), (37000, 64, 1)])
+@pytest.mark.parametrize(
+    "vocabulary_size, d_model, n_layers", [(1000, 64, 2), (8000, 128, 3), (37000, 64, 1)]
+)
 def test_the_first_loss(rng, vocabulary_size, d_model, n_layers, norm):
     """Logits of variance 1 give E[loss] = ln V + 1/2."""
     config = Config(vocabulary_size, n_layers, d_model, 2 * d_model, n_heads=4, norm=norm)
@@ -161,9 +179,13 @@ def test_the_first_loss(rng, vocabulary_size, d_model, n_layers, norm):
 
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
 def test_one_batch_is_learned_by_heart(changes):
-    """Without smoothing and dropout the loss goes to zero, and every word is then the most probable one."""
+    """Without smoothing and dropout the loss goes to zero, and every word is then the
+    most probable one.
+    """
     rng = np.random.default_rng(3)
-    config = Config(30, n_layers=2, d_model=32, d_ff=64, n_heads=4, dropout=0.0, label_smoothing=0.0, **changes)
+    config = Config(
+        30, n_layers=2, d_model=32, d_ff=64, n_heads=4, dropout=0.0, label_smoothing=0.0, **changes
+    )
     lines = [rng.integers(4, 30, n).tolist() for n in (6, 3, 8, 1, 5)]
     batch = make_batch(lines, lines[::-1], 30)
     model = Transformer(config)

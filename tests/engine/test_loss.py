@@ -32,7 +32,9 @@ def softmax(z):
 
 @pytest.fixture
 def case(rng):
-    """Logits, and targets of which the last two are padding in the first row and none in the second."""
+    """Logits, and targets of which the last two are padding in the first row and none
+    in the second.
+    """
     target = rng.integers(1, V, (B, T))
     target[0, -2:] = 0
     return rng.normal(size=(B, T, V)), target
@@ -44,7 +46,9 @@ def test_smoothed_targets_by_hand():
     # uniform p: every ln p is -ln 5, whatever q is; a p that is q has the entropy of q as its loss
     q = smoothed([[2]], 0.1, 5)
     entropy = -(0.9 * math.log(0.9) + 4 * 0.025 * math.log(0.025))
-    assert float(label_smoothed_cross_entropy(np.zeros((1, 1, 5)), [[2]], 0.1)) == pytest.approx(math.log(5))
+    assert float(label_smoothed_cross_entropy(np.zeros((1, 1, 5)), [[2]], 0.1)) == pytest.approx(
+        math.log(5)
+    )
     assert float(label_smoothed_cross_entropy(np.log(q), [[2]], 0.1)) == pytest.approx(entropy)
 
 
@@ -56,19 +60,27 @@ def test_value_and_gradient_by_the_definition(case, smoothing):
     x = Tensor(logits)
     loss = label_smoothed_cross_entropy(x, target, smoothing)
     loss.backward()
-    assert float(loss) == pytest.approx(-(q * np.log(p)).sum(-1)[real].sum() / real.sum(), rel=1e-12)
+    assert float(loss) == pytest.approx(
+        -(q * np.log(p)).sum(-1)[real].sum() / real.sum(), rel=1e-12
+    )
     assert np.allclose(x.grad, (p - q) * real[..., None] / real.sum(), rtol=1e-10, atol=1e-15)
 
 
 def test_mass_of_tensor2tensor_and_of_pytorch(case):
-    """eps/V on every id, as PyTorch has it, is our form with eps' = eps (V-1) / V, and the other way round."""
+    """eps/V on every id, as PyTorch has it, is our form with eps' = eps (V-1) / V, and the
+    other way round.
+    """
     logits, target = case
     real = target != 0
     log_p = np.log(softmax(logits))
-    pytorch = -(0.9 * np.take_along_axis(log_p, target[..., None], -1)[..., 0] + 0.1 * log_p.mean(-1))
+    pytorch = -(
+        0.9 * np.take_along_axis(log_p, target[..., None], -1)[..., 0] + 0.1 * log_p.mean(-1)
+    )
     ours = label_smoothed_cross_entropy(logits, target, smoothing=0.1 * (V - 1) / V)
     assert float(ours) == pytest.approx(pytorch[real].mean(), rel=1e-12)
-    assert float(label_smoothed_cross_entropy(logits, target, 0.1)) != pytest.approx(pytorch[real].mean(), rel=1e-6)
+    assert float(label_smoothed_cross_entropy(logits, target, 0.1)) != pytest.approx(
+        pytorch[real].mean(), rel=1e-6
+    )
 
 
 def test_padding_drops_out(case, rng):
@@ -105,11 +117,15 @@ def test_without_a_pad_id_every_position_counts(case, rng):
     fused, nll = loss_module.projected_cross_entropy(hidden, weight, target)
     log_p = np.log(softmax(hidden @ weight.T))
     assert float(fused) == pytest.approx(-(q * log_p).sum(-1).mean(), rel=1e-12)
-    assert float(nll) == pytest.approx(-np.take_along_axis(log_p, target[..., None], -1).mean(), rel=1e-12)
+    assert float(nll) == pytest.approx(
+        -np.take_along_axis(log_p, target[..., None], -1).mean(), rel=1e-12
+    )
 
 
 def test_an_impossible_word(library):
-    """A logit of -inf: nothing without smoothing, unless it is the true word; infinite with smoothing."""
+    """A logit of -inf: nothing without smoothing, unless it is the true word; infinite
+    with smoothing.
+    """
     logits = np.array([[1.0, -np.inf, 2.0, 0.5]], np.float32)
     p = softmax(logits.astype(np.float64))
     for target, smoothing, expected in (
@@ -130,7 +146,9 @@ def test_a_loss_is_not_divided_by_nothing(case, rng, n_tokens):
     with pytest.raises(ValueError, match=r"n_tokens is .*more than 0"):
         label_smoothed_cross_entropy(*case, n_tokens=n_tokens)
     with pytest.raises(ValueError, match=r"n_tokens is .*more than 0"):
-        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], n_tokens=n_tokens)
+        projected_cross_entropy(
+            rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], n_tokens=n_tokens
+        )
 
 
 def test_a_single_word(library):
@@ -163,14 +181,18 @@ def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
 
 
 def both_forms(hidden, weight, target, smoothing, n_tokens=None):
-    """The loss from logits, and the fused one: each as (loss, gradient of hidden, gradient of weight)."""
+    """The loss from logits, and the fused one: each as (loss, gradient of hidden,
+    gradient of weight).
+    """
     results = []
     for fused in (False, True):
         x, w = Tensor(hidden), Tensor(weight)
         if fused:
             loss, _ = projected_cross_entropy(x, w, target, smoothing, n_tokens=n_tokens)
         else:
-            loss = label_smoothed_cross_entropy(x @ w.transpose(), target, smoothing, n_tokens=n_tokens)
+            loss = label_smoothed_cross_entropy(
+                x @ w.transpose(), target, smoothing, n_tokens=n_tokens
+            )
         (loss * 3.0).backward()  # so that the gradient that arrives is not 1
         results.append((to_numpy(loss.data), to_numpy(x.grad), to_numpy(w.grad)))
     return results
@@ -248,7 +270,9 @@ def test_without_recording_the_values_are_the_same(case, rng):
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     expected = [float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])]
     with no_grad():
-        assert [float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])] == expected
+        assert [
+            float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])
+        ] == expected
 
 
 def test_nothing_but_padding(rng):
@@ -258,7 +282,9 @@ def test_nothing_but_padding(rng):
     assert float(loss) == float(nll) == 0
     assert not hidden.grad.any()
     assert not weight.grad.any()
-    assert float(label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), np.zeros((B, T), int))) == 0
+    assert (
+        float(label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), np.zeros((B, T), int))) == 0
+    )
 
 
 def test_huge_logits_do_not_overflow():
@@ -291,15 +317,21 @@ def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     default, expected = ({"pad_id": 0, **given} for given in ({}, {"smoothing": 0.1}))
     plain = [label_smoothed_cross_entropy(logits, target, **given) for given in (default, expected)]
-    fused = [projected_cross_entropy(hidden, weight, target, **given)[0] for given in (default, expected)]
+    fused = [
+        projected_cross_entropy(hidden, weight, target, **given)[0] for given in (default, expected)
+    ]
     assert float(plain[0]) == float(plain[1]) and float(fused[0]) == float(fused[1])
 
 
 def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
     products, matmul = [], np.matmul
-    monkeypatch.setattr(np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named))
+    monkeypatch.setattr(
+        np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named)
+    )
     with forms_on(), no_grad():
-        projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0)
+        projected_cross_entropy(
+            rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0
+        )
     assert len(products) == 1, "the logits, and no more"
 
 
@@ -333,4 +365,6 @@ def test_both_forms_on_every_backend(case, rng, library):
     for loss, g_hidden, g_weight in (plain, fused):
         assert float(loss) == pytest.approx(expected, rel=1e-10)
         assert np.allclose(g_hidden, g_logits @ weight, rtol=1e-9, atol=1e-12)
-        assert np.allclose(g_weight, np.einsum("btv,btd->vd", g_logits, hidden), rtol=1e-9, atol=1e-12)
+        assert np.allclose(
+            g_weight, np.einsum("btv,btd->vd", g_logits, hidden), rtol=1e-9, atol=1e-12
+        )

@@ -1,4 +1,6 @@
-"""Parameters and modules: names, order, sharing, flat storage, saving and loading, the first weights."""
+"""Parameters and modules: names, order, sharing, flat storage, saving and loading, the
+first weights.
+"""
 
 import copy
 import pickle
@@ -18,7 +20,9 @@ from minitf.transformer import Transformer
 
 
 class Pair(Module):
-    """A module that holds modules and parameters in every way that counts, and one of them twice."""
+    """A module that holds modules and parameters in every way that counts,
+    and one of them twice.
+    """
 
     def __init__(self, rng):
         self.first = Linear(3, 2, rng)
@@ -31,13 +35,22 @@ class Pair(Module):
 
 def test_names_in_the_order_of_definition(rng):
     names = [name for name, _ in Pair(rng).named_parameters()]
-    assert names == ["first.weight", "first.bias", "listed.0.gain", "listed.0.bias", "listed.1.1.weight", "own"]
+    assert names == [
+        "first.weight",
+        "first.bias",
+        "listed.0.gain",
+        "listed.0.bias",
+        "listed.1.1.weight",
+        "own",
+    ]
 
 
 def test_names_of_a_transformer():
     model = Transformer(small_config(n_layers=1))
     attention = ["query.weight", "key.weight", "value.weight", "output.weight"]
-    feed_forward = [f"feed_forward.{side}.{part}" for side in ("inner", "outer") for part in ("weight", "bias")]
+    feed_forward = [
+        f"feed_forward.{side}.{part}" for side in ("inner", "outer") for part in ("weight", "bias")
+    ]
 
     def norm(name):
         return [f"{name}.norm.gain", f"{name}.norm.bias"]
@@ -85,7 +98,9 @@ def test_what_cannot_be_flat_is_refused(rng):
     with pytest.raises(ValueError, match="the same parameter is there twice"):
         flatten([model.weight, model.bias, model.weight])
     model.bias = Parameter(np.zeros(2))
-    with pytest.raises(ValueError, match=r"shape \(2,\) is float64, the first one float32: convert the model"):
+    with pytest.raises(
+        ValueError, match=r"shape \(2,\) is float64, the first one float32: convert the model"
+    ):
         flatten(model.parameters())
     flatten(model.astype("float32").parameters())
 
@@ -112,7 +127,9 @@ def test_gradients_land_in_the_flat_array_and_add_up(rng):
         assert np.allclose(gradients, times * expected, rtol=1e-6)
     model.zero_grad()
     model(x).sum().backward()
-    assert np.allclose(gradients, expected, rtol=1e-6), "the gradient of the last update is forgotten"
+    assert np.allclose(gradients, expected, rtol=1e-6), (
+        "the gradient of the last update is forgotten"
+    )
 
 
 def test_evaluating_leaves_each_module_as_it_was(rng):
@@ -122,13 +139,16 @@ def test_evaluating_leaves_each_module_as_it_was(rng):
     before = [module.training for module in model.modules()]
     with model.evaluating() as same:
         assert same is model and not any(module.training for module in model.modules())
-    assert [module.training for module in model.modules()] == before and set(before) == {True, False}
+    assert [module.training for module in model.modules()] == before and set(before) == {
+        True,
+        False,
+    }
     with pytest.raises(ZeroDivisionError), model.evaluating():
         raise ZeroDivisionError
     assert [module.training for module in model.modules()] == before
 
 
-# Containers and cycles --------------------------------------------------------------------------------------
+# Containers and cycles ----------------------------------------------------------------------------
 
 
 class Heads(Module):
@@ -136,7 +156,10 @@ class Heads(Module):
 
     def __init__(self, rng):
         self.heads = {"de": Linear(3, 2, rng), "fr": [Linear(3, 2, rng, bias=False), Dropout(0.5)]}
-        self.scales = {1: Parameter(np.ones(2, dtype=np.float32)), (2, 3): {"x": self.heads["de"].weight}}
+        self.scales = {
+            1: Parameter(np.ones(2, dtype=np.float32)),
+            (2, 3): {"x": self.heads["de"].weight},
+        }
         self.nothing = {"config": Config(11), 5: None, "table": np.ones(3)}
 
 
@@ -148,11 +171,17 @@ def test_dicts_are_looked_into(rng):
     assert not any(module.training for module in (model.heads["de"], model.heads["fr"][1]))
     state = {name: array + 1 for name, array in model.state().items()}
     assert set(state) == set(names)
-    assert np.array_equal(model.load_state(state).heads["fr"][0].weight.data, state["heads.fr.0.weight"])
+    assert np.array_equal(
+        model.load_state(state).heads["fr"][0].weight.data, state["heads.fr.0.weight"]
+    )
     assert model.astype("float64").scales[1].dtype == np.float64
     lines = repr(model).splitlines()
     assert lines[0] == "Heads  16 parameters"
-    assert {"  heads.de: Linear  8 parameters", "  heads.fr.1: Dropout  0 parameters", "  scales.1 (2,)"} <= set(lines)
+    assert {
+        "  heads.de: Linear  8 parameters",
+        "  heads.fr.1: Dropout  0 parameters",
+        "  scales.1 (2,)",
+    } <= set(lines)
 
 
 def test_what_is_in_a_dict_is_trained(rng):
@@ -180,7 +209,9 @@ def test_a_cycle_of_modules_is_walked_once(rng):
     model.listed[0].parent = model
     model.first.siblings = {"model": model, "norm": model.listed[0]}
     assert model.named_parameters()[0][0] == "first.weight"
-    assert {name.rpartition(".")[2] for name in names} == {name.rpartition(".")[2] for name in model.state()}
+    assert {name.rpartition(".")[2] for name in names} == {
+        name.rpartition(".")[2] for name in model.state()
+    }
     assert len(model.parameters()) == len(names)
     assert len(model.modules()) == len(set(map(id, model.modules()))) == 5
     assert not any(module.training for module in model.eval().modules())
@@ -206,7 +237,9 @@ def test_a_copy_of_a_model_is_independent(rng, copied):
     model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
     assert all(np.array_equal(before[name], array) for name, array in twin.state().items())
     assert all(np.array_equal(gradients[name], p.grad) for name, p in twin.named_parameters())
-    assert twin.embedding.weight is twin.output_embedding.weight and len(twin.parameters()) == len(model.parameters())
+    assert twin.embedding.weight is twin.output_embedding.weight and len(twin.parameters()) == len(
+        model.parameters()
+    )
     assert not np.array_equal(model.embedding.weight.data, twin.embedding.weight.data)
     assert not any(np.shares_memory(p.data, optimizer.data) for p in twin.parameters())
 
@@ -296,8 +329,14 @@ def test_state_that_does_not_fit_is_refused(rng):
     state = model.state()
     cases = {
         "lacks bias": {"weight": state["weight"]},
-        r"contains gain, which the model does not have \(1 such array\)": {**state, "gain": np.ones(2)},
-        r"weight has shape \(2, 3\) in the file and \(3, 2\) in the model": {**state, "weight": state["weight"].T},
+        r"contains gain, which the model does not have \(1 such array\)": {
+            **state,
+            "gain": np.ones(2),
+        },
+        r"weight has shape \(2, 3\) in the file and \(3, 2\) in the model": {
+            **state,
+            "weight": state["weight"].T,
+        },
     }
     for message, wrong in cases.items():
         with pytest.raises(UserError, match=message) as error:
@@ -323,7 +362,9 @@ def test_repr_shows_the_tree(rng):
     count = sum(p.size for p in model.parameters())
     assert text.startswith(f"Transformer  {count:,} parameters\n")
     assert "    layers.1: DecoderLayer" in text
-    assert text.count("Embedding  (the same as embedding)") == 2 and "(the same" not in repr(model.encoder)
+    assert text.count("Embedding  (the same as embedding)") == 2 and "(the same" not in repr(
+        model.encoder
+    )
     assert f"      feed_forward: FeedForward  {2 * D * F + F + D:,} parameters" in text
 
 
@@ -355,10 +396,15 @@ def test_the_seed_decides_the_weights():
 def test_the_eps_of_a_norm_is_small_unless_told_otherwise():
     """Beside a variance of 1e-6 the default adds as much again."""
     x = np.array([[1e-3, -1e-3]])
-    for y in (LayerNorm(2).astype("float64")(Tensor(x)), functions.layer_norm(x, np.ones(2), np.zeros(2))):
+    for y in (
+        LayerNorm(2).astype("float64")(Tensor(x)),
+        functions.layer_norm(x, np.ones(2), np.zeros(2)),
+    ):
         assert y.numpy()[0] == pytest.approx([0.5**0.5, -(0.5**0.5)], rel=1e-9)
 
 
 def test_new_weights_are_float32():
     for changes in SWITCHES.values():
-        assert {p.dtype for p in Transformer(small_config(**changes)).parameters()} == {np.dtype("float32")}
+        assert {p.dtype for p in Transformer(small_config(**changes)).parameters()} == {
+            np.dtype("float32")
+        }

@@ -40,14 +40,16 @@ def scalar_adam(x, gradients, rates, beta_1=0.9, beta_2=0.98, eps=1e-9):
     return x
 
 
-# The schedule -----------------------------------------------------------------------------------------------
+# The schedule -------------------------------------------------------------------------------------
 
 
 def test_warmup_by_hand():
     assert warmup_rate(4000, 512) == pytest.approx(6.988e-4, rel=1e-4)
     assert warmup_rate(1, 512) == pytest.approx(512**-0.5 / 4000**1.5)
     assert warmup_rate(2000, 512) == pytest.approx(warmup_rate(4000, 512) / 2), "it rises linearly"
-    assert warmup_rate(16000, 512) == pytest.approx(warmup_rate(4000, 512) / 2), "it falls as 1 / sqrt(step)"
+    assert warmup_rate(16000, 512) == pytest.approx(warmup_rate(4000, 512) / 2), (
+        "it falls as 1 / sqrt(step)"
+    )
     assert warmup_rate(100, 64, warmup_steps=100) == pytest.approx(1 / 80)
     assert warmup_rate(7, 512, factor=3.0) == 3 * warmup_rate(7, 512)
 
@@ -63,16 +65,21 @@ def test_the_first_step_is_one():
         warmup_rate(0, 512)
 
 
-# Adam -------------------------------------------------------------------------------------------------------
+# Adam ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("constants", [{}, {"beta_1": 0.5, "beta_2": 0.7, "eps": 0.1}], ids=["paper", "others"])
+@pytest.mark.parametrize(
+    "constants", [{}, {"beta_1": 0.5, "beta_2": 0.7, "eps": 0.1}], ids=["paper", "others"]
+)
 def test_adam_is_the_algorithm_number_by_number(rng, constants):
     model = Three(rng)
     start = model.state()
     optimizer = Adam(model.named_parameters(), **constants)
     steps = 20
-    gradients = [{name: rng.normal(size=p.shape) for name, p in model.named_parameters()} for _ in range(steps)]
+    gradients = [
+        {name: rng.normal(size=p.shape) for name, p in model.named_parameters()}
+        for _ in range(steps)
+    ]
     rates = [warmup_rate(step, 16, warmup_steps=8) for step in range(1, steps + 1)]
     for step, rate in zip(gradients, rates, strict=True):
         optimizer.zero_grad()
@@ -86,7 +93,9 @@ def test_adam_is_the_algorithm_number_by_number(rng, constants):
             assert p.data[index] == pytest.approx(expected, rel=1e-12), (name, index)
 
 
-@pytest.mark.parametrize("change", [lambda m: m.astype("float32"), lambda m: Adam(m.named_parameters())])
+@pytest.mark.parametrize(
+    "change", [lambda m: m.astype("float32"), lambda m: Adam(m.named_parameters())]
+)
 def test_an_optimizer_whose_parameters_have_gone_elsewhere_says_so(change):
     """It would change an array that nobody reads, and the model would never learn."""
     model = Linear(2, 3, np.random.default_rng(0)).astype("float64")
@@ -94,7 +103,9 @@ def test_an_optimizer_whose_parameters_have_gone_elsewhere_says_so(change):
     give(model.weight, np.ones((2, 3)))
     optimizer.step(0.1)
     change(model)
-    with pytest.raises(RuntimeError, match="weight was converted or given to another optimizer: make a new Adam"):
+    with pytest.raises(
+        RuntimeError, match="weight was converted or given to another optimizer: make a new Adam"
+    ):
         optimizer.step(0.1)
 
 
@@ -108,7 +119,9 @@ COPIES = {
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_a_model_and_its_adam_are_copied_together(rng, copied):
-    """A copy goes on as the original does, bit by bit, also from the middle of an update, and leaves that alone."""
+    """A copy goes on as the original does, bit by bit, also from the middle of an update, and
+    leaves that alone.
+    """
     model = small_model("float32")
     optimizer, batches = Adam(model.named_parameters()), [random_batch(rng) for _ in range(4)]
 
@@ -118,7 +131,8 @@ def test_a_model_and_its_adam_are_copied_together(rng, copied):
         optimizer.zero_grad()
 
     update(model, optimizer, batches[0])
-    model.loss(batches[1].source, batches[1].target_in, batches[1].target_out)[0].backward()  # half of an update
+    # Half of an update.
+    model.loss(batches[1].source, batches[1].target_in, batches[1].target_out)[0].backward()
     twin, other = copied((model, optimizer))
     before = twin.state()
     for batch in batches[2:]:
@@ -127,7 +141,9 @@ def test_a_model_and_its_adam_are_copied_together(rng, copied):
     for batch in batches[2:]:
         update(twin, other, batch)
     assert all(np.array_equal(model.state()[name], array) for name, array in twin.state().items())
-    assert all(np.array_equal(optimizer.state()[name], array) for name, array in other.state().items())
+    assert all(
+        np.array_equal(optimizer.state()[name], array) for name, array in other.state().items()
+    )
     assert all(np.shares_memory(p.data, other.data) for p in twin.parameters())
     assert not any(np.array_equal(before[name], array) for name, array in twin.state().items())
 
@@ -149,7 +165,9 @@ def test_what_is_assigned_to_a_parameter_counts(rng, steps_before):
                 give(model.b, np.arange(4.0))
             give(model.a, np.ones((2, 3)))
             optimizer.step(0.1)
-    assert all(np.array_equal(written.state()[name], array) for name, array in assigned.state().items())
+    assert all(
+        np.array_equal(written.state()[name], array) for name, array in assigned.state().items()
+    )
     assert np.shares_memory(assigned.a.data, optimizers[0].data)
 
 
@@ -157,7 +175,9 @@ def test_what_cannot_be_copied_into_its_place_is_refused(rng):
     model = Three(rng)
     optimizer = Adam(model.named_parameters())
     model.b.data = np.zeros(1)  # would be broadcast
-    with pytest.raises(RuntimeError, match=r"b.data is now float64 of shape \(1,\), but was float64 of \(4,\)"):
+    with pytest.raises(
+        RuntimeError, match=r"b.data is now float64 of shape \(1,\), but was float64 of \(4,\)"
+    ):
         optimizer.step(0.1)
     model = Three(rng)
     optimizer = Adam(model.named_parameters())
@@ -168,7 +188,13 @@ def test_what_cannot_be_copied_into_its_place_is_refused(rng):
 
 def test_what_adam_cannot_train_is_refused(rng):
     model = Three(rng)
-    for wrong in (model, model.parameters(), [model.a], [("a", model.a), ("b", model.b.data)], ["ab"]):
+    for wrong in (
+        model,
+        model.parameters(),
+        [model.a],
+        [("a", model.a), ("b", model.b.data)],
+        ["ab"],
+    ):
         with pytest.raises(TypeError, match=r"write Adam\(model.named_parameters\(\)\)"):
             Adam(wrong)
     with pytest.raises(ValueError, match="nothing to train"):
@@ -182,7 +208,9 @@ def test_what_adam_cannot_train_is_refused(rng):
 
 
 def test_eps_counts_where_gradients_are_tiny():
-    """It stands outside of the root, beside the corrected v: a gradient of eps moves x by half the rate."""
+    """It stands outside of the root, beside the corrected v: a gradient of eps moves x by
+    half the rate.
+    """
     model = Linear(1, 1, np.random.default_rng(0), bias=False).astype("float64")
     before = float(model.weight.data[0, 0])
     optimizer = Adam(model.named_parameters())
@@ -208,7 +236,9 @@ def test_the_flat_form_equals_one_adam_per_parameter(rng):
 
 
 def test_a_parameter_without_a_gradient_counts_as_zero(rng):
-    """It goes on by its momentum, as if its gradient had been 0; no gradient of an earlier step is used again."""
+    """It goes on by its momentum, as if its gradient had been 0; no gradient of an earlier step
+    is used again.
+    """
     model = Three(rng)
     start = model.state()
     optimizer = Adam(model.named_parameters())
@@ -301,7 +331,9 @@ def test_state_lets_training_go_on_bit_by_bit():
     draw.bit_generator.state = later
     run(resumed, other, draw, 4)
     assert all(np.array_equal(model.state()[name], array) for name, array in other.state().items())
-    assert all(np.array_equal(optimizer.state()[name], array) for name, array in resumed.state().items())
+    assert all(
+        np.array_equal(optimizer.state()[name], array) for name, array in resumed.state().items()
+    )
 
 
 def test_state_is_by_name_and_a_copy(rng):
@@ -323,7 +355,11 @@ def test_a_state_that_does_not_fit_is_refused(rng):
     state = optimizer.state()
     without_step = {name: array for name, array in state.items() if name != "step"}
     lacking = {name: array for name, array in state.items() if name != "v.b"}
-    cases = [("step", without_step), ("v.b", lacking), (r"m.a .*\(2, 3\)", {**state, "m.a": state["m.a"].T})]
+    cases = [
+        ("step", without_step),
+        ("v.b", lacking),
+        (r"m.a .*\(2, 3\)", {**state, "m.a": state["m.a"].T}),
+    ]
     cases += [("step", {**state, "step": np.array(step)}) for step in (-1, 2**53, [1, 2], np.nan)]
     for message, wrong in cases:
         with pytest.raises(UserError, match=message) as error:
@@ -335,11 +371,13 @@ def test_float32_stays_float32(rng):
     model = Three(rng, "float32")
     optimizer = Adam(model.named_parameters())
     run(optimizer, model, rng, 2)
-    assert {a.dtype for a in (optimizer.data, optimizer.gradients, optimizer.m, optimizer.v)} == {np.dtype("f4")}
+    assert {a.dtype for a in (optimizer.data, optimizer.gradients, optimizer.m, optimizer.v)} == {
+        np.dtype("f4")
+    }
     assert model.c.dtype == np.float32
 
 
-# Clipping ---------------------------------------------------------------------------------------------------
+# Clipping -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,4 +1,5 @@
-"""The engine computes what PyTorch computes: each layer and its gradients, Adam, and two whole models.
+"""The engine computes what PyTorch computes: each layer and its gradients, Adam, and
+two whole models.
 
 The other side's numbers are stored in fixtures/parity-*.npz, so that PyTorch is not needed here;
 make_parity.py makes them afresh. An error is measured against the largest number of its array.
@@ -42,7 +43,11 @@ def fixture(name):
 
 
 def below(arrays, prefix):
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def far(got, wanted):
@@ -56,11 +61,13 @@ def assert_close(got, wanted, tolerance):
     """Compare two dictionaries of arrays; the message names what is off, the worst first."""
     assert got.keys() == wanted.keys()
     errors = {name: far(got[name], wanted[name]) for name in wanted}
-    wrong = sorted((name for name in errors if not errors[name] <= tolerance), key=lambda name: -errors[name])
+    wrong = sorted(
+        (name for name in errors if not errors[name] <= tolerance), key=lambda name: -errors[name]
+    )
     assert not wrong, ", ".join(f"{name} is off by {errors[name]:.1e}" for name in wrong)
 
 
-# Layers --------------------------------------------------------------------------------------------------------
+# Layers -------------------------------------------------------------------------------------------
 
 CONFIG = Config(V, n_layers=1, d_model=D, d_ff=D_FF, n_heads=H, dropout=0.0)
 PRE = CONFIG.replace(norm="pre")
@@ -72,7 +79,10 @@ def attend(a):
 
 
 def weights_of_heads(module, a):
-    queries, keys = module.split_heads(module.query(a["x"])), module.split_heads(module.key(a["memory"]))
+    queries, keys = (
+        module.split_heads(module.query(a["x"])),
+        module.split_heads(module.key(a["memory"])),
+    )
     return F.attention_weights(queries, keys, a["mask"])
 
 
@@ -89,13 +99,20 @@ FUNCTIONS = {
     "attention_padding": attend,
     "attention_empty_row": attend,
     "loss": lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], pad_id=0),
-    "loss_unsmoothed": lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], 0.0, pad_id=0),
-    "projected_loss": lambda a: projected_cross_entropy(a["x"], a["weight"], a["target"], pad_id=0)[0],
+    "loss_unsmoothed": lambda a: label_smoothed_cross_entropy(
+        a["logits"], a["target"], 0.0, pad_id=0
+    ),
+    "projected_loss": lambda a: projected_cross_entropy(a["x"], a["weight"], a["target"], pad_id=0)[
+        0
+    ],
 }
 MODULES = {
     "linear_module": (lambda: Linear(D, D_FF, RNG), lambda m, a: m(a["x"])),
     "layer_norm_module": (lambda: LayerNorm(D), lambda m, a: m(a["x"])),
-    "multi_head": (lambda: MultiHeadAttention(CONFIG, RNG), lambda m, a: m(a["x"], a["memory"], a["mask"])),
+    "multi_head": (
+        lambda: MultiHeadAttention(CONFIG, RNG),
+        lambda m, a: m(a["x"], a["memory"], a["mask"]),
+    ),
     "multi_head_weights": (lambda: MultiHeadAttention(CONFIG, RNG), weights_of_heads),
     "multi_head_sizes": (
         lambda: MultiHeadAttention(CONFIG.replace(d_k=K + 1, d_v=K + 2), RNG),
@@ -113,7 +130,8 @@ MODULES = {
         lambda m, a: m(a["x"], a["memory"], a["causal"], a["mask"]),
     ),
 }
-CASES = {case: case.removesuffix("_module") for case in (*FUNCTIONS, *MODULES)}  # and the name in the fixture
+# And the name in the fixture.
+CASES = {case: case.removesuffix("_module") for case in (*FUNCTIONS, *MODULES)}
 
 
 def run(case, dtype, function=None):
@@ -153,7 +171,12 @@ def test_every_stored_layer_is_compared():
     [
         ("attention_none", lambda a: F.attention(a["query"] * K**0.5, a["key"], a["value"])),
         ("attention_causal", lambda a: F.attention(a["query"], a["key"], a["value"])),
-        ("loss", lambda a: label_smoothed_cross_entropy(a["logits"], a["target"], 0.1 * (V - 1) / V, pad_id=0)),
+        (
+            "loss",
+            lambda a: label_smoothed_cross_entropy(
+                a["logits"], a["target"], 0.1 * (V - 1) / V, pad_id=0
+            ),
+        ),
         ("loss", lambda a: label_smoothed_cross_entropy(a["logits"], a["target"])),
         ("log_softmax", lambda a: F.log_softmax(a["x"], axis=-2)),
     ],
@@ -165,7 +188,7 @@ def test_a_mistake_is_seen(case, mistake):
     assert max(far(gradients[name], wanted_gradients[name]) for name in gradients) > 1e4 * EXACT
 
 
-# Adam ----------------------------------------------------------------------------------------------------------
+# Adam ---------------------------------------------------------------------------------------------
 
 
 def test_five_adam_steps(library):
@@ -182,12 +205,14 @@ def test_five_adam_steps(library):
         state = optimizer.state()
         for name, parameter in parameters.items():
             got = {"x": parameter.data, "m": state[f"m.{name}"], "v": state[f"v.{name}"]}
-            wanted = {"x": stored[f"{step}/{name}"]} | {k: stored[f"{step}/{k}/{name}"] for k in "mv"}
+            wanted = {"x": stored[f"{step}/{name}"]} | {
+                k: stored[f"{step}/{k}/{name}"] for k in "mv"
+            }
             assert_close(got, wanted, EXACT)
     assert max(stored["rates"]) == stored["rates"][2]  # the steps cover both sides of the peak
 
 
-# Whole models --------------------------------------------------------------------------------------------------
+# Whole models -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["post", "pre"])
@@ -208,13 +233,19 @@ def test_forward_loss_and_every_gradient(model, dtype):
     loss, nll = transformer.loss(source, target_in, target_out)
     loss.backward()
     got = {"logits": logits, "loss": loss.numpy(), "nll": nll.numpy()}
-    assert_close(got, {"logits": stored["logits"], "loss": stored["losses"][0], "nll": stored["nll"]}, OUTPUTS[dtype])
+    assert_close(
+        got,
+        {"logits": stored["logits"], "loss": stored["losses"][0], "nll": stored["nll"]},
+        OUTPUTS[dtype],
+    )
     gradients = {name: parameter.grad for name, parameter in transformer.named_parameters()}
     assert_close(gradients, below(stored, "gradient/"), GRADIENTS[dtype])
 
 
 @PRECISIONS
-@pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize(
+    "library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True
+)
 def test_losses_of_ten_adam_steps(model, dtype):
     transformer, batches, stored, settings = model
     optimizer = Adam(transformer.named_parameters())
@@ -223,7 +254,9 @@ def test_losses_of_ten_adam_steps(model, dtype):
         loss, _ = transformer.loss(*batches[(step - 1) % len(batches)])
         optimizer.zero_grad()
         loss.backward()
-        rate = warmup_rate(step, settings["config"]["d_model"], settings["warmup_steps"], settings["factor"])
+        rate = warmup_rate(
+            step, settings["config"]["d_model"], settings["warmup_steps"], settings["factor"]
+        )
         optimizer.step(rate)
         losses.append(float(loss))
     wanted = stored["losses" if dtype == "float64" else "losses_float32"]

@@ -1,4 +1,6 @@
-"""Attention that looks at positions, decoded with a cache and without one; and models that have no cache."""
+"""Attention that looks at positions, decoded with a cache and without one; and models that
+have no cache.
+"""
 
 import contextlib
 import sys
@@ -25,21 +27,30 @@ import rotary
 
 
 class Relative(MultiHeadAttention):
-    """Shaw et al. 2018, eq. 5: a learned vector for each distance, up to `far`, is added to the key."""
+    """Shaw et al. 2018, eq. 5: a learned vector for each distance, up to `far`, is
+    added to the key.
+    """
 
     far = 4
 
     def attend(self, queries, keys, values, mask, positions):
         of_queries, of_keys = positions
-        distances = np.clip(of_keys[:, None, :] - of_queries[:, :, None], -self.far, self.far) + self.far
+        distances = (
+            np.clip(of_keys[:, None, :] - of_queries[:, :, None], -self.far, self.far) + self.far
+        )
         added = F.embedding(self.distances, distances)  # (B or 1, T, S, K)
-        by_distance = (queries.transpose(0, 2, 1, 3) @ added.transpose(0, 1, 3, 2)).transpose(0, 2, 1, 3)
+        by_distance = (queries.transpose(0, 2, 1, 3) @ added.transpose(0, 1, 3, 2)).transpose(
+            0, 2, 1, 3
+        )
         scores = (queries @ keys.transpose(0, 1, 3, 2) + by_distance) / queries.shape[-1] ** 0.5
         return F.softmax(scores if mask is None else F.where(mask, scores, -1e9)) @ values
 
 
 class Biased(MultiHeadAttention):
-    """Press et al. 2022: what is far away gets a lower score. Written for a whole text, against the old methods."""
+    """Press et al. 2022: what is far away gets a lower score.
+
+    Written for a whole text, against the old methods.
+    """
 
     def __call__(self, x, memory, mask=None, cache=None):
         keys, values = self.keys_and_values(memory) if cache is None else cache(self, memory)
@@ -71,14 +82,18 @@ class TurnedHeads(MultiHeadAttention):
 
 
 def with_attention(model, kind, everywhere=False):
-    """Make all self-attentions of this kind, and those to the source as well; d_k is even in all models here."""
+    """Make all self-attentions of this kind, and those to the source as well; d_k is even in
+    all models here.
+    """
     rng = np.random.default_rng(7)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         for name in ("self_attention", "source_attention")[: 1 + everywhere]:
             if hasattr(layer, name):
                 attention = getattr(layer, name)
                 attention.__class__ = kind
-                attention.distances = Parameter(to_device(rng.normal(0, 1, (9, 6)), attention.query.weight.dtype))
+                attention.distances = Parameter(
+                    to_device(rng.normal(0, 1, (9, 6)), attention.query.weight.dtype)
+                )
     return model
 
 
@@ -86,9 +101,15 @@ def assert_decoded_alike(model, rows, cached=True):
     """By the cache and by the whole prefix; and the cache is used, or is not."""
     for beam in (None, 1, 2, 5):
         if beam:
-            found = [beam_search(model, rows, beam, 0.6, 12, beam, with_cache) for with_cache in (True, False)]
+            found = [
+                beam_search(model, rows, beam, 0.6, 12, beam, with_cache)
+                for with_cache in (True, False)
+            ]
         else:
-            found = [[[best] for best in greedy(model, rows, 12, with_cache)] for with_cache in (True, False)]
+            found = [
+                [[best] for best in greedy(model, rows, 12, with_cache)]
+                for with_cache in (True, False)
+            ]
         assert_same(*found)
     with model.evaluating():
         assert bool(decode.next_words(model, rows, 2, True).caches) == cached
@@ -105,15 +126,24 @@ CHANGED = [  # self-attention alone: by default in the paper's model
 @pytest.mark.parametrize("changes, everywhere", CHANGED)
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
 def test_positions_come_with_the_cache(rng, kind, changes, everywhere):
-    """On random weights beams end and go on as several all the time, so slots are out of order, and are dropped."""
-    model = with_attention(likely_end(small_model(**{**changes, "max_length": 40})), kind, everywhere)
+    """On random weights beams end and go on as several all the time, so slots are out of order,
+    and are dropped.
+    """
+    model = with_attention(
+        likely_end(small_model(**{**changes, "max_length": 40})), kind, everywhere
+    )
     assert_decoded_alike(model, random_batch(rng, rows=4).source)
 
 
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
 def test_a_wrong_position_would_be_noticed(rng, kind, monkeypatch):
-    """Each key one position further, or all at the same: then the texts of these models are others."""
-    source, model = random_batch(rng, rows=6).source, with_attention(likely_end(small_model()), kind)
+    """Each key one position further, or all at the same:
+    then the texts of these models are others.
+    """
+    source, model = (
+        random_batch(rng, rows=6).source,
+        with_attention(likely_end(small_model()), kind),
+    )
     expected = [[h.ids for h in row] for row in beam_search(model, source, 4, 0.6, 12, 4)]
     plain = kind.attend
     for wrong in (lambda of_keys: of_keys + 1, np.zeros_like, lambda of_keys: of_keys[:, ::-1]):
@@ -122,7 +152,9 @@ def test_a_wrong_position_would_be_noticed(rng, kind, monkeypatch):
             return plain(self, queries, keys, values, mask, (positions[0], wrong(positions[1])))
 
         monkeypatch.setattr(kind, "attend", attend)
-        assert [[h.ids for h in row] for row in beam_search(model, source, 4, 0.6, 12, 4)] != expected
+        assert [
+            [h.ids for h in row] for row in beam_search(model, source, 4, 0.6, 12, 4)
+        ] != expected
 
 
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
@@ -130,7 +162,9 @@ def test_positions_on_every_backend(rng, library, kind):
     source = random_batch(rng, rows=4).source
 
     def run():
-        return beam_search(with_attention(likely_end(small_model("float32")), kind), source, 3, max_extra=6)
+        return beam_search(
+            with_attention(likely_end(small_model("float32")), kind), source, 3, max_extra=6
+        )
 
     found = run()
     with using("numpy"):
@@ -141,7 +175,10 @@ def test_positions_on_every_backend(rng, library, kind):
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Biased, TurnedKeys])
 def test_a_translator_decodes_as_the_model(kind, beam):
     subwords = make_subwords()
-    model, lines = with_attention(make_model(subwords), kind), [f"{line} {n}" for line in TEXT for n in range(2)]
+    model, lines = (
+        with_attention(make_model(subwords), kind),
+        [f"{line} {n}" for line in TEXT for n in range(2)],
+    )
     found = Translator(model, subwords, 100, 100).translate(lines, beam, max_extra=5)
     source = [subwords.encode([line])[0] + [model.config.eos_id] for line in lines]
     for (best,), row in zip(found, source, strict=True):
@@ -152,7 +189,7 @@ def test_a_translator_decodes_as_the_model(kind, beam):
         assert best.text == subwords.decode([expected[0].ids])[0].strip()
 
 
-# Without a cache ----------------------------------------------------------------------------------------------
+# Without a cache ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Biased, TurnedKeys, TurnedHeads])
@@ -191,7 +228,9 @@ class Mean(Module):
     """Averages what may be attended to, instead of attention."""
 
     def __call__(self, x, memory, mask=None, cache=None):
-        weights = np.ones((x.shape[1], memory.shape[1])) if mask is None else mask[:, 0].astype(float)
+        weights = (
+            np.ones((x.shape[1], memory.shape[1])) if mask is None else mask[:, 0].astype(float)
+        )
         return to_device(weights / weights.sum(-1, keepdims=True), x.dtype) @ memory
 
 
@@ -238,7 +277,16 @@ def replace_in_the_class(model, monkeypatch):
     monkeypatch.setattr(MultiHeadAttention, "keys_and_values", turned_keys_and_values)
 
 
-WITHOUT = [shift, say_so, swap, start_again, average, decode_as_before, replace_in_one_object, replace_in_the_class]
+WITHOUT = [
+    shift,
+    say_so,
+    swap,
+    start_again,
+    average,
+    decode_as_before,
+    replace_in_one_object,
+    replace_in_the_class,
+]
 
 
 @pytest.mark.parametrize("change", WITHOUT, ids=lambda change: change.__name__)
@@ -248,7 +296,8 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
     assert_decoded_alike(model, source, cached=False)
     expected = greedy(model, source, 12)
     monkeypatch.setattr(decode, "can_cache", lambda model: True)
-    with contextlib.suppress(Exception, pytest.fail.Exception):  # with the cache it is wrong, or ends in an error
+    # With the cache it is wrong, or ends in an error.
+    with contextlib.suppress(Exception, pytest.fail.Exception):
         assert [h.ids for h in greedy(model, source, 12)] != [h.ids for h in expected]
 
 

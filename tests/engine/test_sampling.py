@@ -21,14 +21,18 @@ SCORES = np.array([0.3, -1.0, 2.0, 0.5, 1.4, 1.4, -0.7, 0.0, 0.9])
 
 def draws(rows, scores=SCORES, **settings):
     """Draw one word after each of so many equal prompts."""
-    found = generate(lambda ids: np.tile(scores, (len(ids), 1)), np.zeros((rows, 1), int), 1, **settings)
+    found = generate(
+        lambda ids: np.tile(scores, (len(ids), 1)), np.zeros((rows, 1), int), 1, **settings
+    )
     return [hypothesis.ids[0] for hypothesis in found]
 
 
 def probabilities(scores, temperature=1.0, top_k=0, top_p=1.0):
     """Sort the words, and add them up one by one."""
     weights = np.exp(scores / temperature) / np.exp(scores / temperature).sum()
-    order = sorted(range(len(scores)), key=lambda word: (-weights[word], word))[: top_k or len(scores)]
+    order = sorted(range(len(scores)), key=lambda word: (-weights[word], word))[
+        : top_k or len(scores)
+    ]
     total, kept, reached = sum(weights[word] for word in order), [], 0.0
     for word in order:
         if reached < top_p * total - 1e-12:
@@ -74,7 +78,10 @@ def test_of_equals_the_lower_ids_can_be_drawn():
 
 
 def test_what_has_no_probability_is_never_drawn():
-    assert set(draws(500, np.array([-np.inf, 0.0, -np.inf, 0.0, -np.inf]), temperature=1e9)) == {1, 3}
+    assert set(draws(500, np.array([-np.inf, 0.0, -np.inf, 0.0, -np.inf]), temperature=1e9)) == {
+        1,
+        3,
+    }
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,9 @@ def test_without_a_choice_it_is_greedy(rng, settings):
 
 
 def test_draws_are_those_of_the_next_word_at_each_step():
-    """A text of a made-up model comes up as often as the product of its probabilities says, ended or cut off."""
+    """A text of a made-up model comes up as often as the product of its probabilities says,
+    ended or cut off.
+    """
     model, counts, n = random_table(5, 6, 1.0), {}, 4000
     for hypothesis in sample(model, np.tile(sources(1), (n, 1)), max_extra=1, seed=3, cached=False):
         counts[tuple(hypothesis.ids)] = counts.get(tuple(hypothesis.ids), 0) + 1
@@ -104,30 +113,42 @@ def test_draws_are_those_of_the_next_word_at_each_step():
         expected[(a,)] = p(())[a] * p((a,))[EOS]
         expected |= {(a, b): p(())[a] * p((a,))[b] for b in writable}
     assert sum(expected.values()) == pytest.approx(1)
-    chi_square = sum((counts.get(ids, 0) - n * share) ** 2 / (n * share) for ids, share in expected.items())
+    chi_square = sum(
+        (counts.get(ids, 0) - n * share) ** 2 / (n * share) for ids, share in expected.items()
+    )
     assert set(counts) <= set(expected) and chi_square < 32.9  # 12 degrees of freedom, 999 of 1,000
 
 
 def test_ln_p_is_the_models(rng):
     """Whatever the temperature: of what was written the model says so."""
     model, source = likely_end(small_model()), random_batch(rng, rows=5).source
-    for row, best in zip(source, sample(model, source, 2.0, top_k=6, max_extra=60, alpha=0.6), strict=True):
+    for row, best in zip(
+        source, sample(model, source, 2.0, top_k=6, max_extra=60, alpha=0.6), strict=True
+    ):
         ln_p = log_softmax(model(row[row != PAD][None], [[BOS, *best.ids]]).numpy()[0])
-        assert best.log_probability == pytest.approx(ln_p[range(len(best.ids) + 1), [*best.ids, EOS]].sum())
+        assert best.log_probability == pytest.approx(
+            ln_p[range(len(best.ids) + 1), [*best.ids, EOS]].sum()
+        )
         assert best.score == pytest.approx(best.log_probability / penalty(len(best.ids) + 1, 0.6))
 
 
-# Seeds ---------------------------------------------------------------------------------------------------------
+# Seeds --------------------------------------------------------------------------------------------
 
 
 def test_a_draw_depends_on_seed_row_and_step_alone(rng):
     model, source = likely_end(small_model()), random_batch(rng, rows=6).source
     together = sample(model, source, seed=5, max_extra=9)
     assert together == sample(model, source, seed=5, max_extra=9)
-    alone = [sample(model, row[row != PAD][None], seed=5, max_extra=9, rows=[i])[0] for i, row in enumerate(source)]
+    alone = [
+        sample(model, row[row != PAD][None], seed=5, max_extra=9, rows=[i])[0]
+        for i, row in enumerate(source)
+    ]
     assert_same([[h] for h in together], [[h] for h in alone])
     assert sample(model, source[::-1], seed=5, max_extra=9, rows=range(5, -1, -1)) == together[::-1]
-    assert_same([[h] for h in together], [[h] for h in sample(model, source, seed=5, max_extra=9, cached=False)])
+    assert_same(
+        [[h] for h in together],
+        [[h] for h in sample(model, source, seed=5, max_extra=9, cached=False)],
+    )
     assert [h.ids for h in sample(model, source, seed=6, max_extra=9)] != [h.ids for h in together]
     same = sample(model, np.tile(source[:1], (8, 1)), seed=5)
     assert len({tuple(h.ids) for h in same}) > 4, "rows are drawn independently"
@@ -138,7 +159,9 @@ def test_on_every_backend(rng, library):
     source = random_batch(rng, rows=5).source
 
     def run():
-        return sample(likely_end(small_model("float32")), source, 0.7, top_k=5, top_p=0.9, seed=2, max_extra=5)
+        return sample(
+            likely_end(small_model("float32")), source, 0.7, top_k=5, top_p=0.9, seed=2, max_extra=5
+        )
 
     found = run()
     with using("numpy"):
@@ -152,7 +175,13 @@ def translator():
 
 
 def test_lines_are_drawn_alike_in_any_batch_and_on_any_number_of_cores(translator, monkeypatch):
-    lines = [*(f"{line} {n}" for n in range(5) for line in TEXT), "", " ".join(TEXT), "the dog", "the dog"]
+    lines = [
+        *(f"{line} {n}" for n in range(5) for line in TEXT),
+        "",
+        " ".join(TEXT),
+        "the dog",
+        "the dog",
+    ]
     settings, results = {"temperature": 0.9, "top_k": 50, "seed": 4, "max_extra": 5}, []
     for count, batch_tokens in ((1, 3000), (3, 3000), (1, 50), (1, 1)):
         monkeypatch.setattr(workers, "cores", lambda count=count: count)
@@ -160,9 +189,13 @@ def test_lines_are_drawn_alike_in_any_batch_and_on_any_number_of_cores(translato
         results.append([best.text for (best,) in found])
     assert results[0] == results[1] == results[2] == results[3]
     assert results[0][-1] != results[0][-2] and results[0][-4] == ""
-    parts = [translator.sample(lines[i : i + 7], first=i, **settings) for i in range(0, len(lines), 7)]
+    parts = [
+        translator.sample(lines[i : i + 7], first=i, **settings) for i in range(0, len(lines), 7)
+    ]
     assert [best.text for part in parts for (best,) in part] == results[0]
-    assert [best.text for (best,) in translator.sample(lines, **{**settings, "seed": 5})] != results[0]
+    assert [
+        best.text for (best,) in translator.sample(lines, **{**settings, "seed": 5})
+    ] != results[0]
     with pytest.raises(TypeError, match="list of lines"):
         translator.sample("one line")
 
@@ -170,12 +203,14 @@ def test_lines_are_drawn_alike_in_any_batch_and_on_any_number_of_cores(translato
 def test_a_translator_draws_as_the_model(translator):
     source = make_batch(translator.subwords.encode(TEXT[:1]), [[]], len(translator.subwords)).source
     (expected,) = sample(translator.model, source, 0.8, seed=9, max_extra=5, rows=[(3, 0)])
-    ((found,),) = translator.sample(TEXT[:1], temperature=0.8, seed=9, max_extra=5, alpha=0.0, first=3)
+    ((found,),) = translator.sample(
+        TEXT[:1], temperature=0.8, seed=9, max_extra=5, alpha=0.0, first=3
+    )
     assert found.text == translator.subwords.decode([expected.ids])[0].strip()
     assert found.score == pytest.approx(expected.log_probability, rel=1e-4)
 
 
-# What is given -------------------------------------------------------------------------------------------------
+# What is given ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -205,13 +240,15 @@ def test_no_sentences_and_wrong_shapes():
         generate(lambda ids: SCORES, [5, 6, 3], 3)
     with pytest.raises(ValueError, match="2 rows are named, but source has 1"):
         sample(small_model(), sources(3), rows=[4, 5])
-    with pytest.raises(ValueError, match=r"next_logits must give logits \(R, V\) for ids \(1, 2\), not \(1, 2, 9\)"):
+    with pytest.raises(
+        ValueError, match=r"next_logits must give logits \(R, V\) for ids \(1, 2\), not \(1, 2, 9\)"
+    ):
         generate(lambda ids: np.zeros((*ids.shape, 9)), [[5, 6]], 1)
     with pytest.raises(ValueError, match="length must be at least 1, not 0"):
         generate(lambda ids: SCORES, [[5]], 0)
 
 
-# Language models -------------------------------------------------------------------------------------------------
+# Language models ----------------------------------------------------------------------------------
 
 
 def test_generate_goes_on_after_the_prompt():
@@ -224,12 +261,19 @@ def test_generate_goes_on_after_the_prompt():
 
     found = generate(count, [[1, 2], [4, 4]], length=4, end_id=7)
     assert [h.ids for h in found] == [[3, 4, 5, 6], [5, 6]]
-    assert seen == [[[1, 2], [4, 4]], [[1, 2, 3], [4, 4, 5]], [[1, 2, 3, 4], [4, 4, 5, 6]], [[1, 2, 3, 4, 5]]]
+    assert seen == [
+        [[1, 2], [4, 4]],
+        [[1, 2, 3], [4, 4, 5]],
+        [[1, 2, 3, 4], [4, 4, 5, 6]],
+        [[1, 2, 3, 4, 5]],
+    ]
     assert [h.ids for h in generate(count, [[1, 2]], length=2)] == [[3, 4]]
 
 
 def test_generate_is_sample_for_a_translator(rng):
-    """The same draws from a Table, which knows the sentence by its number: the start mark is the prompt."""
+    """The same draws from a Table, which knows the sentence by its number: the start mark
+    is the prompt.
+    """
 
     def scores(sentence, ids):
         return np.random.default_rng([1, *ids]).normal(size=9)
@@ -239,14 +283,18 @@ def test_generate_is_sample_for_a_translator(rng):
         logits[:, [PAD, BOS]] = -np.inf
         return logits
 
-    expected = sample(Table(scores, 9), sources(2, 2, 2), 0.8, top_k=4, seed=8, max_extra=4, cached=False)
+    expected = sample(
+        Table(scores, 9), sources(2, 2, 2), 0.8, top_k=4, seed=8, max_extra=4, cached=False
+    )
     found = generate(next_logits, np.full((3, 1), BOS), 6, 0.8, top_k=4, seed=8, end_id=EOS)
     assert [h.ids for h in found] == [h.ids for h in expected]
 
 
 def test_large_seeds_do_not_draw_what_other_rows_draw():
     """A seed of more than 32 bits is cut into several numbers, as the key of a row is."""
-    choose = [_drawing(1.0, 0, 1.0, seed, rows) for seed, rows in ((2**32, [0]), (0, [(1, 0)]), (0, [1]))]
+    choose = [
+        _drawing(1.0, 0, 1.0, seed, rows) for seed, rows in ((2**32, [0]), (0, [(1, 0)]), (0, [1]))
+    ]
     logits = np.zeros((1, 10**6))
     assert len({int(draw(logits, [0])[0]) for draw in choose}) == 3
 

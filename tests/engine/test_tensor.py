@@ -21,7 +21,17 @@ def test_dtypes():
     assert Tensor(np.ones(2)).dtype == np.float64
     assert Tensor(Tensor(np.ones(2))).dtype == np.float64
     x = Tensor([1.0, 2.0])
-    for y in (x * 2, 2 * x, x * np.float64(2), x + np.int64(1), x / 3, x**0.5, x.mean(), 1 / x, x - 1.5):
+    for y in (
+        x * 2,
+        2 * x,
+        x * np.float64(2),
+        x + np.int64(1),
+        x / 3,
+        x**0.5,
+        x.mean(),
+        1 / x,
+        x - 1.5,
+    ):
         assert y.dtype == np.float32
         assert isinstance(y.data, np.ndarray)
 
@@ -36,7 +46,9 @@ def test_float32_and_float64_do_not_mix():
 
 
 def test_diamond():
-    """b = a + a; c = b + b: each path counts, and no node is walked before its gradient is complete."""
+    """b = a + a; c = b + b: each path counts, and no node is walked before its
+    gradient is complete.
+    """
     a = Tensor([1.0, 2.0])
     b = a + a
     c = b * b + b
@@ -171,7 +183,9 @@ def test_after_an_error_it_records_as_before():
 def test_no_grad_is_per_thread():
     recorded = []
     with no_grad():
-        thread = threading.Thread(target=lambda: recorded.append((Tensor([1.0]) * 2)._node is not None))
+        thread = threading.Thread(
+            target=lambda: recorded.append((Tensor([1.0]) * 2)._node is not None)
+        )
         thread.start()
         thread.join()
     assert recorded == [True]
@@ -224,7 +238,9 @@ def test_a_generator_function_is_not_decorated():
 
 
 def test_a_yield_inside_no_grad_leaves_it_open_until_the_generator_goes_on():
-    """That is what a context manager of one's own needs; whoever did not mean it hears of it from backward()."""
+    """That is what a context manager of one's own needs; whoever did not mean it hears of it
+    from backward().
+    """
 
     @contextlib.contextmanager
     def evaluation():
@@ -252,7 +268,8 @@ def test_a_yield_inside_no_grad_leaves_it_open_until_the_generator_goes_on():
 
 
 def test_a_generator_may_end_in_another_thread(monkeypatch):
-    monkeypatch.setattr(tensor._recording, "off", 0)  # and again after the test: nothing ends it in this thread
+    # And again after the test: nothing ends it in this thread.
+    monkeypatch.setattr(tensor._recording, "off", 0)
 
     def batches():
         with no_grad():
@@ -282,10 +299,20 @@ def test_arrays_and_numbers_are_constants():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("operand", [2, 2.0, np.float32(2), np.float64(2), np.int64(2), [[2.0]], [[2]]])
+@pytest.mark.parametrize(
+    "operand", [2, 2.0, np.float32(2), np.float64(2), np.int64(2), [[2.0]], [[2]]]
+)
 def test_numbers_and_lists_take_the_type_of_the_tensor_beside_them(dtype, operand):
     x = Tensor(np.full((1, 1), 3, dtype))
-    results = [x + operand, operand + x, x - operand, operand - x, x * operand, operand * x, x / operand]
+    results = [
+        x + operand,
+        operand + x,
+        x - operand,
+        operand - x,
+        x * operand,
+        operand * x,
+        x / operand,
+    ]
     if isinstance(operand, list):
         results += [x @ operand, operand @ x]
     else:
@@ -300,10 +327,14 @@ def test_a_list_beside_float64_loses_no_digits():
 
 
 def test_a_parent_without_gradient_stops_the_walk():
-    """A computed parent may get None from every way that leads to it: what lies behind it gets no gradient."""
+    """A computed parent may get None from every way that leads to it: what lies behind it
+    gets no gradient.
+    """
     x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
     computed = x * 2
-    record(computed.data * y.data, (computed, y), lambda gy: (None, gy * computed.data)).sum().backward()
+    record(
+        computed.data * y.data, (computed, y), lambda gy: (None, gy * computed.data)
+    ).sum().backward()
     assert x.grad is None and y.grad.tolist() == [2.0, 4.0]
     computed = x * 2
     stopped = record(computed.data * 1, (computed,), lambda gy: None)
@@ -350,7 +381,11 @@ def test_wrong_gradients_are_named():
 
     for op, message in (
         *((wrong_shape, r"shape \(1, 2\)"), (wrong_type, "float32")),
-        *((too_many, "returned 2"), (too_few, "has 2 inputs and returned 1"), (a_number, r"shape \(\)")),
+        *(
+            (too_many, "returned 2"),
+            (too_few, "has 2 inputs and returned 1"),
+            (a_number, r"shape \(\)"),
+        ),
     ):
         with pytest.raises(ValueError, match=f"{op.__name__}.*{message}"):
             op(x).backward(np.ones((2, 3)))
@@ -370,7 +405,9 @@ def test_repr_float_len(library):
     with pytest.raises(TypeError, match="has no length"):
         len(x.sum())
     for takes_one in (float, Tensor.item, "{:.3f}".format):
-        with pytest.raises(ValueError, match=r"shape \(1, 2\) holds 2 numbers, where one is needed"):
+        with pytest.raises(
+            ValueError, match=r"shape \(1, 2\) holds 2 numbers, where one is needed"
+        ):
             takes_one(x)
 
 
@@ -393,7 +430,12 @@ def test_iteration(library):
 def test_numpy_reads_a_tensor(library):
     """A figure of matplotlib or a metric would otherwise see an array of objects."""
     x = Tensor([[1.5, 2.5]]) * 2
-    for array in (np.asarray(x), np.array(x), np.asarray(x, dtype=np.float64), np.concatenate([x, x])[:1]):
+    for array in (
+        np.asarray(x),
+        np.array(x),
+        np.asarray(x, dtype=np.float64),
+        np.concatenate([x, x])[:1],
+    ):
         assert array.tolist() == [[3, 5]]
     assert np.asarray(x).dtype == np.float32 and np.array(x, dtype=np.int64).dtype == np.int64
     np.array(x)[...] = 7
@@ -415,14 +457,23 @@ def test_astype(library):
     z.backward(np.array([1.0, 10.0]))
     assert x.grad.dtype == np.float32 and to_numpy(x.grad).tolist() == [np.float32(0.1), 2]
     assert (x * y.astype("float32")).dtype == np.float32
-    with pytest.raises(TypeError, match=r"float32 or float64: for int64 use \.numpy\(\)\.astype\('int64'\)"):
+    with pytest.raises(
+        TypeError, match=r"float32 or float64: for int64 use \.numpy\(\)\.astype\('int64'\)"
+    ):
         x.astype(int)
 
 
 def test_comparisons_are_boolean_arrays(library):
     x, y = Tensor([1.0, 2.0, 3.0]), Tensor([3.0, 2.0, 1.0])
     for other in (y, y.data, y.numpy(), [3, 2, 1], (3.0, 2.0, 1.0)):
-        expected = {"<": [1, 0, 0], "<=": [1, 1, 0], "==": [0, 1, 0], "!=": [1, 0, 1], ">=": [0, 1, 1], ">": [0, 0, 1]}
+        expected = {
+            "<": [1, 0, 0],
+            "<=": [1, 1, 0],
+            "==": [0, 1, 0],
+            "!=": [1, 0, 1],
+            ">=": [0, 1, 1],
+            ">": [0, 0, 1],
+        }
         found = {"<": x < other, "<=": x <= other, "==": x == other, "!=": x != other}
         found |= {">=": x >= other, ">": x > other}
         for sign, wanted in expected.items():
@@ -446,7 +497,9 @@ def test_the_truth_of_a_tensor(library):
             bool(empty_or_many)
 
 
-@pytest.mark.parametrize("data", [1j, [1j], np.ones(2, complex), [np.complex64(1)], "text", [None], [["a"]]])
+@pytest.mark.parametrize(
+    "data", [1j, [1j], np.ones(2, complex), [np.complex64(1)], "text", [None], [["a"]]]
+)
 def test_only_real_numbers_become_tensors(data):
     with pytest.raises(TypeError, match="a Tensor holds real numbers, not"):
         Tensor(data)
@@ -480,7 +533,7 @@ def test_a_tensor_as_the_gradient_to_start_from(library):
     assert to_numpy(x.grad).tolist() == [2, 20]
 
 
-# The backend -------------------------------------------------------------------------------------------------
+# The backend --------------------------------------------------------------------------------------
 
 
 def test_use_refuses_what_it_does_not_know(monkeypatch):

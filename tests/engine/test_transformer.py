@@ -1,4 +1,6 @@
-"""Figure 1 as a whole: equal to a plain program of the paper's equations, no leak, no effect of padding."""
+"""Figure 1 as a whole: equal to a plain program of the paper's equations, no leak, no
+effect of padding.
+"""
 
 import functools
 import math
@@ -41,7 +43,7 @@ def test_the_model_is_the_paper(rng, changes):
         assert np.allclose(row[: len(target)], plain(source, target), rtol=1e-9, atol=1e-9)
 
 
-# Positions ------------------------------------------------------------------------------------------------
+# Positions ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
@@ -63,7 +65,9 @@ def test_the_layouts_hold_the_same_numbers_and_the_bases_do_not():
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_a_shift_is_one_linear_map_of_the_sinusoids(layout):
-    """PE(pos + k) = PE(pos) M with one matrix M, a rotation of each pair, for all positions: section 3.5."""
+    """PE(pos + k) = PE(pos) M with one matrix M, a rotation of each pair, for all
+    positions: section 3.5.
+    """
     table = sinusoid(300, D, layout)
     for k in (1, 5, 60):
         shift = np.zeros((D, D))
@@ -109,7 +113,9 @@ def test_sinusoids_take_the_precision_of_the_model():
 def test_another_thread_may_put_a_shorter_table_there_meanwhile():
     class Disturbed(Positions):
         def __setattr__(self, name, value):
-            super().__setattr__(name, value[:64] if name == "table" and value is not None else value)
+            super().__setattr__(
+                name, value[:64] if name == "table" and value is not None else value
+            )
 
     positions, x = Disturbed(small_config(), None), np.zeros((1, 100, D), np.float32)
     assert np.array_equal(positions(Tensor(x)).numpy()[0], sinusoid(100, D))
@@ -122,12 +128,19 @@ def test_learned_positions_end():
         model.encode(np.full((1, 10), 5))
 
 
-# Masks ----------------------------------------------------------------------------------------------------
+# Masks --------------------------------------------------------------------------------------------
 
 
 def test_masks():
-    assert causal_mask(3)[0, 0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert padding_mask([[5, 6, 0], [7, 0, 0]])[:, 0, 0].tolist() == [[True, True, False], [True, False, False]]
+    assert causal_mask(3)[0, 0].tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
+    assert padding_mask([[5, 6, 0], [7, 0, 0]])[:, 0, 0].tolist() == [
+        [True, True, False],
+        [True, False, False],
+    ]
     assert padding_mask([[5, 0]], pad_id=5).ravel().tolist() == [False, True]
     assert causal_mask(T).shape == (1, 1, T, T)
     assert padding_mask(np.ones((B, S))).shape == (B, 1, 1, S)
@@ -144,7 +157,9 @@ def test_no_word_sees_the_words_after_it(rng, changes, dtype):
         changed[:, t] = 4 + (changed[:, t] - 3) % (V - 4)
         after = model(source, changed).numpy()
         assert np.array_equal(after[:, :t], before[:, :t]), f"word {t} reaches back"
-        assert (after[:, t:] != before[:, t:]).any(axis=-1).all(), f"word {t} is not seen from {t} on"
+        assert (after[:, t:] != before[:, t:]).any(axis=-1).all(), (
+            f"word {t} is not seen from {t} on"
+        )
 
 
 @switches
@@ -190,7 +205,9 @@ def test_padding_may_have_another_id(rng):
     batch = random_batch(rng)
     texts = batch.source, batch.target_in, batch.target_out
     renamed = [np.where(ids == 0, 4, np.where(ids == 4, 0, ids)) for ids in texts]
-    assert np.allclose(one(*texts[:2]).numpy()[..., 5:], other(*renamed[:2]).numpy()[..., 5:], rtol=0, atol=1e-12)
+    assert np.allclose(
+        one(*texts[:2]).numpy()[..., 5:], other(*renamed[:2]).numpy()[..., 5:], rtol=0, atol=1e-12
+    )
     for found, expected in zip(other.loss(*renamed), one.loss(*texts), strict=True):
         assert float(found) == pytest.approx(float(expected), rel=1e-12)
 
@@ -218,7 +235,9 @@ def test_a_source_of_nothing_but_padding(rng, changes):
     assert heads.numpy()[:-1].all()
     logits = model(with_empty, targets[0]).numpy()
     assert np.isfinite(logits).all()
-    assert np.allclose(logits[:-1], model(batch.source, batch.target_in).numpy(), rtol=0, atol=1e-12)
+    assert np.allclose(
+        logits[:-1], model(batch.source, batch.target_in).numpy(), rtol=0, atol=1e-12
+    )
     loss, _ = model.loss(with_empty, *targets)
     loss.backward()
     for name, p in model.named_parameters():
@@ -265,22 +284,30 @@ def test_the_smoothing_of_a_loss_can_be_chosen(rng):
     assert default != pytest.approx(nll, rel=1e-3)
 
 
-@pytest.mark.parametrize("changes", [{}, SWITCHES["learned positions"]], ids=["sinusoid", "learned"])
+@pytest.mark.parametrize(
+    "changes", [{}, SWITCHES["learned positions"]], ids=["sinusoid", "learned"]
+)
 def test_a_converted_model_has_positions_of_its_new_type(rng, changes):
-    """The table that it keeps from its use in float32 would bring errors of 1e-8 into every gradient check."""
+    """The table that it keeps from its use in float32 would bring errors of 1e-8 into every
+    gradient check.
+    """
     batch = random_batch(rng)
     used, fresh = small_model("float32", **changes), small_model("float32", **changes)
     used(batch.source, batch.target_in)
-    logits = [model.astype("float64")(batch.source, batch.target_in).numpy() for model in (used, fresh)]
+    logits = [
+        model.astype("float64")(batch.source, batch.target_in).numpy() for model in (used, fresh)
+    ]
     assert np.array_equal(*logits)
     assert used.astype("float32")(batch.source, batch.target_in).dtype == np.float32
 
 
-# What is no batch -----------------------------------------------------------------------------------------
+# What is no batch ---------------------------------------------------------------------------------
 
 
 def test_each_source_needs_its_target(rng):
-    """Attention would share the rows of one out over the other, as it does for beam search, and give an answer."""
+    """Attention would share the rows of one out over the other, as it does for beam search, and
+    give an answer.
+    """
     model = small_model()
     source, target = rng.integers(4, V, (2, 3)), rng.integers(4, V, (3, 2))
     for call in (
@@ -289,14 +316,23 @@ def test_each_source_needs_its_target(rng):
         lambda: model.decode(target, *model.encode(source)),
         lambda: model(source[:1], target),
     ):
-        with pytest.raises(ValueError, match=r"[12] rows of source, but 3 of target: give one target for each source"):
+        with pytest.raises(
+            ValueError,
+            match=r"[12] rows of source, but 3 of target: give one target for each source",
+        ):
             call()
 
 
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (np.full(5, 4), r"{} must be ids \(B, {}\), got shape \(5,\): one sentence is a batch of one, ids\[None\]"),
+        (
+            np.full(5, 4),
+            (
+                r"{} must be ids \(B, {}\), got shape \(5,\): one sentence is a batch of "
+                r"one, ids\[None\]"
+            ),
+        ),
         (np.full((1, 2, 3), 4), r"{} must be ids \(B, {}\), got shape \(1, 2, 3\)"),
         (4, r"{} must be ids \(B, {}\), got shape \(\)"),
         ([[], []], r"{} has no words: its shape is \(2, 0\)"),
@@ -306,7 +342,11 @@ def test_each_source_needs_its_target(rng):
 )
 def test_ids_of_another_kind_are_refused(ids, message):
     model, good = small_model(), np.full((2, 3), 4)
-    calls = [lambda: model(ids, good), lambda: model.loss(ids, good, good), lambda: model.encode(ids)]
+    calls = [
+        lambda: model(ids, good),
+        lambda: model.loss(ids, good, good),
+        lambda: model.encode(ids),
+    ]
     for call in calls:
         with pytest.raises((TypeError, ValueError), match=message.format("source", "S")):
             call()
@@ -318,7 +358,9 @@ def test_ids_of_another_kind_are_refused(ids, message):
 def test_targets_in_and_out_have_one_shape():
     model, good = small_model(), np.full((2, 3), 4)
     for other in (good[:, :2], good[:1]):
-        with pytest.raises(ValueError, match=r"target_in has shape \(2, 3\), target_out .*: they must match"):
+        with pytest.raises(
+            ValueError, match=r"target_in has shape \(2, 3\), target_out .*: they must match"
+        ):
             model.loss(good, good, other)
     for other in (good[0], good * 1.0):
         with pytest.raises((TypeError, ValueError), match=r"target_out must be (ids|integers)"):
@@ -327,11 +369,13 @@ def test_targets_in_and_out_have_one_shape():
 
 def test_lists_of_ids_are_ids():
     model, lists = small_model(), [[4, 5, 3], [4, 3, 0]]
-    assert np.array_equal(model(lists, lists).numpy(), model(np.array(lists), np.array(lists)).numpy())
+    assert np.array_equal(
+        model(lists, lists).numpy(), model(np.array(lists), np.array(lists)).numpy()
+    )
     assert float(model.loss(lists, lists, lists)[0]) == float(model.loss(*[np.array(lists)] * 3)[0])
 
 
-# Layers ---------------------------------------------------------------------------------------------------
+# Layers -------------------------------------------------------------------------------------------
 
 
 def test_residual_around_a_sublayer_that_gives_zero(rng):
@@ -339,14 +383,18 @@ def test_residual_around_a_sublayer_that_gives_zero(rng):
     pre, post = Residual(small_config(norm="pre")), Residual(small_config(norm="post"))
     for layer in (pre, post):
         layer.astype("float64")
-    assert np.array_equal(pre(x, lambda x: x * 0.0).numpy(), x.numpy()), "pre: the un-normed x goes by"
+    assert np.array_equal(pre(x, lambda x: x * 0.0).numpy(), x.numpy()), (
+        "pre: the un-normed x goes by"
+    )
     y = post(x, lambda x: x * 0.0).numpy()
     assert np.allclose(y, F.layer_norm(x, np.ones(D), np.zeros(D)).numpy())
 
 
 def test_dropout_is_on_the_sublayer_and_not_on_the_residual(rng):
     x = Tensor(rng.normal(3, 2, (B, T, D)))
-    pre, post = (Residual(small_config(norm=norm, dropout=0.4)).astype("float64") for norm in ("pre", "post"))
+    pre, post = (
+        Residual(small_config(norm=norm, dropout=0.4)).astype("float64") for norm in ("pre", "post")
+    )
     with F.dropout_state(1, 2):
         found = pre(x, lambda x: x * 2.0).numpy()
     with F.dropout_state(1, 2):
@@ -417,7 +465,9 @@ def test_kept_weights_belong_to_one_attention(rng):
 
 
 def places(rng, monkeypatch, **rates):
-    """List the shapes and rates of the masks that one training pass draws, and say if it changed the output."""
+    """List the shapes and rates of the masks that one training pass draws, and say if it
+    changed the output.
+    """
     model = small_model("float32", **rates)
     batch = random_batch(rng)
     drawn, draw = [], dropout.dropout_mask
@@ -433,7 +483,9 @@ def places(rng, monkeypatch, **rates):
 
 
 def test_dropout_where_the_paper_has_it_and_nowhere_else(rng, monkeypatch):
-    """2 sums of embeddings and positions, 2 sub-layers of each of 2 encoder layers, 3 of each decoder layer."""
+    """2 sums of embeddings and positions, 2 sub-layers of each of 2 encoder layers, 3 of each
+    decoder layer.
+    """
     assert places(rng, monkeypatch) == ([], False)
     drawn, moved = places(rng, monkeypatch, dropout=0.1)
     assert moved
@@ -486,14 +538,20 @@ def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rn
 
     def compute():
         with F.dropout_state(1, 1):
-            return to_numpy((module(x, lambda x: x * x) if type(module) is Residual else module(x)).data)
+            return to_numpy(
+                (module(x, lambda x: x * x) if type(module) is Residual else module(x)).data
+            )
 
     before = compute()
     part = getattr(module, name.split()[-1])
     changed = {Linear: Halved, LayerNorm: Shifted, Dropout: Tripled}[type(part)]
     if patched:
         own = type(part).__call__
-        change = {Linear: lambda y: y * 0.5, LayerNorm: lambda y: y + 1.0, Dropout: lambda y: y * 3.0}[type(part)]
+        change = {
+            Linear: lambda y: y * 0.5,
+            LayerNorm: lambda y: y + 1.0,
+            Dropout: lambda y: y * 3.0,
+        }[type(part)]
         monkeypatch.setattr(type(part), "__call__", lambda self, x: change(own(self, x)))
     else:
         part.__class__ = changed

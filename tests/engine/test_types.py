@@ -1,4 +1,6 @@
-"""Type hints of what users call: on every argument and result, with names that can be resolved, and of use to mypy."""
+"""Type hints of what users call: on every argument and result, with names that can be resolved, and
+of use to mypy.
+"""
 
 import importlib
 import inspect
@@ -15,8 +17,22 @@ from minitf.training.trainer import Trainer
 
 MODULES = (
     *("tensor", "functions", "nn", "transformer", "loss", "optim", "decode", "check", "config"),
-    *("beyond.functions", "beyond.sampling", "text", "text.batches", "text.words", "files.arrays", "files.models"),
-    *("translation", "translation.loading", "translation.sentences", "training", "training.commandline"),
+    *(
+        "beyond.functions",
+        "beyond.sampling",
+        "text",
+        "text.batches",
+        "text.words",
+        "files.arrays",
+        "files.models",
+    ),
+    *(
+        "translation",
+        "translation.loading",
+        "translation.sentences",
+        "training",
+        "training.commandline",
+    ),
 )
 CALLED = ("__init__", "__call__")  # what a user calls without writing the name
 GOOD = """\
@@ -43,11 +59,14 @@ Transformer(Config.preset("tiny")).eval().encode([[5, 3]])[0].softmax()
 
 
 def _methods(kind):
-    """Give the public methods that a class of minitf defines itself, and what a user calls without its name."""
+    """Give the public methods that a class of minitf defines itself, and what a user calls
+    without its name.
+    """
     for name, value in vars(kind).items():
         function = getattr(value, "__func__", value)  # of a class method
         function = function.fget if isinstance(function, property) else function
-        own = inspect.isfunction(function) and function.__module__ == kind.__module__  # a dataclass has others
+        # A dataclass has others.
+        own = inspect.isfunction(function) and function.__module__ == kind.__module__
         if own and function.__name__ != "<lambda>" and (name in CALLED or not name.startswith("_")):
             yield function
 
@@ -71,14 +90,22 @@ PUBLIC = _public()
 def test_every_argument_and_result_has_a_type(name):
     function = PUBLIC[name]
     signature = inspect.signature(function)
-    arguments = [argument for argument in signature.parameters.values() if argument.name not in ("self", "cls")]
+    arguments = [
+        argument
+        for argument in signature.parameters.values()
+        if argument.name not in ("self", "cls")
+    ]
     bare = [argument.name for argument in arguments if argument.annotation is argument.empty]
     assert not bare, f"without a type: {', '.join(bare)}"
-    assert function.__name__ == "__init__" or signature.return_annotation is not signature.empty, "the result has none"
+    assert function.__name__ == "__init__" or signature.return_annotation is not signature.empty, (
+        "the result has none"
+    )
     hints = typing.get_type_hints(function)
     for argument in arguments:
         if argument.default is None:
-            assert type(None) in typing.get_args(hints[argument.name]), f"{argument.name} can be None"
+            assert type(None) in typing.get_args(hints[argument.name]), (
+                f"{argument.name} can be None"
+            )
 
 
 @pytest.mark.parametrize("name", ["Tensor.sum", "Tensor.__init__", "no_grad.__call__", "record"])
@@ -87,10 +114,22 @@ def test_the_engine_is_among_what_is_checked(name):
 
 
 def _mypy(program, folder):
-    """Let mypy read a user's program; returns what it prints. Only what it says of the program counts."""
+    """Let mypy read a user's program; returns what it prints.
+
+    Only what it says of the program counts.
+    """
     (folder / "program.py").write_text(program, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", str(folder / "cache")]
-    done = subprocess.run([*command, "program.py"], cwd=folder, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--follow-imports=silent",
+        "--cache-dir",
+        str(folder / "cache"),
+    ]
+    done = subprocess.run(
+        [*command, "program.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -99,5 +138,7 @@ def test_mypy_accepts_a_program_and_finds_its_mistakes(tmp_path, monkeypatch):
     pytest.importorskip("mypy", reason="pip install -e '.[dev]' brings mypy")
     monkeypatch.setenv("MYPYPATH", str(ROOT))
     assert _mypy(GOOD, tmp_path).startswith("Success")
-    found = [line.split(": ", 2) for line in _mypy(BAD, tmp_path).splitlines() if ": error: " in line]
+    found = [
+        line.split(": ", 2) for line in _mypy(BAD, tmp_path).splitlines() if ": error: " in line
+    ]
     assert [place for place, *_ in found] == [f"program.py:{n}" for n in (3, 4, 5, 6)]

@@ -1,4 +1,6 @@
-"""What the trainer does is a loop of fifteen lines: written plainly here, it comes to the same weights and figures."""
+"""What the trainer does is a loop of fifteen lines: written plainly here, it comes to the same
+weights and figures.
+"""
 
 import itertools
 import math
@@ -38,10 +40,15 @@ def build(*more):
 
 
 def plain_updates(trainer, model, n):
-    """Train a model with the settings and the data of a trainer; yields (loss, nll, norm, tokens) of n updates."""
+    """Train a model with the settings and the data of a trainer; yields (loss, nll, norm,
+    tokens) of n updates.
+    """
     s, data = trainer.settings, trainer.dataset
     lengths = data.sources.lengths + 1, data.targets.lengths + 1
-    plans = (plan_batches(*lengths, s.batch_tokens, np.random.default_rng([s.seed, epoch])) for epoch in range(99))
+    plans = (
+        plan_batches(*lengths, s.batch_tokens, np.random.default_rng([s.seed, epoch]))
+        for epoch in range(99)
+    )
     batches = map(data.batch, itertools.chain.from_iterable(plans))
     adam = Adam(model.named_parameters())
     for step in range(1, n + 1):
@@ -57,14 +64,23 @@ def plain_updates(trainer, model, n):
         gradients = adam.collect()
         norm = np.linalg.norm(gradients.astype(np.float64))
         gradients *= min(1, s.clip / norm) if s.clip else 1
-        adam.step(s.learning_rate * model.config.d_model**-0.5 * min(step**-0.5, step * s.warmup_steps**-1.5))
+        adam.step(
+            s.learning_rate
+            * model.config.d_model**-0.5
+            * min(step**-0.5, step * s.warmup_steps**-1.5)
+        )
         yield *sums, norm, n_tokens
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize(
     "more",
-    ["", pytest.param("--accumulate 3", marks=pytest.mark.slow), "--clip 0.3 --seed 5", "--accumulate 2 --clip 0.3"],
+    [
+        "",
+        pytest.param("--accumulate 3", marks=pytest.mark.slow),
+        "--clip 0.3 --seed 5",
+        "--accumulate 2 --clip 0.3",
+    ],
 )
 def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
     """Over three epochs and a half, whose last updates take batches of two of them."""
@@ -93,7 +109,9 @@ def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
 
 
 def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
-    """Neither those of one update nor those of neighbouring ones: the place of a draw is used once."""
+    """Neither those of one update nor those of neighbouring ones:
+    the place of a draw is used once.
+    """
     places = []
     backward = Replicas.backward
 
@@ -109,7 +127,9 @@ def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
 
 
 def test_perplexity_weighs_every_token_alike(folder):
-    """Of pairs of different lengths, in batches of different sizes: not the mean of the batches, nor of the pairs."""
+    """Of pairs of different lengths, in batches of different sizes: not the mean of the batches,
+    nor of the pairs.
+    """
     trainer = build()
     model, words, valid = trainer.model, trainer.dataset.subwords, trainer.dataset.valid
     sides = words.encode(valid.source), words.encode(valid.target)
@@ -126,8 +146,12 @@ def test_perplexity_weighs_every_token_alike(folder):
     assert len({len(target) for target in sides[1]}) > 2
     model.train()  # perplexity knows no dropout all the same
     for budget in (12, 20, 4096):
-        assert perplexity(model, words, valid, budget) == pytest.approx(math.exp(total / n), rel=1e-5)
-    assert math.exp(np.mean(each)) != pytest.approx(math.exp(total / n), rel=1e-3), "another mean would be noticed"
+        assert perplexity(model, words, valid, budget) == pytest.approx(
+            math.exp(total / n), rel=1e-5
+        )
+    assert math.exp(np.mean(each)) != pytest.approx(math.exp(total / n), rel=1e-3), (
+        "another mean would be noticed"
+    )
 
 
 def test_an_entry_of_the_log_weighs_every_token_alike(folder):
@@ -136,10 +160,18 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     trainer.step, trainer.position, trainer.epoch = 4, 3, 2
     trainer.seen = [(1.0, 0.5, 2.0, 10), (3.0, 2.5, 4.0, 30)]
     entry = trainer._entry(time.perf_counter() - 8)
-    assert (entry["loss"], entry["gradient_norm"], round(entry["tokens_per_second"], 1)) == (2.5, 3.5, 5.0)
-    assert entry["perplexity"] == pytest.approx(math.exp(2.0)), "of the plain likelihood, without smoothing"
+    assert (entry["loss"], entry["gradient_norm"], round(entry["tokens_per_second"], 1)) == (
+        2.5,
+        3.5,
+        5.0,
+    )
+    assert entry["perplexity"] == pytest.approx(math.exp(2.0)), (
+        "of the plain likelihood, without smoothing"
+    )
     assert entry["epoch"] == 2 + 3 / len(trainer.plan)
-    assert entry["learning_rate"] == pytest.approx(trainer.settings.learning_rate * 16**-0.5 * 4 * 8**-1.5)
+    assert entry["learning_rate"] == pytest.approx(
+        trainer.settings.learning_rate * 16**-0.5 * 4 * 8**-1.5
+    )
 
 
 def test_validations_are_no_part_of_the_speed(folder, monkeypatch):

@@ -1,4 +1,6 @@
-"""A changed model is trained, saved, resumed and used with its own code, and refused where the code is another."""
+"""A changed model is trained, saved, resumed and used with its own code, and refused where the
+code is another.
+"""
 
 import json
 import shlex
@@ -46,7 +48,7 @@ def trained(out, *more, model=Variant):
     return commandline.train(settings, model)
 
 
-# A model that is made by its own class ----------------------------------------------------------------------
+# A model that is made by its own class ------------------------------------------------------------
 
 
 def test_a_variant_is_trained_and_used(folder):
@@ -91,10 +93,15 @@ def test_the_command_line_takes_the_class(folder):
 def test_without_its_class_a_variant_is_refused(folder, capsys):
     trained("here")
     capsys.readouterr()
-    said = "the file contains decoder.layers.0.feed_forward.gate.weight, which the model does not have"
+    said = (
+        "the file contains decoder.layers.0.feed_forward.gate.weight, which the model does not have"
+    )
     with pytest.raises(UserError, match=f"^here: {said}"):
         Translator.load("here")
-    for more, place in ((["--resume", "--out", "here"], "here/checkpoint.npz"), (["--start-from", "here"], "here")):
+    for more, place in (
+        (["--resume", "--out", "here"], "here/checkpoint.npz"),
+        (["--start-from", "here"], "here"),
+    ):
         assert commandline.main([*TEXTS, *more]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"09_train_wmt.py: {place}: {said}") and error.count("\n") == 1
@@ -106,7 +113,7 @@ def test_a_mistake_in_the_given_code_is_no_damaged_file(folder):
         Translator.load("here", model=lambda config, seed=0: Variant(config, seed))
 
 
-# A model whose code was changed -----------------------------------------------------------------------------
+# A model whose code was changed -------------------------------------------------------------------
 
 
 def test_a_layer_with_other_parameters(folder, monkeypatch, capsys):
@@ -115,11 +122,15 @@ def test_a_layer_with_other_parameters(folder, monkeypatch, capsys):
         assert run("here") == 0
         assert Translator.load("here").translate(["the cat"], beam=1)
         assert run("here", "--resume", "--steps", "14") == 0
-    with pytest.raises(UserError, match=r"^here: the file contains decoder.layers.0.feed_forward.gate"):
+    with pytest.raises(
+        UserError, match=r"^here: the file contains decoder.layers.0.feed_forward.gate"
+    ):
         Translator.load("here")
 
 
-def test_a_model_too_small_to_be_read_again_is_refused_before_the_first_update(folder, monkeypatch, capsys):
+def test_a_model_too_small_to_be_read_again_is_refused_before_the_first_update(
+    folder, monkeypatch, capsys
+):
     class Nothing(SwiGLU):
         def __init__(self, config, rng):
             self.gate = Linear(1, 1, rng)
@@ -127,7 +138,10 @@ def test_a_model_too_small_to_be_read_again_is_refused_before_the_first_update(f
     monkeypatch.setattr(transformer, "FeedForward", Nothing)
     assert run("here", "--set", "d_ff=5000") == 2
     error = capsys.readouterr().err
-    assert "numbers in 27 arrays are too few for a model of 1 layers" in error and error.count("\n") == 1
+    assert (
+        "numbers in 27 arrays are too few for a model of 1 layers" in error
+        and error.count("\n") == 1
+    )
     assert not Path("here/checkpoint.npz").exists()
 
 
@@ -136,12 +150,20 @@ def test_a_layer_that_computes_something_else_is_noticed(folder, monkeypatch, ca
     assert run("here", "--steps", "4", "--preset", "tiny") == 0
     capsys.readouterr()
     monkeypatch.setattr(transformer.FeedForward, "__call__", variants.gelu)
-    with pytest.raises(UserError, match=r"^here: the model computes other numbers than when it was saved"):
+    with pytest.raises(
+        UserError, match=r"^here: the model computes other numbers than when it was saved"
+    ):
         Translator.load("here")
-    for more, place in ((["--resume", "--out", "here"], "here/checkpoint.npz"), (["--start-from", "here"], "here")):
+    for more, place in (
+        (["--resume", "--out", "here"], "here/checkpoint.npz"),
+        (["--start-from", "here"], "here"),
+    ):
         assert commandline.main([*TEXTS, *more]) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"09_train_wmt.py: {place}: the model computes other") and error.count("\n") == 1
+        assert (
+            error.startswith(f"09_train_wmt.py: {place}: the model computes other")
+            and error.count("\n") == 1
+        )
 
 
 def no_causal_mask(length):
@@ -176,8 +198,12 @@ CHANGES = {
 def test_changes_are_told_from_rounding(preset, name, monkeypatch):
     model = Transformer(Config.preset(preset, 300), seed=1)
     saved, state, rng = probe(model), model.state(), np.random.default_rng(0)
-    check_probe(model.load_state({key: array.astype(np.float16) for key, array in state.items()}), saved)
-    bfloat16 = {key: array * rng.uniform(1 - 2**-9, 1 + 2**-9, array.shape) for key, array in state.items()}
+    check_probe(
+        model.load_state({key: array.astype(np.float16) for key, array in state.items()}), saved
+    )
+    bfloat16 = {
+        key: array * rng.uniform(1 - 2**-9, 1 + 2**-9, array.shape) for key, array in state.items()
+    }
     check_probe(model.load_state(bfloat16), saved)
     model.load_state(state)
     monkeypatch.setattr(*CHANGES[name])
@@ -185,10 +211,12 @@ def test_changes_are_told_from_rounding(preset, name, monkeypatch):
         check_probe(model, saved)
 
 
-# The probe --------------------------------------------------------------------------------------------------
+# The probe ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"positions": "learned", "max_length": 3, "dropout": 0.5}, {"pad_id": 6}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"positions": "learned", "max_length": 3, "dropout": 0.5}, {"pad_id": 6}]
+)
 def test_the_probe_is_that_of_the_weights_that_are_saved(folder, changes):
     words = Words.train(["a b c"])
     config = Config.preset("tiny", len(words), **changes)
@@ -210,12 +238,26 @@ def test_models_without_a_probe_are_loaded(folder):
     assert "probe" not in json.loads(Path("here/config.json").read_text())
     load_model("here")
     overflowing = {name: array * 1e20 for name, array in model.state().items()}
-    save_model("there", overflowing, model.config.to_dict(), words, "float32", probe=partial(probe, model))
+    save_model(
+        "there", overflowing, model.config.to_dict(), words, "float32", probe=partial(probe, model)
+    )
     assert json.loads(Path("there/config.json").read_text())["probe"] is None
     load_model("there")  # and translating says that it computes no numbers
 
 
-ODD = [5, "text", {}, [], [None] * 8, ["1"] * 8, [True] * 8, [1e300] * 8, [10**400] * 8, [0.5] * 10**5, [[1.0]] * 8]
+ODD = [
+    5,
+    "text",
+    {},
+    [],
+    [None] * 8,
+    ["1"] * 8,
+    [True] * 8,
+    [1e300] * 8,
+    [10**400] * 8,
+    [0.5] * 10**5,
+    [[1.0]] * 8,
+]
 ODD += [[float("nan")] * 8, [float("inf")] * 8]
 
 

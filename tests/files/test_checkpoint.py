@@ -21,7 +21,7 @@ from minitf.files.arrays import average, load_arrays, save_arrays, write_npz
 from minitf.files.atomic import clean_leftovers
 from minitf.files.models import read_model, save_model
 
-# What is saved comes back -----------------------------------------------------------------------------------
+# What is saved comes back -------------------------------------------------------------------------
 
 
 def test_arrays_and_values_come_back(saved, arrays):
@@ -47,7 +47,9 @@ def test_equal_arrays_make_equal_files(saved, arrays, tmp_path):
     save_arrays(tmp_path / "again.npz", arrays, {"step": 12})
     assert saved.read_bytes() == (tmp_path / "again.npz").read_bytes()
     with zipfile.ZipFile(saved) as archive:
-        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}, "whenever they are made"
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}, (
+            "whenever they are made"
+        )
 
 
 def test_big_endian_arrays_come_back_native(tmp_path):
@@ -56,7 +58,9 @@ def test_big_endian_arrays_come_back_native(tmp_path):
     assert loaded["x"].dtype == np.float32 and loaded["x"].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("value", [np.array([None]), np.array(["a"]), np.array([1j]), np.array([True])])
+@pytest.mark.parametrize(
+    "value", [np.array([None]), np.array(["a"]), np.array([1j]), np.array([True])]
+)
 def test_only_numbers_are_saved(saved, arrays, value):
     with pytest.raises(TypeError, match="'odd'"):
         save_arrays(saved, {"odd": value}, {})
@@ -68,7 +72,7 @@ def test_only_numbers_are_saved(saved, arrays, value):
     assert os.listdir(saved.parent) == [saved.name]
 
 
-# Killed while saving ----------------------------------------------------------------------------------------
+# Killed while saving ------------------------------------------------------------------------------
 
 SAVE_FOREVER = """
 import itertools, sys
@@ -105,11 +109,20 @@ def test_a_killed_save_leaves_the_old_or_the_new(tmp_path, kills):
     clean_leftovers(tmp_path, minutes=0)
     clean_leftovers(tmp_path / "model", minutes=0)
     left = {path.name for path in tmp_path.rglob("*")}
-    assert left <= {"step.npz", "model", "model.npz", "words.txt", "config.json", "config.next.json"}
+    assert left <= {
+        "step.npz",
+        "model",
+        "model.npz",
+        "words.txt",
+        "config.json",
+        "config.next.json",
+    }
 
 
 def test_the_model_folder_is_whole_between_any_two_renames(tmp_path, words, monkeypatch):
-    """Copies the folder before and after every rename, as a kill would leave it, and reads each copy."""
+    """Copies the folder before and after every rename, as a kill would leave it, and
+    reads each copy.
+    """
     folder = tmp_path / "model"
     save_model(folder, {"weight": np.ones(3)}, {"version": 1}, words)
     copies = []
@@ -132,7 +145,9 @@ def test_the_model_folder_is_whole_between_any_two_renames(tmp_path, words, monk
 
 def test_leftovers_are_removed_when_old(saved, arrays):
     folder = saved.parent
-    old, young, foreign = (folder / name for name in ("a.npz.0123abcd.tmp", "b.npz.0123abcd.tmp", "mine.tmp"))
+    old, young, foreign = (
+        folder / name for name in ("a.npz.0123abcd.tmp", "b.npz.0123abcd.tmp", "mine.tmp")
+    )
     for path in (old, young, foreign):
         path.write_bytes(b"half")
         os.utime(path, (time.time() - 3600,) * 2)
@@ -144,7 +159,7 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     clean_leftovers(folder / "none")
 
 
-# The disk refuses -------------------------------------------------------------------------------------------
+# The disk refuses ---------------------------------------------------------------------------------
 
 
 def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):
@@ -199,10 +214,16 @@ def test_a_read_only_folder_keeps_the_old_file(saved, arrays):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot open a folder")
-def test_the_file_is_on_the_disk_before_its_name_and_the_name_thereafter(saved, arrays, monkeypatch):
-    """A power failure after the rename would else leave a name without a content, or the old one."""
+def test_the_file_is_on_the_disk_before_its_name_and_the_name_thereafter(
+    saved, arrays, monkeypatch
+):
+    """A power failure after the rename would else leave a name without a content,
+    or the old one.
+    """
     steps, replace = [], os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(stat.S_ISDIR(os.fstat(handle).st_mode)))
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: steps.append(stat.S_ISDIR(os.fstat(handle).st_mode))
+    )
     monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("rename"), replace(*paths)))
     save_arrays(saved, arrays, {})
     assert steps == [False, "rename", True]
@@ -217,7 +238,7 @@ def test_a_folder_that_cannot_be_synced_is_no_error(saved, monkeypatch):
     assert list(load_arrays(saved)[0]) == ["new"]
 
 
-# Averaging --------------------------------------------------------------------------------------------------
+# Averaging ----------------------------------------------------------------------------------------
 
 
 def test_average_is_the_mean(tmp_path):
@@ -261,11 +282,13 @@ def test_average_refuses_other_arrays(tmp_path, other, named):
     assert "at least one" in message(average, [])
 
 
-# A model's folder -------------------------------------------------------------------------------------------
+# A model's folder ---------------------------------------------------------------------------------
 
 
 def test_a_model_comes_back_as_float32(tmp_path, arrays, words):
-    save_model(tmp_path / "new" / "model", arrays, {"d_model": 7}, words, notes={"bleu": 31.5, "format": 9})
+    save_model(
+        tmp_path / "new" / "model", arrays, {"d_model": 7}, words, notes={"bleu": 31.5, "format": 9}
+    )
     loaded, config, subwords = read_model(tmp_path / "new" / "model")
     assert config == {"d_model": 7}
     assert subwords.words == words.words
@@ -274,7 +297,11 @@ def test_a_model_comes_back_as_float32(tmp_path, arrays, words):
     assert loaded.keys() == arrays.keys()
     card = json.loads((tmp_path / "new" / "model" / "config.json").read_bytes())
     assert card["bleu"] == 31.5 and card["format"] == 1
-    assert sorted(os.listdir(tmp_path / "new" / "model")) == ["config.json", "model.npz", "words.txt"]
+    assert sorted(os.listdir(tmp_path / "new" / "model")) == [
+        "config.json",
+        "model.npz",
+        "words.txt",
+    ]
 
 
 def test_float32_models_are_exact(tmp_path, arrays, words):

@@ -1,4 +1,6 @@
-"""Files that do not fit, damaged and hostile files: one line names file and array, no memory is taken."""
+"""Files that do not fit, damaged and hostile files: one line names file and array, no
+memory is taken.
+"""
 
 import random
 import tracemalloc
@@ -34,7 +36,7 @@ def npy_bytes(array, **header):
 META = npy_bytes(np.frombuffer(b"{}", np.uint8))
 
 
-# Files that do not fit --------------------------------------------------------------------------------------
+# Files that do not fit ----------------------------------------------------------------------------
 
 
 def test_missing_and_unknown_arrays_are_named(saved, arrays):
@@ -62,7 +64,7 @@ def test_missing_file_folder_and_other_files(tmp_path):
     assert "'readme.txt'" in message(load_arrays, tmp_path / "c.npz")
 
 
-# Damaged and hostile files ----------------------------------------------------------------------------------
+# Damaged and hostile files ------------------------------------------------------------------------
 
 
 def test_a_truncated_file_is_refused(saved):
@@ -151,15 +153,30 @@ def test_a_lying_table_of_contents_takes_no_memory(tmp_path, compression):
     "entries, compression",
     [
         ({"meta.json.npy": META, "w.npy": b"hello"}, zipfile.ZIP_STORED),
-        ({"meta.json.npy": META, "w.npy": b"\x93NUMPY\x02\x00\xff\xff\xff\x7f"}, zipfile.ZIP_STORED),
-        ({"meta.json.npy": META, "w.npy": b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16}, zipfile.ZIP_STORED),
+        (
+            {"meta.json.npy": META, "w.npy": b"\x93NUMPY\x02\x00\xff\xff\xff\x7f"},
+            zipfile.ZIP_STORED,
+        ),
+        (
+            {"meta.json.npy": META, "w.npy": b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16},
+            zipfile.ZIP_STORED,
+        ),
         ({"meta.json.npy": META, "w.npy": npy_bytes(np.zeros(4)) + b"x"}, zipfile.ZIP_STORED),
         ({"w.npy": npy_bytes(np.zeros(4))}, zipfile.ZIP_LZMA),
         ({"meta.json.npy": npy_bytes(np.frombuffer(b"[" * 9000, np.uint8))}, zipfile.ZIP_STORED),
         ({"meta.json.npy": npy_bytes(np.frombuffer(b"[1]", np.uint8))}, zipfile.ZIP_STORED),
         ({"meta.json.npy": npy_bytes(np.frombuffer(b"\xff{}", np.uint8))}, zipfile.ZIP_STORED),
     ],
-    ids=["no header", "long header", "deep header", "longer", "lzma", "deep json", "list", "no utf-8"],
+    ids=[
+        "no header",
+        "long header",
+        "deep header",
+        "longer",
+        "lzma",
+        "deep json",
+        "list",
+        "no utf-8",
+    ],
 )
 def test_other_damage_names_the_array(tmp_path, entries, compression):
     write_npz(tmp_path / "a.npz", entries, compression)
@@ -207,7 +224,7 @@ def test_a_mutated_file_loads_exactly_or_is_refused(tmp_path, arrays, count):
     assert refused > 0.8 * count
 
 
-# A model's folder -------------------------------------------------------------------------------------------
+# A model's folder ---------------------------------------------------------------------------------
 
 
 def damage(path):
@@ -218,7 +235,10 @@ def damage(path):
 
 CHANGES = {
     "damaged weights": (lambda folder: damage(folder / "model.npz"), ["model.npz", "sha256"]),
-    "other words": (lambda folder: (folder / "words.txt").write_text("other\n"), ["words.txt", "sha256"]),
+    "other words": (
+        lambda folder: (folder / "words.txt").write_text("other\n"),
+        ["words.txt", "sha256"],
+    ),
     "no weights": (lambda folder: (folder / "model.npz").unlink(), ["model.npz", "no such file"]),
     "no words": (lambda folder: (folder / "words.txt").unlink(), ["words.txt", "no such file"]),
     "no card": (lambda folder: (folder / "config.json").unlink(), ["config.json", "no such file"]),
@@ -251,7 +271,9 @@ def test_a_changed_card_is_refused(tmp_path, arrays, words, card, parts):
 
 def test_subwords_of_another_model_are_refused(tmp_path, words):
     save_model(tmp_path, {}, {}, words)
-    Subwords.train(["the dog sees the cat", "a cat"], 290, log=lambda text: None).save(tmp_path / "subwords.model")
+    Subwords.train(["the dog sees the cat", "a cat"], 290, log=lambda text: None).save(
+        tmp_path / "subwords.model"
+    )
     assert "belongs to another model" in message(read_model, tmp_path)
 
 

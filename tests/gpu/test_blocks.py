@@ -1,4 +1,6 @@
-"""The simulator of GPU threads sees the mistakes that a GPU would not report, each in a kernel that makes it."""
+"""The simulator of GPU threads sees the mistakes that a GPU would not report, each in a kernel
+that makes it.
+"""
 
 import blocks
 import numpy as np

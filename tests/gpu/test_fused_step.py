@@ -1,4 +1,5 @@
-"""The whole training step with fused kernels, thread by thread, is the step without: losses, gradients, Adam.
+"""The whole training step with fused kernels, thread by thread, is the step without: losses,
+gradients, Adam.
 
 More of the engine runs on the simulated kernels wherever a test takes the fixture `library` (slow).
 """
@@ -26,10 +27,16 @@ def train(changes, steps, dtype="float32"):
         batch = random_batch(rng)
         optimizer.zero_grad()
         with F.dropout_state(seed=2**40, step=step, first_row=4):
-            loss, _ = model.train().loss(batch.source, batch.target_in, batch.target_out, batch.n_tokens)
+            loss, _ = model.train().loss(
+                batch.source, batch.target_in, batch.target_out, batch.n_tokens
+            )
         loss.backward()
         losses.append(float(loss))
-        gradients = {name: to_numpy(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
+        gradients = {
+            name: to_numpy(p.grad).copy()
+            for name, p in model.named_parameters()
+            if p.grad is not None
+        }
         optimizer.step(1e-4)
     return np.array(losses), gradients, model.state()
 
@@ -41,9 +48,12 @@ def same_training(changes, steps=1, tolerance=1e-5):
     assert np.allclose(got_losses, losses, rtol=tolerance)
     assert got_gradients.keys() == gradients.keys()
     for name, gradient in gradients.items():
-        assert np.abs(got_gradients[name] - gradient).max() < 10 * tolerance * np.abs(gradient).max(), name
+        assert (
+            np.abs(got_gradients[name] - gradient).max() < 10 * tolerance * np.abs(gradient).max()
+        ), name
     for name, weight in weights.items():
-        assert np.abs(got_weights[name] - weight).max() < 2.1e-4 * steps, name  # a gradient near 0 has an unsure sign
+        # A gradient near 0 has an unsure sign.
+        assert np.abs(got_weights[name] - weight).max() < 2.1e-4 * steps, name
 
 
 @pytest.fixture
@@ -62,8 +72,20 @@ def launched(monkeypatch):
 def test_a_step_with_kernels_is_the_step_without(launched):
     same_training(DROPOUT)
     assert launched == {
-        *("add_norm", "add_norm_gradient", "norm_parameter_gradients", "dropout", "adam", "segment_sum"),
-        *("bias_relu_dropout", "bias_relu_dropout_gradient", "masked_softmax", "masked_softmax_gradient"),
+        *(
+            "add_norm",
+            "add_norm_gradient",
+            "norm_parameter_gradients",
+            "dropout",
+            "adam",
+            "segment_sum",
+        ),
+        *(
+            "bias_relu_dropout",
+            "bias_relu_dropout_gradient",
+            "masked_softmax",
+            "masked_softmax_gradient",
+        ),
         "column_sums",
         "cross_entropy",
     }
@@ -84,7 +106,9 @@ def test_training_with_kernels_is_training_without(changes):
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 1e-5), ("bfloat16", 1e-2)])
 def test_training_with_coarser_products(precision, tolerance):
-    """The simulated tf32 is float32; with bfloat16 the step is still the step, to the 8 bits of its factors."""
+    """The simulated tf32 is float32; with bfloat16 the step is still the step, to the 8 bits
+    of its factors.
+    """
     with using(strict.with_kernels):
         use_precision(precision)
     try:

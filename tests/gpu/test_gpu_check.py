@@ -1,4 +1,6 @@
-"""What examples/benchmarks/gpu_check.py does on a GPU, as far as a machine without one can run it."""
+"""What examples/benchmarks/gpu_check.py does on a GPU,
+as far as a machine without one can run it.
+"""
 
 import importlib.util
 import json
@@ -21,7 +23,9 @@ from minitf.training.settings import parse
 def load(name):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", list(sys.path))
-        spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / "benchmarks" / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            name, ROOT / "examples" / "benchmarks" / f"{name}.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return module
@@ -40,9 +44,23 @@ def test_without_a_gpu_one_line_says_so(tmp_path, capsys):
 
 def test_the_files_with_gpu_tests_are_found():
     """All of them; and none that needs a package which a GPU machine may lack."""
-    found = {path.name for path in (ROOT / "tests").rglob("test_*.py") if gpu_check._has_gpu_tests(path)}
-    assert {"test_kernels.py", "test_products.py", "test_strict.py", "test_parity.py", "test_learning.py"} <= found
-    assert {"test_decode.py", "test_first_losses.py", "test_dropout.py", "test_optim.py", "test_loss.py"} <= found
+    found = {
+        path.name for path in (ROOT / "tests").rglob("test_*.py") if gpu_check._has_gpu_tests(path)
+    }
+    assert {
+        "test_kernels.py",
+        "test_products.py",
+        "test_strict.py",
+        "test_parity.py",
+        "test_learning.py",
+    } <= found
+    assert {
+        "test_decode.py",
+        "test_first_losses.py",
+        "test_dropout.py",
+        "test_optim.py",
+        "test_loss.py",
+    } <= found
     for name in found - {Path(__file__).name}:
         text = next((ROOT / "tests").rglob(name)).read_text(encoding="utf-8")
         assert "import hypothesis" not in text and "from threadpoolctl" not in text, name
@@ -55,7 +73,9 @@ def test_threads_of_a_cpu_can_be_done_without(tmp_path):
         "from minitf.cpu.replicas import keep_to_cores, machine, threads_for; "
         "keep_to_cores(); threads_for(1).__enter__(); print(machine(1))"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert "'replicas': 1" in done.stdout
 
 
@@ -75,7 +95,10 @@ def test_two_sides_of_a_training_step_are_compared():
     ours, theirs = {"ms": 10, "loss": 2.0, "memory": 5}, {"ms": 20, "loss": 2.0001, "memory": 9}
     row = gpu.compare(task, 1.0, answers(ours, theirs))
     assert row["passed"] and row["reached"] and row["losses_apart"] == pytest.approx(5e-5, rel=1e-2)
-    assert row["ratio"] == pytest.approx(20.5 / 10.5, abs=1e-3) and row["minitf"]["all_ms"] == [10, 11]
+    assert row["ratio"] == pytest.approx(20.5 / 10.5, abs=1e-3) and row["minitf"]["all_ms"] == [
+        10,
+        11,
+    ]
     assert not gpu.compare(task, 2.0, answers(ours, theirs))["reached"]
     assert not gpu.compare(task, 1.0, answers(ours, theirs | {"loss": 2.01}))["passed"]
     alone = gpu.compare(task, 1.0, answers(ours, {"error": "out of memory"}))
@@ -86,7 +109,9 @@ def test_two_sides_of_a_training_step_are_compared():
 def test_two_sides_of_a_decoding_are_compared():
     found = [[[5, 6], -1.0]] * 9 + [[[7], -2.0]]
     ours = {"ms": 10, "found": found, "memory": 5}
-    row = gpu.compare(gpu.DECODING | {"work": "decode", "precision": "float32"}, 1.0, answers(ours, ours))
+    row = gpu.compare(
+        gpu.DECODING | {"work": "decode", "precision": "float32"}, 1.0, answers(ours, ours)
+    )
     assert row["passed"] and row["same_translations"] == 1 and row["ln_p_apart"] == 0
     other = ours | {"found": [*found[:8], [[8], -1.0], [[8], -1.0]]}
     assert not gpu.compare(gpu.DECODING | {"work": "decode"}, 1.0, answers(ours, other))["passed"]
@@ -101,13 +126,21 @@ def test_a_step_of_base_is_set_against_the_floor_and_the_papers_steps():
         512 * 48 / 0.036, rel=1e-5
     )
     assert row["share_of_floor"] == pytest.approx(row["floor_ms"] / 36.0, abs=1e-3)
-    assert row["floor_ms"] == pytest.approx(24, rel=0.1)  # notes of the issue: about 24 ms at 400 TFLOP/s
+    # Notes of the issue: about 24 ms at 400 TFLOP/s.
+    assert row["floor_ms"] == pytest.approx(24, rel=0.1)
     assert gpu._projected({}, gpu.TRAINING[0][0]) == {}
 
 
 def test_the_recipe_of_multi30k_is_read_by_the_trainer():
-    settings, _ = parse(gpu_check.MULTI30K.format(corpus="multi30k", out="x", precision="tf32").split())
-    assert (settings.steps, settings.batch_tokens, settings.average, settings.beam) == (8000, 8192, 10, 5)
+    settings, _ = parse(
+        gpu_check.MULTI30K.format(corpus="multi30k", out="x", precision="tf32").split()
+    )
+    assert (settings.steps, settings.batch_tokens, settings.average, settings.beam) == (
+        8000,
+        8192,
+        10,
+        5,
+    )
 
 
 @pytest.fixture
@@ -115,7 +148,10 @@ def check(monkeypatch):
     """gpu_check.py where there is no GPU, with parts of its own."""
     monkeypatch.setattr(backend, "use", lambda name: None)
     monkeypatch.setattr(gpu_check, "described", lambda options: {"device": "none"})
-    return lambda parts, *arguments: (monkeypatch.setattr(gpu_check, "PARTS", parts), gpu_check.main(arguments))[1]
+    return lambda parts, *arguments: (
+        monkeypatch.setattr(gpu_check, "PARTS", parts),
+        gpu_check.main(arguments),
+    )[1]
 
 
 def test_a_part_that_fails_is_reported(check, tmp_path):
@@ -144,7 +180,11 @@ def test_each_of_several_parts_has_a_process_of_its_own(check, monkeypatch, tmp_
     monkeypatch.setattr(subprocess, "run", run)
     assert check({"a": None, "b": None}, "--out", str(path)) == 1
     report = json.loads(path.read_text())
-    assert report == {"device": "none", "a": {"passed": False, "ended": -11}, "b": {"passed": True, "seconds": 1}}
+    assert report == {
+        "device": "none",
+        "a": {"passed": False, "ended": -11},
+        "b": {"passed": True, "seconds": 1},
+    }
     assert (tmp_path / "gpu.log.jsonl").exists()
 
 
@@ -159,7 +199,9 @@ def test_translations_of_both_sides(monkeypatch, tmp_path):
     """The part `course` calls translate.py as a user would; here both times on the CPU."""
     run = gpu_check._run
     monkeypatch.setattr(
-        gpu_check, "_run", lambda command: run([w.replace("cupy", "numpy") for w in command[:3]] + command[3:])
+        gpu_check,
+        "_run",
+        lambda command: run([w.replace("cupy", "numpy") for w in command[:3]] + command[3:]),
     )
     found = gpu_check._translations(tmp_path)
     assert found["passed"] and found["same"] == found["lines"] == 400 and found["ln_p_apart"] == 0
@@ -172,7 +214,10 @@ def test_three_curves(monkeypatch, tmp_path):
     for name in ("train.en", "train.de"):
         (tmp_path / name).write_text("the dog sees the cat\na cat runs\n" * 4, encoding="utf-8")
     text = " ".join(str(tmp_path / name) for name in ("train.en", "train.de"))
-    smaller = f" --train {text} --valid {text} --subwords none --set n_layers=1 --set d_model=8 --set d_ff=12"
+    smaller = (
+        f" --train {text} --valid {text} --subwords none --set n_layers=1 --set "
+        "d_model=8 --set d_ff=12"
+    )
     monkeypatch.setattr(gpu_check, "TRAINING", gpu_check.TRAINING.replace("512", "12") + smaller)
     libraries = {"numpy": "numpy", "cupy": strict.with_kernels, "cupy, plain": strict.with_kernels}
     report = gpu_check.parity(None, None, steps=2, libraries=libraries)
@@ -211,19 +256,29 @@ def step(monkeypatch):
     monkeypatch.setattr(gpu, "get_default_memory_pool", lambda: memory, raising=False)
     monkeypatch.setattr(backend, "use", lambda name: use(gpu if name == "cupy" else name))
     monkeypatch.setattr(step, "VOCABULARY", 11)
-    monkeypatch.setattr(step, "milliseconds", lambda function, *rest: done.append(function()) or 3.5)
+    monkeypatch.setattr(
+        step, "milliseconds", lambda function, *rest: done.append(function()) or 3.5
+    )
     step.done = done
     return step
 
 
 def a_task(step, tmp_path, **more):
-    task = {"precision": "float32", "model": "tiny", "pairs": 2, "weights": str(tmp_path / "weights.npz"), **more}
+    task = {
+        "precision": "float32",
+        "model": "tiny",
+        "pairs": 2,
+        "weights": str(tmp_path / "weights.npz"),
+        **more,
+    }
     return task | {"sizes": step._sizes(task) | {"n_layers": 1, "d_model": 16, "d_ff": 12}}
 
 
 @pytest.mark.slow
 def test_the_step_that_is_timed(step, tmp_path):
-    """minitf's side, on the simulator: its weights are written for the other side, its loss is that of NumPy."""
+    """minitf's side, on the simulator: its weights are written for the other side, its loss is
+    that of NumPy.
+    """
     task = a_task(step, tmp_path, work="train", length=3)
     with using("numpy"):
         found = step.train_minitf(task)
@@ -236,13 +291,19 @@ def test_the_step_that_is_timed(step, tmp_path):
 
 @pytest.mark.slow
 def test_the_decoding_that_is_timed(step, tmp_path):
-    """minitf's side, on the simulator: what it finds is what NumPy finds with the weights that were written."""
+    """minitf's side, on the simulator: what it finds is what NumPy finds with the weights
+    that were written.
+    """
     task = a_task(step, tmp_path, work="decode", source=3, length=5, beam=2, alpha=0.6)
     with using("numpy"):
         found = step.decode_minitf(task)
     assert (found["ms"], len(step.done)) == (3.5, 1) and json.loads(json.dumps(found)) is not None
     with using("numpy"), np.load(task["weights"]) as arrays:
         model = Transformer(Config(**task["sizes"]), initialise=False).load_state(arrays)
-        expected = beam_search(model, step.work.sentences(task | {"model": task["sizes"]}), 2, 0.6, 2)
+        expected = beam_search(
+            model, step.work.sentences(task | {"model": task["sizes"]}), 2, 0.6, 2
+        )
     assert [ids for ids, _ in found["found"]] == [best[0].ids for best in expected]
-    assert [p for _, p in found["found"]] == pytest.approx([best[0].log_probability for best in expected], rel=1e-4)
+    assert [p for _, p in found["found"]] == pytest.approx(
+        [best[0].log_probability for best in expected], rel=1e-4
+    )

@@ -1,4 +1,6 @@
-"""Kernels with one mistake each: the simulator or the comparison with the plain form has to notice every one."""
+"""Kernels with one mistake each: the simulator or the comparison with the plain form has to
+notice every one.
+"""
 
 import importlib.util
 import sys
@@ -50,7 +52,10 @@ BARRIER = "    cuda.syncthreads()\n"
 MUTANTS = {  # name: (who has to notice, what stands in the source, what stands there in the mutant)
     "block_sum: no barrier before writing": (
         loss,
-        "warp_sum(value)\n    cuda.syncthreads()  # the shared memory may still be in use from the call before\n",
+        (
+            "warp_sum(value)\n    cuda.syncthreads()  # the shared memory may still be in use from "
+            "the call before\n"
+        ),
         "warp_sum(value)\n",
     ),
     "block_max: no barrier before reading": (
@@ -65,7 +70,11 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "log_total - (true_logit",
         "log_total - (logits[row, target[row]]",
     ),
-    "loss: the sum of a warp not scaled to the largest": (loss, "total * xp.exp(largest - highest)", "total"),
+    "loss: the sum of a warp not scaled to the largest": (
+        loss,
+        "total * xp.exp(largest - highest)",
+        "total",
+    ),
     "loss: every thread writes": (
         loss,
         "    if thread == 0:\n        log_total",
@@ -76,7 +85,11 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "for column in range(lane - skip, columns, WARP):  # each",
         "for column in range(lane, columns, WARP):  # each",
     ),
-    "norm: a column too many": (norm, "for column in range(lane, columns, WARP)", "for column in range(columns + 1)"),
+    "norm: a column too many": (
+        norm,
+        "for column in range(lane, columns, WARP)",
+        "for column in range(columns + 1)",
+    ),
     "norm: all lanes write the deviation": (
         norm,
         "if lane == 0:\n        deviation",
@@ -104,7 +117,11 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if place == 0 and column < gy.shape[1]:\n        g_gain",
         "if column < gy.shape[1]:\n        g_gain",
     ),
-    "feed-forward: a strip too long": (sums, "part * strip + strip, xp", "part * strip + strip + 1, xp"),
+    "feed-forward: a strip too long": (
+        sums,
+        "part * strip + strip, xp",
+        "part * strip + strip + 1, xp",
+    ),
     "feed-forward: the ReLU before the bias": (
         feed_forward,
         "max(x[row, column] + bias[column], 0.0)",
@@ -122,7 +139,11 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "mask[batch, head, 0, column]:\n",
     ),
     "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
-    "dropout: the row's beginning is forgotten": (drop, "first = start + xp.uint64(row)", "first = xp.uint64(row)"),
+    "dropout: the row's beginning is forgotten": (
+        drop,
+        "first = start + xp.uint64(row)",
+        "first = xp.uint64(row)",
+    ),
     "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
     "dropout: a carry lost": (drop, " + (middle >> 32)", ""),
     "embedding: every position sums its run": (
@@ -141,7 +162,9 @@ def mutated(folder, monkeypatch, old, new):
     modules = []
     for name, text in zip(("mutant_warps", "mutant_kernels"), texts, strict=True):
         path = folder / f"{name}.py"
-        path.write_text(text.replace(old, new).replace("minitf.gpu.warps", "mutant_warps"), encoding="utf-8")
+        path.write_text(
+            text.replace(old, new).replace("minitf.gpu.warps", "mutant_warps"), encoding="utf-8"
+        )
         spec = importlib.util.spec_from_file_location(name, path)
         modules.append(importlib.util.module_from_spec(spec))
         monkeypatch.setitem(sys.modules, name, modules[-1])
@@ -156,5 +179,8 @@ def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
     kernels = mutated(tmp_path, monkeypatch, old, new)
     for module in (fused, gpu_loss, gpu_optim):
         monkeypatch.setattr(module, "kernels", kernels)
-    with using(strict.with_kernels), pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)):
+    with (
+        using(strict.with_kernels),
+        pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)),
+    ):
         check()

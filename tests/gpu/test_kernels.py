@@ -1,6 +1,8 @@
-"""Every fused kernel against the plain form of its operation, thread by thread, at sizes that are multiples of nothing.
+"""Every fused kernel against the plain form of its operation, thread by thread, at sizes that are
+multiples of nothing.
 
-The kernels run in float32 on the simulator (tests/support/blocks.py), the plain forms in float64 on NumPy.
+The kernels run in float32 on the simulator (tests/support/blocks.py), the plain forms in
+float64 on NumPy.
 """
 
 import blocks
@@ -60,7 +62,7 @@ def plain_gradients(function, arrays, gy):
         return y.data, [tensor.grad for tensor in tensors]
 
 
-# Dropout and the feed-forward network --------------------------------------------------------------------------
+# Dropout and the feed-forward network -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first_row", [0, 5])
@@ -101,13 +103,18 @@ def test_bias_relu_dropout(kernels_on, shape, rate):
         close(got, wanted)
 
 
-# Residual, dropout and layer norm ------------------------------------------------------------------------------
+# Residual, dropout and layer norm -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rate", [0.0, RATE])
 @pytest.mark.parametrize("shape", SHAPES[:1] + SHAPES[2:])
 def test_add_norm(kernels_on, shape, rate):
-    arrays = [normal(*shape) * 3 + 1, normal(*shape, seed=2), normal(shape[-1], seed=3), normal(shape[-1], seed=4)]
+    arrays = [
+        normal(*shape) * 3 + 1,
+        normal(*shape, seed=2),
+        normal(shape[-1], seed=3),
+        normal(shape[-1], seed=4),
+    ]
     numbers, mask = decisions(shape, rate)
     gy = normal(*shape, seed=1)
     expected, gradients = plain_gradients(
@@ -115,7 +122,9 @@ def test_add_norm(kernels_on, shape, rate):
     )
     y, backward = fused.add_norm(*map(to_device, arrays), 1e-3, numbers)
     close(y, expected)
-    for name, got, wanted in zip(["x", "added", "gain", "bias"], backward(to_device(gy)), gradients, strict=True):
+    for name, got, wanted in zip(
+        ["x", "added", "gain", "bias"], backward(to_device(gy)), gradients, strict=True
+    ):
         close(got, wanted, name, rtol=4e-6)
 
 
@@ -124,22 +133,27 @@ def test_layer_norm(kernels_on):
     expected, gradients = plain_gradients(F.layer_norm, arrays, gy)
     y, backward = fused.layer_norm(*map(to_device, arrays), 1e-6)
     close(y, expected)
-    for name, got, wanted in zip(["x", "gain", "bias"], backward(to_device(gy)), gradients, strict=True):
+    for name, got, wanted in zip(
+        ["x", "gain", "bias"], backward(to_device(gy)), gradients, strict=True
+    ):
         close(got, wanted, name, rtol=4e-6)
 
 
 def test_sums_over_more_rows_than_one_block_takes(kernels_on):
     """33 rows are two strips of at most 32, and the last strip is a single row."""
     gy, x = normal(33, 3, seed=1), normal(33, 3)
-    _, backward = fused.layer_norm(to_device(x), to_device(np.ones(3, np.float32)), to_device(normal(3)), 1e-6)
+    _, backward = fused.layer_norm(
+        to_device(x), to_device(np.ones(3, np.float32)), to_device(normal(3)), 1e-6
+    )
     close(backward(to_device(gy))[2], gy.astype(np.float64).sum(axis=0))
     _, backward = fused.bias_relu_dropout(to_device(x), to_device(np.zeros(3, np.float32)))
     close(backward(to_device(gy))[1], (gy * (x > 0)).sum(axis=0))
 
 
-# Attention -----------------------------------------------------------------------------------------------------
+# Attention ----------------------------------------------------------------------------------------
 
-SOURCE = np.array([[4, 5, 6, 4, 5, 6, 2], [4, 2, 0, 0, 0, 0, 0]])  # the second sentence ends in padding
+# The second sentence ends in padding.
+SOURCE = np.array([[4, 5, 6, 4, 5, 6, 2], [4, 2, 0, 0, 0, 0, 0]])
 MASKS = {
     "none": None,
     "padding": padding_mask(SOURCE),
@@ -154,7 +168,9 @@ MASKS = {
 def test_attention(kernels_on, name, rate):
     """Heads are views into (B, T, H, K), as the model makes them, and K and V may differ."""
     mask = MASKS[name]
-    arrays = [normal(B, n, H, k, seed=k + n).transpose(0, 2, 1, 3) for n, k in ((T, 4), (S, 4), (S, 6))]
+    arrays = [
+        normal(B, n, H, k, seed=k + n).transpose(0, 2, 1, 3) for n, k in ((T, 4), (S, 4), (S, 6))
+    ]
     gy = normal(B, H, T, 6, seed=1)
     numbers, keep = decisions((B, H, T, S), rate)
 
@@ -166,7 +182,9 @@ def test_attention(kernels_on, name, rate):
     device = [to_device(array.copy()) for array in arrays]
     y, backward = fused.attention(*device, None if mask is None else to_device(mask), numbers)
     close(y, expected)
-    for which, got, wanted in zip(["query", "key", "value"], backward(to_device(gy)), gradients, strict=True):
+    for which, got, wanted in zip(
+        ["query", "key", "value"], backward(to_device(gy)), gradients, strict=True
+    ):
         close(got, wanted, which)
 
 
@@ -180,7 +198,7 @@ def test_long_rows_of_attention(kernels_on):
     assert np.array_equal(to_numpy(dropped) > 0, numbers[1] > 0)
 
 
-# The loss, Adam, the embedding ---------------------------------------------------------------------------------
+# The loss, Adam, the embedding --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -199,7 +217,9 @@ def test_cross_entropy(kernels_on, size, smoothing):
 
 
 def test_cross_entropy_of_large_logits(kernels_on):
-    """The largest logit of a row is wherever it is: first, last, or so far above that the rest counts nothing."""
+    """The largest logit of a row is wherever it is: first, last, or so far above that the rest
+    counts nothing.
+    """
     logits = np.zeros((3, 40), np.float32)
     logits[0, 0], logits[1, 39], logits[2] = 200, 200, np.linspace(-300, 300, 40)
     gradient = logits.astype(np.float64)
@@ -235,7 +255,12 @@ def test_adam(kernels_on):
             close(got, expected, name)
 
 
-IDS = {"one": [3], "all equal": [2] * 21, "all different": [4, 0, 3, 1], "some": [5, 1, 5, 5, 0, 1] * 4}
+IDS = {
+    "one": [3],
+    "all equal": [2] * 21,
+    "all different": [4, 0, 3, 1],
+    "some": [5, 1, 5, 5, 0, 1] * 4,
+}
 
 
 @pytest.mark.parametrize("columns", [1, 33])
@@ -249,14 +274,22 @@ def test_segment_sum(kernels_on, name, columns):
 
 
 def test_nothing_to_do(kernels_on):
-    assert fused.segment_sum(to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), 7).shape == (7, 4)
-    y, _ = fused.layer_norm(*map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6)
+    assert fused.segment_sum(
+        to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), 7
+    ).shape == (7, 4)
+    y, _ = fused.layer_norm(
+        *map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6
+    )
     assert y.shape == (0, 4)
 
 
 def test_round_to_bfloat16():
-    """To the nearest of the two neighbours, and of two equally near ones to that which ends in 0."""
-    x = np.concatenate([normal(200) * 10.0 ** np.arange(-20, 20).repeat(5), [0, -0.0, 1 + 2**-8]]).astype(np.float32)
+    """To the nearest of the two neighbours, and of two equally near ones to that
+    which ends in 0.
+    """
+    x = np.concatenate(
+        [normal(200) * 10.0 ** np.arange(-20, 20).repeat(5), [0, -0.0, 1 + 2**-8]]
+    ).astype(np.float32)
     bits = x.view(np.uint32)
     y = np.zeros(len(x), np.uint16)
     blocks.launch(kernels.round_to_bfloat16, (2,), (128,), bits, y)

@@ -1,7 +1,8 @@
 """Every kernel, as CUDA, for three generations of GPUs, by NVIDIA's compiler, which needs no GPU.
 
-cupyx.jit turns the Python of a kernel into CUDA when it knows the types of the arguments. The types are those of real
-launches, taken down while the simulator runs them. Needs CuPy and two wheels of NVIDIA (the compiler and its headers):
+cupyx.jit turns the Python of a kernel into CUDA when it knows the types of the arguments. The types
+are those of real launches, taken down while the simulator runs them. Needs CuPy and two wheels of
+NVIDIA (the compiler and its headers):
 
     pip install -e '.[nvrtc]'
 """
@@ -58,7 +59,9 @@ pytestmark = [
 
 @functools.cache
 def launches():
-    """Run every kernel on the simulator, and give the arguments of each launch: [(kernel, arguments)]."""
+    """Run every kernel on the simulator, and give the arguments of each launch:
+    [(kernel, arguments)].
+    """
     seen = []
 
     def launch(kernel, grid, block, *arguments):
@@ -99,7 +102,9 @@ def cuda_of(kernel, types, monkeypatch):
     monkeypatch.setattr(cupy._core, "_get_warpsize", lambda: 32)
     with using(cupy):
         function = gpu._compiled(kernel)._func
-        made = _compile.transpile(function, ['extern "C"', "__global__"], "cuda", types, _cuda_types.void)
+        made = _compile.transpile(
+            function, ['extern "C"', "__global__"], "cuda", types, _cuda_types.void
+        )
     return made.code, made.options
 
 
@@ -110,8 +115,17 @@ def compiled(code, options):
     library, program, length = ctypes.CDLL(str(LIBRARY)), ctypes.c_void_p(), ctypes.c_size_t()
     cupy_headers = Path(cupy.__file__).parent / "_core" / "include"
     folders = [cupy_headers, *(cupy_headers / "cupy" / "_cccl").glob("*"), HEADER.parent]
-    options = [*options, "--device-as-default-execution-space", *(f"-I{folder}" for folder in folders)]
-    assert library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"kernel.cu", 0, None, None) == 0
+    options = [
+        *options,
+        "--device-as-default-execution-space",
+        *(f"-I{folder}" for folder in folders),
+    ]
+    assert (
+        library.nvrtcCreateProgram(
+            ctypes.byref(program), code.encode(), b"kernel.cu", 0, None, None
+        )
+        == 0
+    )
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     result = library.nvrtcCompileProgram(program, len(options), array)
     library.nvrtcGetProgramLogSize(program, ctypes.byref(length))
@@ -130,23 +144,33 @@ def test_the_launches_are_of_every_kernel():
 def test_a_kernel_compiles(name, architecture, monkeypatch):
     arguments = [arguments for kernel, arguments in launches() if kernel.__name__ == name]
     if name == "round_to_bfloat16":
-        arguments = [[strict.StrictArray(np.zeros(3, np.uint32)), strict.StrictArray(np.zeros(3, np.uint16))]]
+        arguments = [
+            [strict.StrictArray(np.zeros(3, np.uint32)), strict.StrictArray(np.zeros(3, np.uint16))]
+        ]
     for types in {cuda_types(values) for values in arguments}:
         code, options = cuda_of(getattr(kernels, name), types, monkeypatch)
         assert "double" not in code.split(f"void {name}(")[1], "something is computed in float64"
-        good, said = compiled(code, [*options, f"--gpu-architecture={architecture}", "--ptxas-options=-v"])
+        good, said = compiled(
+            code, [*options, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+        )
         assert good, said
         assert "warning" not in said, said
         assert " 0 bytes spill stores" in said, said
         registers = int(re.findall(r"Used (\d+) registers", said)[-1])
-        assert registers <= 64, f"{registers} registers: fewer than four blocks of 256 threads fit a multiprocessor"
+        assert registers <= 64, (
+            f"{registers} registers: fewer than four blocks of 256 threads fit a multiprocessor"
+        )
 
 
 class Array:
     """What CuPy looks at in an array before a launch."""
 
     def __init__(self, array):
-        self.dtype, self.ndim, self._c_contiguous = array.dtype, array.ndim, array.flags.c_contiguous
+        self.dtype, self.ndim, self._c_contiguous = (
+            array.dtype,
+            array.ndim,
+            array.flags.c_contiguous,
+        )
         self._index_32_bits = True
 
 
@@ -167,14 +191,18 @@ def test_a_launch_finds_what_was_compiled(monkeypatch):
         gpu.launch(kernel, (1,), (32, 8), *arguments)
         gpu.launch(kernel, (1,), (32, 8), *arguments)
         first, second = calls[-2:]
-        assert first == second and [type(x) for x in first[2]] == [type(x) for x in second[2]], kernel.__name__
-    assert len({kernel for kernel, _, _ in gpu._ready}) == len(KERNELS) - 1  # but for round_to_bfloat16
+        assert first == second and [type(x) for x in first[2]] == [type(x) for x in second[2]], (
+            kernel.__name__
+        )
+    # But for round_to_bfloat16
+    assert len({kernel for kernel, _, _ in gpu._ready}) == len(KERNELS) - 1
     assert not any(function is gpu._compiled(key[0]) for key, (function, _) in gpu._ready.items())
 
 
 def test_a_mistake_does_not_compile(monkeypatch):
     good, said = compiled(
-        "__global__ void kernel(float *x) { x[0] = oops; }", [f"--gpu-architecture={ARCHITECTURES[0]}"]
+        "__global__ void kernel(float *x) { x[0] = oops; }",
+        [f"--gpu-architecture={ARCHITECTURES[0]}"],
     )
     assert not good
     assert "oops" in said

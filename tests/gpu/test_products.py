@@ -1,4 +1,6 @@
-"""Matrix products through cuBLAS, as a stand-in for it reads memory: every way in which the factors can lie."""
+"""Matrix products through cuBLAS, as a stand-in for it reads memory: every way in which the
+factors can lie.
+"""
 
 import numpy as np
 import pytest
@@ -63,11 +65,17 @@ def test_layouts(gpu, name):
         assert np.allclose(to_numpy(right), expected.swapaxes(-1, -2), atol=1e-5)
 
 
-@pytest.mark.parametrize("sizes", [(1, 4, 7), (5, 1, 7), (5, 4, 1), (1, 1, 7), (1, 4, 1), (5, 1, 1), (1, 1, 1)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 4, 7), (5, 1, 7), (5, 4, 1), (1, 1, 7), (1, 4, 1), (5, 1, 1), (1, 1, 1)]
+)
 def test_axes_of_length_one(gpu, sizes):
     """Their strides say nothing: an array of one column lies as it is and transposed at once."""
     m, k, n = sizes
-    for x in (to_device(normal(m, k)), to_device(normal(k, m)).T, to_device(normal(m, k + 2))[:, 1 : k + 1]):
+    for x in (
+        to_device(normal(m, k)),
+        to_device(normal(k, m)).T,
+        to_device(normal(m, k + 2))[:, 1 : k + 1],
+    ):
         for y in (to_device(normal(k, n)), to_device(normal(n, k)).T):
             assert np.allclose(to_numpy(matmul(x, y)), to_numpy(x) @ to_numpy(y), atol=1e-5)
 
@@ -80,11 +88,18 @@ def test_all_axes_in_front_become_rows(gpu):
 def test_the_result_goes_where_it_is_wanted(gpu):
     x, y = to_device(normal(T, K)), to_device(normal(K, N))
     expected = normal(T, K) @ normal(K, N)
-    whole, wide = to_device(np.zeros((3 * T, N), np.float32)), to_device(np.zeros((T, 2 * N), np.float32))
+    whole, wide = (
+        to_device(np.zeros((3 * T, N), np.float32)),
+        to_device(np.zeros((T, 2 * N), np.float32)),
+    )
     for out in (whole[T : 2 * T], wide[:, N:]):
         assert matmul(x, y, out=out) is out
         assert np.allclose(to_numpy(out), expected, atol=1e-5)
-    assert not to_numpy(whole)[:T].any() and not to_numpy(whole)[2 * T :].any() and not to_numpy(wide)[:, :N].any()
+    assert (
+        not to_numpy(whole)[:T].any()
+        and not to_numpy(whole)[2 * T :].any()
+        and not to_numpy(wide)[:, :N].any()
+    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -94,7 +109,10 @@ def test_a_product_is_added(gpu, precision):
     left, right = products.as_factor(x), products.as_factor(y)
     assert (left is x) == (precision == "float32")
     products.add_product(left.T, right, out)
-    expected = [rounded(normal(*shape)) if precision == "bfloat16" else normal(*shape) for shape in ((K, T), (K, N))]
+    expected = [
+        rounded(normal(*shape)) if precision == "bfloat16" else normal(*shape)
+        for shape in ((K, T), (K, N))
+    ]
     assert np.allclose(to_numpy(out), normal(T, N) + expected[0].T @ expected[1], atol=1e-5)
     products.add_product(to_device(normal(T, 0)), to_device(normal(0, N)), out)
     assert np.allclose(to_numpy(out), normal(T, N) + expected[0].T @ expected[1], atol=1e-5)
@@ -122,20 +140,25 @@ def test_transposed_factors_are_not_copied(gpu):
     matrix += 1
     assert transposed and np.array_equal(to_numpy(key), normal(B, H, T, K) + 1)
     heads = LAYOUTS["heads of one sentence"](products.xp)
-    assert products._operand(heads)[0] is heads, "an axis of length one has no distance that could be wrong"
+    assert products._operand(heads)[0] is heads, (
+        "an axis of length one has no distance that could be wrong"
+    )
 
 
 def test_other_types_take_the_way_of_the_library(gpu):
     x, y = to_device(normal(T, K).astype(np.float64)), to_device(normal(K, N).astype(np.float64))
     assert matmul(x, y).dtype == np.float64
-    for left, right in (((B, T, K), (1, K, N)), ((1, T, K), (B, K, N)), ((B, H, T, K), (H, K, N))):  # they broadcast
+    # They broadcast
+    for left, right in (((B, T, K), (1, K, N)), ((1, T, K), (B, K, N)), ((B, H, T, K), (H, K, N))):
         found = to_numpy(matmul(to_device(normal(*left)), to_device(normal(*right))))
         assert np.allclose(found, normal(*left) @ normal(*right), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_bfloat16(gpu, name):
-    """The factors lose all but 8 bits, and nothing else: the sums are those of the rounded factors."""
+    """The factors lose all but 8 bits, and nothing else:
+    the sums are those of the rounded factors.
+    """
     x = LAYOUTS[name](products.xp)
     use_precision("bfloat16")
     for y in fitting(x):

@@ -1,4 +1,6 @@
-"""The stand-in for CuPy refuses what CuPy refuses, and no more than it says; on a GPU, CuPy is asked too."""
+"""The stand-in for CuPy refuses what CuPy refuses, and no more than it says; on a GPU,
+CuPy is asked too.
+"""
 
 import copy
 import importlib
@@ -72,7 +74,9 @@ def test_refused_by_the_stand_in(case):
         REFUSED_HERE_ONLY[case](strict.module, strict.module.asarray(HOST))
 
 
-@pytest.mark.parametrize("name", ["vecdot", "matvec", "vecmat", "errstate", "block", "insert", "no_such_name"])
+@pytest.mark.parametrize(
+    "name", ["vecdot", "matvec", "vecmat", "errstate", "block", "insert", "no_such_name"]
+)
 def test_missing_names(xp, name):
     with pytest.raises(AttributeError, match=name):
         getattr(xp, name)
@@ -118,10 +122,14 @@ SAME = {
     "comparison": lambda xp, a, ids: (a >= 0.5) & ~(a == 1) | (a < -1) ^ (a != a),
     "ufuncs": lambda xp, a, ids: xp.maximum(xp.exp(-a), xp.sqrt(a)) + xp.tanh(a),
     "silent division by zero": lambda xp, a, ids: xp.where(a > 0, 1 / a, 0.0),
-    "reductions": lambda xp, a, ids: a.sum(axis=-1, keepdims=True) + a.max(axis=0) + a.mean() + xp.var(a, axis=0),
+    "reductions": lambda xp, a, ids: (
+        a.sum(axis=-1, keepdims=True) + a.max(axis=0) + a.mean() + xp.var(a, axis=0)
+    ),
     "matmul": lambda xp, a, ids: xp.matmul(a, a.T, out=xp.empty((3, 3), dtype=a.dtype)) + a @ a.mT,
     "einsum": lambda xp, a, ids: xp.einsum("ij,kj->ik", a, a),
-    "shapes": lambda xp, a, ids: a.reshape(2, 6).T.reshape((3, -1)).swapaxes(-1, -2)[None].squeeze(0),
+    "shapes": lambda xp, a, ids: (
+        a.reshape(2, 6).T.reshape((3, -1)).swapaxes(-1, -2)[None].squeeze(0)
+    ),
     "transpose": lambda xp, a, ids: xp.broadcast_to(a[:, None], (3, 2, 4)).transpose(0, 2, 1) + 0,
     "split and join": lambda xp, a, ids: xp.concatenate(xp.split(a, [1, 3], axis=1)[::-1], axis=-1),
     "stack": lambda xp, a, ids: xp.stack([a, a + 1], axis=1),
@@ -139,7 +147,9 @@ SAME = {
     "argmax": lambda xp, a, ids: a.argmax(axis=-1),
     "top": lambda xp, a, ids: xp.sort(xp.argpartition(-a, 1, axis=-1)[:, :2], axis=-1),
     "cumsum": lambda xp, a, ids: xp.cumsum(a, axis=1),
-    "dtypes": lambda xp, a, ids: a.astype(xp.float64) + xp.arange(4, dtype=xp.int32) + xp.ones_like(a),
+    "dtypes": lambda xp, a, ids: (
+        a.astype(xp.float64) + xp.arange(4, dtype=xp.int32) + xp.ones_like(a)
+    ),
     "constants": lambda xp, a, ids: a[:, xp.newaxis] * xp.pi + xp.full((2, 4), xp.e),
     "one-hot": lambda xp, a, ids: (ids[:, None] == xp.arange(4)).astype("float32"),
     "triangle": lambda xp, a, ids: xp.tril(a) + xp.tri(3, 4, dtype=bool),
@@ -159,11 +169,23 @@ def test_same_numbers_as_numpy(xp, case):
 
 def test_numbers_stay_arrays(xp):
     a = xp.asarray(HOST)
-    numbers = [a.sum(), a[1, 2], a.mean(), xp.max(a), a.argmax(), xp.dot(a[0], a[1]), xp.count_nonzero(a)]
+    numbers = [
+        a.sum(),
+        a[1, 2],
+        a.mean(),
+        xp.max(a),
+        a.argmax(),
+        xp.dot(a[0], a[1]),
+        xp.count_nonzero(a),
+    ]
     numbers += [xp.array_equal(a, a), xp.allclose(a, a), xp.sqrt(2.0), *a[0], -a[0, 0]]
     assert all(isinstance(number, xp.ndarray) and number.shape == () for number in numbers)
     assert float(a[1, 2]) == 0.75 and int(a.argmax()) == 11 and bool(xp.array_equal(a, a))
-    assert a[1, 2].item() == 0.75 and a[0].tolist() == [0.0, 0.125, 0.25, 0.375] and f"{a[1, 2]:.1f}" == "0.8"
+    assert (
+        a[1, 2].item() == 0.75
+        and a[0].tolist() == [0.0, 0.125, 0.25, 0.375]
+        and f"{a[1, 2]:.1f}" == "0.8"
+    )
     with pytest.raises(ValueError, match="ambiguous"):
         bool(a > 0)
     with pytest.raises(TypeError):
@@ -188,7 +210,11 @@ def test_out_and_in_place_give_the_same_array(xp):
     a, out = xp.asarray(HOST), xp.empty((3, 4), dtype=xp.float32)
     same = a
     same += 1
-    assert same is a and xp.multiply(a, 2, out=out) is out and xp.matmul(a, a.T, out=out[:, :3]).shape == (3, 3)
+    assert (
+        same is a
+        and xp.multiply(a, 2, out=out) is out
+        and xp.matmul(a, a.T, out=out[:, :3]).shape == (3, 3)
+    )
     assert xp.asarray(a) is a and a.astype(xp.float32, copy=False) is a
     square = xp.ones((2, 2))
     other = square
@@ -199,7 +225,12 @@ def test_out_and_in_place_give_the_same_array(xp):
 def test_scalars_of_numpy_count_as_float64(xp):
     a = xp.asarray(HOST)
     assert (a * 2.0).dtype == (a * np.float32(2)).dtype == (2 / a).dtype == np.float32
-    for wide in (a * np.float64(2), np.float64(2) * a, xp.maximum(a, np.float64(0)), a / xp.sqrt(4.0)):
+    for wide in (
+        a * np.float64(2),
+        np.float64(2) * a,
+        xp.maximum(a, np.float64(0)),
+        a / xp.sqrt(4.0),
+    ):
         assert wide.dtype == np.float64
     a *= np.float64(2)
     assert a.dtype == np.float32
@@ -263,7 +294,10 @@ def test_add_at_sums_repeated_indices(xp):
 
 def test_unwritten_memory_shows():
     xp = strict.module
-    assert np.isnan(xp.empty((2, 3), dtype=np.float32).get()).all() and np.isnan(xp.empty_like(xp.ones(2)).get()).all()
+    assert (
+        np.isnan(xp.empty((2, 3), dtype=np.float32).get()).all()
+        and np.isnan(xp.empty_like(xp.ones(2)).get()).all()
+    )
     assert (xp.empty(4, dtype=np.int64).get() == 99).all() and xp.empty(2, dtype=bool).get().all()
 
 
@@ -282,7 +316,10 @@ def test_arrays_are_copied_from_the_host_and_joined_on_the_device(xp):
 
 
 WAITS = {
-    "nothing": (0, lambda xp, a, mask: (a + a.sum(), a[0, 1], a[a.argmax(axis=0) % 3], len(a), a.shape)),
+    "nothing": (
+        0,
+        lambda xp, a, mask: (a + a.sum(), a[0, 1], a[a.argmax(axis=0) % 3], len(a), a.shape),
+    ),
     "where": (0, lambda xp, a, mask: xp.where(mask, a, -xp.inf)),
     "copyto(where=)": (0, lambda xp, a, mask: xp.copyto(a, 0.0, where=mask)),
     "float": (1, lambda xp, a, mask: float(a.sum())),
@@ -296,7 +333,10 @@ WAITS = {
     "nonzero": (2, lambda xp, a, mask: (a.nonzero(), xp.where(mask))),
     "argpartition": (1, lambda xp, a, mask: xp.argpartition(a, 1)),
     "fill": (1, lambda xp, a, mask: (a.fill(1.0), a.fill(a[0, 0]))),
-    "repeat": (1, lambda xp, a, mask: (xp.repeat(a, 2, axis=0), xp.repeat(a, xp.asarray([1, 2, 0]), axis=0))),
+    "repeat": (
+        1,
+        lambda xp, a, mask: (xp.repeat(a, 2, axis=0), xp.repeat(a, xp.asarray([1, 2, 0]), axis=0)),
+    ),
 }
 
 

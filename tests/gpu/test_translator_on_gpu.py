@@ -16,7 +16,9 @@ def test_a_gpu_finds_the_same_in_one_batch(monkeypatch, tmp_path, beam, device):
     here = Translator.load(folder).translate(lines, beam=beam, max_extra=5)
     sizes, search = [], Translator._search
     monkeypatch.setattr(
-        Translator, "_search", lambda self, rows, *more: sizes.append(len(rows)) or search(self, rows, *more)
+        Translator,
+        "_search",
+        lambda self, rows, *more: sizes.append(len(rows)) or search(self, rows, *more),
     )
     with using(strict.module if device == "strict" else device):
         there = Translator.load(folder).translate(lines, beam=beam, max_extra=5)

@@ -1,4 +1,6 @@
-"""examples/benchmarks/benchmark.py: its comparisons, its word on rivals that are missing, its quick form."""
+"""examples/benchmarks/benchmark.py: its comparisons, its word on rivals that are missing,
+its quick form.
+"""
 
 import json
 import os
@@ -14,17 +16,36 @@ sys.path.insert(0, str(EXAMPLES))
 
 from benchmarks import compare, ours, products, protocol, rows, work
 
-MODEL = {"vocabulary_size": 50, "n_layers": 2, "d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.1}
+MODEL = {
+    "vocabulary_size": 50,
+    "n_layers": 2,
+    "d_model": 16,
+    "d_ff": 32,
+    "n_heads": 2,
+    "dropout": 0.1,
+}
 
 
 def task(tmp_path, **more):
-    return {"model": MODEL, "pairs": 4, "length": 8, "threads": None, "weights": str(tmp_path / "w.npz"), **more}
+    return {
+        "model": MODEL,
+        "pairs": 4,
+        "length": 8,
+        "threads": None,
+        "weights": str(tmp_path / "w.npz"),
+        **more,
+    }
 
 
 def benchmark(*arguments, without=()):
     """Run the quick form; `without`: packages that are hidden from it."""
     env = os.environ | {"PYTHONPATH": str(without)} if without else os.environ
-    command = [sys.executable, str(EXAMPLES / "benchmarks" / "benchmark.py"), "--quick", *map(str, arguments)]
+    command = [
+        sys.executable,
+        str(EXAMPLES / "benchmarks" / "benchmark.py"),
+        "--quick",
+        *map(str, arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
@@ -34,16 +55,20 @@ def no_rivals(tmp_path):
     folder = tmp_path / "hidden"
     folder.mkdir()
     for name in ("torch", "ctranslate2"):
-        (folder / f"{name}.py").write_text(f"raise ImportError('no {name} here')\n", encoding="utf-8")
+        (folder / f"{name}.py").write_text(
+            f"raise ImportError('no {name} here')\n", encoding="utf-8"
+        )
     return folder
 
 
-# The work --------------------------------------------------------------------------------------------------
+# The work -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_batch_begins_and_ends_as_it_should(padded):
-    source, target_in, target_out = work.batch({"model": MODEL, "pairs": 50, "length": 8, "padded": padded})
+    source, target_in, target_out = work.batch(
+        {"model": MODEL, "pairs": 50, "length": 8, "padded": padded}
+    )
     assert (source[:, 0] != work.PAD).all()
     assert (target_in[:, 0] == work.BOS).all()
     for ids in (source, target_out):
@@ -67,8 +92,12 @@ def test_all_matrix_products_of_a_step_are_counted(tmp_path):
     ours.draw(job)
     n, d, f, length = 4 * 8, MODEL["d_model"], MODEL["d_ff"], 8
     attention, feed_forward = 8 * n * d**2 + 4 * n * length * d, 4 * n * d * f
-    forward = MODEL["n_layers"] * (3 * attention + 2 * feed_forward) + 2 * n * d * MODEL["vocabulary_size"]
-    assert products.count(job)["flops"] == 3 * forward  # backward, each product has a gradient for each side
+    forward = (
+        MODEL["n_layers"] * (3 * attention + 2 * feed_forward)
+        + 2 * n * d * MODEL["vocabulary_size"]
+    )
+    # Backward, each product has a gradient for each side.
+    assert products.count(job)["flops"] == 3 * forward
     products.Products(products.record(ours.Training.of(job)), None)()
 
 
@@ -87,11 +116,13 @@ def test_rows_are_chosen_by_name_or_beginning():
     assert names == ["train-base", "train-tiny", "train-small", "train-small-padded"]
     assert len(rows.chosen(["attention"])) == 6
     assert [row.name for row in rows.chosen(["greedy-small-1"])] == ["greedy-small-1"]
-    with pytest.raises(ValueError, match=r"no row is called 'train-huge': choose from train-tiny, "):
+    with pytest.raises(
+        ValueError, match=r"no row is called 'train-huge': choose from train-tiny, "
+    ):
         rows.chosen(["train-huge"])
 
 
-# The comparison --------------------------------------------------------------------------------------------
+# The comparison -----------------------------------------------------------------------------------
 
 
 class Side:
@@ -129,7 +160,7 @@ def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
         assert compare.compare(kind, {"model": MODEL, "pairs": 4}, *sides, tmp_path)
 
 
-# From end to end -------------------------------------------------------------------------------------------
+# From end to end ----------------------------------------------------------------------------------
 
 
 def test_an_unknown_row_is_named_in_one_line():
@@ -141,8 +172,14 @@ def test_an_unknown_row_is_named_in_one_line():
 
 def test_a_process_that_ends_leaves_its_last_word(no_rivals):
     hidden = {"PYTHONPATH": str(no_rivals)}
-    for module, word in (("pytorch", "PyTorch is not installed"), ("nothing", "No module named benchmarks.nothing")):
-        with protocol.Worker(module, environment=hidden) as worker, pytest.raises(protocol.Missing, match=word):
+    for module, word in (
+        ("pytorch", "PyTorch is not installed"),
+        ("nothing", "No module named benchmarks.nothing"),
+    ):
+        with (
+            protocol.Worker(module, environment=hidden) as worker,
+            pytest.raises(protocol.Missing, match=word),
+        ):
             worker.call(job="about")
 
 
@@ -155,7 +192,16 @@ def test_quick_form_without_rivals(tmp_path, no_rivals):
     assert "CTranslate2 is not installed" in done.stdout
     assert "of minitf's step are matrix products" in done.stdout
     report = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
-    assert {"date", "commit", "processor", "cores", "python", "pairs", "sides", "missing"} <= report.keys()
+    assert {
+        "date",
+        "commit",
+        "processor",
+        "cores",
+        "python",
+        "pairs",
+        "sides",
+        "missing",
+    } <= report.keys()
     assert [row["row"] for row in report["rows"]] == chosen
     assert set(report["missing"]) == {"torch", "torch-kept", "torch-compile", "ctranslate2"}
     training = report["rows"][0]
@@ -175,9 +221,13 @@ def test_an_earlier_checkout_runs_its_own_code(tmp_path):
     for folder in ("minitf", "examples/benchmarks"):
         shutil.copytree(root / folder, tmp_path / folder)
     init = tmp_path / "minitf" / "__init__.py"
-    init.write_text(init.read_text(encoding="utf-8") + '__version__ = "earlier"\n', encoding="utf-8")
+    init.write_text(
+        init.read_text(encoding="utf-8") + '__version__ = "earlier"\n', encoding="utf-8"
+    )
     chosen = ["train-tiny", "beam-small-32", "attention-64", "import"]
-    done = benchmark("--rows", *chosen, "--rivals", "--earlier", tmp_path, "--json", tmp_path / "out.json")
+    done = benchmark(
+        "--rows", *chosen, "--rivals", "--earlier", tmp_path, "--json", tmp_path / "out.json"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert report["sides"]["earlier"]["minitf"] == "earlier" != report["sides"]["minitf"]["minitf"]
@@ -188,7 +238,13 @@ def test_an_earlier_checkout_runs_its_own_code(tmp_path):
 @pytest.mark.slow
 def test_quick_form_with_pytorch(tmp_path):
     pytest.importorskip("torch")
-    chosen = ["train-tiny", "train-small-padded", "greedy-small-64", "beam-small-32", "attention-64"]
+    chosen = [
+        "train-tiny",
+        "train-small-padded",
+        "greedy-small-64",
+        "beam-small-32",
+        "attention-64",
+    ]
     picture = tmp_path / "growth.png"
     arguments = ["--json", tmp_path / "out.json", "--plot", picture, "--threads", 1]
     done = benchmark("--rows", *chosen, "growth-length-12", "growth-length-24", *arguments)

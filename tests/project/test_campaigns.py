@@ -6,7 +6,9 @@ from damage import campaign
 from runs import prepare_folder
 
 
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 20), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    "seeds", [range(10), pytest.param(range(10, 20), marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("names", [("subwords",), ("words",), ("run",)], ids=str)
 def test_damaged_files_are_refused_or_used(tmp_path, monkeypatch, names, seeds):
     prepare_folder(tmp_path, monkeypatch)
@@ -16,7 +18,9 @@ def test_damaged_files_are_refused_or_used(tmp_path, monkeypatch, names, seeds):
 
 
 def test_files_that_were_neither_refused_nor_used(tmp_path, monkeypatch):
-    """Two billion pairs to be made; a run without its text; complaints of SentencePiece that are no text."""
+    """Two billion pairs to be made; a run without its text; complaints of SentencePiece
+    that are no text.
+    """
     prepare_folder(tmp_path, monkeypatch)
     result = campaign([2533, 2642, 4116, 4233])
     assert not result["failed"] and result["refused"] + result["used"] == 4
@@ -35,4 +39,6 @@ def test_files_that_were_neither_refused_nor_used(tmp_path, monkeypatch):
     ],
 )
 def test_a_campaign_in_short(name, count, words):
-    assert words in campaigns.run(name, seed=1, count=count, **({"steps": 6} if name == "resume" else {}))
+    assert words in campaigns.run(
+        name, seed=1, count=count, **({"steps": 6} if name == "resume" else {})
+    )

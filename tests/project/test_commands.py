@@ -1,4 +1,6 @@
-"""`python -m minitf` lists the commands, and a module that looks like one does its job or says where it is done."""
+"""`python -m minitf` lists the commands, and a module that looks like one does its job or says
+where it is done.
+"""
 
 import re
 import shlex
@@ -18,14 +20,19 @@ def run(command):
 
 def commands():
     """The commands of the overview, without the tests."""
-    return [command.strip() for command in re.findall(r"^ +(python \S.*?)(?:  |$)", OVERVIEW, re.MULTILINE)]
+    return [
+        command.strip()
+        for command in re.findall(r"^ +(python \S.*?)(?:  |$)", OVERVIEW, re.MULTILINE)
+    ]
 
 
 def test_the_overview_is_short_and_names_what_there_is():
     done = run("python -m minitf")
     assert (done.returncode, done.stdout, done.stderr) == (0, OVERVIEW + "\n", "")
     assert all(len(line) < 80 for line in OVERVIEW.splitlines())
-    assert len(commands()) >= 6 and all((ROOT / page).exists() for page in re.findall(r"[\w/]+\.md", OVERVIEW))
+    assert len(commands()) >= 6 and all(
+        (ROOT / page).exists() for page in re.findall(r"[\w/]+\.md", OVERVIEW)
+    )
 
 
 @pytest.mark.parametrize("command", commands())
@@ -42,14 +49,24 @@ def test_a_command_of_the_overview_has_help(command):
         ("python -m minitf.training", 2, "minitf.training: say what to train, such as --quick"),
         ("python -m minitf.training --steps 0", 2, "minitf.training: --steps must be at least 1"),
         ("python -m minitf.data", 2, "minitf.data: name a corpus"),
-        pytest.param("python -m minitf.data toy", 0, "toy: train 60,000 pairs", marks=pytest.mark.slow),
+        pytest.param(
+            "python -m minitf.data toy", 0, "toy: train 60,000 pairs", marks=pytest.mark.slow
+        ),
         ("python -m minitf.data.toy 2", 0, "\t"),
         ("python -m minitf.data.toy many", 2, "usage: python -m minitf.data.toy [N]"),
         ("python -m minitf.training --help", 0, "usage: python -m minitf.training "),
         ("python -m minitf.translation --help", 0, "usage: python -m minitf.translation "),
-        ("python -m minitf.translation", 2, "minitf.translation: name a trained model with --model DIR"),
+        (
+            "python -m minitf.translation",
+            2,
+            "minitf.translation: name a trained model with --model DIR",
+        ),
     ],
 )
 def test_a_module_that_looks_like_a_command_is_not_silent(command, code, said):
     done = run(command)
-    assert done.returncode == code and said in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == code
+        and said in done.stdout + done.stderr
+        and "Traceback" not in done.stderr
+    )

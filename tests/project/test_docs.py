@@ -14,8 +14,14 @@ from paths import PACKAGE, ROOT
 from minitf import functions, loss
 from minitf.beyond import functions as variations
 
-PATHS = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
-CUPYS = {name for name, path in PATHS.items() if "\nimport cupy\n" in path.read_text(encoding="utf-8")}  # its side
+PATHS = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+# Its side
+CUPYS = {
+    name for name, path in PATHS.items() if "\nimport cupy\n" in path.read_text(encoding="utf-8")
+}
 NOT_HERE = set() if importlib.util.find_spec("cupy") else CUPYS
 MODULES = [name for name in PATHS if not name.endswith("__init__") and name not in NOT_HERE]
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 3, "K": 4, "D": 12, "F": 16, "V": 11}
@@ -28,7 +34,9 @@ def shape_lines(function):
     for line in inspect.getdoc(function).splitlines():
         if "->" in line and ":" in line.split("->")[0]:
             inputs, result = line.split("->")
-            arguments = [(name, kind, _letters(shape)) for name, kind, shape in _ITEM.findall(inputs)]
+            arguments = [
+                (name, kind, _letters(shape)) for name, kind, shape in _ITEM.findall(inputs)
+            ]
             results = [_letters(shape) for shape in re.findall(r"\([^)]*\)", result)]
             return arguments, results
     return None
@@ -39,7 +47,9 @@ def _letters(shape):
 
 
 def fit(letters, shape, sizes):
-    """Bind the letters to the lengths of the axes; raises AssertionError where a letter would have two."""
+    """Bind the letters to the lengths of the axes; raises AssertionError where a letter
+    would have two.
+    """
     letters, shape = list(letters), list(shape)
     if "..." in letters:
         assert letters[0] == "...", "... stands in front"
@@ -47,7 +57,9 @@ def fit(letters, shape, sizes):
         shape = shape[len(shape) - len(letters) :] if letters else []
     assert len(letters) == len(shape), f"{letters} does not describe {shape}"
     for letter, length in zip(letters, shape, strict=True):
-        assert sizes.setdefault(letter, length) == length or length == 1, f"{letter} is {sizes[letter]} and {length}"
+        assert sizes.setdefault(letter, length) == length or length == 1, (
+            f"{letter} is {sizes[letter]} and {length}"
+        )
 
 
 def _shape(x):
@@ -56,7 +68,9 @@ def _shape(x):
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: row[0].__name__)
 def test_shape_line(row):
-    """Letters mean the same in all arguments and in the result, and different letters different lengths."""
+    """Letters mean the same in all arguments and in the result, and different letters
+    different lengths.
+    """
     function, arguments, options = row
     said = shape_lines(function)
     assert said, f"{function.__name__} has no shape line"
@@ -71,7 +85,9 @@ def test_shape_line(row):
             if not isinstance(value, list):
                 fit(letters, np.shape(x), sizes)
             if kind:
-                assert np.asarray(x).dtype.kind == {"int": "i", "bool": "b"}[kind], f"{name} is not {kind}"
+                assert np.asarray(x).dtype.kind == {"int": "i", "bool": "b"}[kind], (
+                    f"{name} is not {kind}"
+                )
             if letters[:1] == ["..."] and not isinstance(value, list):
                 front.append(np.shape(x)[: np.ndim(x) - len(letters) + 1])
     out = function(*arguments, **options)
@@ -85,7 +101,9 @@ def test_shape_line(row):
         if letters == []:
             assert result.shape == ()
     lengths = [sizes[letter] for letter in sizes]
-    assert len(set(lengths)) == len(lengths), "two letters of one length could be exchanged unnoticed"
+    assert len(set(lengths)) == len(lengths), (
+        "two letters of one length could be exchanged unnoticed"
+    )
 
 
 def test_a_wrong_shape_line_fails():

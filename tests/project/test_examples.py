@@ -13,7 +13,9 @@ def test_rotary_positions(capsys):
     with threadpool_limits(1, "blas"):  # on a busy machine two threads would wait for each other
         runpy.run_path(EXAMPLES / "rotary.py", run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
-    greedily, beam, uncached = (int(line.split()[-6]) for line in lines if line.endswith("lines are right"))
+    greedily, beam, uncached = (
+        int(line.split()[-6]) for line in lines if line.endswith("lines are right")
+    )
     assert greedily == uncached > 180 and beam > 180
 
 

@@ -1,4 +1,6 @@
-"""Rooms have doors: each imports only from the rooms that this table names, and heavy packages only in their homes."""
+"""Rooms have doors: each imports only from the rooms that this table names, and heavy packages only
+in their homes.
+"""
 
 import ast
 import subprocess
@@ -9,7 +11,18 @@ from paths import PACKAGE, ROOT
 
 import minitf
 
-ENGINE = ["tensor", "dropout", "functions", "loss", "nn", "config", "transformer", "optim", "decode", "check"]
+ENGINE = [
+    "tensor",
+    "dropout",
+    "functions",
+    "loss",
+    "nn",
+    "config",
+    "transformer",
+    "optim",
+    "decode",
+    "check",
+]
 CORE = {"errors", "backend", "forms", "engine"}
 ALLOWED = {
     "errors": set(),
@@ -41,17 +54,26 @@ HOMES = {  # a room, or a file of it
     "sacremoses": {"training.evaluation", "data.recipes"},
     "threadpoolctl": {"cpu", "translation", "training.distributed", "course"},
 }
-LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}  # not while `import minitf` runs
+# Not while `import minitf` runs.
+LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}
 FILES = sorted(PACKAGE.rglob("*.py"))
-CODE = [path for folder in ("minitf", "lessons", "examples", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
+CODE = [
+    path
+    for folder in ("minitf", "lessons", "examples", "tests")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 def name_of(path):
-    return str(path.relative_to(PACKAGE if path in FILES else ROOT).with_suffix("")).replace("/", ".")
+    return str(path.relative_to(PACKAGE if path in FILES else ROOT).with_suffix("")).replace(
+        "/", "."
+    )
 
 
 def room_of(name):
-    """Return the room of a file or of a name in it, without `minitf.`: its folder, or the engine's, or its own."""
+    """Return the room of a file or of a name in it, without `minitf.`: its folder, or the
+    engine's, or its own.
+    """
     first = name.split(".")[0]
     known = (first and (PACKAGE / first).exists()) or (PACKAGE / f"{first}.py").exists()
     return "engine" if first in ENGINE else first if known else "__init__"
@@ -88,18 +110,26 @@ def test_heavy_packages_have_one_home(path):
         package = module.split(".")[0]
         if package in HOMES:
             assert {name, room} & HOMES[package], f"{name} imports {package}"
-            assert room == "gpu" or not (top and package in LAZY), f"{name} imports {package} at the top"
+            assert room == "gpu" or not (top and package in LAZY), (
+                f"{name} imports {package} at the top"
+            )
 
 
 def test_only_the_backend_the_seam_and_launch_import_by_name():
-    by_name = {name_of(path) for path in FILES if "import_module" in path.read_text(encoding="utf-8")}
-    assert by_name <= {"backend", "forms", "gpu.launch"}  # launch: the file of its own room that needs CuPy
+    by_name = {
+        name_of(path) for path in FILES if "import_module" in path.read_text(encoding="utf-8")
+    }
+    # launch: the file of its own room that needs CuPy.
+    assert by_name <= {"backend", "forms", "gpu.launch"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_imports_are_at_the_top_of_a_file_or_in_a_function(path):
     body = ast.parse(path.read_text(encoding="utf-8")).body
-    first = next((i for i, node in enumerate(body) if isinstance(node, ast.FunctionDef | ast.ClassDef)), len(body))
+    first = next(
+        (i for i, node in enumerate(body) if isinstance(node, ast.FunctionDef | ast.ClassDef)),
+        len(body),
+    )
     assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in body[first:])
 
 
@@ -113,7 +143,9 @@ def test_the_map_names_every_file():
     for path in FILES:
         folder = path.relative_to(PACKAGE).parts[0]
         row = (
-            next(line for line in text.split("\n") if line.startswith(f"| `{folder}/`")) if "." not in folder else text
+            next(line for line in text.split("\n") if line.startswith(f"| `{folder}/`"))
+            if "." not in folder
+            else text
         )
         assert f"`{path.name}`" in row or path.name in ("__init__.py", "__main__.py"), (
             f"{name_of(path)} is not on the map"
@@ -122,7 +154,9 @@ def test_the_map_names_every_file():
 
 def loaded_by(code):
     command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
-    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 def test_import_minitf_loads_the_engine_alone():
@@ -144,6 +178,8 @@ def test_a_function_fits_one_screen(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef):
             code = node.end_lineno - (
-                node.body[1].lineno if ast.get_docstring(node) and len(node.body) > 1 else node.lineno
+                node.body[1].lineno
+                if ast.get_docstring(node) and len(node.body) > 1
+                else node.lineno
             )
             assert code <= 50, f"{node.name} has {code} lines"

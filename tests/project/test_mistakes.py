@@ -1,4 +1,6 @@
-"""Every mistake of mistakes.py is refused in one line, with exit code 2, before anything is changed."""
+"""Every mistake of mistakes.py is refused in one line, with exit code 2, before
+anything is changed.
+"""
 
 import shlex
 import shutil

@@ -1,4 +1,6 @@
-"""The package as a person installs it: found from any folder, and never confused with another project of its name."""
+"""The package as a person installs it: found from any folder, and never confused with another
+project of its name.
+"""
 
 import configparser
 import functools
@@ -17,7 +19,12 @@ FOLDERS = ("minitf", "lessons", "examples")
 TEXTS = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("tests/*.md")),
-    *(path for folder in FOLDERS for kind in ("md", "py") for path in sorted((ROOT / folder).rglob(f"*.{kind}"))),
+    *(
+        path
+        for folder in FOLDERS
+        for kind in ("md", "py")
+        for path in sorted((ROOT / folder).rglob(f"*.{kind}"))
+    ),
 ]
 
 
@@ -63,7 +70,9 @@ print(minitf.__file__, *names, sep="\\n")
 
 @pytest.mark.slow
 def test_a_wheel_works_away_from_the_repository(tmp_path):
-    """Every module of every room is in it; its commands translate and train, or say in one line what they lack."""
+    """Every module of every room is in it; its commands translate and train, or say in one line
+    what they lack.
+    """
     run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
@@ -77,13 +86,18 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
     paths = (path.relative_to(ROOT).with_suffix("") for path in PACKAGE.rglob("*.py"))
     assert {"minitf", *names} == {".".join(path.parts).removesuffix(".__init__") for path in paths}
 
-    model, sentence = ("--model", ROOT / "examples" / "models" / "en-de"), "The children are playing in the garden."
+    model, sentence = (
+        ("--model", ROOT / "examples" / "models" / "en-de"),
+        "The children are playing in the garden.",
+    )
     translate = (site / "bin" / "minitf-translate",), ("-m", "minitf.translation")
     for words, name in zip(translate, ("minitf-translate", "minitf.translation"), strict=True):
         done = here([sys.executable, *words, *model, sentence])
         assert done.stdout == "Die Kinder spielen im Garten.\n", done.stderr
         done = here([sys.executable, *words, sentence])
-        assert done.returncode == 2 and done.stderr.startswith(f"{name}: name a trained model with --model DIR")
+        assert done.returncode == 2 and done.stderr.startswith(
+            f"{name}: name a trained model with --model DIR"
+        )
         assert done.stderr.count("\n") == 1
     for words, usage in (
         ((site / "bin" / "minitf-train",), "usage: minitf-train "),
@@ -100,7 +114,8 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
 def _install_wheel(folder, site):
     """Build a wheel of the sources, and install it in the folder `site`."""
     pip, source = [sys.executable, "-m", "pip", "--disable-pip-version-check"], folder / "source"
-    shutil.copytree(PACKAGE, source / "minitf", ignore=shutil.ignore_patterns("__pycache__"))  # building writes there
+    # Building writes there
+    shutil.copytree(PACKAGE, source / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     build = ["wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheels", source]

@@ -1,4 +1,6 @@
-"""Every `pytest` command that a document gives is typed into a shell, and selects what the document says."""
+"""Every `pytest` command that a document gives is typed into a shell, and selects what the
+document says.
+"""
 
 import importlib.util
 import os
@@ -16,7 +18,9 @@ DOCUMENTS = [
     *sorted((ROOT / "examples").rglob("README.md")),
 ]
 COMMAND = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w-]+| tests/\S+\b)*')
-EVERY = sorted({command for page in DOCUMENTS for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
+EVERY = sorted(
+    {command for page in DOCUMENTS for command in COMMAND.findall(page.read_text(encoding="utf-8"))}
+)
 FOR_STUDENTS = [command for command in EVERY if "lesson0" in command]
 OTHERS = [command for command in EVERY if "lesson0" not in command]
 QUICK = ("<Function test_form[0{}_", "<Function test_right_answers_pass[0{}_")
@@ -28,13 +32,21 @@ def in_a_shell(command):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}
     return subprocess.run(
-        command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=580, check=False
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
     )
 
 
 def selected_by(command):
     """Return the tree of the tests that the command would run, as text."""
-    done = in_a_shell(f"{command} --collect-only --assert=plain")  # no assertion is run, so none is made wordy
+    # No assertion is run, so none is made wordy.
+    done = in_a_shell(f"{command} --collect-only --assert=plain")
     assert done.returncode == 0 and "<Function" in done.stdout, done.stdout + done.stderr
     return done.stdout
 
@@ -46,7 +58,10 @@ def test_the_documents_have_commands_for_students():
 
 @pytest.mark.parametrize(
     "command",  # to collect all tests takes seconds: one command is enough by default
-    [pytest.param(each, marks=[] if each == "pytest -m lesson04" else pytest.mark.slow) for each in FOR_STUDENTS],
+    [
+        pytest.param(each, marks=[] if each == "pytest -m lesson04" else pytest.mark.slow)
+        for each in FOR_STUDENTS
+    ],
 )
 def test_a_command_for_a_lesson_selects_its_tests_and_no_others(command):
     selected = selected_by(command)
@@ -78,8 +93,13 @@ def test_the_command_of_a_lesson_ends_well():
 @pytest.mark.parametrize(
     ("options", "ends"),
     [
-        ("tests/engine/test_dropout.py::test_the_masks_are_the_same_everywhere", "3 passed, 1 skipped in"),
-        pytest.param("tests/engine/test_dropout.py -k the_masks_are", "2 passed in", marks=pytest.mark.slow),
+        (
+            "tests/engine/test_dropout.py::test_the_masks_are_the_same_everywhere",
+            "3 passed, 1 skipped in",
+        ),
+        pytest.param(
+            "tests/engine/test_dropout.py -k the_masks_are", "2 passed in", marks=pytest.mark.slow
+        ),
         pytest.param(
             'tests/engine/test_dropout.py -k the_masks_are -m "slow or gpu"',
             "1 passed, 1 skipped in",

@@ -1,4 +1,6 @@
-"""Every code block of the READMEs is run: Python is executed and its printed answers compared, commands are tried."""
+"""Every code block of the READMEs is run: Python is executed and its printed answers compared,
+commands are tried.
+"""
 
 import contextlib
 import io
@@ -14,23 +16,32 @@ from paths import ROOT
 from minitf.training.settings import parse
 from minitf.translation import Translator
 
-PAGES = [ROOT / place for place in ("README.md", "minitf/README.md", "lessons/README.md", "lessons/REPRODUCE.md")]
+PAGES = [
+    ROOT / place
+    for place in ("README.md", "minitf/README.md", "lessons/README.md", "lessons/REPRODUCE.md")
+]
 
 
 def blocks(page, language):
     """Give the code blocks of a language, without their indentation."""
     text = page.read_text(encoding="utf-8")
     return [
-        block for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if kind == language
+        block
+        for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        if kind == language
     ]
 
 
 def answers(block):
-    """Give the lines that the block says it prints: what follows `# ` behind a statement, or on lines of its own."""
+    """Give the lines that the block says it prints: what follows `# ` behind a statement, or on
+    lines of its own.
+    """
     found = []
     for line in block.splitlines():
         comment = re.match(r"^(.*?)\s*# (.*)$", line)
-        if comment and ("print(" in comment[1] or "grad_check(" in comment[1] or not comment[1].strip()):
+        if comment and (
+            "print(" in comment[1] or "grad_check(" in comment[1] or not comment[1].strip()
+        ):
             found.append(comment[2].strip())
     return found
 
@@ -57,7 +68,9 @@ def test_python_block_prints_what_it_says(page, block, monkeypatch):
         exec(compile(block, str(page), "exec"), {})
     said = answers(block)
     printed = " ".join(out.getvalue().split())
-    assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), f"printed: {printed}\nsaid: {said}"
+    assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), (
+        f"printed: {printed}\nsaid: {said}"
+    )
 
 
 def test_the_program_of_the_readme_is_the_example():
@@ -83,7 +96,9 @@ def _commands():
 
 
 def _is_quick(command):
-    """Return whether the command is tried by default: of those that translate, one sentence's and one pipe's are."""
+    """Return whether the command is tried by default: of those that translate, one sentence's and
+    one pipe's are.
+    """
     return "translate.py" not in command or "Where is the station" in command or "|" in command
 
 
@@ -92,14 +107,17 @@ def _is_quick(command):
     [pytest.param(each, marks=[] if _is_quick(each) else pytest.mark.slow) for each in _commands()],
 )
 def test_command(command, tmp_path):
-    """Commands that translate are run; trainings are read by their own parser; set-up commands are .ci/run's."""
+    """Commands that translate are run; trainings are read by their own parser; set-up commands
+    are .ci/run's.
+    """
     words = shlex.split(command)
     if words[:3] == ["pip", "install", "-e"]:
         assert (ROOT / "setup.cfg").exists()
         extras = re.search(r"\[(.*)\]", words[3])
         declared = (ROOT / "setup.cfg").read_text(encoding="utf-8")
         assert all(
-            re.search(rf"^{name} =", declared, re.MULTILINE) for name in (extras[1].split(",") if extras else [])
+            re.search(rf"^{name} =", declared, re.MULTILINE)
+            for name in (extras[1].split(",") if extras else [])
         )
     elif "lessons/09_train_wmt.py" in words:
         arguments = words[words.index("lessons/09_train_wmt.py") + 1 :]
@@ -113,7 +131,9 @@ def test_command(command, tmp_path):
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         runnable = runnable.replace("examples/", f"{ROOT}/examples/")
-        (tmp_path / "letter.txt").write_text("Where is\nthe station?\n\nIt is raining.\n", encoding="utf-8")
+        (tmp_path / "letter.txt").write_text(
+            "Where is\nthe station?\n\nIt is raining.\n", encoding="utf-8"
+        )
         done = subprocess.run(
             runnable,
             shell=True,

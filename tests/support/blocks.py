@@ -1,10 +1,13 @@
-"""A simulator of blocks of GPU threads: it runs the kernels of minitf on NumPy arrays, and sees their mistakes.
+"""A simulator of blocks of GPU threads: it runs the kernels of minitf on NumPy arrays, and sees
+their mistakes.
 
-Each thread is a Python generator. Where the kernel has a barrier or hands values through its warp, the thread yields,
-so the simulator runs every thread up to there before any goes on. What a GPU would let pass in silence is an error:
+Each thread is a Python generator. Where the kernel has a barrier or hands values through its warp,
+the thread yields, so the simulator runs every thread up to there before any goes on. What a GPU
+would let pass in silence is an error:
 
-- `Race`: two threads touch one number, at least one of them writes, and no barrier stands between them. Every access is
-  kept by address, so it does not matter in which order the threads really ran, nor whether two arrays share memory.
+- `Race`: two threads touch one number, at least one of them writes, and no barrier stands between
+  them. Every access is kept by address, so it does not matter in which order the threads really
+  ran, nor whether two arrays share memory.
 - `OutOfBounds`: an index below 0 or beyond the end.
 - `Stray`: threads that wait at different barriers, or for a thread that has ended.
 - NaN: shared memory that nobody wrote. TypeError: a number turned into float64.
@@ -37,7 +40,9 @@ class Stray(Exception):
 
 
 def launch(kernel, grid, block, *arguments):
-    """Run the kernel once for every thread of every block. grid and block: one, two or three lengths."""
+    """Run the kernel once for every thread of every block. grid and block: one, two or
+    three lengths.
+    """
     memory = _Memory()
     arguments = [_Array(a, memory) if isinstance(a, np.ndarray) else a for a in arguments]
     cuda = _Cuda(memory)
@@ -55,14 +60,20 @@ def _xyz(x, y=1, z=1):
 
 
 def _places(size):
-    return [_xyz(x, y, z) for z, y, x in itertools.product(range(size.z), range(size.y), range(size.x))]
+    return [
+        _xyz(x, y, z) for z, y, x in itertools.product(range(size.z), range(size.y), range(size.x))
+    ]
 
 
 def _run_block(body, arguments, cuda):
-    """Let the threads run, warp after warp, each up to the next place where it has to wait for others."""
+    """Let the threads run, warp after warp, each up to the next place where it has to
+    wait for others.
+    """
     places = _places(cuda.blockDim)
     threads = [body(*arguments) for _ in places]
-    warps = [range(first, min(first + WARP, len(threads))) for first in range(0, len(threads), WARP)]
+    warps = [
+        range(first, min(first + WARP, len(threads))) for first in range(0, len(threads), WARP)
+    ]
     answers, running = [None] * len(threads), set(range(len(warps)))
     while running:
         waiting = {}
@@ -73,12 +84,16 @@ def _run_block(body, arguments, cuda):
             else:
                 waiting[number] = where
         if waiting and (len(waiting) < len(warps) or len(set(waiting.values())) > 1):
-            raise Stray(f"a part of the block waits at {sorted(set(waiting.values()))}, the rest elsewhere")
+            raise Stray(
+                f"a part of the block waits at {sorted(set(waiting.values()))}, the rest elsewhere"
+            )
         cuda.memory.epoch += 1
 
 
 def _run_warp(threads, members, places, answers, cuda):
-    """Run one warp until it ends (None) or all its threads stand at one barrier (the place of which is given)."""
+    """Run one warp until it ends (None) or all its threads stand at one barrier (the place of
+    which is given).
+    """
     while True:
         requests = []
         for i in members:
@@ -104,13 +119,15 @@ def _run_warp(threads, members, places, answers, cuda):
             answers[i] = requests[source][2]
 
 
-# Memory -------------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 _NOBODY, _SEVERAL = -1, -2
 
 
 class _Memory:
-    """Who wrote and who read each address last: block, epoch (the stretch between two barriers), thread."""
+    """Who wrote and who read each address last: block, epoch (the stretch between two
+    barriers), thread.
+    """
 
     def __init__(self):
         self.writes, self.reads = {}, {}
@@ -128,8 +145,12 @@ class _Memory:
         self.reads[address] = block, self.epoch, thread
 
     def write(self, address, what, atomic=False):
-        block, epoch, thread, was_atomic = self.writes.get(address, (self.block, _NOBODY, 0, atomic))
-        if not (atomic and was_atomic) and (block != self.block or (epoch == self.epoch and thread != self.thread)):
+        block, epoch, thread, was_atomic = self.writes.get(
+            address, (self.block, _NOBODY, 0, atomic)
+        )
+        if not (atomic and was_atomic) and (
+            block != self.block or (epoch == self.epoch and thread != self.thread)
+        ):
             self._refuse(what, "written", "written", block)
         block, epoch, thread = self.reads.get(address, (self.block, _NOBODY, 0))
         if block != self.block or (epoch == self.epoch and thread != self.thread):
@@ -138,7 +159,11 @@ class _Memory:
 
     def _refuse(self, what, now, before, block):
         array, index = what
-        where = "by another block" if block != self.block else "by another thread, with no barrier between"
+        where = (
+            "by another block"
+            if block != self.block
+            else "by another thread, with no barrier between"
+        )
         raise Race(f"{index} of {array.name} is {now} by thread {self.thread} and {before} {where}")
 
 
@@ -194,7 +219,9 @@ class _Cuda:
         return self.shared[site]
 
     def range(self, *limits, unroll=None):
-        """A loop, and how often its body is written out in the machine's code, which changes no number."""
+        """A loop, and how often its body is written out in the machine's code, which
+        changes no number.
+        """
         return range(*limits)
 
     def atomic_add(self, array, index, value):
@@ -204,11 +231,13 @@ class _Cuda:
         return before
 
 
-# Functions as generators --------------------------------------------------------------------------------------
+# Functions as generators --------------------------------------------------------------------------
 
 
 class _Waiting(ast.NodeTransformer):
-    """Rewrite a function so that it yields where a thread waits, and passes on what the functions it calls yield."""
+    """Rewrite a function so that it yields where a thread waits, and passes on what the functions
+    it calls yield.
+    """
 
     def __init__(self, function):
         self.function = function
@@ -229,7 +258,9 @@ class _Waiting(ast.NodeTransformer):
             return ast.parse(text, mode="eval").body
         if called == "cuda.shared_memory":
             node.args.append(ast.Constant(site))
-        if any(callee.__name__ == called and _uses_cuda(callee) for callee in _callees(self.function)):
+        if any(
+            callee.__name__ == called and _uses_cuda(callee) for callee in _callees(self.function)
+        ):
             return ast.YieldFrom(node)
         return node
 
@@ -258,9 +289,15 @@ def _as_generator(function, cuda):
 
 @functools.cache
 def _remembered(function):
-    """Give a function that only computes, and keep its results: 32 threads ask for the same random numbers."""
-    names = dict(function.__globals__, xp=np) | {callee.__name__: _remembered(callee) for callee in _callees(function)}
-    return functools.lru_cache(maxsize=100_000, typed=True)(types.FunctionType(function.__code__, names))
+    """Give a function that only computes, and keep its results: 32 threads ask for the same
+    random numbers.
+    """
+    names = dict(function.__globals__, xp=np) | {
+        callee.__name__: _remembered(callee) for callee in _callees(function)
+    }
+    return functools.lru_cache(maxsize=100_000, typed=True)(
+        types.FunctionType(function.__code__, names)
+    )
 
 
 @functools.cache

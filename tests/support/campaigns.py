@@ -1,14 +1,20 @@
-"""Campaigns against the promises of reliability, each with a seed: python tests/support/campaigns.py NAME --seed 0
+"""Campaigns against the promises of reliability, each with a seed: python
+tests/support/campaigns.py NAME --seed 0
 
-    resume    a run stopped by SIGTERM at random steps, a process for each part, equals the run that was not stopped
-    kills     kill -9 at random moments of a training that saves after every step: nothing is ever lost or half
-    stops     SIGTERM at random moments; a disk that is full, and one that becomes read-only (mounts, so root only)
-    models    mutated model folders and checkpoints: an error or what was saved; never pickle, memory, or a crash
-    lines     fuzzed lines through translate.py: as many come out, in order, without control characters
+    resume    a run stopped by SIGTERM at random steps, a process for each part, equals the run that
+              was not stopped
+    kills     kill -9 at random moments of a training that saves after every step: nothing is
+              ever lost or half
+    stops     SIGTERM at random moments; a disk that is full, and one that becomes read-only
+              (mounts, so root only)
+    models    mutated model folders and checkpoints: an error or what was saved; never pickle,
+              memory, or a crash
+    lines     fuzzed lines through translate.py: as many come out, in order, without
+              control characters
     mistakes  each bad input of mistakes.py, as a process
 
-A campaign prints one line when all is well; else what went wrong, with exit code 1. In short they are run by
-tests/project/test_campaigns.py.
+A campaign prints one line when all is well; else what went wrong, with exit code 1. In short they
+are run by tests/project/test_campaigns.py.
 """
 
 import argparse
@@ -42,19 +48,32 @@ STEP = re.compile(rb"^step +([\d,]+)  epoch", re.MULTILINE)
 
 def start(command, folder, **streams):
     """Start a process in a folder."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINITF_DATA": str(Path(folder, "no-data"))}
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MINITF_DATA": str(Path(folder, "no-data")),
+    }
+    pipes = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        **streams,
+    }
     return subprocess.Popen([sys.executable, *command], cwd=folder, env=environment, **pipes)
 
 
 def finish(process, code=0):
-    """Wait for a process that must end with this exit code; returns what it said and what it complained of."""
+    """Wait for a process that must end with this exit code; returns what it said and what it
+    complained of.
+    """
     out, err = process.communicate(timeout=3600)
-    assert process.returncode == code, f"exit code {process.returncode}, not {code}: {err.decode()[-2000:]}"
+    assert process.returncode == code, (
+        f"exit code {process.returncode}, not {code}: {err.decode()[-2000:]}"
+    )
     return out, err.decode()
 
 
-# Exact resume -----------------------------------------------------------------------------------------------
+# Exact resume -------------------------------------------------------------------------------------
 
 WATCHED = """
 import hashlib, json, os, signal, sys
@@ -78,7 +97,9 @@ Dataset.batch, Trainer.update = watched_batch, watched_update
 sys.exit(commandline.main(sys.argv[2:]))
 """
 # Batches of 2,200 tokens of d_model 64 are large enough to be cut in two.
-EXACT = "--batch-tokens 2200 --warmup-steps 50 --average 2 --log-every 1 --replicas 2 --max-extra 2 "
+EXACT = (
+    "--batch-tokens 2200 --warmup-steps 50 --average 2 --log-every 1 --replicas 2 --max-extra 2 "
+)
 EXACT += "--subwords none --set n_layers=1 --set d_model=64 --set d_ff=96 --set n_heads=4 "
 EXACT += "--set dropout=0.2 --set attention_dropout=0.1 --set feed_forward_dropout=0.1"
 
@@ -89,34 +110,46 @@ def resume(folder, seed, count=20, steps=200):
     write_text("train", 3000, seed)
     write_text("valid", 5, seed + 1)
     pace = (
-        f"--steps {steps} --valid-every {max(2, steps // 4)} --save-every 7 --accumulate {1 + seed % 2} --seed {seed}"
+        f"--steps {steps} --valid-every {max(2, steps // 4)} --save-every 7 --accumulate "
+        f"{1 + seed % 2} --seed {seed}"
     )
     arguments = shlex.split(f"{TEXTS} {EXACT} {pace}")
     finish(start(["-c", WATCHED, "0", *arguments, "--out", "whole"], folder))
     stops = sorted(rng.choice(np.arange(1, steps), count, replace=False).tolist())
     for i, stop in enumerate([*stops, 0]):
         more = ["--resume"] if i else []
-        out, _ = finish(start(["-c", WATCHED, str(stop), *arguments, "--out", "parts", *more], folder))
+        out, _ = finish(
+            start(["-c", WATCHED, str(stop), *arguments, "--out", "parts", *more], folder)
+        )
         assert b"not bit for bit" not in out
         if stop:
             assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
     whole, parts = (
-        [json.loads(line) for line in Path(f"{out}.steps").read_text().splitlines()] for out in ("whole", "parts")
+        [json.loads(line) for line in Path(f"{out}.steps").read_text().splitlines()]
+        for out in ("whole", "parts")
     )
     assert [row[0] for row in parts] == list(range(1, steps + 1))
     differing = [one[0] for one, other in zip(whole, parts, strict=True) if one != other]
     assert not differing, f"loss, norm or batches differ from step {differing[0]} on"
     assert_same_run("whole", "parts")
-    return f"{steps} steps, stopped at {', '.join(map(str, stops))}: parameters, moments, losses, batches bit-identical"
+    return (
+        f"{steps} steps, stopped at {', '.join(map(str, stops))}: parameters, moments, losses, "
+        "batches bit-identical"
+    )
 
 
-# Killed -----------------------------------------------------------------------------------------------------
+# Killed -------------------------------------------------------------------------------------------
 
-KILLED = f"{TEXTS} --batch-tokens 60 --valid-every 1000000 --save-every 1 --log-every 1 --warmup-steps 8 --average 2"
+KILLED = (
+    f"{TEXTS} --batch-tokens 60 --valid-every 1000000 --save-every 1 --log-every 1 "
+    "--warmup-steps 8 --average 2"
+)
 
 
 def begin(folder, out, steps, *more):
-    """Start a training, or go on with it, that saves after every step; returns it and what it said up to a step."""
+    """Start a training, or go on with it, that saves after every step; returns it and what it
+    said up to a step.
+    """
     again = ["--resume"] if Path(out, "checkpoint.npz").exists() else []
     arguments = [*shlex.split(KILLED), *SMALL, "--out", out, "--steps", str(steps), *again, *more]
     return start([LESSON, *arguments], folder)
@@ -144,7 +177,9 @@ def check_folder(out):
 
 
 def kills(folder, seed, count=200):
-    """kill -9 at random moments; the run that survived them all equals one that was never killed."""
+    """kill -9 at random moments; the run that survived them all equals one that
+    was never killed.
+    """
     rng = random.Random(seed)
     write_text("train", 60, seed)
     write_text("valid", 5, seed + 1)
@@ -159,7 +194,8 @@ def kills(folder, seed, count=200):
         process.kill()
         out, _ = process.communicate()
         steps = STEP.findall(said + out)
-        done = int(steps[-1].replace(b",", b"")) - 1 if steps else last  # the step before the one last said is saved
+        # The step before the one last said is saved.
+        done = int(steps[-1].replace(b",", b"")) - 1 if steps else last
         if not Path("killed/checkpoint.npz").exists():
             assert not steps
             early += 1
@@ -178,12 +214,13 @@ def kills(folder, seed, count=200):
     assert not list(Path("killed").glob("*.tmp")), "half-written files were left"
     assert_same_run("killed", "whole")
     return (
-        f"{count} kills in {last} steps, {midway} in the middle of a file, {early} before the first checkpoint: "
-        "none lost, none half, no temporary file left, in the end bit for bit the run that was not killed"
+        f"{count} kills in {last} steps, {midway} in the middle of a file, {early} before the "
+        "first checkpoint: none lost, none half, no temporary file left, in the end bit for bit "
+        "the run that was not killed"
     )
 
 
-# Stopped, full, read-only -----------------------------------------------------------------------------------
+# Stopped, full, read-only -------------------------------------------------------------------------
 
 
 def stops(folder, seed, count=20):
@@ -209,7 +246,9 @@ def mount(*arguments):
 
 
 def disks(folder, rng):
-    """A small disk that fills up, and one that becomes read-only: one line, and what was saved is whole."""
+    """A small disk that fills up, and one that becomes read-only: one line, and what was
+    saved is whole.
+    """
     disk = Path(folder, "disk")
     disk.mkdir()
     try:
@@ -241,11 +280,12 @@ def disks(folder, rng):
     finally:
         subprocess.run(["umount", "-l", disk], check=False)
     return (
-        f"{len(sizes)} full disks ({saved} after a checkpoint) and a read-only one: one line, what was saved is whole"
+        f"{len(sizes)} full disks ({saved} after a checkpoint) and a read-only one: one line, "
+        "what was saved is whole"
     )
 
 
-# Mutated files ----------------------------------------------------------------------------------------------
+# Mutated files ------------------------------------------------------------------------------------
 
 
 def models(folder, seed, count=5000, batch=250):
@@ -257,18 +297,20 @@ def models(folder, seed, count=5000, batch=250):
             try:
                 result = json.loads(finish(start([str(SUPPORT / "damage.py"), *files], place))[0])
             except AssertionError as error:
-                raise AssertionError(f"crash at file {Path(place, 'current').read_text()}: {error}") from None
+                raise AssertionError(
+                    f"crash at file {Path(place, 'current').read_text()}: {error}"
+                ) from None
         assert not result["failed"], "; ".join(result["failed"])
         total = {what: n + result[what] for what, n in total.items()}
         most = max(most, result["memory"])
     assert sum(total.values()) == count
     return (
-        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded and used; no pickle, "
-        f"no crash, at the most {most:.2f} times the memory of the whole file"
+        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded "
+        f"and used; no pickle, no crash, at the most {most:.2f} times the memory of the whole file"
     )
 
 
-# Lines and mistakes -----------------------------------------------------------------------------------------
+# Lines and mistakes -------------------------------------------------------------------------------
 
 
 def lines(folder, seed, count=10_000):
@@ -281,17 +323,23 @@ def lines(folder, seed, count=10_000):
     options = ("--beam", "2", "--max-extra", "3")
     piped = command.start(*options, stdin=subprocess.PIPE)
     out, err = piped.communicate(content, timeout=3600)
-    filed = command.start(*options, "--format", "json", "--input", "in.txt", "--output", "out.json", cwd=folder)
+    filed = command.start(
+        *options, "--format", "json", "--input", "in.txt", "--output", "out.json", cwd=folder
+    )
     assert (piped.returncode, err) == (0, b"") and finish(filed) == (b"", "")
     found, records = out.decode(), Path(folder, "out.json").read_text()
     assert not CONTROL.search(found) and not CONTROL.search(records)
     records = [json.loads(line) for line in lines_of(records)]
     texts = lines_of(found)
     assert len(texts) == len(records) == count + 1
-    wanted = [line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in fuzzed]
+    wanted = [
+        line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff") for line in fuzzed
+    ]
     assert [record["source"] for record in records[:-1]] == wanted, "the order"
     assert [record["translation"] for record in records] == texts
-    return f"{count:,} fuzzed lines in, {len(texts) - 1:,} out, in order, from a pipe and from a file"
+    return (
+        f"{count:,} fuzzed lines in, {len(texts) - 1:,} out, in order, from a pipe and from a file"
+    )
 
 
 def mistakes(folder, seed, count=None):
@@ -314,10 +362,14 @@ def mistakes(folder, seed, count=None):
         assert err.startswith(program) and err.count("\n") == 1 and table[line] in err, (line, err)
         assert not Path(folder, "made", "checkpoint.npz").exists(), line
         assert table is TRAINER or out == b"", line
-    return f"{len(names)} bad inputs: each one line that says what is wrong, exit code 2, no traceback"
+    return (
+        f"{len(names)} bad inputs: each one line that says what is wrong, exit code 2, no traceback"
+    )
 
 
-CAMPAIGNS = {function.__name__: function for function in (resume, kills, stops, models, lines, mistakes)}
+CAMPAIGNS = {
+    function.__name__: function for function in (resume, kills, stops, models, lines, mistakes)
+}
 
 
 def run(name, seed, count=None, **more):
@@ -326,16 +378,24 @@ def run(name, seed, count=None, **more):
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            return CAMPAIGNS[name](Path(folder), seed, **({} if count is None else {"count": count}), **more)
+            return CAMPAIGNS[name](
+                Path(folder), seed, **({} if count is None else {"count": count}), **more
+            )
         finally:
             os.chdir(before)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", choices=CAMPAIGNS, metavar="NAME", help=", ".join(CAMPAIGNS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="+", choices=CAMPAIGNS, metavar="NAME", help=", ".join(CAMPAIGNS)
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, help="stops, kills, files or lines (default: the full campaign)")
+    parser.add_argument(
+        "--count", type=int, help="stops, kills, files or lines (default: the full campaign)"
+    )
     options = parser.parse_args()
     for name in options.names:
         started = time.monotonic()
@@ -344,7 +404,9 @@ def main():
         except AssertionError as error:
             print(f"{name}, seed {options.seed}: FAILED: {error}", flush=True)
             return 1
-        print(f"{name}, seed {options.seed}: {line} ({time.monotonic() - started:.0f} s)", flush=True)
+        print(
+            f"{name}, seed {options.seed}: {line} ({time.monotonic() - started:.0f} s)", flush=True
+        )
     return 0
 
 

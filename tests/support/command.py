@@ -1,4 +1,6 @@
-"""The command translate.py for tests: run inside the test's process, which takes no time to start, or as its own."""
+"""The command translate.py for tests: run inside the test's process, which takes no time to start,
+or as its own.
+"""
 
 import functools
 import io
@@ -57,11 +59,15 @@ class Command:
 
     def start(self, *arguments, environment=None, bar_after=console.BAR_AFTER, **streams):
         """Start it as a process of its own, with every warning an error."""
-        script = [str(SCRIPT)] if bar_after == console.BAR_AFTER else ["-c", SOONER.format(bar_after)]
+        script = (
+            [str(SCRIPT)] if bar_after == console.BAR_AFTER else ["-c", SOONER.format(bar_after)]
+        )
         command = [sys.executable, "-W", "error", *script, *self._with_model(arguments)]
         changes = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **(environment or {})}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self.started.append(subprocess.Popen(command, env={**os.environ, **changes}, **{**pipes, **streams}))
+        self.started.append(
+            subprocess.Popen(command, env={**os.environ, **changes}, **{**pipes, **streams})
+        )
         return self.started[-1]
 
     def _with_model(self, arguments):

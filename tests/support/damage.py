@@ -1,4 +1,6 @@
-"""Mutated files of models and runs: what reads them must refuse them in one line, or give what was saved."""
+"""Mutated files of models and runs: what reads them must refuse them in one line, or give
+what was saved.
+"""
 
 import contextlib
 import hashlib
@@ -29,12 +31,44 @@ from minitf.training.settings import parse
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 
-ODD_VALUES = [0, -1, 1, 2, 3, 10**6, 10**9, 2**31, 2**63, 10**30, 0.5, -0.1, 1e300, float("nan"), float("inf")]
-ODD_VALUES += ["", "16", "x" * 50, "pre", None, True, False, [], [1], {}, {"a": 1}, "\u2028", "../../etc/passwd"]
+ODD_VALUES = [
+    0,
+    -1,
+    1,
+    2,
+    3,
+    10**6,
+    10**9,
+    2**31,
+    2**63,
+    10**30,
+    0.5,
+    -0.1,
+    1e300,
+    float("nan"),
+    float("inf"),
+]
+ODD_VALUES += [
+    "",
+    "16",
+    "x" * 50,
+    "pre",
+    None,
+    True,
+    False,
+    [],
+    [1],
+    {},
+    {"a": 1},
+    "\u2028",
+    "../../etc/passwd",
+]
 
 
 def mutated(whole, rng):
-    """The bytes with a few changed, a stretch cut out or doubled, or the end missing. rng: random.Random."""
+    """The bytes with a few changed, a stretch cut out or doubled, or the end missing.
+    rng: random.Random.
+    """
     changed = bytearray(whole)
     start, length = rng.randrange(len(whole)), rng.randrange(1, 40)
     kind = rng.randrange(4)
@@ -73,7 +107,9 @@ def mutated_json(text, rng):
 
 
 def mutated_archive(whole, rng):
-    """An .npz whose checksums are right and one of whose arrays is not: header, bytes or the values in its JSON."""
+    """An .npz whose checksums are right and one of whose arrays is not: header, bytes or the
+    values in its JSON.
+    """
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(whole)) as old, zipfile.ZipFile(out, "w") as new:
         members = old.infolist()
@@ -94,7 +130,9 @@ def mutated_archive(whole, rng):
 
 
 def odd_array(array, rng):
-    """An array of another type or shape, or with numbers that are none; of objects, it would be a pickle."""
+    """An array of another type or shape, or with numbers that are none; of objects, it
+    would be a pickle.
+    """
     kinds = [
         lambda: array.astype(rng.choice([np.float64, np.float16, np.int8, np.complex64, bool])),
         lambda: array[..., :-1] if array.ndim else np.zeros(3),
@@ -113,16 +151,21 @@ def npy(array):
     return stream.getvalue()
 
 
-# The folders of a model with subwords, of one with words, and of a run --------------------------------------
+# The folders of a model with subwords, of one with words, and of a run ----------------------------
 
 
 def make(names):
     """Make these of the folders, here."""
-    for name, pieces in (("subwords", make_subwords()), ("words", Words.train(["the dog saw a bird ."]))):
+    for name, pieces in (
+        ("subwords", make_subwords()),
+        ("words", Words.train(["the dog saw a bird ."])),
+    ):
         if name in names:
             config = Config.preset("tiny", len(pieces), tie=False)
             notes = {"longest": LONGEST, "step": 3}
-            save_model(name, Transformer(config, seed=1).state(), config.to_dict(), pieces, notes=notes)
+            save_model(
+                name, Transformer(config, seed=1).state(), config.to_dict(), pieces, notes=notes
+            )
     if "run" in names:
         runs.write_text("train", 60, seed=1)
         runs.write_text("valid", 5, seed=2)
@@ -134,7 +177,9 @@ def use(folder):
     if folder.name.startswith("run"):
         commandline.build(*parse(["--resume", "--out", str(folder)]))
         return
-    found = Translator.load(folder).translate(["the dog", "", "a bird saw the dog. " * 9], beam=1, max_extra=3)
+    found = Translator.load(folder).translate(
+        ["the dog", "", "a bird saw the dog. " * 9], beam=1, max_extra=3
+    )
     assert len(found) == 3 and found[1][0].text == ""
 
 
@@ -144,10 +189,14 @@ def damage(folder, rng):
     files["subwords"] = ["model.npz", "subwords.model", "subwords.model", "config.json"]
     name = rng.choice(files[folder.name.split("-")[0]])
     content = (folder / name).read_bytes()
-    kinds = {".npz": [mutated, mutated_archive, mutated_archive], ".json": [mutated, mutated_json, mutated_json]}
+    kinds = {
+        ".npz": [mutated, mutated_archive, mutated_archive],
+        ".json": [mutated, mutated_json, mutated_json],
+    }
     changed = rng.choice(kinds.get(Path(name).suffix, [mutated]))(content, rng)
     (folder / name).write_bytes(changed)
-    if name not in ("config.json", "checkpoint.npz") and rng.random() < 0.8:  # somebody made the hash fit
+    # Somebody made the hash fit.
+    if name not in ("config.json", "checkpoint.npz") and rng.random() < 0.8:
         card = json.loads((folder / "config.json").read_text())
         card["sha256"][name] = hashlib.sha256(changed).hexdigest()
         (folder / "config.json").write_text(json.dumps(card))
@@ -158,7 +207,8 @@ def damage(folder, rng):
 ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text")
 
 
-OUTSIDE = 64 << 20  # bytes that a small model may take in all: Python's own figures do not hold what C++ takes
+# Bytes that a small model may take in all: Python's own figures do not hold what C++ takes.
+OUTSIDE = 64 << 20
 
 
 def refuse_pickle(*_, **__):
@@ -166,7 +216,9 @@ def refuse_pickle(*_, **__):
 
 
 def resident(forget=False):
-    """The most memory of this process, in bytes, since it was last forgotten, C++ included; 0 where nobody tells."""
+    """The most memory of this process, in bytes, since it was last forgotten, C++ included;
+    0 where nobody tells.
+    """
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -176,7 +228,10 @@ def resident(forget=False):
 
 
 def measured(folder):
-    """Use the folder: (what came of it, bytes at the most). Raises whatever is no UserError, and for memory in C++."""
+    """Use the folder: (what came of it, bytes at the most).
+
+    Raises whatever is no UserError, and for memory in C++.
+    """
     before = resident(forget=True)
     try:
         return _measured(folder)
@@ -187,9 +242,12 @@ def measured(folder):
 def _measured(folder):
     tracemalloc.start()
     try:
-        # On one core: the copies of the process that decode with it send each other pickles, which are no files.
+        # On one core: the copies of the process that decode with it send each other pickles,
+        # which are no files.
         one_core = mock.patch.object(workers, "cores", lambda: 1)
-        refused = mock.patch.multiple(pickle, load=refuse_pickle, loads=refuse_pickle, Unpickler=refuse_pickle)
+        refused = mock.patch.multiple(
+            pickle, load=refuse_pickle, loads=refuse_pickle, Unpickler=refuse_pickle
+        )
         with one_core, refused:
             use(folder)
         return "used", tracemalloc.get_traced_memory()[1]
@@ -205,8 +263,9 @@ def _measured(folder):
 def campaign(numbers, names=("subwords", "words", "run")):
     """Damage a copy of one of the folders once for each number, which is the seed of it.
 
-    Returns how many files were "used" and "refused", the largest "memory", as a multiple of that for the whole
-    file, and the list of those that "failed": neither used nor refused, or with too much memory.
+    Returns how many files were "used" and "refused", the largest "memory", as a multiple of that
+    for the whole file, and the list of those that "failed": neither used nor refused, or with
+    too much memory.
     """
     results = {"used": 0, "refused": 0, "memory": 0.0, "failed": []}
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
@@ -225,7 +284,9 @@ def campaign(numbers, names=("subwords", "words", "run")):
             Path("current").write_text(f"{i}, {file} of {name}")
             try:
                 result, memory = measured(copy)
-                assert memory <= 2 * whole[name], f"{memory / whole[name]:.1f} times the memory of the whole file"
+                assert memory <= 2 * whole[name], (
+                    f"{memory / whole[name]:.1f} times the memory of the whole file"
+                )
                 results[result] += 1
                 results["memory"] = max(results["memory"], memory / whole[name])
             except Exception as error:

@@ -1,6 +1,8 @@
-"""Fifty updates of a small model with dropout: their losses and last weights, and where these bits hold.
+"""Fifty updates of a small model with dropout: their losses and last weights, and where
+these bits hold.
 
-The program runs with any version of minitf from 0.1 on. fixtures/fifty-steps.json is what 0.1 computed:
+The program runs with any version of minitf from 0.1 on. fixtures/fifty-steps.json is
+what 0.1 computed:
 
     PYTHONPATH=CHECKOUT_OF_0.1 python tests/support/fifty_steps.py > tests/support/fixtures/fifty-steps.json
 """
@@ -21,11 +23,12 @@ from minitf.transformer import Transformer
 STEPS = 50
 SIZES = {"n_layers": 2, "d_model": 24, "d_ff": 40, "n_heads": 3, "d_k": 10, "d_v": 6}
 RATES = {"dropout": 0.1, "attention_dropout": 0.15, "feed_forward_dropout": 0.2}
+# About 700 target words that are not padding: two chunks of the loss.
 ROWS, LONGEST, WORDS = (
     20,
     40,
     150,
-)  # about 700 target words that are not padding: two chunks of the loss
+)
 
 
 def machine():
@@ -55,7 +58,9 @@ def batch_of(rng):
 
 
 def train(dtype):
-    """Return {"losses": [...], "weights": sha256} of the updates, with matrix products on one thread."""
+    """Return {"losses": [...], "weights": sha256} of the updates, with matrix products
+    on one thread.
+    """
     model, rng = (
         Transformer(Config(WORDS, **SIZES, **RATES), seed=1).astype(dtype).train(),
         np.random.default_rng(2),

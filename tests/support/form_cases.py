@@ -1,6 +1,7 @@
 """What every form is held to: the rows of the gradient table and more, and what has no gradient.
 
-A case is a function without arguments that returns arrays. `test_forms` runs it with the equations and with the forms.
+A case is a function without arguments that returns arrays. `test_forms` runs it with the equations
+and with the forms.
 """
 
 import contextlib
@@ -27,7 +28,9 @@ ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms
 
 @dataclass
 class Row:
-    """A call of a differentiable function. declined: the rooms whose form leaves this call to the equation."""
+    """A call of a differentiable function. declined: the rooms whose form leaves this call
+    to the equation.
+    """
 
     name: str
     function: object
@@ -40,13 +43,23 @@ class Row:
 
 
 def rows():
-    """Return the rows of the gradient table, and those that lead a form into each of its branches."""
+    """Return the rows of the gradient table, and those that lead a form into each
+    of its branches.
+    """
     named = []
     for function, arguments, options in gradient_table.table():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
         no_bias = function is F.feed_forward and arguments[2] is None
         declined = ("gpu",) if no_bias else ()
-        named.append(Row(f"{' '.join(shapes)} {options or ''}".strip(), function, arguments, options, declined))
+        named.append(
+            Row(
+                f"{' '.join(shapes)} {options or ''}".strip(),
+                function,
+                arguments,
+                options,
+                declined,
+            )
+        )
     rng = np.random.default_rng(8)
     return [*named, *_attention(rng), *_layers(rng), *_losses(rng)]
 
@@ -72,7 +85,9 @@ def _attention(rng):
         Row("no sentence", function, inputs((0, H)), declined=("cpu", "gpu")),
         Row("one head without axes in front", function, inputs(()), declined=("gpu",)),
         Row("one axis in front", function, (*inputs((B,)), mask(B, T, S)), declined=("gpu",)),
-        Row("three axes in front", function, (*inputs((2, B, H)), mask(H, T, S)), declined=("gpu",)),
+        Row(
+            "three axes in front", function, (*inputs((2, B, H)), mask(H, T, S)), declined=("gpu",)
+        ),
         Row("a mask for all sentences and heads", function, (*inputs(), mask(T, S))),
         Row("a mask of each sentence's keys", function, (*inputs(), mask(B, 1, 1, S))),
         Row("a mask of queries", function, (*inputs(), mask(B, 1, T, 1))),
@@ -94,8 +109,15 @@ def _layers(rng):
 
     ids = rng.integers(0, V, (B, T))
     found = []
-    for name, shape in {"one row": (1, D), "no row": (0, D), "one axis": (D,), "rows beyond a tile": (67, D)}.items():
-        found.append(Row(name, F.layer_norm, (3 * normal(*shape) + 5, normal(D), normal(D)), {"eps": 1e-3}))
+    for name, shape in {
+        "one row": (1, D),
+        "no row": (0, D),
+        "one axis": (D,),
+        "rows beyond a tile": (67, D),
+    }.items():
+        found.append(
+            Row(name, F.layer_norm, (3 * normal(*shape) + 5, normal(D), normal(D)), {"eps": 1e-3})
+        )
         found.append(Row(name, F.linear, (normal(*shape), normal(D, 16), normal(16))))
         found.append(Row(f"{name}, no bias", F.linear, (normal(*shape), normal(D, 16))))
         found.append(Row(name, F.dropout, (normal(*shape), 0.3), {"seed": 3}))
@@ -106,7 +128,12 @@ def _layers(rng):
         found.append(Row(name, F.feed_forward, two_maps))
         found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
     found += [
-        Row("one row for all", F.add_norm, (normal(1, D), normal(B, T, D), normal(D), normal(D)), declined=("gpu",)),
+        Row(
+            "one row for all",
+            F.add_norm,
+            (normal(1, D), normal(B, T, D), normal(D), normal(D)),
+            declined=("gpu",),
+        ),
         Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
         Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
         Row("one column", F.linear, (normal(B, T, D), normal(D, 1), normal(1))),
@@ -135,29 +162,64 @@ def _losses(rng):
     found = [
         Row("impossible words", loss.label_smoothed_cross_entropy, (certain, targets, 0.0)),
         Row("large logits", loss.label_smoothed_cross_entropy, (100 * logits(B, T, V), targets)),
-        Row("padding in front", loss.label_smoothed_cross_entropy, (logits(B, T, V), padded), {"pad_id": 0}),
+        Row(
+            "padding in front",
+            loss.label_smoothed_cross_entropy,
+            (logits(B, T, V), padded),
+            {"pad_id": 0},
+        ),
         Row("one row", loss.label_smoothed_cross_entropy, (logits(V), np.array(4))),
         Row("no row", loss.label_smoothed_cross_entropy, (logits(0, V), np.zeros(0, np.int64))),
-        Row("all padding", loss.label_smoothed_cross_entropy, (logits(B, T, V), 0 * targets), {"pad_id": 0}),
-        Row("two words", loss.label_smoothed_cross_entropy, (logits(5, 2), np.array([0, 1, 1, 0, 1]))),
-        Row("many words", loss.label_smoothed_cross_entropy, (logits(3, 700), np.array([0, 699, 333]))),
+        Row(
+            "all padding",
+            loss.label_smoothed_cross_entropy,
+            (logits(B, T, V), 0 * targets),
+            {"pad_id": 0},
+        ),
+        Row(
+            "two words",
+            loss.label_smoothed_cross_entropy,
+            (logits(5, 2), np.array([0, 1, 1, 0, 1])),
+        ),
+        Row(
+            "many words",
+            loss.label_smoothed_cross_entropy,
+            (logits(3, 700), np.array([0, 699, 333])),
+        ),
     ]
     for name, target, options in (
         ("padding", padded, {"pad_id": 0}),
         ("all padding", 0 * targets, {"pad_id": 0}),
         ("no smoothing", targets, {"smoothing": 0.0}),
     ):
-        found.append(Row(name, loss.projected_cross_entropy, (logits(B, T, D), logits(V, D) / 3, target), options))
+        found.append(
+            Row(
+                name,
+                loss.projected_cross_entropy,
+                (logits(B, T, D), logits(V, D) / 3, target),
+                options,
+            )
+        )
     many = rng.integers(0, V, 67)
-    found.append(Row("rows beyond a chunk", loss.projected_cross_entropy, (logits(67, D), logits(V, D) / 3, many)))
-    found.append(Row("one row", loss.projected_cross_entropy, (logits(D), logits(V, D), np.array(4))))
+    found.append(
+        Row(
+            "rows beyond a chunk",
+            loss.projected_cross_entropy,
+            (logits(67, D), logits(V, D) / 3, many),
+        )
+    )
+    found.append(
+        Row("one row", loss.projected_cross_entropy, (logits(D), logits(V, D), np.array(4)))
+    )
     none = np.zeros(0, np.int64)
     found.append(Row("no row", loss.projected_cross_entropy, (logits(0, D), logits(V, D), none)))
     return found
 
 
 def strided(array):
-    """Return an equal array whose numbers are in another order in memory, with gaps between them."""
+    """Return an equal array whose numbers are in another order in memory,
+    with gaps between them.
+    """
     wide = np.empty((*array.shape[::-1], 2), array.dtype)
     view = wide[..., 0].T
     view[...] = array
@@ -165,7 +227,8 @@ def strided(array):
 
 
 def outcome(row, dtype, layout=np.ascontiguousarray, recording=True):
-    """Return the results of a row's call, and the gradients of its arguments for a random cotangent.
+    """Return the results of a row's call, and the gradients of its arguments for a
+    random cotangent.
 
     Raises AssertionError where the call changes what it was given.
     """
@@ -174,7 +237,8 @@ def outcome(row, dtype, layout=np.ascontiguousarray, recording=True):
 
 
 def call(row, dtype, layout=np.ascontiguousarray, recording=True, change=lambda x: x):
-    """Return the results of a row's call, and the function that walks back and returns the gradients.
+    """Return the results of a row's call, and the function that walks back and returns
+    the gradients.
 
     change: of each array of numbers that is given.
     """
@@ -203,7 +267,9 @@ def call(row, dtype, layout=np.ascontiguousarray, recording=True, change=lambda 
         results[0].backward(given[-1][0])
         after = [to_numpy(one.data) for one in results]
         assert all(map(_equal, before, after)), f"{row}: the result was changed afterwards"
-        assert all(_equal(to_numpy(array), copy) for array, copy in given), f"{row}: an argument was changed"
+        assert all(_equal(to_numpy(array), copy) for array, copy in given), (
+            f"{row}: an argument was changed"
+        )
         return [to_numpy(one.grad) for one in tensors if one.grad is not None]
 
     return before, walk_back
@@ -214,9 +280,13 @@ def _equal(a, b):
 
 
 def close(got, expected, dtype, name=""):
-    """Hold arrays to others: in float64 to 1e-9, in float32 to 1e-5, of the largest number of each."""
+    """Hold arrays to others: in float64 to 1e-9, in float32 to 1e-5,
+    of the largest number of each.
+    """
     tolerance = 1e-9 if np.dtype(dtype) == np.float64 else 1e-5
-    assert len(got) == len(expected), f"{name}: {len(got)} arrays, and the equation gives {len(expected)}"
+    assert len(got) == len(expected), (
+        f"{name}: {len(got)} arrays, and the equation gives {len(expected)}"
+    )
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         assert a.shape == b.shape and a.dtype == b.dtype, (
             f"{name}: array {i} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
@@ -227,7 +297,12 @@ def close(got, expected, dtype, name=""):
         finite = np.isfinite(b)
         assert _equal(a[~finite], b[~finite]), f"{name}: array {i} is infinite, or NaN, elsewhere"
         largest = np.abs(b[finite]).max(initial=1.0)
-        error = np.abs(np.asarray(a, np.float64)[finite] - np.asarray(b, np.float64)[finite]).max(initial=0.0) / largest
+        error = (
+            np.abs(np.asarray(a, np.float64)[finite] - np.asarray(b, np.float64)[finite]).max(
+                initial=0.0
+            )
+            / largest
+        )
         assert error <= tolerance, f"{name}: array {i} is off by {error:.1e}"
 
 
@@ -286,12 +361,14 @@ def refused():
     ]
 
 
-# What has no gradient -----------------------------------------------------------------------------------------
+# What has no gradient -----------------------------------------------------------------------------
 
 
 @dataclass
 class Case:
-    """A program without gradients: compute(dtype) returns arrays. ops: those of its accelerated ops."""
+    """A program without gradients: compute(dtype) returns arrays. ops: those of its
+    accelerated ops.
+    """
 
     name: str
     ops: tuple
@@ -306,22 +383,48 @@ def cases():
     """Return the second table: Adam, the caches and continuations of decoding, packed weights."""
     searches = (decode.next_words, decode.continuations)
     return [
-        Case("Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (35,), [True] * 5)),
-        Case("Adam, two axes", (optim.adam_update,), lambda dtype: _adam(dtype, (7, 5), [True] * 2), ("cpu",)),
+        Case(
+            "Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (35,), [True] * 5)
+        ),
+        Case(
+            "Adam, two axes",
+            (optim.adam_update,),
+            lambda dtype: _adam(dtype, (7, 5), [True] * 2),
+            ("cpu",),
+        ),
         Case("Adam, no axis", (), lambda dtype: _adam(dtype, (), [True] * 2)),
-        Case("Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)),
+        Case(
+            "Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)
+        ),
         Case("Adam, no number", (optim.adam_update,), lambda dtype: _adam(dtype, (0,), [True])),
         Case(
-            "Adam, several blocks", (optim.adam_update,), lambda dtype: _adam(dtype, (300_001,), [True] * 2), ("cpu",)
+            "Adam, several blocks",
+            (optim.adam_update,),
+            lambda dtype: _adam(dtype, (300_001,), [True] * 2),
+            ("cpu",),
         ),
-        Case("Adam, tiny gradients", (optim.adam_update,), lambda dtype: _adam(dtype, (9,), [True] * 3, 1e-9)),
-        Case("Adam, not finite", (optim.adam_update,), lambda dtype: _adam(dtype, (67,), [True, False, True])),
+        Case(
+            "Adam, tiny gradients",
+            (optim.adam_update,),
+            lambda dtype: _adam(dtype, (9,), [True] * 3, 1e-9),
+        ),
+        Case(
+            "Adam, not finite",
+            (optim.adam_update,),
+            lambda dtype: _adam(dtype, (67,), [True, False, True]),
+        ),
         Case("Adam, a flag of the library", (optim.adam_update,), _adam_flag),
         Case("Adam, on threads", (optim.adam_update,), _adam_on_threads, ("cpu",)),
-        Case("greedy", (decode.next_words,), lambda dtype: _written(decode.greedy(*_task(dtype, {})))),
+        Case(
+            "greedy", (decode.next_words,), lambda dtype: _written(decode.greedy(*_task(dtype, {})))
+        ),
         Case("greedy without a cache", (), _uncached),
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, {})),
-        Case("a beam of 3, learned positions", searches, lambda dtype: _beams(dtype, LEARNED, beam=3, n_best=3)),
+        Case(
+            "a beam of 3, learned positions",
+            searches,
+            lambda dtype: _beams(dtype, LEARNED, beam=3, n_best=3),
+        ),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
         Case("a beam of 4, attention by distance", searches, _near),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
@@ -338,7 +441,9 @@ LEARNED = {"positions": "learned", "max_length": 16}
 def _adam(dtype, shape, finite, size=1.0):
     """Return the parameters, m and v after each step."""
     rng = np.random.default_rng(2)
-    x, *moments = (to_device(array.astype(dtype)) for array in (rng.normal(size=shape), *np.zeros((2, *shape))))
+    x, *moments = (
+        to_device(array.astype(dtype)) for array in (rng.normal(size=shape), *np.zeros((2, *shape)))
+    )
     found = []
     for t, flag in enumerate(finite, 1):
         g = size * rng.normal(size=shape) if flag is not False else np.full(shape, np.nan)
@@ -383,7 +488,9 @@ class Near(MultiHeadAttention):
 
     def attend(self, queries, keys, values, mask, positions):
         of_queries, of_keys = positions
-        far = to_device(abs(of_queries[:, None, :, None] - of_keys[:, None, None, :]), queries.dtype)
+        far = to_device(
+            abs(of_queries[:, None, :, None] - of_keys[:, None, None, :]), queries.dtype
+        )
         scores = queries @ keys.transpose(0, 1, 3, 2) - far
         return F.softmax(scores if mask is None else F.where(mask, scores, -1e9)) @ values
 
@@ -407,7 +514,9 @@ def _sampled(dtype):
 
 
 def _continuations(dtype):
-    """Return the best of scores among which there are many equals, for vocabularies of several sizes."""
+    """Return the best of scores among which there are many equals, for vocabularies of
+    several sizes.
+    """
     rng, found = np.random.default_rng(3), []
     for size in (11, 32, 64, 75, 200):
         for beams, count in ((1, 2), (4, 8), (3, 6)):
@@ -416,18 +525,28 @@ def _continuations(dtype):
             equal, none = scores.round(), totals.copy()
             none[:, 1:] = -np.inf  # at the first step the other beginnings are not there
             equal[:, 5:] = -np.inf
-            for a, b in ((scores, totals), (scores.round(), 0 * totals), (scores, none), (equal, totals.round())):
+            for a, b in (
+                (scores, totals),
+                (scores.round(), 0 * totals),
+                (scores, none),
+                (equal, totals.round()),
+            ):
                 found += map(to_numpy, decode.continuations(to_device(a), b, count))
     return found
 
 
 def _normalisers(dtype):
     logits = np.random.default_rng(4).normal(size=(5, 40)) * 30
-    return [decode.normalisers_of(to_device(x.astype(dtype))) for x in (logits, logits[:1], logits[:0], logits + 1000)]
+    return [
+        decode.normalisers_of(to_device(x.astype(dtype)))
+        for x in (logits, logits[:1], logits[:0], logits + 1000)
+    ]
 
 
 def _packed(dtype):
-    """Return products with packed matrices, of few rows and of many, and what is recorded of one."""
+    """Return products with packed matrices, of few rows and of many,
+    and what is recorded of one.
+    """
     from minitf.cpu import strips
 
     rng, model = np.random.default_rng(6), models.small_model(dtype)
@@ -446,7 +565,8 @@ def _packed(dtype):
     return [*found, x.grad]
 
 
-# The sizes at which a form takes another branch: {what they are called here: {module: {constant: size}}}.
+# The sizes at which a form takes another branch: {what they are called here: {module:
+# {constant: size}}}.
 TILES = {
     "sizes as they are": {},
     "small tiles": {
@@ -457,9 +577,18 @@ TILES = {
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16},
         "gpu.loss": {"CHUNK_ROWS": 10},
     },
-    "tiles of one head": {"cpu.functions": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 10}},
-    "tiles of one query": {"cpu.functions": {"TILE_SCORES": 1, "LONGEST_KEPT": S}, "cpu.loss": {"CHUNK_ROWS": 1}},
-    "tiles of one sentence": {"cpu.functions": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0}, "cpu.loss": {"CHUNK_ROWS": 66}},
+    "tiles of one head": {
+        "cpu.functions": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0},
+        "cpu.loss": {"CHUNK_ROWS": 10},
+    },
+    "tiles of one query": {
+        "cpu.functions": {"TILE_SCORES": 1, "LONGEST_KEPT": S},
+        "cpu.loss": {"CHUNK_ROWS": 1},
+    },
+    "tiles of one sentence": {
+        "cpu.functions": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0},
+        "cpu.loss": {"CHUNK_ROWS": 66},
+    },
 }
 TILED = {F.attention, loss.projected_cross_entropy}  # the functions to which all these sizes matter
 TILED_ON_GPU = {loss.projected_cross_entropy}

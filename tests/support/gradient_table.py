@@ -1,5 +1,6 @@
-"""Every differentiable function of the engine with arguments to check it on: the table behind test_gradients
-and test_docs. The sizes are pairwise different; numbers stay away from kinks and ties.
+"""Every differentiable function of the engine with arguments to check it on: the table
+behind test_gradients and test_docs. The sizes are pairwise different; numbers stay away from
+kinks and ties.
 """
 
 import numpy as np
@@ -18,7 +19,9 @@ def _spread(rng, *shape):
 
 
 def table():
-    """Give (function, arguments, keyword arguments) for each function in `__all__` of functions, variations, loss."""
+    """Give (function, arguments, keyword arguments) for each function in `__all__` of functions,
+    variations, loss.
+    """
     rng = np.random.default_rng(5)
 
     def normal(*shape):
@@ -48,7 +51,11 @@ def table():
         (F.embedding, (normal(V, D), ids), {}),
         (F.dropout, (normal(B, T, D), 0.3), {"seed": 3}),
         (F.add_norm, (normal(B, T, D), normal(B, T, D), normal(D), normal(D)), {}),
-        (F.add_norm, (normal(B, T, D), normal(B, T, D), normal(D), normal(D), 1e-3, 0.3), {"seed": 2}),
+        (
+            F.add_norm,
+            (normal(B, T, D), normal(B, T, D), normal(D), normal(D), 1e-3, 0.3),
+            {"seed": 2},
+        ),
         (F.feed_forward, feed_forward, {}),
         (F.feed_forward, (*feed_forward, 0.3), {"seed": 6}),
         (F.feed_forward, (feed_forward[0], feed_forward[1], None, feed_forward[3], None), {}),
@@ -68,7 +75,11 @@ def table():
         (loss.label_smoothed_cross_entropy, (normal(B, T, V), targets, 0.0), {"n_tokens": 23}),
         (loss.projected_cross_entropy, (normal(B, T, D), normal(V, D), targets), {}),
         (loss.projected_cross_entropy, (normal(B, T, D), normal(V, D), targets), {"pad_id": 0}),
-        (loss.projected_cross_entropy, (normal(B, T, D), normal(V, D), targets, 0.2), {"n_tokens": 23}),
+        (
+            loss.projected_cross_entropy,
+            (normal(B, T, D), normal(V, D), targets, 0.2),
+            {"n_tokens": 23},
+        ),
     ]
 
 

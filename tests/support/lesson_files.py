@@ -1,4 +1,6 @@
-"""The lessons as the tests read them: their trees, their prose, what they introduce and use of the engine."""
+"""The lessons as the tests read them: their trees, their prose, what they introduce and use
+of the engine.
+"""
 
 import ast
 import importlib
@@ -10,9 +12,15 @@ import minitf
 
 LESSONS = sorted((ROOT / "lessons").glob("0[1-9]_*.py"))
 ENGINE = ("tensor", "functions", "loss", "nn", "transformer", "optim", "decode", "config", "forms")
-PUBLIC = {f"{module}.{name}" for module in ENGINE for name in importlib.import_module(f"minitf.{module}").__all__}
-PUBLIC -= {"forms.accelerated", "forms.form_of", "forms.off"}  # for who writes a form; `begin` turns the forms off
-TRAINING = {"text.Subwords", "text.plan_batches", "replicas.Replicas", "arrays.average"}  # what lesson 09 proves
+PUBLIC = {
+    f"{module}.{name}"
+    for module in ENGINE
+    for name in importlib.import_module(f"minitf.{module}").__all__
+}
+# For who writes a form; `begin` turns the forms off.
+PUBLIC -= {"forms.accelerated", "forms.form_of", "forms.off"}
+# What lesson 09 proves.
+TRAINING = {"text.Subwords", "text.plan_batches", "replicas.Replicas", "arrays.average"}
 CHECKS = ("same", "grad_check", "claim")
 
 
@@ -33,7 +41,11 @@ def prose_of(path):
 
 def introduced(tree):
     """The names that the lesson says it introduces."""
-    values = [node.value for node in tree.body if isinstance(node, ast.Assign) and _is_named(node.targets[0])]
+    values = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and _is_named(node.targets[0])
+    ]
     return list(eval(ast.unparse(values[0]), {"__builtins__": {}}))
 
 
@@ -42,7 +54,9 @@ def _is_named(target):
 
 
 def engine_names(tree, modules=ENGINE):
-    """{name in the lesson: "module.name" or, for a whole module, "module"} of all that is imported from the modules."""
+    """{name in the lesson: "module.name" or, for a whole module, "module"} of all that is imported
+    from the modules.
+    """
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "minitf":
@@ -50,9 +64,15 @@ def engine_names(tree, modules=ENGINE):
                 here = alias.asname or alias.name
                 if alias.name in modules:
                     names[here] = alias.name
-                elif home := getattr(getattr(minitf, alias.name, None), "__module__", "").removeprefix("minitf."):
+                elif home := getattr(
+                    getattr(minitf, alias.name, None), "__module__", ""
+                ).removeprefix("minitf."):
                     names[here] = f"{home}.{alias.name}"
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[-1] in modules:
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[-1] in modules
+        ):
             for alias in node.names:
                 names[alias.asname or alias.name] = f"{node.module.split('.')[-1]}.{alias.name}"
     return {here: name for here, name in names.items() if name.split(".")[0] in modules}
@@ -62,7 +82,11 @@ def mentioned(node, names):
     """Every "module.name" of the engine that stands in this piece of code, and every plain name."""
     found = set()
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and names.get(part.value.id) in ENGINE:
+        if (
+            isinstance(part, ast.Attribute)
+            and isinstance(part.value, ast.Name)
+            and names.get(part.value.id) in ENGINE
+        ):
             found.add(f"{names[part.value.id]}.{part.attr}")
         elif isinstance(part, ast.Name):
             found.add(names.get(part.id, part.id))
@@ -70,9 +94,11 @@ def mentioned(node, names):
 
 
 def checked(tree, names):
-    """What stands in the arguments of the checks at the top level: (function, its text, names) of each call.
+    """What stands in the arguments of the checks at the top level: (function, its text,
+    names) of each call.
 
-    A variable that was computed from something stands for that as well, and so does a function that uses it.
+    A variable that was computed from something stands for that as well, and so does a
+    function that uses it.
     """
     made_of, calls = {}, []
 
@@ -90,13 +116,27 @@ def checked(tree, names):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 made_of[node.name] = mentioned(node, names)
                 continue
-            bound = [n for n in ast.walk(node) if isinstance(n, ast.Assign | ast.AugAssign | ast.For | ast.withitem)]
+            bound = [
+                n
+                for n in ast.walk(node)
+                if isinstance(n, ast.Assign | ast.AugAssign | ast.For | ast.withitem)
+            ]
             for binding in bound:
                 _bind(binding, made_of, names)
             inside = _mentioned_by_with(node, names)
-            for call in (n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
+            for call in (
+                n
+                for n in ast.walk(node)
+                if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            ):
                 if call.func.id in CHECKS:
-                    calls.append((call.func.id, ast.unparse(call), everything(call) | inside.get(call, set())))
+                    calls.append(
+                        (
+                            call.func.id,
+                            ast.unparse(call),
+                            everything(call) | inside.get(call, set()),
+                        )
+                    )
 
     visit(tree.body)
     return calls
@@ -108,7 +148,9 @@ def _mentioned_by_with(tree, names):
     for node in ast.walk(tree):
         if isinstance(node, ast.With):
             here = set().union(*(mentioned(item.context_expr, names) for item in node.items))
-            for call in (n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)):
+            for call in (
+                n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)
+            ):
                 inside[call] = inside.get(call, set()) | here
     return inside
 
@@ -127,9 +169,15 @@ def _bind(node, made_of, names):
 
 
 def windows(function, size=3):
-    """Each row of `size` statements of a function's body, with its names replaced by their order of appearance."""
+    """Each row of `size` statements of a function's body, with its names replaced by their order
+    of appearance.
+    """
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     for start in range(len(body) - size + 1):
         order = {}
         text = "\n".join(ast.unparse(node) for node in body[start : start + size])
-        yield re.sub(r"\b[A-Za-z_]\w*", lambda name, order=order: order.setdefault(name[0], f"n{len(order)}"), text)
+        yield re.sub(
+            r"\b[A-Za-z_]\w*",
+            lambda name, order=order: order.setdefault(name[0], f"n{len(order)}"),
+            text,
+        )

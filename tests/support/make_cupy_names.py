@@ -1,4 +1,5 @@
-"""Write cupy_names.json: what a real CuPy has and which arguments it takes. strict.py is made of it.
+"""Write cupy_names.json: what a real CuPy has and which arguments it takes. strict.py
+is made of it.
 
 Needs CuPy but no GPU:  pip install cupy-cuda13x && python tests/support/make_cupy_names.py
 """
@@ -14,17 +15,37 @@ NUMBER_TYPES = (np.generic, np.dtype, np.finfo, np.iinfo)
 # Read in CuPy's sources: these fetch a number from the device, so the host waits for it.
 SYNCHRONISING = [
     *("argpartition", "argwhere", "array_repr", "array_str", "bincount", "choose", "compress"),
-    *("delete", "diag_indices_from", "digitize", "extract", "flatnonzero", "histogram", "intersect1d"),
-    *("item", "nanmax", "nanmin", "nonzero", "percentile", "piecewise", "place", "putmask", "quantile"),
+    *(
+        "delete",
+        "diag_indices_from",
+        "digitize",
+        "extract",
+        "flatnonzero",
+        "histogram",
+        "intersect1d",
+    ),
+    *(
+        "item",
+        "nanmax",
+        "nanmin",
+        "nonzero",
+        "percentile",
+        "piecewise",
+        "place",
+        "putmask",
+        "quantile",
+    ),
     *("setdiff1d", "setxor1d", "tobytes", "tolist", "tril_indices", "triu_indices", "trim_zeros"),
     *("union1d", "unique", "unravel_index"),
 ]
 
 
 def signature(function):
-    """The arguments as "(a, axis=None, *, dtype=None)", each default written None; "" for what is not called.
+    """The arguments as "(a, axis=None, *, dtype=None)", each default written None; "" for what
+    is not called.
 
-    Compiled functions carry theirs in the first line of the docstring, with C types before the names.
+    Compiled functions carry theirs in the first line of the docstring, with C types
+    before the names.
     """
     if not callable(function) or isinstance(function, type):
         return ""
@@ -37,7 +58,9 @@ def signature(function):
     for parameter in parameters:
         if parameter.name == "self":
             continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not any(piece.startswith("*") for piece in pieces):
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(
+            piece.startswith("*") for piece in pieces
+        ):
             pieces.append("*")
         stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         default = "" if parameter.default is parameter.empty else "=None"
@@ -54,7 +77,9 @@ def _from_text(arguments):
 
 
 def describe(holder):
-    """The public names of a module or class: each is "ufunc", "constant", a signature, or "" (the rest)."""
+    """The public names of a module or class: each is "ufunc", "constant", a signature, or
+    "" (the rest).
+    """
     names = {}
     for name in sorted(dir(holder)):
         value = getattr(holder, name)
@@ -77,7 +102,9 @@ def main():
         "linalg": describe(cupy.linalg),
         "ndarray": describe(cupy.ndarray),
         "ndarray_special": sorted(name for name in dir(cupy.ndarray) if name.startswith("__")),
-        "ufunc_methods": [name for name in describe(cupy.ufunc) if callable(getattr(cupy.ufunc, name))],
+        "ufunc_methods": [
+            name for name in describe(cupy.ufunc) if callable(getattr(cupy.ufunc, name))
+        ],
         "synchronising": SYNCHRONISING,
         "ufunc_at": [name for name in ufuncs if getattr(cupy, name)._scatter_op],
     }

@@ -12,7 +12,16 @@ import numpy as np
 import parity_file
 import torch
 import torch.nn.functional as F
-from parity_torch import DECODER, ENCODER, EPS, Reference, new_layer, smoothed, torch_attention, torch_layer
+from parity_torch import (
+    DECODER,
+    ENCODER,
+    EPS,
+    Reference,
+    new_layer,
+    smoothed,
+    torch_attention,
+    torch_layer,
+)
 from sizes import B, D, H, K, S, T, V
 from sizes import F as D_FF
 from torch import nn
@@ -24,7 +33,7 @@ BETAS, ADAM_EPS = (0.9, 0.98), 1e-9
 LENGTHS = [7, 4]  # real tokens of the two sources; the rest is padding
 
 
-# Drawing -----------------------------------------------------------------------------------------------------
+# Drawing ------------------------------------------------------------------------------------------
 
 
 def draw(rng, *shape, scale=1.0, mean=0.0):
@@ -37,7 +46,10 @@ def draw_linear(rng, name, n_in, n_out, bias=True):
 
 
 def draw_norm(rng, name, d_model):
-    return {f"{name}gain": draw(rng, d_model, scale=0.2, mean=1), f"{name}bias": draw(rng, d_model, scale=0.2)}
+    return {
+        f"{name}gain": draw(rng, d_model, scale=0.2, mean=1),
+        f"{name}bias": draw(rng, d_model, scale=0.2),
+    }
 
 
 def draw_attention(rng, name, d_model, keys, values):
@@ -75,11 +87,13 @@ def draw_model(rng, c):
     return weights
 
 
-# The layers ----------------------------------------------------------------------------------------------------
+# The layers ---------------------------------------------------------------------------------------
 
 
 def masks():
-    """(True where a source token is real (B, 1, 1, S), True where target position t may see s (T, T))."""
+    """(True where a source token is real (B, 1, 1, S), True where target position t may
+    see s (T, T)).
+    """
     padding = np.arange(S) < np.array(LENGTHS)[:, None, None, None]
     return padding, np.tri(T, dtype=bool)
 
@@ -100,7 +114,10 @@ def multi_head_sizes(a):
     """Heads one after the other, for d_k and d_v that are not d_model / n_heads."""
     q, k, v = (a[f"{name}.weight"].chunk(H, dim=1) for name in ("query", "key", "value"))
     x, memory = a["x"], a["memory"]
-    heads = [F.scaled_dot_product_attention(x @ q[h], memory @ k[h], memory @ v[h], is_causal=True) for h in range(H)]
+    heads = [
+        F.scaled_dot_product_attention(x @ q[h], memory @ k[h], memory @ v[h], is_causal=True)
+        for h in range(H)
+    ]
     return F.linear(torch.cat(heads, dim=-1), a["output.weight"].T)
 
 
@@ -146,7 +163,11 @@ def function_cases(rng):
     projected = {"x": x, "weight": draw(rng, V, D, scale=0.5), "target": target}
     yield "loss", lambda a: smoothed(a["logits"], a["target"], SMOOTHING), logits
     yield "loss_unsmoothed", lambda a: smoothed(a["logits"], a["target"], 0), logits
-    yield "projected_loss", lambda a: smoothed(F.linear(a["x"], a["weight"]), a["target"], SMOOTHING), projected
+    yield (
+        "projected_loss",
+        lambda a: smoothed(F.linear(a["x"], a["weight"]), a["target"], SMOOTHING),
+        projected,
+    )
 
 
 def attention_cases(rng):
@@ -155,7 +176,12 @@ def attention_cases(rng):
     padding, causal = masks()
     empty = np.broadcast_to(padding, (B, 1, T, S)).copy()
     empty[0, 0, 2] = False  # a query that may attend to nothing
-    for name, mask in (("none", None), ("causal", causal), ("padding", padding), ("empty_row", empty)):
+    for name, mask in (
+        ("none", None),
+        ("causal", causal),
+        ("padding", padding),
+        ("empty_row", empty),
+    ):
         length = T if name == "causal" else S
         inputs = {"query": q, "key": k[:, :, :length], "value": v[:, :, :length]}
         yield f"attention_{name}", attention, inputs | ({} if mask is None else {"mask": mask})
@@ -167,7 +193,9 @@ def module_cases(rng):
     padding, causal = masks()
     across = {"x": x, "memory": memory, "mask": padding}
     heads = across | draw_attention(rng, "", D, D, D)
-    sizes = {"x": x, "memory": draw(rng, B, T, D)} | draw_attention(rng, "", D, H * (K + 1), H * (K + 2))
+    sizes = {"x": x, "memory": draw(rng, B, T, D)} | draw_attention(
+        rng, "", D, H * (K + 1), H * (K + 2)
+    )
     yield "multi_head", lambda a: multi_head(a)[0], heads
     yield "multi_head_weights", lambda a: multi_head(a)[1], heads
     yield "multi_head_sizes", multi_head_sizes, sizes
@@ -184,23 +212,28 @@ def make_layers():
     rng, arrays = np.random.default_rng(1), {}
     for case, function, inputs in (*function_cases(rng), *attention_cases(rng), *module_cases(rng)):
         leaves = {name: torch.tensor(value) for name, value in inputs.items()}
-        floats = {name: leaf.requires_grad_() for name, leaf in leaves.items() if leaf.is_floating_point()}
+        floats = {
+            name: leaf.requires_grad_() for name, leaf in leaves.items() if leaf.is_floating_point()
+        }
         out = function(leaves)
         cotangent = draw(rng, *out.shape)
         out.backward(torch.tensor(cotangent))
         arrays |= {f"{case}/input/{name}": value for name, value in inputs.items()}
         arrays |= {f"{case}/output": out.detach().numpy(), f"{case}/cotangent": cotangent}
-        for name, leaf in floats.items():  # the weights of an attention do not depend on the values: no gradient
+        # The weights of an attention do not depend on the values: no gradient.
+        for name, leaf in floats.items():
             gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
             arrays[f"{case}/gradient/{name}"] = gradient.numpy()
     return arrays, {"eps": EPS, "smoothing": SMOOTHING}
 
 
-# Adam ----------------------------------------------------------------------------------------------------------
+# Adam ---------------------------------------------------------------------------------------------
 
 
 def adam_with_warmup(leaves, d_model, warmup_steps, factor):
-    """torch.optim.Adam, and a scheduler that sets the rate of equation 3; its first step is number 1."""
+    """torch.optim.Adam, and a scheduler that sets the rate of equation 3; its first
+    step is number 1.
+    """
     optimizer = torch.optim.Adam(leaves, lr=factor * d_model**-0.5, betas=BETAS, eps=ADAM_EPS)
 
     def rate(updates_done):
@@ -211,7 +244,9 @@ def adam_with_warmup(leaves, d_model, warmup_steps, factor):
 
 
 def make_adam():
-    """Five steps with given gradients: large, tiny and zero ones, and a row that is used only twice."""
+    """Five steps with given gradients: large, tiny and zero ones, and a row that is
+    used only twice.
+    """
     rng = np.random.default_rng(2)
     settings = {"d_model": 16, "warmup_steps": 3, "factor": 0.5}
     start = {"matrix": draw(rng, 4, 3), "vector": draw(rng, 5), "number": draw(rng)}
@@ -237,21 +272,25 @@ def make_adam():
     return arrays | {"rates": np.array(rates)}, settings
 
 
-# The whole model ---------------------------------------------------------------------------------------------
+# The whole model ----------------------------------------------------------------------------------
 
 
 def make_batches(size):
     """Three padded batches of ids by formula: 2 is the start, 3 the end, 4 and more are words."""
 
     def words(batch, row, length):
-        return [4 + (11 * batch + 7 * row + 3 * length + 5 * i * i) % (size - 4) for i in range(length)]
+        return [
+            4 + (11 * batch + 7 * row + 3 * length + 5 * i * i) % (size - 4) for i in range(length)
+        ]
 
     batches = []
     for b, lengths in enumerate([((6, 7), (9, 4), (3, 1)), ((2, 3), (5, 8)), ((4, 4),)]):
         sources = [words(b, row, source) + [3] for row, (source, _) in enumerate(lengths)]
         targets = [words(b, row + 1, target) for row, (_, target) in enumerate(lengths)]
         target_in, target_out = [[2] + ids for ids in targets], [ids + [3] for ids in targets]
-        batches.append({"source": pad(sources), "target_in": pad(target_in), "target_out": pad(target_out)})
+        batches.append(
+            {"source": pad(sources), "target_in": pad(target_in), "target_out": pad(target_out)}
+        )
     return batches
 
 
@@ -262,12 +301,16 @@ def pad(rows):
 
 def train(model, start, batches, settings, dtype):
     """Ten Adam steps; returns (losses, what the first step computed)."""
-    weights = {name: nn.Parameter(torch.tensor(value, dtype=dtype)) for name, value in start.items()}
+    weights = {
+        name: nn.Parameter(torch.tensor(value, dtype=dtype)) for name, value in start.items()
+    }
     schedule = {key: settings[key] for key in ("warmup_steps", "factor")}
     optimizer, rates = adam_with_warmup(weights.values(), settings["config"]["d_model"], **schedule)
     losses, first = [], {}
     for step in range(10):
-        source, target_in, target_out = (torch.tensor(ids) for ids in batches[step % len(batches)].values())
+        source, target_in, target_out = (
+            torch.tensor(ids) for ids in batches[step % len(batches)].values()
+        )
         logits = model(weights, source, target_in)
         loss = smoothed(logits, target_out, settings["config"]["label_smoothing"])
         optimizer.zero_grad()
@@ -283,17 +326,34 @@ def train(model, start, batches, settings, dtype):
 
 
 def make_model(**changes):
-    """A model in float64, and its losses in float32; prints how far PyTorch's own two precisions lie apart."""
+    """A model in float64, and its losses in float32; prints how far PyTorch's own two
+    precisions lie apart.
+    """
     config = {"vocabulary_size": 50, "d_model": 12, "d_ff": 20, "n_heads": 2, "dropout": 0.0}
-    config |= {"label_smoothing": SMOOTHING, "eps": EPS, "positions": "sinusoid", "max_length": 10} | changes
+    config |= {
+        "label_smoothing": SMOOTHING,
+        "eps": EPS,
+        "positions": "sinusoid",
+        "max_length": 10,
+    } | changes
     settings = {"config": config, "warmup_steps": 6, "factor": 0.05}
     start = draw_model(np.random.default_rng(3), config)
     batches, model = make_batches(config["vocabulary_size"]), Reference(config)
     losses, first = train(model, start, batches, settings, torch.float64)
     single, rough = train(model, start, batches, settings, torch.float32)
-    apart = [abs(rough[key] - value).max() / abs(value).max() for key, value in first.items() if "gradient" in key]
-    print(f"  {sum(map(np.size, start.values())):,} parameters, loss {losses[0]:.3f} to {losses[-1]:.3f}")
-    print(f"  PyTorch in float32: losses off by {abs(single - losses).max():.1e}, gradients by {max(apart):.1e}")
+    apart = [
+        abs(rough[key] - value).max() / abs(value).max()
+        for key, value in first.items()
+        if "gradient" in key
+    ]
+    print(
+        f"  {sum(map(np.size, start.values())):,} parameters, loss {losses[0]:.3f} "
+        f"to {losses[-1]:.3f}"
+    )
+    print(
+        f"  PyTorch in float32: losses off by {abs(single - losses).max():.1e}, gradients "
+        f"by {max(apart):.1e}"
+    )
     arrays = {f"weight/{name}": value for name, value in start.items()} | first
     for b, batch in enumerate(batches):
         arrays |= {f"batch/{b}/{name}": ids for name, ids in batch.items()}
@@ -303,7 +363,11 @@ def make_model(**changes):
 def main():
     torch.set_num_threads(1)
     FOLDER.mkdir(exist_ok=True)
-    versions = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    versions = {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
     makers = {
         "layers": make_layers,
         "adam": make_adam,

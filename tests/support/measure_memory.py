@@ -1,10 +1,14 @@
-"""Measure the memory that training pairs take, on generated text: run by hand, on Linux, with some gigabytes of disk.
+"""Measure the memory that training pairs take, on generated text: run by hand, on Linux, with some
+gigabytes of disk.
 
-    python tests/support/measure_memory.py 500000 999999 2000000        from text: subwords, cutting, planning, batches
-    python tests/support/measure_memory.py --planned 9000000 36000000   only what comes after the cutting, at full size
+    python tests/support/measure_memory.py 500000 999999 2000000
+        from text: subwords, cutting, planning, batches
+    python tests/support/measure_memory.py --planned 9000000 36000000
+        only what comes after the cutting, at full size
 
-Each size is measured in a process of its own; seconds are those of all cores together. Pages of a mapped file are the
-system's, which takes them back when it wants to; they are counted here all the same.
+Each size is measured in a process of its own; seconds are those of all cores together. Pages
+of a mapped file are the system's, which takes them back when it wants to; they are counted
+here all the same.
 """
 
 import argparse
@@ -40,24 +44,43 @@ def memory(most=False):
 
 
 def write_text(folder, n):
-    """Text like that of WMT in what matters here: 25 words a line, of a million forms, the most frequent as in Zipf."""
+    """Text like that of WMT in what matters here: 25 words a line, of a million forms, the most
+    frequent as in Zipf.
+    """
     rng = np.random.default_rng(0)
     letters = np.array(list("bcdfghjklmnprstvwzaeiouäöüyé"))
-    forms = np.array(["".join(rng.choice(letters, rng.integers(2, 11))) for _ in range(1_000_000)], object)
+    forms = np.array(
+        ["".join(rng.choice(letters, rng.integers(2, 11))) for _ in range(1_000_000)], object
+    )
     for language in ("en", "fr"):
         with open(folder / f"train.{language}", "w", encoding="utf-8") as file:
             for start in range(0, n, 10_000):
-                lengths = np.maximum(1, rng.poisson(25, min(10_000, n - start)) + rng.integers(-15, 16))
-                words = forms[np.exp(rng.random(lengths.sum()) * np.log(len(forms))).astype(np.int64) - 1]
+                lengths = np.maximum(
+                    1, rng.poisson(25, min(10_000, n - start)) + rng.integers(-15, 16)
+                )
+                words = forms[
+                    np.exp(rng.random(lengths.sum()) * np.log(len(forms))).astype(np.int64) - 1
+                ]
                 ends = np.cumsum(lengths)
-                file.writelines(" ".join(words[end - k : end]) + "\n" for end, k in zip(ends, lengths, strict=True))
+                file.writelines(
+                    " ".join(words[end - k : end]) + "\n"
+                    for end, k in zip(ends, lengths, strict=True)
+                )
     for language in ("en", "fr"):
         (folder / f"valid.{language}").write_text("one two\n")
 
 
 def lie(path, n, rng):
-    """Write the file of n pairs of about 30 ids a side as `encode_pairs` would, without a text, and give its facts."""
-    facts = {"content": "", "counts": {"kept": n}, "unknown": 0, "type": "<u2", "length_type": "<u2"}
+    """Write the file of n pairs of about 30 ids a side as `encode_pairs` would, without a text, and
+    give its facts.
+    """
+    facts = {
+        "content": "",
+        "counts": {"kept": n},
+        "unknown": 0,
+        "type": "<u2",
+        "length_type": "<u2",
+    }
     lengths = rng.integers(5, 56, (2, n), np.uint16)
     facts["ids"] = int(lengths.sum())
     with open(path, "wb") as file:
@@ -81,14 +104,20 @@ def epoch(dataset, stages):
     stages["a thousand batches"] = memory(most=True)
     each = (time.process_time() - started) / min(1000, len(plan))
     stages["between batches"] = memory()
-    print(f"CPU: planning {seconds:.1f} s, a batch {1000 * each:.1f} ms, {len(plan):,} batches", file=sys.stderr)
+    print(
+        f"CPU: planning {seconds:.1f} s, a batch {1000 * each:.1f} ms, {len(plan):,} batches",
+        file=sys.stderr,
+    )
 
 
 def opened(folder):
     """The text in the folder, as a trainer opens one that is too long to be held."""
     os.environ["MINITF_DATA"] = str(folder)
     corpora.HELD = 0
-    names = {name: [str(folder / f"{name}.{language}") for language in ("en", "fr")] for name in ("train", "valid")}
+    names = {
+        name: [str(folder / f"{name}.{language}") for language in ("en", "fr")]
+        for name in ("train", "valid")
+    }
     settings = Settings(**names, vocabulary_size=37_000, batch_tokens=TOKENS)
     return settings, read_corpus(settings)
 
@@ -105,9 +134,14 @@ def learnt(folder, n):
 def cut(folder, n):
     settings, corpus = opened(folder)
     started = time.process_time()
-    dataset = prepare(settings, corpus, lambda line: None, Subwords.load(folder / Subwords.file_name))
+    dataset = prepare(
+        settings, corpus, lambda line: None, Subwords.load(folder / Subwords.file_name)
+    )
     seconds, (path,) = time.process_time() - started, (folder / "encoded").iterdir()
-    print(f"CPU: cutting {seconds:.0f} s, a file of {path.stat().st_size / 1e9:.2f} GB", file=sys.stderr)
+    print(
+        f"CPU: cutting {seconds:.0f} s, a file of {path.stat().st_size / 1e9:.2f} GB",
+        file=sys.stderr,
+    )
     stages = {"cutting": memory(most=True)}
     epoch(dataset, stages)
     return stages
@@ -141,10 +175,14 @@ def main():
             found[n] = {}
             for measure in ("planned",) if options.planned else ("learnt", "cut"):
                 command = [sys.executable, __file__, "--measure", measure, str(n)]
-                done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+                done = subprocess.run(
+                    command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True
+                )
                 found[n] |= json.loads(done.stdout)
         print(
-            f"{n:,} pairs:", ", ".join(f"{what} {value / 1e9:.2f} GB" for what, value in found[n].items()), flush=True
+            f"{n:,} pairs:",
+            ", ".join(f"{what} {value / 1e9:.2f} GB" for what, value in found[n].items()),
+            flush=True,
         )
     if len(found) > 1:
         few, many = sorted(found)[-2:]
@@ -152,7 +190,10 @@ def main():
             if what in LEARNING:  # which takes two million lines at most
                 continue
             slope = (value - found[few][what]) / (many - few)
-            print(f"{what}: {slope:.0f} bytes a pair, {(value + slope * (EN_FR - many)) / 1e9:.2f} GB for {EN_FR:,}")
+            print(
+                f"{what}: {slope:.0f} bytes a pair, {(value + slope * (EN_FR - many)) / 1e9:.2f} "
+                f"GB for {EN_FR:,}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Bad input by name, for the trainer and for translate.py: each command line ends in one line that says this.
+"""Bad input by name, for the trainer and for translate.py: each command line ends in one line
+that says this.
 
-A name is the rest of the command line, run in a folder that `prepare` filled. tests/project/test_mistakes.py gives all
-of them to the programs inside its own process, and `tests/support/campaigns.py mistakes` runs a process for each.
+A name is the rest of the command line, run in a folder that `prepare` filled.
+tests/project/test_mistakes.py gives all of them to the programs inside its own process, and
+`tests/support/campaigns.py mistakes` runs a process for each.
 """
 
 import json
@@ -41,7 +43,9 @@ TRAINER = {
     "--batch-tokens 1": "--batch-tokens must be at least 2",
     "--batch-tokens 99999999999999999999": "--batch-tokens must be at most 1000000000",
     "--max-length 0": "--max-length must be at least 1",
-    f"{TEXTS} --copy 601": "--copy 601 is more than 10 for each of the 60 pairs of the text: lower it",
+    f"{TEXTS} --copy 601": (
+        "--copy 601 is more than 10 for each of the 60 pairs of the text: lower it"
+    ),
     f"{TEXTS} --join 1000000000": "--join 1000000000 is more than 10 for each of the 60 pairs",
     "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
@@ -49,13 +53,21 @@ TRAINER = {
     # texts
     "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
     "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
-    "--train train.en valid.de --valid valid.en valid.de": "train.en has 60 lines but valid.de has 5",
+    "--train train.en valid.de --valid valid.en valid.de": (
+        "train.en has 60 lines but valid.de has 5"
+    ),
     "--train empty empty --valid valid.en valid.de": "the training text is empty",
     "--train blank blank --valid valid.en valid.de": "are empty",
     "--train train.en train.de --valid empty empty": "no pair is left to validate on",
-    "--train train.en train.de --valid long long --max-length 20": "to validate on; left out: 3 too long",
-    "--train long long --valid valid.en valid.de --max-length 20": "no pair is left to train on; left out: 3 too long",
-    "--train line line --valid valid.en valid.de --subwords none": "no pair is left to train on; left out: 1 too long",
+    "--train train.en train.de --valid long long --max-length 20": (
+        "to validate on; left out: 3 too long"
+    ),
+    "--train long long --valid valid.en valid.de --max-length 20": (
+        "no pair is left to train on; left out: 3 too long"
+    ),
+    "--train line line --valid valid.en valid.de --subwords none": (
+        "no pair is left to train on; left out: 1 too long"
+    ),
     f"{TEXTS} --vocabulary-size 20": "too small here",
     "--corpus klingon": "unknown corpus 'klingon': choose from toy",
     "--corpus tatoeba-en-de": "set MINITF_DATA",
@@ -92,17 +104,23 @@ TRAINER = {
     "--start-from nowhere": "nowhere: no such folder",
     "--start-from train.en": "train.en: is a file",
     "--start-from nowhere --preset small": "leave --preset out",
-    f"{TEXTS} --start-from model --set d_ff=8": "model: weights of another configuration (d_ff is 24, not 8)",
+    f"{TEXTS} --start-from model --set d_ff=8": (
+        "model: weights of another configuration (d_ff is 24, not 8)"
+    ),
     f"{TEXTS} --start-from model-cut": "model-cut/model.npz: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
-    "--train other other --valid other other --start-from model": "100% of the text is unknown to the vocabulary",
+    "--train other other --valid other other --start-from model": (
+        "100% of the text is unknown to the vocabulary"
+    ),
     # runs to go on with
     "--resume": "holds no checkpoint to resume from",
     "--resume --out nowhere": "nowhere holds no checkpoint to resume from",
     "--resume --out run-cut": "run-cut/checkpoint.npz: damaged",
     "--resume --out run-flipped": "run-flipped/checkpoint.npz: array 'v.decoder.layers.0",
     "--resume --out run-swapped": "not a checkpoint of a run",
-    "--resume --out run-edited": "checkpoint.npz: weights of another configuration (d_ff is 24, not 8)",
+    "--resume --out run-edited": (
+        "checkpoint.npz: weights of another configuration (d_ff is 24, not 8)"
+    ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
     "--resume --out run --preset small": "--resume cannot change --preset small (it was tiny)",
     "--resume --out run --set d_ff=8": "--resume cannot change d_ff of the model from 24 to 8",
@@ -140,11 +158,17 @@ TRANSLATE = {
     "--input x y": "one of them",
     "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
-    "--input letter.docx": "letter.docx: is a Word, LibreOffice or zip file: save it as plain text, in UTF-8",
+    "--input letter.docx": (
+        "letter.docx: is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
+    ),
     "--input letter.pdf": "letter.pdf: is a PDF",
     "--input utf-16.txt": "utf-16.txt: is in UTF-16",
-    "--input train.en --output ./train.en": "the text would be replaced by its translation: give --output another name",
-    "--output no/such/file 'the dog'": "no/such/file: not written (No such file or directory): its folder does",
+    "--input train.en --output ./train.en": (
+        "the text would be replaced by its translation: give --output another name"
+    ),
+    "--output no/such/file 'the dog'": (
+        "no/such/file: not written (No such file or directory): its folder does"
+    ),
     "--output train.en/x 'the dog'": "its folder is a file",
     "--output . 'the dog'": "it is a folder: name a file in it",
     "--model no/such/folder 'the dog'": "no such folder",
@@ -154,12 +178,15 @@ TRANSLATE = {
     "--model model-cut 'the dog'": "model-cut/model.npz: changed since it was saved",
     "--model model-card 'the dog'": "model-card/config.json: damaged",
     "--model model-words 'the dog'": "model-words/words.txt: changed since it was saved",
-    "--model model-edited 'the dog'": "model-edited: weights of another configuration (d_ff is 24, not 8)",
+    "--model model-edited 'the dog'": (
+        "model-edited: weights of another configuration (d_ff is 24, not 8)"
+    ),
 }
 
 
 def prepare(folder, run):
-    """Fill a folder with texts that are none, and a run and a model that are damaged in several ways.
+    """Fill a folder with texts that are none, and a run and a model that are damaged
+    in several ways.
 
     There are train.* and valid.* already. run: trains a little, into the folder it is given.
     """

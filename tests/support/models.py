@@ -24,7 +24,15 @@ SWITCHES = {  # each of the paper's choices turned the other way, and all of the
 
 def small_config(**changes):
     """A Config of pairwise different sizes: 2 layers, d_k 6, d_v 8, no dropout."""
-    sizes = {"n_layers": 2, "d_model": D, "d_ff": F, "n_heads": H, "d_k": 6, "d_v": 8, "dropout": 0.0}
+    sizes = {
+        "n_layers": 2,
+        "d_model": D,
+        "d_ff": F,
+        "n_heads": H,
+        "d_k": 6,
+        "d_v": 8,
+        "dropout": 0.0,
+    }
     return Config(**{"vocabulary_size": V, **sizes, **changes})
 
 
@@ -39,7 +47,9 @@ def small_model(dtype="float64", seed=1, **changes):
 
 
 def random_batch(rng, rows=B, source=S, target=T, vocabulary_size=V):
-    """A Batch of rows of different lengths, the first row full: `source` and `target` ids with their end marks."""
+    """A Batch of rows of different lengths, the first row full: `source` and `target` ids with
+    their end marks.
+    """
 
     def lines(length):
         lengths = [length - 1, *rng.integers(0, length - 1, rows - 1)]
@@ -49,13 +59,18 @@ def random_batch(rng, rows=B, source=S, target=T, vocabulary_size=V):
 
 
 class Table:
-    """In place of a model: any beginning of a text has the next-word scores that `scores(sentence, ids)` says.
+    """In place of a model: any beginning of a text has the next-word scores that
+    `scores(sentence, ids)` says.
 
     The number of the sentence is the first id of its source.
     """
 
     def __init__(self, scores, vocabulary_size):
-        self.scores, self.config, self.steps = scores, small_config(vocabulary_size=vocabulary_size), 0
+        self.scores, self.config, self.steps = (
+            scores,
+            small_config(vocabulary_size=vocabulary_size),
+            0,
+        )
 
     def evaluating(self):
         return contextlib.nullcontext()
@@ -67,7 +82,9 @@ class Table:
         self.steps += 1
         assert len(prefixes) == len(memory.data) == len(mask)
         rows = zip(memory.numpy()[:, 0, 0], prefixes[:, 1:], strict=True)
-        return Tensor(np.array([[self.scores(int(number), tuple(map(int, ids)))] for number, ids in rows]))
+        return Tensor(
+            np.array([[self.scores(int(number), tuple(map(int, ids)))] for number, ids in rows])
+        )
 
     def logits(self, hidden):
         return hidden
@@ -86,7 +103,9 @@ def random_table(seed, vocabulary_size, end=0.0):
 
 
 def fixed_table(probabilities):
-    """A Table of six ids whose probabilities are written down: {ids: {word: probability}}, the rest shared by all."""
+    """A Table of six ids whose probabilities are written down: {ids: {word: probability}}, the rest
+    shared by all.
+    """
 
     def scores(sentence, ids):
         given = probabilities.get(ids, {})
@@ -97,7 +116,9 @@ def fixed_table(probabilities):
 
 
 def sources(*lengths):
-    """Source ids of sentences of these many words; the first word is the number of the sentence, from 4 on."""
+    """Source ids of sentences of these many words; the first word is the number of the
+    sentence, from 4 on.
+    """
     rows = np.full((len(lengths), max(lengths) + 1), PAD)
     for i, n in enumerate(lengths):
         rows[i, : n + 1] = [4 + i] * n + [EOS]

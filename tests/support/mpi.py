@@ -15,7 +15,8 @@ MPIRUN = shutil.which("mpirun", path=FOLDERS)
 ENVIRONMENT = {
     "PYTHONPATH": str(SUPPORT.parent),
     "OPENBLAS_NUM_THREADS": "1",
-    # Open MPI, version 5 and 4: allowed for root, as in a container, with more ranks than cores, and bound to none.
+    # Open MPI, version 5 and 4: allowed for root, as in a container, with more ranks than cores,
+    # and bound to none.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -25,7 +26,8 @@ ENVIRONMENT = {
 }
 
 needs_mpi = pytest.mark.skipif(
-    not (importlib.util.find_spec("mpi4py") and MPIRUN), reason="needs mpi4py and mpirun: pip install -e '.[mpi]'"
+    not (importlib.util.find_spec("mpi4py") and MPIRUN),
+    reason="needs mpi4py and mpirun: pip install -e '.[mpi]'",
 )
 
 
@@ -39,7 +41,10 @@ def start(ranks, program, *arguments):
 
 
 def finish(process, timeout=300):
-    """Wait for its end: (exit code, output, messages). A process that hangs is killed, and fails the test."""
+    """Wait for its end: (exit code, output, messages).
+
+    A process that hangs is killed, and fails the test.
+    """
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

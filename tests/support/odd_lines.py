@@ -29,13 +29,17 @@ def random_line(rng):
     if kind == 0:
         line = rng.randbytes(rng.randrange(30))
     elif kind == 1:
-        line = "".join(chr(rng.randrange(0x110000)) for _ in range(rng.randrange(12))).encode(errors="surrogatepass")
+        line = "".join(chr(rng.randrange(0x110000)) for _ in range(rng.randrange(12))).encode(
+            errors="surrogatepass"
+        )
     elif kind == 2:
         line = b" ".join(rng.choices(list(ODD.values()), k=2))[:60]
     elif kind == 3:
         line = bytes(rng.choices(range(128), k=rng.randrange(40)))
     else:
         line = " ".join(
-            rng.choices(["the", "dog", "Vogel", "saw.", "we", "\u2028", "\x85", ""], k=rng.randrange(9))
+            rng.choices(
+                ["the", "dog", "Vogel", "saw.", "we", "\u2028", "\x85", ""], k=rng.randrange(9)
+            )
         ).encode()
     return line.replace(b"\n", b"")

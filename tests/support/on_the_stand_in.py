@@ -1,7 +1,8 @@
 """Run a lesson on the stand-in for GPU arrays:  python on_the_stand_in.py LESSON [its options]
 
-The library must not hide a transfer to the GPU; a lesson may, for a shorter line. So here the stand-in takes
-what CuPy takes: lists and NumPy arrays as indices, and np.f(array) where CuPy has an f.
+The library must not hide a transfer to the GPU; a lesson may, for a shorter line. So here
+the stand-in takes what CuPy takes: lists and NumPy arrays as indices, and np.f(array) where
+CuPy has an f.
 """
 
 import runpy
@@ -25,7 +26,9 @@ def take_what_cupy_takes():
 
     array.__getitem__ = lambda self, key: get_item(self, indices(key))
     strict.Ufunc.at = lambda self, target, key, *values: add_at(self, target, indices(key), *values)
-    array.__array_function__ = lambda self, function, types, args, named: strict._compute(function, args, named)
+    array.__array_function__ = lambda self, function, types, args, named: strict._compute(
+        function, args, named
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""How the fixtures of test_parity.py are stored: one run of numbers, and an index that cuts it into arrays.
+"""How the fixtures of test_parity.py are stored: one run of numbers, and an index that cuts
+it into arrays.
 
-A whole model has a hundred small arrays; as members of an .npz each would cost more than its numbers.
+A whole model has a hundred small arrays; as members of an .npz each would cost more
+than its numbers.
 """
 
 import json
@@ -9,7 +11,9 @@ import numpy as np
 
 
 def write(path, arrays, **notes):
-    """Store arrays by name, all as float64 (which holds ids and masks exactly), and notes as JSON."""
+    """Store arrays by name, all as float64 (which holds ids and masks exactly),
+    and notes as JSON.
+    """
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     index = {name: [array.dtype.str, array.shape] for name, array in arrays.items()}
     numbers = np.concatenate([array.astype(np.float64).ravel() for array in arrays.values()])

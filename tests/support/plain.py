@@ -1,4 +1,6 @@
-"""The paper once more, in plain NumPy: slow, one sentence at a time, and nothing shared with the engine."""
+"""The paper once more, in plain NumPy: slow, one sentence at a time, and nothing shared
+with the engine.
+"""
 
 import math
 
@@ -12,13 +14,17 @@ def position(pos, c):
     pe = np.zeros(c.d_model)
     for i in range(c.d_model // 2):
         exponent = 2 * i / c.d_model if c.sinusoid_base == "paper" else i / (c.d_model / 2 - 1)
-        sine, cosine = (2 * i, 2 * i + 1) if c.sinusoid_layout == "interleaved" else (i, c.d_model // 2 + i)
+        sine, cosine = (
+            (2 * i, 2 * i + 1) if c.sinusoid_layout == "interleaved" else (i, c.d_model // 2 + i)
+        )
         pe[sine], pe[cosine] = math.sin(pos / 10000**exponent), math.cos(pos / 10000**exponent)
     return pe
 
 
 class Plain:
-    """The model on one sentence without padding, written from the paper with the weights of `state`."""
+    """The model on one sentence without padding, written from the paper with the
+    weights of `state`.
+    """
 
     def __init__(self, config, state):
         self.c, self.w = config, state
@@ -56,7 +62,9 @@ class Plain:
         table = "embedding.weight" if side == "source" or self.c.tie else "target_embedding.weight"
         x = self.w[table][ids] * math.sqrt(self.c.d_model)
         if self.c.positions == "learned":
-            return x + self.w[f"{side}_positions.learned.weight"][: len(ids)] * math.sqrt(self.c.d_model)
+            return x + self.w[f"{side}_positions.learned.weight"][: len(ids)] * math.sqrt(
+                self.c.d_model
+            )
         return x + np.array([position(pos, self.c) for pos in range(len(ids))])
 
     def encoder_layer(self, x, name):
@@ -64,7 +72,11 @@ class Plain:
             return self.attention(x, x, f"{name}.self_attention")
 
         x = self.residual(x, attend, f"{name}.attention_residual")
-        return self.residual(x, lambda x: self.feed_forward(x, f"{name}.feed_forward"), f"{name}.feed_forward_residual")
+        return self.residual(
+            x,
+            lambda x: self.feed_forward(x, f"{name}.feed_forward"),
+            f"{name}.feed_forward_residual",
+        )
 
     def decoder_layer(self, x, memory, name):
         def attend(x):
@@ -75,7 +87,11 @@ class Plain:
 
         x = self.residual(x, attend, f"{name}.self_residual")
         x = self.residual(x, attend_to_source, f"{name}.source_residual")
-        return self.residual(x, lambda x: self.feed_forward(x, f"{name}.feed_forward"), f"{name}.feed_forward_residual")
+        return self.residual(
+            x,
+            lambda x: self.feed_forward(x, f"{name}.feed_forward"),
+            f"{name}.feed_forward_residual",
+        )
 
     def __call__(self, source, target):
         """Give the logits (T, V) for the ids of one sentence and of what is written so far."""
@@ -91,7 +107,11 @@ class Plain:
 
 def log_softmax(z):
     z = np.asarray(z, np.float64)
-    return z - z.max(-1, keepdims=True) - np.log(np.exp(z - z.max(-1, keepdims=True)).sum(-1, keepdims=True))
+    return (
+        z
+        - z.max(-1, keepdims=True)
+        - np.log(np.exp(z - z.max(-1, keepdims=True)).sum(-1, keepdims=True))
+    )
 
 
 def penalty(length, alpha):
@@ -105,7 +125,9 @@ def plain_beam_search(ln_p, size, limit, beam, alpha, n_best):
         candidates = []
         for ids, total in alive:
             scores = ln_p(ids)
-            candidates += [(total + scores[w], (*ids, w)) for w in range(size) if w not in (PAD, BOS)]
+            candidates += [
+                (total + scores[w], (*ids, w)) for w in range(size) if w not in (PAD, BOS)
+            ]
         candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * beam]
         for total, ids in candidates[:beam]:
             if ids[-1] == EOS:
@@ -117,5 +139,6 @@ def plain_beam_search(ln_p, size, limit, beam, alpha, n_best):
         can_reach = alive[0][1] / penalty(limit, alpha)
         if len(finished) >= beam and can_reach <= finished[n_best - 1][2]:
             break
-    cut = [(list(ids), total, total / penalty(length, alpha)) for ids, total in alive]  # best first: of one length
+    # Best first: of one length.
+    cut = [(list(ids), total, total / penalty(length, alpha)) for ids, total in alive]
     return (finished + (cut if length == limit else []))[:n_best]

@@ -2,9 +2,10 @@
 
     mpirun -n 2 python rank_program.py '{"float64": true}' [options of the trainer]
 
-float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank, what happens there
-right after the update]].
-Each rank notes in rows-RANK.txt the rows that it computes, and no rank but the first may write a file.
+float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank,
+what happens there right after the update]].
+Each rank notes in rows-RANK.txt the rows that it computes, and no rank but the first
+may write a file.
 """
 
 import json
@@ -40,7 +41,8 @@ def act(trainer, what):
 def watch_updates(accidents, out):
     """Note what each update computes, and let the accidents happen after it: (step, rank, what).
 
-    A note has the number of the micro-batch, of the row in it, the row, and the tokens of the whole update.
+    A note has the number of the micro-batch, of the row in it, the row, and the tokens of
+    the whole update.
     """
     update = Trainer.update
 
@@ -48,7 +50,9 @@ def watch_updates(accidents, out):
         backward = self.replicas.backward
 
         def noted(batch, n_tokens, seed, step):
-            for i, (source, target) in enumerate(zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)):
+            for i, (source, target) in enumerate(
+                zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)
+            ):
                 print(step, batch.first_row + i, source, target, n_tokens, file=out)
             return backward(batch, n_tokens, seed, step)
 

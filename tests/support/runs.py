@@ -14,16 +14,32 @@ from minitf.training import commandline, trainer
 from minitf.training.log import RunLog, read_history
 from minitf.training.trainer import Trainer
 
-WORDS = ("the cat", "a red dog", "sees", "the house", "a man", "and", "likes", "small trees", "old", "rain")
-SMALL = shlex.split("--set n_layers=1 --set d_model=16 --set d_ff=24 --set n_heads=2 --subwords none --max-extra 2")
-PACE = shlex.split("--batch-tokens 60 --steps 13 --valid-every 4 --log-every 1 --warmup-steps 8 --average 2")
+WORDS = (
+    "the cat",
+    "a red dog",
+    "sees",
+    "the house",
+    "a man",
+    "and",
+    "likes",
+    "small trees",
+    "old",
+    "rain",
+)
+SMALL = shlex.split(
+    "--set n_layers=1 --set d_model=16 --set d_ff=24 --set n_heads=2 --subwords none --max-extra 2"
+)
+PACE = shlex.split(
+    "--batch-tokens 60 --steps 13 --valid-every 4 --log-every 1 --warmup-steps 8 --average 2"
+)
 
 
 def prepare_folder(tmp_path, monkeypatch):
     """Make an empty folder the current one, with a text of our own in it; no curves are drawn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunLog, "draw", lambda self, seconds=0: None)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)  # nobody pulls the plug here, and it takes long
+    # Nobody pulls the plug here, and it takes long.
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
     write_text("train", 60, seed=1)
     write_text("valid", 5, seed=2)
     return tmp_path
@@ -48,7 +64,9 @@ def _files_of_run(out, arguments):
 
 
 def copied_run(out, *arguments):
-    """Write the files of run(out, *arguments), which trains only the first time: it is the same in every test."""
+    """Write the files of run(out, *arguments), which trains only the first time: it is the same
+    in every test.
+    """
     files = _files_of_run(out, arguments)
     Path(out).mkdir(exist_ok=True)
     for name, content in files.items():
@@ -69,7 +87,9 @@ def at_step(monkeypatch, step, act):
 
 
 def trained(out):
-    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the losses by step."""
+    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the
+    losses by step.
+    """
     arrays, meta = load_arrays(f"{out}/checkpoint.npz")
     numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
     losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}

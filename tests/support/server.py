@@ -6,7 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Server(ThreadingHTTPServer):
-    """answer: takes the handler of a request. requests: (path, Range header or "") of all that came."""
+    """answer: takes the handler of a request. requests: (path, Range header or "") of
+    all that came.
+    """
 
     daemon_threads = True
 
@@ -31,7 +33,9 @@ class _Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(answer, port=0):
     server = Server(answer, port)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
+    )
     thread.start()
     try:
         yield server
@@ -44,8 +48,8 @@ def serving(answer, port=0):
 def reply(handler, content, tag=None, ranges=True, at_most=None, claim=None):
     """Answer as a good server does, or not.
 
-    tag: an ETag. ranges: whether it sends a part when asked for one. at_most: bytes after which it hangs up.
-    claim: the length that it says.
+    tag: an ETag. ranges: whether it sends a part when asked for one. at_most: bytes after which it
+    hangs up. claim: the length that it says.
     """
     asked = handler.headers.get("Range")
     same = handler.headers.get("If-Range") in (None, tag)

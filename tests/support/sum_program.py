@@ -13,10 +13,16 @@ def main():
     distributed._BLOCK = 1000
     for dtype in ("float32", "float64"):
         for length in (1, 2, 5, 999, 1000, 1001, 5003):
-            drawn = [np.random.default_rng([r, length]).normal(size=length).astype(dtype) for r in range(one.size)]
+            drawn = [
+                np.random.default_rng([r, length]).normal(size=length).astype(dtype)
+                for r in range(one.size)
+            ]
             mine = drawn[one.rank].copy()
             one.sum(mine)
-            assert mine.dtype == dtype and np.array_equal(mine, sum(drawn[1:], drawn[0])), (dtype, length)
+            assert mine.dtype == dtype and np.array_equal(mine, sum(drawn[1:], drawn[0])), (
+                dtype,
+                length,
+            )
     assert one.total(one.rank, 0.1) == (sum(range(one.size)), sum([0.1] * one.size))
     assert one.tell(f"said by {one.rank}") == "said by 0"
     one.check_same(mine, "the sums")
@@ -24,7 +30,9 @@ def main():
     try:
         one.check_same(mine, "the sums")
     except UserError as error:
-        assert f"the sums of rank {one.size - 1} on " in str(error) and "are not those of rank 0" in str(error)
+        assert f"the sums of rank {one.size - 1} on " in str(
+            error
+        ) and "are not those of rank 0" in str(error)
     else:
         raise AssertionError("a difference went unnoticed")
     if one.rank:

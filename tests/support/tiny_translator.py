@@ -1,11 +1,17 @@
-"""The folder of a tiny untrained model that translates nonsense, but for each source a nonsense of its own."""
+"""The folder of a tiny untrained model that translates nonsense, but for each source a
+nonsense of its own.
+"""
 
 from minitf.config import Config
 from minitf.files.models import save_model
 from minitf.text import Subwords
 from minitf.transformer import Transformer
 
-TEXT = ["the dog saw a bird.", "ein Vogel sah den Hund, oder?", "we sing in the old house; you do not."]
+TEXT = [
+    "the dog saw a bird.",
+    "ein Vogel sah den Hund, oder?",
+    "we sing in the old house; you do not.",
+]
 LONGEST = 20  # subwords in a part
 
 

@@ -1,4 +1,6 @@
-"""Changed Transformers, as a student or researcher writes them: with other parameters, or another computation."""
+"""Changed Transformers, as a student or researcher writes them: with other parameters, or
+another computation.
+"""
 
 import numpy as np
 
@@ -8,7 +10,10 @@ from minitf.transformer import MultiHeadAttention, Transformer
 
 
 class SwiGLU(Module):
-    """The feed-forward network with a gate: (swish(x W) * (x V)) W_2. Source: Shazeer 2020, eq. 6."""
+    """The feed-forward network with a gate: (swish(x W) * (x V)) W_2.
+
+    Source: Shazeer 2020, eq. 6.
+    """
 
     def __init__(self, config, rng):
         self.inner = Linear(config.d_model, config.d_ff, rng, bias=False)
@@ -44,6 +49,9 @@ class Variant(Transformer):
 
 
 def gelu(self, x):
-    """In place of FeedForward.__call__: with GELU, in its approximation. Source: Hendrycks and Gimpel 2016."""
+    """In place of FeedForward.__call__: with GELU, in its approximation.
+
+    Source: Hendrycks and Gimpel 2016.
+    """
     h = self.inner(x)
     return self.outer(self.dropout(h / (1 + F.exp(h * -1.702))))

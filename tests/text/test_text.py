@@ -31,7 +31,9 @@ WHO, DOES, WHAT = (
     ("likes", "mag", "draws"),
     ("the garden", "Äpfel", "a house"),
 )
-LINES = [f"{who} {does} {what} {n}." for n in (7, 1990) for who in WHO for does in DOES for what in WHAT]
+LINES = [
+    f"{who} {does} {what} {n}." for n in (7, 1990) for who in WHO for does in DOES for what in WHAT
+]
 
 
 def silent(notice):
@@ -45,7 +47,14 @@ def subwords():
 
 def test_subwords_round_trip(subwords):
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
-    odd = ["", " ", "  two  blanks ", f"Żółć 東京 {family}", "<s> </s> <0xE2>", "\u00a0\u00ad\u200b\ufeff"]
+    odd = [
+        "",
+        " ",
+        "  two  blanks ",
+        f"Żółć 東京 {family}",
+        "<s> </s> <0xE2>",
+        "\u00a0\u00ad\u200b\ufeff",
+    ]
     assert subwords.decode(subwords.encode(LINES + odd)) == LINES + odd
     assert subwords.encode([""]) == [[]] and subwords.encode([]) == [] and subwords.decode([]) == []
 
@@ -56,7 +65,9 @@ def test_subwords_give_back_any_text(subwords, text):
     """Lone surrogates and control characters included: no crash, and nothing else is changed."""
     (ids,) = subwords.encode([text])
     assert min(ids, default=4) > EOS  # no special id, and nothing unknown
-    expected = "".join("\ufffd" if unicodedata.category(c) == "Cs" else c for c in text).replace("\u2581", " ")
+    expected = "".join("\ufffd" if unicodedata.category(c) == "Cs" else c for c in text).replace(
+        "\u2581", " "
+    )
     assert subwords.decode([ids]) == [printable(expected)]
 
 
@@ -73,7 +84,8 @@ def test_any_ids_decode_to_clean_text(subwords, ids):
     (text,) = subwords.decode([ids])
     text.encode("utf-8")  # no lone surrogate
     assert text == printable(text)
-    assert subwords.decode([np.array(ids + [EOS, PAD], np.int32)]) == [text]  # special ids say nothing
+    # Special ids say nothing.
+    assert subwords.decode([np.array(ids + [EOS, PAD], np.int32)]) == [text]
     assert all(piece.isprintable() for piece in subwords.pieces(ids))
 
 
@@ -103,7 +115,10 @@ def test_ids_out_of_range_are_named(subwords, wrong):
 def test_pieces_are_readable(subwords):
     ids = subwords.encode(["the cat #1990"])[0]
     pieces = subwords.pieces(ids)
-    assert pieces[0].startswith("\u2581") and "".join(pieces).replace("\u2581", " ").strip() == "the cat #1990"
+    assert (
+        pieces[0].startswith("\u2581")
+        and "".join(pieces).replace("\u2581", " ").strip() == "the cat #1990"
+    )
     assert pieces[-4:] == ["1", "9", "9", "0"]  # digits stand alone
     assert subwords.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
@@ -130,13 +145,20 @@ def test_lines_that_can_be_read_again_are_not_held(monkeypatch):
             return len(LINES)
 
     for size in (330, 5000):  # the second is too large, and the text is read once more
-        assert Subwords.train(Again(), size, log=str).model == Subwords.train(LINES, size, log=str).model
+        assert (
+            Subwords.train(Again(), size, log=str).model
+            == Subwords.train(LINES, size, log=str).model
+        )
     monkeypatch.setattr("minitf.text.subwords.TRAINING_LINES", 10)
     assert Subwords.train(Again(), 300).model == Subwords.train(LINES, 300).model
 
 
 def test_any_number_of_threads_gives_the_same_ids(subwords):
-    assert subwords.encode(LINES, threads=3) == subwords.encode(LINES, threads=1) == subwords.encode(LINES)
+    assert (
+        subwords.encode(LINES, threads=3)
+        == subwords.encode(LINES, threads=1)
+        == subwords.encode(LINES)
+    )
 
 
 def test_vocabulary_size_is_fitted_to_the_text():
@@ -154,20 +176,25 @@ def test_vocabulary_size_is_fitted_to_the_text():
 
 
 def test_odd_training_text():
-    subwords = Subwords.train([*LINES, "\udce9\udcff", "\x00", "a\u2581b", "x" * 200_000], 300, log=silent)
+    subwords = Subwords.train(
+        [*LINES, "\udce9\udcff", "\x00", "a\u2581b", "x" * 200_000], 300, log=silent
+    )
     assert subwords.decode(subwords.encode(["the cat"])) == ["the cat"]
 
 
 def test_sentencepiece_is_silent_and_lazy():
     """Its C++ side writes to file descriptor 2, which only another process can watch."""
     program = (
-        "import sys, minitf.text as text; from minitf import UserError; assert 'sentencepiece' not in sys.modules\n"
+        "import sys, minitf.text as text; from minitf import UserError; assert 'sentencepiece' "
+        "not in sys.modules\n"
         "for model in (b'', b'damaged', b'\\n\\x05abc'):\n"
         "    try: text.Subwords(model); print('taken')\n"
         "    except UserError: pass\n"
         "text.Subwords.train(['some words', 'and some more'], 400, log=lambda notice: None)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -205,14 +232,25 @@ def test_damaged_files_are_refused(tmp_path, subwords, kind):
 
 def test_words_by_frequency():
     words = Words.train(["b a b", "c a b \udce9"])
-    assert words.pieces(range(len(words))) == ["<pad>", "<unk>", "<s>", "</s>", "b", "a", "c", "\ufffd"]
+    assert words.pieces(range(len(words))) == [
+        "<pad>",
+        "<unk>",
+        "<s>",
+        "</s>",
+        "b",
+        "a",
+        "c",
+        "\ufffd",
+    ]
     assert words.encode(["a  z\tb", "", "<s>"]) == [[5, UNK, 4], [], [UNK]]
     notices = []
     assert len(Words.train(["b a b"], 5, log=silent)) == 5
     assert len(Words.train(["b a b"], 9, log=notices.append)) == 6 and "6 are used" in notices[0]
     with pytest.raises(UserError, match="too small"):
         Words.train(["b a b"], 4)
-    assert Words.train(["d b", "c b a d"]).pieces(range(4, 8)) == ["b", "d", "a", "c"], "ties are alphabetical"
+    assert Words.train(["d b", "c b a d"]).pieces(range(4, 8)) == ["b", "d", "a", "c"], (
+        "ties are alphabetical"
+    )
 
 
 def test_words_join_what_was_cut():
@@ -233,7 +271,9 @@ def test_batches_hold_every_pair_once_within_the_budget(lengths, budget, seed):
     for rows in plan:
         assert len(rows) == 1 or len(rows) * max(source[rows].max(), target[rows].max()) <= budget
     again = plan_batches(source.tolist(), target.tolist(), budget, np.random.default_rng(seed))
-    assert len(again) == len(plan) and all(np.array_equal(a, b) for a, b in zip(plan, again, strict=True))
+    assert len(again) == len(plan) and all(
+        np.array_equal(a, b) for a, b in zip(plan, again, strict=True)
+    )
 
 
 def plain_plan(source, target, budget, rng):
@@ -259,12 +299,18 @@ def test_a_plan_is_the_same_for_lengths_of_any_type(longest, kind):
     lengths = np.random.default_rng(0).integers(1, longest + 1, (2, 2000))
     for budget in (2, 3 * longest, 100_000):
         plan = plan_batches(*lengths.astype(kind), budget, np.random.default_rng(1))
-        assert [rows.tolist() for rows in plan] == plain_plan(*lengths.tolist(), budget, np.random.default_rng(1))
+        assert [rows.tolist() for rows in plan] == plain_plan(
+            *lengths.tolist(), budget, np.random.default_rng(1)
+        )
 
 
-@pytest.mark.parametrize("longest", [(16, 15), (15, 16), (15, 15), (17, 14), (256, 255), (255, 256), (255, 255)])
+@pytest.mark.parametrize(
+    "longest", [(16, 15), (15, 16), (15, 15), (17, 14), (256, 255), (255, 256), (255, 255)]
+)
 def test_a_plan_at_the_ends_of_the_types_of_its_keys(longest):
-    """The product of the longest lengths may just fit a type that the key of the longest pair does not."""
+    """The product of the longest lengths may just fit a type that the key of the longest
+    pair does not.
+    """
     lengths = [np.random.default_rng(i).integers(1, n + 1, 2000) for i, n in enumerate(longest)]
     for side, n in zip(lengths, longest, strict=True):
         side[:20] = n
@@ -321,18 +367,28 @@ def test_batch_is_padded_and_shifted(rows, data):
         assert batch.target_in[row].tolist()[: len(ids) + 1] == [BOS, *ids]
         assert batch.target_out[row].tolist()[: len(ids) + 1] == [*ids, EOS]
     width = max(map(len, rows)) + 1
-    assert batch.source.shape == batch.target_in.shape == batch.target_out.shape == (len(rows), width)
-    assert {array.dtype for array in (batch.source, batch.target_in, batch.target_out)} == {np.dtype(np.int32)}
+    assert (
+        batch.source.shape == batch.target_in.shape == batch.target_out.shape == (len(rows), width)
+    )
+    assert {array.dtype for array in (batch.source, batch.target_in, batch.target_out)} == {
+        np.dtype(np.int32)
+    }
     assert batch.n_tokens == sum(len(ids) + 1 for ids in rows)
 
     start = data.draw(st.integers(0, len(rows) - 1))
     parts = [batch.rows(0, start), batch.rows(start, len(rows))]
-    assert [part.first_row for part in parts] == [0, start] and parts[1].rows(1, 2).first_row == start + 1
+    assert [part.first_row for part in parts] == [0, start] and parts[1].rows(
+        1, 2
+    ).first_row == start + 1
     assert sum(part.n_tokens for part in parts) == batch.n_tokens
-    assert np.array_equal(np.concatenate([part.target_out for part in parts]), batch.target_out)  # equally wide
+    # Equally wide
+    assert np.array_equal(np.concatenate([part.target_out for part in parts]), batch.target_out)
 
 
 def test_padding_inside_a_line_is_refused():
     with pytest.raises(ValueError, match="id 0 is not in a vocabulary"):
         pad_rows([[5, PAD, 6]], 10)
-    assert pad_rows([np.array([5, 9]), []], 10, first=BOS, last=EOS).tolist() == [[2, 5, 9, 3], [2, 3, 0, 0]]
+    assert pad_rows([np.array([5, 9]), []], 10, first=BOS, last=EOS).tolist() == [
+        [2, 5, 9, 3],
+        [2, 3, 0, 0],
+    ]

@@ -1,4 +1,6 @@
-"""Who computes what of an update, how ranks find each other, and what they say where they cannot."""
+"""Who computes what of an update, how ranks find each other,
+and what they say where they cannot.
+"""
 
 import sys
 from types import SimpleNamespace
@@ -25,7 +27,7 @@ def start_as(monkeypatch, rank, size):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", str(size))
 
 
-# Whose rows -------------------------------------------------------------------------------------------------
+# Whose rows ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
@@ -64,7 +66,7 @@ def test_more_ranks_than_rows():
     assert [] in shares
 
 
-# One process alone ------------------------------------------------------------------------------------------
+# One process alone --------------------------------------------------------------------------------
 
 
 def test_alone_nothing_is_sent():
@@ -75,7 +77,12 @@ def test_alone_nothing_is_sent():
     one.sum(array)
     one.check_same(array, "the numbers")
     assert array.tolist() == [0, 1, 2, 3, 4]
-    assert (one.size, one.tell(7), one.total(2, 3.5), one.cores()) == (1, 7, (2, 3.5), machine.cores())
+    assert (one.size, one.tell(7), one.total(2, 3.5), one.cores()) == (
+        1,
+        7,
+        (2, 3.5),
+        machine.cores(),
+    )
     assert "mpi4py" not in sys.modules
 
 
@@ -90,7 +97,9 @@ def test_who_was_started(monkeypatch, names):
 
 def test_ranks_on_the_same_cores_share_them(monkeypatch):
     limits = []
-    monkeypatch.setattr(distributed, "threadpool_limits", lambda *arguments: limits.append(arguments))
+    monkeypatch.setattr(
+        distributed, "threadpool_limits", lambda *arguments: limits.append(arguments)
+    )
     monkeypatch.setattr(distributed.os, "cpu_count", lambda: 8)
     monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.setattr(distributed, "_own_cores", lambda: {0, 1, 2, 3})
@@ -105,11 +114,13 @@ def test_ranks_on_the_same_cores_share_them(monkeypatch):
     assert (bound.cores(), unbound.cores()) == (4, 2)
     assert limits == [(4, "blas"), (2, "blas")]
     assert bound.place == "2 on 1 machine"
-    assert unbound.place.startswith("2 on 1 machine; here 4 cores are given to none of them: mpirun --bind-to none")
+    assert unbound.place.startswith(
+        "2 on 1 machine; here 4 cores are given to none of them: mpirun --bind-to none"
+    )
     assert beside(*[{0, 1, 2, 3}] * 6).cores() == 1
 
 
-# What cannot work -------------------------------------------------------------------------------------------
+# What cannot work ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -132,10 +143,13 @@ def test_an_mpirun_of_another_mpi(monkeypatch, capsys):
     package.pkl5 = None
     assert commandline.main(["--quick"], "program") == 2
     error = capsys.readouterr().err
-    assert "program: 4 processes were started, but mpi4py knows of 1" in error and error.count("\n") == 1
+    assert (
+        "program: 4 processes were started, but mpi4py knows of 1" in error
+        and error.count("\n") == 1
+    )
 
 
-# GPUs, on a stand-in ----------------------------------------------------------------------------------------
+# GPUs, on a stand-in ------------------------------------------------------------------------------
 
 
 class Talk:
@@ -152,7 +166,9 @@ class Talk:
 
 
 def library_with(monkeypatch, devices):
-    """Give the array library in use a `cuda` with these GPUs, and a NCCL; returns what was called."""
+    """Give the array library in use a `cuda` with these GPUs, and a NCCL;
+    returns what was called.
+    """
     calls = []
 
     class Communicator:
@@ -162,14 +178,20 @@ def library_with(monkeypatch, devices):
         def allReduce(self, *arguments):
             calls.append(arguments)
 
-    runtime = SimpleNamespace(getDeviceCount=lambda: len(devices), deviceGetPCIBusId=lambda i: devices[i])
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: len(devices), deviceGetPCIBusId=lambda i: devices[i]
+    )
     cuda = SimpleNamespace(
         runtime=runtime,
         Device=lambda i: SimpleNamespace(use=lambda: calls.append(i)),
         get_current_stream=lambda: SimpleNamespace(ptr=77),
     )
     nccl = SimpleNamespace(
-        NcclCommunicator=Communicator, get_unique_id=lambda: b"key", NCCL_FLOAT32=7, NCCL_FLOAT64=8, NCCL_SUM=0
+        NcclCommunicator=Communicator,
+        get_unique_id=lambda: b"key",
+        NCCL_FLOAT32=7,
+        NCCL_FLOAT64=8,
+        NCCL_SUM=0,
     )
     monkeypatch.setitem(backend.xp.__dict__, "cuda", cuda)
     monkeypatch.setattr(backend, "nccl", lambda: nccl)
@@ -194,7 +216,9 @@ def test_each_rank_takes_a_gpu_of_its_own(monkeypatch):
 
 def test_more_ranks_than_gpus(monkeypatch):
     library_with(monkeypatch, ["0:1", "0:2"])
-    with pytest.raises(UserError, match=r"3 ranks on .*, which has GPUs for 2: start one for each GPU, or"):
+    with pytest.raises(
+        UserError, match=r"3 ranks on .*, which has GPUs for 2: start one for each GPU, or"
+    ):
         connected(Talk(2, 3), Talk(2, 3, ["0:1", "0:2"]))
     library_with(monkeypatch, ["0:5"])  # a batch system shows each rank but its own
     assert connected(Talk(2, 3), Talk(2, 3, ["0:3", "0:4"]))

@@ -1,4 +1,6 @@
-"""The whole chain, from nothing to translated sentences: lesson 09's quick form learns the toy corpus, and says so."""
+"""The whole chain, from nothing to translated sentences: lesson 09's quick form learns the toy
+corpus, and says so.
+"""
 
 import json
 import re
@@ -14,7 +16,9 @@ from minitf.data import toy
 @pytest.mark.slow
 @pytest.mark.lesson09
 def test_quick_learns_the_toy_corpus(tmp_path):
-    """lessons/09_train_wmt.py --quick, started in an empty folder, and translate.py with what it made."""
+    """lessons/09_train_wmt.py --quick, started in an empty folder, and translate.py
+    with what it made.
+    """
     lesson, translate = ROOT / "lessons" / "09_train_wmt.py", ROOT / "examples" / "translate.py"
     trained = subprocess.run(
         [sys.executable, "-W", "error", lesson, "--quick"],
@@ -25,7 +29,9 @@ def test_quick_learns_the_toy_corpus(tmp_path):
         check=False,
     )
     assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr
-    assert re.match(r"lesson 09_train_wmt: \d+ claims hold, 5 figures", trained.stdout.splitlines()[-1])
+    assert re.match(
+        r"lesson 09_train_wmt: \d+ claims hold, 5 figures", trained.stdout.splitlines()[-1]
+    )
     (out,) = (tmp_path / "runs").iterdir()
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert results["tests"]["test"]["bleu"] >= 90, trained.stdout

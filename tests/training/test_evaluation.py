@@ -1,4 +1,6 @@
-"""BLEU: the formula counted by hand; sacreBLEU and the paper's way on real outputs; bad input is refused."""
+"""BLEU: the formula counted by hand; sacreBLEU and the paper's way on real outputs; bad
+input is refused.
+"""
 
 import contextlib
 import importlib.util
@@ -22,7 +24,8 @@ from minitf.training import commandline
 from minitf.training.evaluation import bleu, paper_bleu, perplexity, score_files, split_compounds
 
 needs_moses = pytest.mark.skipif(
-    importlib.util.find_spec("sacremoses") is None, reason="pip install -e '.[dev]' brings sacremoses"
+    importlib.util.find_spec("sacremoses") is None,
+    reason="pip install -e '.[dev]' brings sacremoses",
 )
 
 REFERENCES = [
@@ -45,7 +48,8 @@ def bleu_by_hand(hypotheses, references):
         found = total = 0
         for hypothesis, reference in zip(hypotheses, references, strict=True):
             left, right = (
-                Counter(zip(*(line.split()[i:] for i in range(n)), strict=False)) for line in (hypothesis, reference)
+                Counter(zip(*(line.split()[i:] for i in range(n)), strict=False))
+                for line in (hypothesis, reference)
             )
             found += (left & right).total()
             total += left.total()
@@ -61,13 +65,18 @@ def test_bleu_is_the_formula(tokenize, words_cut_off):
         *HYPOTHESES[:2],
         HYPOTHESES[2].rsplit(maxsplit=words_cut_off)[0] if words_cut_off else HYPOTHESES[2],
     ]
-    score, precisions, penalty, hypothesis_length, reference_length = bleu_by_hand(hypotheses, REFERENCES)
+    score, precisions, penalty, hypothesis_length, reference_length = bleu_by_hand(
+        hypotheses, REFERENCES
+    )
     result = bleu(hypotheses, REFERENCES, tokenize=tokenize)
     assert result.score == pytest.approx(score, rel=1e-12) and 40 < score < 70
     assert result.precisions == pytest.approx(precisions, rel=1e-12)
     assert result.brevity_penalty == pytest.approx(penalty, rel=1e-12)
     assert (penalty < 1) == bool(words_cut_off)
-    assert (result.hypothesis_length, result.reference_length) == (hypothesis_length, reference_length)
+    assert (result.hypothesis_length, result.reference_length) == (
+        hypothesis_length,
+        reference_length,
+    )
 
 
 def test_the_ends_of_the_scale():
@@ -119,10 +128,16 @@ def test_bad_input_is_refused():
             score("The dog", "The dog")
 
 
-# The paper's way --------------------------------------------------------------------------------------------
+# The paper's way ----------------------------------------------------------------------------------
 
-OURS = ["Die E-Mail-Adresse der U-Bahn-Station steht im Netz.", "„Ja“, sagt sie, „das Drei-Liter-Auto fährt.“"]
-GOOD = ["Die E-Mail-Adresse des U-Bahn-Hofs steht im Netz.", "„Nein“, sagt sie, „das Zwei-Liter-Auto fährt nicht.“"]
+OURS = [
+    "Die E-Mail-Adresse der U-Bahn-Station steht im Netz.",
+    "„Ja“, sagt sie, „das Drei-Liter-Auto fährt.“",
+]
+GOOD = [
+    "Die E-Mail-Adresse des U-Bahn-Hofs steht im Netz.",
+    "„Nein“, sagt sie, „das Zwei-Liter-Auto fährt nicht.“",
+]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +146,8 @@ GOOD = ["Die E-Mail-Adresse des U-Bahn-Hofs steht im Netz.", "„Nein“, sagt s
         ("die E-Mail-Adresse", "die E ##AT##-##AT## Mail ##AT##-##AT## Adresse"),
         ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between blanks is a token already
         ("-40 Grad, Haus- und", "-40 Grad, Haus- und"),
-        ("a-b-c", "a ##AT##-##AT## b-c"),  # as the authors' expression does: b is in the first match already
+        # As the authors' expression does: b is in the first match already.
+        ("a-b-c", "a ##AT##-##AT## b-c"),
         ("", ""),
     ],
 )
@@ -142,7 +158,10 @@ def test_compounds_are_split_where_a_hyphen_stands_between_two_characters(line, 
 @needs_moses
 def test_the_papers_way_is_bleu_of_moses_tokens_with_split_compounds():
     cut = [
-        "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse {} U ##AT##-##AT## Bahn ##AT##-##AT## {} steht im Netz .",
+        (
+            "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse {} U ##AT##-##AT## Bahn ##AT##-##AT## "
+            "{} steht im Netz ."
+        ),
         "„ {} “ , sagt sie , „ das {} ##AT##-##AT## Liter ##AT##-##AT## Auto fährt {}. “",
     ]
     ours = [cut[0].format("der", "Station"), cut[1].format("Ja", "Drei", "")]
@@ -151,13 +170,15 @@ def test_the_papers_way_is_bleu_of_moses_tokens_with_split_compounds():
     assert result.score == pytest.approx(bleu_by_hand(ours, good)[0], rel=1e-12)
     assert result.score > bleu(OURS, GOOD).score + 5
     assert "tok:moses-de|compounds:split|smooth:none|sacremoses:" in result.signature
-    assert result.text.startswith(f"paper-style BLEU|{result.signature} = {result.score:.2f} ")  # not under BLEU's name
+    # Not under BLEU's name.
+    assert result.text.startswith(f"paper-style BLEU|{result.signature} = {result.score:.2f} ")
 
 
 @needs_moses
 def test_the_papers_way_smooths_nothing_and_leaves_french_compounds_whole():
     ours, good = ["Das ist ein Haus."], ["Das war ein Haus am See."]
-    assert paper_bleu(ours, good).score == 0 < bleu(ours, good).score  # which have no trigram in common
+    # Which have no trigram in common.
+    assert paper_bleu(ours, good).score == 0 < bleu(ours, good).score
     french = paper_bleu(["Est-ce un porte-avions ?"], ["Est-ce un porte-avions ?"], "fr")
     assert french.hypothesis_length == 4 and "moses-fr|compounds:whole" in french.signature
 
@@ -179,16 +200,23 @@ def write(path, lines):
 
 @needs_moses
 def test_two_files_are_scored_both_ways(tmp_path, capsys):
-    files = [str(write(tmp_path / name, lines)) for name, lines in (("out", OURS), ("test.de", GOOD))]
+    files = [
+        str(write(tmp_path / name, lines)) for name, lines in (("out", OURS), ("test.de", GOOD))
+    ]
     assert commandline.main(["--score", *files]) == 0
-    assert capsys.readouterr().out.splitlines() == [bleu(OURS, GOOD).text, paper_bleu(OURS, GOOD).text]
+    assert capsys.readouterr().out.splitlines() == [
+        bleu(OURS, GOOD).text,
+        paper_bleu(OURS, GOOD).text,
+    ]
 
 
 def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monkeypatch):
     hypotheses, references = write(tmp_path / "out", OURS), write(tmp_path / "test.txt", GOOD)
     first, second = score_files(hypotheses, references).splitlines()
     assert first == bleu(OURS, GOOD).text
-    assert second.startswith("paper-style BLEU: not counted: the paper translated into German (file.de) and")
+    assert second.startswith(
+        "paper-style BLEU: not counted: the paper translated into German (file.de) and"
+    )
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     assert "not counted: the tokens" in score_files(hypotheses, write(tmp_path / "test.de", GOOD))
 
@@ -197,7 +225,9 @@ def test_text_in_another_encoding_is_noticed(tmp_path):
     """It is read as U+FFFD, and every word with an umlaut would be wrong."""
     files = write(tmp_path / "out", ["Grüße.", "Ja."]), tmp_path / "test.de"
     files[1].write_bytes("Ja.\nGrüße.\n".encode("latin-1"))
-    notice = f"notice: {files[1]}: 1 line is no UTF-8 (the first: line 2): convert the file, as by iconv"
+    notice = (
+        f"notice: {files[1]}: 1 line is no UTF-8 (the first: line 2): convert the file, as by iconv"
+    )
     assert score_files(*files).splitlines()[-1].startswith(notice)
 
 
@@ -205,7 +235,10 @@ def test_tokenised_text_is_noticed(tmp_path):
     plain = [line.replace(" .", ".") for line in REFERENCES]
     files = write(tmp_path / "out", REFERENCES), write(tmp_path / "test.txt", plain)
     assert score_files(*files).splitlines()[2:] == [
-        f"notice: {files[0]} looks tokenised, and neither score is meant for that: detokenise it first"
+        (
+            f"notice: {files[0]} looks tokenised, and neither score is meant for that: "
+            "detokenise it first"
+        )
     ]
     one_of_three = write(tmp_path / "one", [*plain[:2], REFERENCES[2]])
     assert len(score_files(one_of_three, files[1]).splitlines()) == 2, "one line may well end so"
@@ -229,7 +262,9 @@ def test_a_string_instead_of_a_list_is_refused():
         (["--score", "out", "test.de", "--out", "runs"], "leave the other options out"),
     ],
 )
-def test_what_cannot_be_scored_is_said_in_one_line(arguments, reason, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_scored_is_said_in_one_line(
+    arguments, reason, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     for name, lines in (("out", OURS), ("test.de", GOOD), ("short.de", GOOD[:1]), ("empty", [])):
         write(Path(name), lines)
@@ -242,7 +277,11 @@ def test_what_cannot_be_scored_is_said_in_one_line(arguments, reason, tmp_path, 
 @pytest.mark.parametrize(
     ("language", "line", "tokens"),
     [
-        ("de", "Sie sah Peter bzw. Frau Kern.", ["Sie", "sah", "Peter", "bzw.", "Frau", "Kern", "."]),
+        (
+            "de",
+            "Sie sah Peter bzw. Frau Kern.",
+            ["Sie", "sah", "Peter", "bzw.", "Frau", "Kern", "."],
+        ),
         ("fr", "L'homme dit qu'il vient.", ["L'", "homme", "dit", "qu'", "il", "vient", "."]),
     ],
 )
@@ -268,9 +307,14 @@ def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tm
         watch=lambda what: contextlib.nullcontext(),
         score=bleu,
     )
-    translator = SimpleNamespace(translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS])
+    translator = SimpleNamespace(
+        translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS]
+    )
     found = commandline._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
-    assert said[1] == f"newstest2014: {bleu(OURS, GOOD).text}" and found["bleu"] == bleu(OURS, GOOD).score
+    assert (
+        said[1] == f"newstest2014: {bleu(OURS, GOOD).text}"
+        and found["bleu"] == bleu(OURS, GOOD).score
+    )
     if corpus == "wmt14-en-de":
         assert found["paper_style"]["bleu"] == paper_bleu(OURS, GOOD).score
         assert said[2] == f"newstest2014: {paper_bleu(OURS, GOOD).text}"
@@ -278,13 +322,17 @@ def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tm
         assert "paper_style" not in found and len(said) == 2
 
 
-# Perplexity -----------------------------------------------------------------------------------------------
+# Perplexity ---------------------------------------------------------------------------------------
 
 
 def perplexity_by_hand(model, subwords, pairs):
-    """Each sentence alone, its end mark included, by the logits of the model; no smoothing, no dropout."""
+    """Each sentence alone, its end mark included, by the logits of the model; no
+    smoothing, no dropout.
+    """
     total = n = 0
-    for source, target in zip(subwords.encode(pairs.source), subwords.encode(pairs.target), strict=True):
+    for source, target in zip(
+        subwords.encode(pairs.source), subwords.encode(pairs.target), strict=True
+    ):
         z = model.eval()(np.array([[*source, EOS]]), np.array([[BOS, *target]])).numpy()[0]
         ln_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
         total, n = total - ln_p[np.arange(len(z)), [*target, EOS]].sum(), n + len(z)
@@ -316,11 +364,15 @@ def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(mo
 
     monkeypatch.setattr(model, "loss", watch)
     perplexity(model, words, Pairs(["a b c"] * 6, ["a"] * 6), batch_tokens=9)
-    assert seen == [(8, False)] * 3, "three words and the end mark: a third sentence would be over nine"
+    assert seen == [(8, False)] * 3, (
+        "three words and the end mark: a third sentence would be over nine"
+    )
 
 
 def test_the_worst_perplexity_is_finite():
-    model = SimpleNamespace(evaluating=contextlib.nullcontext, loss=lambda *ids, n_tokens: (0.0, 1e6))
+    model = SimpleNamespace(
+        evaluating=contextlib.nullcontext, loss=lambda *ids, n_tokens: (0.0, 1e6)
+    )
     assert math.isfinite(perplexity(model, Words.train(["a"]), Pairs(["a"], ["a"])))
 
 
@@ -328,8 +380,12 @@ def lines_of(path):
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-needs_data = pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs")
-slow_ones = (pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char"))
+needs_data = pytest.mark.skipif(
+    "MINITF_DATA" not in os.environ, reason="set MINITF_DATA to score real outputs"
+)
+slow_ones = (
+    pytest.param(name, marks=pytest.mark.slow) for name in ("sennrich2016", "bpe2char", "char2char")
+)
 systems = pytest.mark.parametrize("system", ["bpe2bpe", *slow_ones])
 
 
@@ -344,10 +400,15 @@ def test_real_outputs_score_as_sacrebleu_says(system):
     assert result.score == pytest.approx(expected["bleu"], abs=1e-4)
     assert result.precisions == pytest.approx(expected["precisions"], abs=1e-4)
     assert result.brevity_penalty == pytest.approx(expected["bp"], abs=1e-4)
-    assert (result.hypothesis_length, result.reference_length) == (expected["sys_len"], expected["ref_len"])
+    assert (result.hypothesis_length, result.reference_length) == (
+        expected["sys_len"],
+        expected["ref_len"],
+    )
     assert result.signature.rpartition("|")[0] == expected["signature"].rpartition("|")[0]
     if system == "sennrich2016":
-        assert bleu(hypotheses, references, lowercase=True).score == pytest.approx(expected["bleu_lc"], abs=1e-4)
+        assert bleu(hypotheses, references, lowercase=True).score == pytest.approx(
+            expected["bleu_lc"], abs=1e-4
+        )
 
 
 @needs_moses
@@ -356,7 +417,9 @@ def test_real_outputs_score_as_sacrebleu_says(system):
 def test_real_outputs_score_the_papers_way_as_published(system):
     """The reference length, 64,496, is the one that fairseq prints for newstest2014."""
     data = Path(os.environ["MINITF_DATA"])
-    expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system]["paper_style"]
+    expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system][
+        "paper_style"
+    ]
     hypotheses = lines_of(data / "bleu-check" / f"{system}.newstest2014.detok.de")
     result = paper_bleu(hypotheses, lines_of(data / "newstest2014" / "en-de" / "test.de"))
     assert result.score == pytest.approx(expected["bleu"], abs=6e-5)

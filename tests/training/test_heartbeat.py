@@ -1,4 +1,6 @@
-"""A run that takes long says what it is doing: at once, and then at the latest every thirty seconds."""
+"""A run that takes long says what it is doing: at once, and then at the latest every
+thirty seconds.
+"""
 
 import io
 import shlex
@@ -65,7 +67,9 @@ def test_without_a_terminal_a_line_now_and_then(folder, slow_updates, capsys):
     """After the first update, and then after 10, 20, 30, 30 seconds without one."""
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [1, 2, 4, 7, 10, 13, 16]
-    assert [entry["step"] for entry in read_history("here")] == [16, 16], "the log has no more entries than without"
+    assert [entry["step"] for entry in read_history("here")] == [16, 16], (
+        "the log has no more entries than without"
+    )
 
 
 def test_a_line_of_the_log_is_a_sign_of_life_too(folder, slow_updates, capsys):
@@ -79,7 +83,9 @@ def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updat
     assert run("some", *RARELY[2:], "--log-every", "16") == 0
     losses = [entry["loss"] for entry in read_history("all") if "loss" in entry]
     (entry,) = (entry for entry in read_history("some") if "loss" in entry)
-    assert min(losses) < entry["loss"] < max(losses) and entry["loss"] == pytest.approx(sum(losses) / 16, rel=0.05)
+    assert min(losses) < entry["loss"] < max(losses) and entry["loss"] == pytest.approx(
+        sum(losses) / 16, rel=0.05
+    )
 
 
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
@@ -89,7 +95,9 @@ def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, ca
     assert steps(capsys) == [16], "no lines between those of the log"
     drawn = sys.stderr.getvalue().split("\r")
     bars = [text for text in drawn if "left  step" in text]
-    assert len(bars) == 15 and bars[7].startswith(f"[{'#' * 15:<30}]  50%  0:01:15 left  step 8  loss ")
+    assert len(bars) == 15 and bars[7].startswith(
+        f"[{'#' * 15:<30}]  50%  0:01:15 left  step 8  loss "
+    )
     losses = {float(text.rsplit(" ", 1)[1]) for text in bars}
     assert len(losses) > 10 and all(1 < loss < 10 for loss in losses)
 
@@ -98,16 +106,25 @@ def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
     """Both are on one terminal: a line would begin behind the bar."""
     monkeypatch.setattr(sys, "stderr", Terminal())
     before = []
-    monkeypatch.setattr("minitf.training.log._print", lambda text: before.append((text, sys.stderr.getvalue())))
+    monkeypatch.setattr(
+        "minitf.training.log._print", lambda text: before.append((text, sys.stderr.getvalue()))
+    )
     assert run("here", *RARELY[2:], "--log-every", "4") == 0
     for text, written in before:
         if text.startswith("step") and "loss" in text:
             *_, bar, blank, rest = written.split("\r")
-            assert "left  step" in bar and blank.strip() == "" and len(blank) >= len(bar.rstrip()) and rest == ""
+            assert (
+                "left  step" in bar
+                and blank.strip() == ""
+                and len(blank) >= len(bar.rstrip())
+                and rest == ""
+            )
 
 
 def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsys):
-    """What comes next is said before the text is read, its subwords are learned, and the first batch is tried."""
+    """What comes next is said before the text is read, its subwords are learned, and the first
+    batch is tried.
+    """
     said = []
 
     def record(module, name, last):
@@ -122,7 +139,11 @@ def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsy
 
     record(commandline, "read_corpus", "corpus   train.en, train.de")
     record(Words, "train", "subwords are learned from the training text")
-    record(Replicas, "backward", "trial    trying the largest batches first, so that a lack of memory shows now")
+    record(
+        Replicas,
+        "backward",
+        "trial    trying the largest batches first, so that a lack of memory shows now",
+    )
     assert run("here", "--steps", "1") == 0
     assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
 
@@ -166,10 +187,14 @@ def test_a_validation_shows_how_far_it_is(folder, monkeypatch, clock, capsys):
 
 def test_a_signal_leaves_a_perplexity_in_the_middle(folder, monkeypatch):
     """For a large model it takes a minute."""
-    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL])
+    settings, _ = parse(
+        [*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL]
+    )
     trainer = commandline.build(settings)
     translator = Translator(trainer.model, trainer.dataset.subwords)
-    monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("it was to stop before"))
+    monkeypatch.setattr(
+        Translator, "translate", lambda *_, **__: pytest.fail("it was to stop before")
+    )
     trainer.interrupted = True
     with pytest.raises(Interrupted):
         trainer.measure(translator)
@@ -178,7 +203,9 @@ def test_a_signal_leaves_a_perplexity_in_the_middle(folder, monkeypatch):
 def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monkeypatch):
     monkeypatch.setattr(tokenized, "_BLOCK", 2)
     words, said = Words(["a", "b"]), []
-    blocks = tokenized._blocks(Pairs(["a"] * 5, ["b"] * 5), Pairs([], []), words, 9, np.uint16, said.append, 1)
+    blocks = tokenized._blocks(
+        Pairs(["a"] * 5, ["b"] * 5), Pairs([], []), words, 9, np.uint16, said.append, 1
+    )
     for _ in blocks:
         clock[0] += 6
     assert said == ["working  4 of 5 pairs cut into subwords"]

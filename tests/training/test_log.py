@@ -1,4 +1,6 @@
-"""The log: the same figures for people, for programs and for the eye; nothing about it can stop a training."""
+"""The log: the same figures for people, for programs and for the eye; nothing about it can
+stop a training.
+"""
 
 import errno
 import json
@@ -35,7 +37,9 @@ def test_a_step_is_a_line_and_a_line_of_json(tmp_path):
         "rate 1.13e-03  gradient 0.905  left 1:04:26",
         "step   1,500  validation: perplexity 9.643  BLEU 24.42",
     ]
-    entries = [json.loads(line) for line in (tmp_path / "new/run/log.jsonl").read_text().splitlines()]
+    entries = [
+        json.loads(line) for line in (tmp_path / "new/run/log.jsonl").read_text().splitlines()
+    ]
     assert entries == log.history
     assert {key: entries[0][key] for key in ENTRY} == ENTRY and entries[0]["time"] > 1.7e9
 
@@ -49,13 +53,19 @@ def test_a_resumed_log_forgets_what_was_after_the_checkpoint(tmp_path):
     assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 30]
     again = RunLog(tmp_path, after=20, write=print)
     again.step(ENTRY | {"step": 21})
-    assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 21] == [e["step"] for e in again.history]
+    assert (
+        [entry["step"] for entry in read_history(tmp_path)]
+        == [10, 20, 21]
+        == [e["step"] for e in again.history]
+    )
     RunLog(tmp_path)
     assert read_history(tmp_path) == []  # a new run begins a new log
 
 
 def test_lines_that_are_no_entries_are_passed_over(tmp_path):
-    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n5\n[]\nnull\n{}\n{"step": "x"}\n\xff\n\n{"step": 2}')
+    (tmp_path / "log.jsonl").write_bytes(
+        b'{"step": 1}\n5\n[]\nnull\n{}\n{"step": "x"}\n\xff\n\n{"step": 2}'
+    )
     assert read_history(tmp_path) == [{"step": 1}, {"step": 2}]
     assert read_history(tmp_path / "nowhere") == []
 
@@ -70,7 +80,9 @@ def test_json_has_no_infinity(tmp_path):
 
 def test_a_folder_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file: cannot be written \(File exists\): choose another --out"):
+    with pytest.raises(
+        UserError, match=r"file: cannot be written \(File exists\): choose another --out"
+    ):
         RunLog(tmp_path / "file")
     (tmp_path / "run" / "log.jsonl").mkdir(parents=True)
     with pytest.raises(UserError, match=r"run: cannot be written \(Is a directory\)"):
@@ -119,7 +131,9 @@ def test_lines_come_at_once(tmp_path, monkeypatch):
 
 def test_curves_are_drawn_now_and_then(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("minitf.plot.curves", lambda history, path: drawn.append((len(history), path.name)))
+    monkeypatch.setattr(
+        "minitf.plot.curves", lambda history, path: drawn.append((len(history), path.name))
+    )
     lines = []
     log = RunLog(tmp_path, write=lines.append)
     log.draw()

@@ -1,4 +1,6 @@
-"""The same training on several ranks: the parameters of one process, one set of files, and no rank left waiting."""
+"""The same training on several ranks: the parameters of one process, one set of files, and no
+rank left waiting.
+"""
 
 import json
 import os
@@ -29,7 +31,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def begin(ranks, out, *more, **wish):
-    return start(ranks, "rank_program.py", json.dumps(wish), *TEXTS, *SMALL, *PACE, "--out", out, *more)
+    return start(
+        ranks, "rank_program.py", json.dumps(wish), *TEXTS, *SMALL, *PACE, "--out", out, *more
+    )
 
 
 def train(ranks, out, *more, **wish):
@@ -67,17 +71,21 @@ def assert_same(one, other):
         assert np.array_equal(array, weights(other)[name]), name
 
 
-# The same training ------------------------------------------------------------------------------------------
+# The same training --------------------------------------------------------------------------------
 
 
 def test_two_ranks_equal_one_process():
-    """Batches whole and cut, with dropout and clipping: in float64 only the order of the sums is another."""
+    """Batches whole and cut, with dropout and clipping: in float64 only the order of the
+    sums is another.
+    """
     more = [*DROPOUT, *ONE_THREAD, *shlex.split("--accumulate 3 --clip 0.5 --steps 9")]
     train(1, "one", *more, float64=True)
     (all_rows,) = rows(1)
     said = train(2, "two", *more, float64=True)
     first, second = rows(2)
-    assert sorted(first + second) == sorted(all_rows), "no row is lost, none comes twice, each has its place"
+    assert sorted(first + second) == sorted(all_rows), (
+        "no row is lost, none comes twice, each has its place"
+    )
     assert 0.7 < len(first) / len(second) < 1.4
     assert_close("one", "two", 1e-9)
     assert np.allclose(losses("one"), losses("two"), rtol=1e-9)
@@ -133,7 +141,15 @@ def test_a_run_goes_on_with_another_number_of_ranks():
     train(2, "whole", *ONE_THREAD, float64=True)
     done = []
     for ranks, stop in ((2, 5), (1, 9), (3, 13)):
-        said = train(ranks, "parts", *ONE_THREAD, "--steps", str(stop), *(["--resume"] if done else []), float64=True)
+        said = train(
+            ranks,
+            "parts",
+            *ONE_THREAD,
+            "--steps",
+            str(stop),
+            *(["--resume"] if done else []),
+            float64=True,
+        )
         if done:
             assert f"not bit for bit as without the stop: ranks was {done[-1]}, is {ranks}" in said
         done.append(ranks)
@@ -151,7 +167,7 @@ def test_sums_and_messages():
     assert (code, said) == (0, "3 ranks agree\n"), error
 
 
-# Accidents --------------------------------------------------------------------------------------------------
+# Accidents ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -178,7 +194,9 @@ def test_what_fails_on_one_rank_ends_all(rank, what, words):
 @pytest.mark.slow
 def test_a_mistake_is_reported_once():
     code, said, error = finish(begin(2, "here", "--steps", "0"))
-    assert (code, said) == (2, "") and error.count("program: --steps must be at least 1, not 0") == 1
+    assert (code, said) == (2, "") and error.count(
+        "program: --steps must be at least 1, not 0"
+    ) == 1
     assert not Path("here/checkpoint.npz").exists()
 
 
@@ -201,7 +219,10 @@ def test_a_signal_to_one_rank_stops_all_well(rank):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
 def test_a_signal_to_mpirun(name):
-    """SIGUSR1 is passed on, and all end well. On SIGTERM Open MPI 5 kills the ranks: what was saved is whole."""
+    """SIGUSR1 is passed on, and all end well.
+
+    On SIGTERM Open MPI 5 kills the ranks: what was saved is whole.
+    """
     process = begin(2, "here", "--steps", "1000000", "--valid-every", "20")
     for line in process.stdout:
         if "step      30" in line:

@@ -1,4 +1,6 @@
-"""A loss or gradient that is not finite stops the run before it changes anything, on a GPU without being waited for."""
+"""A loss or gradient that is not finite stops the run before it changes anything, on a GPU without
+being waited for.
+"""
 
 import shlex
 
@@ -24,7 +26,7 @@ def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
 
 
-# What is injected -------------------------------------------------------------------------------------------
+# What is injected ---------------------------------------------------------------------------------
 
 
 def weight(name, value):
@@ -37,7 +39,9 @@ def weight(name, value):
 
 
 def after_backward(spoil):
-    """Change what the backward pass leaves: spoil takes the trainer and (loss, nll) and returns such a pair."""
+    """Change what the backward pass leaves: spoil takes the trainer and (loss, nll) and
+    returns such a pair.
+    """
 
     def poison(trainer):
         backward = trainer.replicas.backward
@@ -67,11 +71,18 @@ NAMES = [
     "decoder.layers.0.source_attention.output.weight",
 ]
 PLACES = {
-    **{WEIGHT.format(name): weight(name, value) for name, value in zip(NAMES, [np.nan, np.inf] * 3, strict=False)},
-    **{GRADIENT.format(name): gradient(name, value) for name, value in zip(NAMES, [-np.inf, np.nan] * 3, strict=False)},
+    **{
+        WEIGHT.format(name): weight(name, value)
+        for name, value in zip(NAMES, [np.nan, np.inf] * 3, strict=False)
+    },
+    **{
+        GRADIENT.format(name): gradient(name, value)
+        for name, value in zip(NAMES, [-np.inf, np.nan] * 3, strict=False)
+    },
     "the loss is nan, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.nan, nll)),
     "the loss is inf, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.inf, nll)),
-    "the length of the gradient is not finite": gradient(NAMES[1], 1e30),  # its square is too great for float32
+    # Its square is too great for float32.
+    "the length of the gradient is not finite": gradient(NAMES[1], 1e30),
     "the loss is nan, not finite, ": positions,
 }
 
@@ -85,7 +96,9 @@ def build(*more):
     return commandline.build(parse([*texts, *SMALL, *PACE, *more])[0])
 
 
-devices = pytest.mark.parametrize("device", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu), "strict"])
+devices = pytest.mark.parametrize(
+    "device", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu), "strict"]
+)
 
 
 def using(device):
@@ -97,7 +110,10 @@ def using(device):
     "clip, device",  # by default every place with either clip and on either of the two
     [
         *(("0", "numpy"), ("1", "strict")),
-        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("1", "numpy"), ("0", "strict"))),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (("1", "numpy"), ("0", "strict"))
+        ),
         *(pytest.param(clip, "cupy", marks=pytest.mark.gpu) for clip in "01"),
     ],
 )
@@ -116,7 +132,9 @@ def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
         assert (trainer.step, trainer.optimizer.step_count) == (2, 2)
         for old, new in zip(before, state(trainer.optimizer), strict=True):
             assert np.array_equal(old, new, equal_nan=True)
-    assert f"{words.strip()} at step 3 (epoch 1, batch 3): nothing was changed; --resume" in str(error.value)
+    assert f"{words.strip()} at step 3 (epoch 1, batch 3): nothing was changed; --resume" in str(
+        error.value
+    )
     assert "\n" not in str(error.value)
 
 
@@ -143,7 +161,8 @@ def injected(monkeypatch):
 def test_the_last_good_checkpoint_is_untouched(folder, injected, capsys, device):
     injected(PLACES["the loss is nan, not finite,"])
     with using(device):
-        assert run("here", "--log-every", "5") == 2  # the flag of step 7 is read at step 8, where a validation is due
+        # The flag of step 7 is read at step 8, where a validation is due.
+        assert run("here", "--log-every", "5") == 2
     error = capsys.readouterr().err
     assert "the loss is nan, not finite, at step 7" in error and error.count("\n") == 1
     arrays, meta = load_arrays("here/checkpoint.npz")
@@ -151,7 +170,9 @@ def test_the_last_good_checkpoint_is_untouched(folder, injected, capsys, device)
 
 
 def test_a_fault_that_does_not_come_again_is_reported_too(folder):
-    """On a GPU the batches are computed once more, to find the parameter: a fault of the hardware may be gone then."""
+    """On a GPU the batches are computed once more, to find the parameter: a fault of the hardware
+    may be gone then.
+    """
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
@@ -164,13 +185,17 @@ def test_a_fault_that_does_not_come_again_is_reported_too(folder):
 
         trainer.replicas.backward = faulty_once
         trainer.update()
-        with pytest.raises(UserError, match=r"the loss is nan, not finite, at step 2 \(epoch 1, batches 3 to 4\)"):
+        with pytest.raises(
+            UserError, match=r"the loss is nan, not finite, at step 2 \(epoch 1, batches 3 to 4\)"
+        ):
             trainer.look()
         assert len(calls) == 4
 
 
 def test_no_checkpoint_holds_what_is_not_finite(folder, injected, capsys):
-    """The moments are not looked at in every step; so the file is, before it replaces the one before."""
+    """The moments are not looked at in every step; so the file is, before it replaces
+    the one before.
+    """
 
     def poison(trainer):
         trainer.optimizer.m[7] = np.nan
@@ -178,11 +203,14 @@ def test_no_checkpoint_holds_what_is_not_finite(folder, injected, capsys):
 
     injected(poison)
     assert run("here") == 2
-    assert "m.embedding.weight is not finite after step 6: the checkpoint before it is kept" in capsys.readouterr().err
+    assert (
+        "m.embedding.weight is not finite after step 6: the checkpoint before it is kept"
+        in capsys.readouterr().err
+    )
     assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
 
 
-# Without waiting --------------------------------------------------------------------------------------------
+# Without waiting ----------------------------------------------------------------------------------
 
 
 def waiting(action):
@@ -202,11 +230,17 @@ def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch,
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits
         assert waiting(trainer.look) == 1
-        assert len(trainer.seen) == 3 and all(type(x) is float for row in trainer.seen for x in row[:3])
+        assert len(trainer.seen) == 3 and all(
+            type(x) is float for row in trainer.seen for x in row[:3]
+        )
         assert waiting(trainer.look) == 0
         trainer.update()
         saved = []
-        monkeypatch.setattr(trainer.folder, "add_weights", lambda *arguments: saved.append(len(trainer.seen)) or 1 / 0)
+        monkeypatch.setattr(
+            trainer.folder,
+            "add_weights",
+            lambda *arguments: saved.append(len(trainer.seen)) or 1 / 0,
+        )
         with pytest.raises(ZeroDivisionError):
             trainer.save()
         assert saved == [4], "what is saved has been looked at"
@@ -243,7 +277,9 @@ def test_adam_makes_the_same_step_with_a_flag_and_none_without(rng, library):
         other.step(0.01)
         assert all(np.array_equal(*pair) for pair in zip(state(one), state(other), strict=True))
     before = state(one)
-    one.gradients[:] = to_device(np.resize(np.array([np.nan, np.inf, -np.inf, 1e38], np.float32), one.gradients.shape))
+    one.gradients[:] = to_device(
+        np.resize(np.array([np.nan, np.inf, -np.inf, 1e38], np.float32), one.gradients.shape)
+    )
     for _ in range(3):
         one.step(0.01, finite=xp.asarray(False))
     assert all(np.array_equal(*pair) for pair in zip(before, state(one), strict=True))

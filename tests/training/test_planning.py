@@ -1,4 +1,6 @@
-"""--plan: the arithmetic counted product by product, memory predicted and kept, and a run that would not fit."""
+"""--plan: the arithmetic counted product by product, memory predicted and kept, and a run that
+would not fit.
+"""
 
 import operator
 import re
@@ -31,21 +33,26 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def trainer(folder):
     """One whose batches hold far more memory than its parameters."""
-    sizes = shlex.split("--set d_model=64 --set d_ff=256 --batch-tokens 300 --replicas 1 --accumulate 2")
+    sizes = shlex.split(
+        "--set d_model=64 --set d_ff=256 --batch-tokens 300 --replicas 1 --accumulate 2"
+    )
     return commandline.build(parse([*TEXTS, *SMALL, *sizes])[0])
 
 
-# Arithmetic -------------------------------------------------------------------------------------------------
+# Arithmetic ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "tie": False}, {"n_layers": 1, "d_k": 5, "d_v": 3}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "pre", "tie": False}, {"n_layers": 1, "d_k": 5, "d_v": 3}], ids=str
+)
 def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
     compute, counted = strict._compute, []
 
     def count(function, args, kwargs):
         if function in (np.matmul, operator.matmul):
             left, right = (array.shape for array in args[:2])
-            if min(*left[-2:], right[-1]) > 1:  # sums written as products with ones are no matrix products
+            # Sums written as products with ones are no matrix products.
+            if min(*left[-2:], right[-1]) > 1:
                 outside = np.broadcast_shapes(left[:-2], right[:-2])
                 counted.append(2 * np.prod(outside, dtype=int) * left[-2] * left[-1] * right[-1])
         return compute(function, args, kwargs)
@@ -56,8 +63,11 @@ def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
         batch = random_batch(rng, 3)
         model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
     rows, width = batch.source.shape
-    positions = batch.target_out.size  # forms leave those of padding out of the logits, the equations do not
-    assert sum(counted) == arithmetic(model.config, rows, width, batch.target_in.shape[1], positions)
+    # Forms leave those of padding out of the logits, the equations do not.
+    positions = batch.target_out.size
+    assert sum(counted) == arithmetic(
+        model.config, rows, width, batch.target_in.shape[1], positions
+    )
 
 
 def test_averages_are_those_of_the_epoch(trainer):
@@ -66,10 +76,12 @@ def test_averages_are_those_of_the_epoch(trainer):
     n_tokens = sum(batch.n_tokens for batch in batches)
     assert tokens == pytest.approx(2 * n_tokens / len(batches)), "two batches to an update"
     shapes = [(*batch.source.shape, batch.target_in.shape[1], batch.n_tokens) for batch in batches]
-    assert work == pytest.approx(2 * np.mean([arithmetic(trainer.config, *shape) for shape in shapes]))
+    assert work == pytest.approx(
+        2 * np.mean([arithmetic(trainer.config, *shape) for shape in shapes])
+    )
 
 
-# Memory -----------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 
 def test_memory_of_is_what_stands_at_one_time():
@@ -112,8 +124,12 @@ def test_what_it_says_to_change_fits(folder, trainer, monkeypatch, share):
     lines = list(planning.report(trainer))
     assert "this run does not fit" in lines[-2] and "more are needed" in lines[-2]
     more = changed(lines[-1])
-    settings, _ = parse([*TEXTS, *SMALL, "--set", "d_model=64", "--set", "d_ff=256", "--replicas", "1", *more])
-    assert settings.batch_tokens * settings.accumulate >= 600, "the update has as many tokens as before"
+    settings, _ = parse(
+        [*TEXTS, *SMALL, "--set", "d_model=64", "--set", "d_ff=256", "--replicas", "1", *more]
+    )
+    assert settings.batch_tokens * settings.accumulate >= 600, (
+        "the update has as many tokens as before"
+    )
     assert sum(planning._needed(commandline.build(settings))) < planning.SAFE * free
 
 
@@ -122,11 +138,13 @@ def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
     assert "take a smaller model with --preset" in list(planning.report(trainer))[-1]
 
 
-# Lines ------------------------------------------------------------------------------------------------------
+# Lines --------------------------------------------------------------------------------------------
 
 
 def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
-    """What is known beforehand is said before anything is run; how long the rest takes, before it is measured."""
+    """What is known beforehand is said before anything is run; how long the rest takes, before
+    it is measured.
+    """
     rows, updates = [], []
     backward, update = Replicas.backward, Trainer.update
 
@@ -135,20 +153,25 @@ def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
         return backward(self, batch, *arguments)
 
     monkeypatch.setattr(Replicas, "backward", watch)
-    monkeypatch.setattr(Trainer, "update", lambda self: (updates.append(len(rows)), update(self))[1])
+    monkeypatch.setattr(
+        Trainer, "update", lambda self: (updates.append(len(rows)), update(self))[1]
+    )
     monkeypatch.setattr(planning, "MEASURED", (1e9, 2, 3))  # as many updates as may be: three
     lines = planning.report(trainer)
     assert [next(lines).split()[0] for _ in range(3)] == ["update", "products", "measure"]
     assert not rows, "nothing was run before"
     announced = re.match(r"measure  about (\d+) passes .*, (.*) each: (.*)", next(lines))
-    assert sum(rows) <= len(next(trainer.largest_shares()).source) / 8, "a small part of one batch tells how long"
+    assert sum(rows) <= len(next(trainer.largest_shares()).source) / 8, (
+        "a small part of one batch tells how long"
+    )
     assert next(lines).startswith("memory") and len(updates) == 4
-    whole = len(rows) - updates[0] + len(list(trainer.largest_shares()))  # and those of parts, before the updates
+    # And those of parts, before the updates.
+    whole = len(rows) - updates[0] + len(list(trainer.largest_shares()))
     assert int(announced[1]) == whole
     assert [line.split()[0] for line in lines] == ["speed", "time", "paper"]
 
 
-# The command ------------------------------------------------------------------------------------------------
+# The command --------------------------------------------------------------------------------------
 
 
 def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
@@ -159,7 +182,16 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     said = capsys.readouterr().out
     names = [line.split()[0] for line in said.splitlines()]
     assert names[:7] == ["corpus", "subwords", "pairs", "valid", "chosen", "model", "machine"]
-    assert names[7:] == ["update", "products", "measure", "measure", "memory", "speed", "time", "paper"]
+    assert names[7:] == [
+        "update",
+        "products",
+        "measure",
+        "measure",
+        "memory",
+        "speed",
+        "time",
+        "paper",
+    ]
     assert "for the 13 updates to come" in said and "measured over 2 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {
@@ -175,7 +207,9 @@ def test_a_run_that_goes_on_is_planned_for_the_rest(folder, monkeypatch, capsys)
     assert run("here", "--resume", "--plan", "--steps", "45") == 0
     assert "for the 40 updates to come" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
-    assert run("here", "--steps", "5", "--plan") == 0, "where a run is already, a plan takes nothing away"
+    assert run("here", "--steps", "5", "--plan") == 0, (
+        "where a run is already, a plan takes nothing away"
+    )
 
 
 def test_a_long_run_says_what_it_will_take(folder, monkeypatch, capsys):
@@ -183,6 +217,11 @@ def test_a_long_run_says_what_it_will_take(folder, monkeypatch, capsys):
     assert "plan  " not in capsys.readouterr().out
     monkeypatch.setattr(planning, "LONG", 0)
     assert run("long", "--steps", "2") == 0
-    assert re.search(r"plan +\d+ target tokens and .* for the 2 updates to come; --plan", capsys.readouterr().out)
+    assert re.search(
+        r"plan +\d+ target tokens and .* for the 2 updates to come; --plan", capsys.readouterr().out
+    )
     assert run("cut", "--steps", "1000000", "--minutes", "0.001") in (0, commandline.CUT_SHORT)
-    assert re.search(r"for the 1,000,000 updates to come \(--minutes 0.001 ends it before\)", capsys.readouterr().out)
+    assert re.search(
+        r"for the 1,000,000 updates to come \(--minutes 0.001 ends it before\)",
+        capsys.readouterr().out,
+    )

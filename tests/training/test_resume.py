@@ -1,4 +1,6 @@
-"""A run that was stopped, by whatever, goes on bit for bit as if it had not been, or says why not."""
+"""A run that was stopped, by whatever, goes on bit for bit as if it had not been,
+or says why not.
+"""
 
 import errno
 import itertools
@@ -11,7 +13,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from runs import assert_same_run, at_step, copied_run, prepare_folder, run, terminate, trained, write_text
+from runs import (
+    assert_same_run,
+    at_step,
+    copied_run,
+    prepare_folder,
+    run,
+    terminate,
+    trained,
+    write_text,
+)
 
 from minitf.cpu import replicas as parallel
 from minitf.data.dataset import Dataset
@@ -27,21 +38,36 @@ def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
 
 
-# Resuming ---------------------------------------------------------------------------------------------------
+# Resuming -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)])
+@pytest.mark.parametrize(
+    "replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)]
+)
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # or batches this small would not be cut
-    shape = ["--replicas", str(replicas), "--accumulate", str(accumulate), "--set", "attention_dropout=0.1"]
+    shape = [
+        "--replicas",
+        str(replicas),
+        "--accumulate",
+        str(accumulate),
+        "--set",
+        "attention_dropout=0.1",
+    ]
     order = []
     batch = Dataset.batch
-    monkeypatch.setattr(Dataset, "batch", lambda self, rows: (order.append(rows.tolist()), batch(self, rows))[1])
+    monkeypatch.setattr(
+        Dataset, "batch", lambda self, rows: (order.append(rows.tolist()), batch(self, rows))[1]
+    )
     assert run("whole", *shape) == 0
     steps = 13 * accumulate
     whole_order = order[-steps:]
     seen = []
-    stops = sorted(np.random.default_rng(replicas + accumulate).choice(np.arange(1, 13), 3, replace=False).tolist())
+    stops = sorted(
+        np.random.default_rng(replicas + accumulate)
+        .choice(np.arange(1, 13), 3, replace=False)
+        .tolist()
+    )
     for i, stop in enumerate([*stops, 13]):
         order.clear()
         with monkeypatch.context() as patch:
@@ -50,9 +76,11 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
         n = (stop - (stops[i - 1] if i else 0)) * accumulate
         seen += order[-n:]
         assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
-        assert not Path("parts/results.json").exists()  # asked to stop, it stops: no test translation
+        # Asked to stop, it stops: no test translation.
+        assert not Path("parts/results.json").exists()
     assert seen == whole_order
-    assert run("parts", "--resume", text=False) == 0  # stopped at the last step: there is only the end to do
+    # Stopped at the last step: there is only the end to do.
+    assert run("parts", "--resume", text=False) == 0
     assert Path("parts/results.json").exists()
     assert_same_run("whole", "parts")
 
@@ -69,7 +97,9 @@ def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
     copied_run("whole")
     translate = Translator.translate
 
-    def interrupted(self, lines, beam, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None):
+    def interrupted(
+        self, lines, beam, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None
+    ):
         terminate()
         return translate(self, lines, beam, alpha, max_extra, n_best, batch_tokens, progress)
 
@@ -77,7 +107,8 @@ def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
         patch.setattr(Translator, "translate", interrupted)
         assert run("parts") == 0
     assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
-    assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1  # even so early there is a model
+    # Even so early there is a model.
+    assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
 
@@ -88,7 +119,10 @@ def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, mo
     with monkeypatch.context() as patch:
         patch.setattr(commandline, "finish", lambda *arguments: (terminate(), finish(*arguments)))
         assert run("parts") == 0
-    assert "stopped  SIGTERM received: all steps are done, --resume scores the model" in capsys.readouterr().out
+    assert (
+        "stopped  SIGTERM received: all steps are done, --resume scores the model"
+        in capsys.readouterr().out
+    )
     assert not Path("parts/results.json").exists()
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
@@ -108,9 +142,14 @@ def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, c
         patch.setattr(os, "fsync", refuse)
         assert run("parts") == 2
     said = capsys.readouterr().err
-    assert f"could not be written ({os.strerror(error)}): free some space or choose another folder" in said
+    assert (
+        f"could not be written ({os.strerror(error)}): free some space or choose another folder"
+        in said
+    )
     assert said.count("\n") == 1
-    assert 0 < load_arrays("parts/checkpoint.npz")[1]["step"] < 12 and not list(Path("parts").glob("*.tmp"))
+    assert 0 < load_arrays("parts/checkpoint.npz")[1]["step"] < 12 and not list(
+        Path("parts").glob("*.tmp")
+    )
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
 
@@ -237,7 +276,10 @@ def test_an_array_that_is_no_number_is_named(folder, capsys):
     arrays["v.embedding.weight"][3, 2] = np.inf
     save_arrays("here/checkpoint.npz", arrays, meta)
     assert run("here", "--resume") == 2
-    assert "here/checkpoint.npz: array 'v.embedding.weight' contains NaN or infinity" in capsys.readouterr().err
+    assert (
+        "here/checkpoint.npz: array 'v.embedding.weight' contains NaN or infinity"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_checkpoint_of_before_is_read(folder):
@@ -250,16 +292,21 @@ def test_a_checkpoint_of_before_is_read(folder):
     meta["settings"] |= {"of_a_later_version": 1}
     save_arrays("old/checkpoint.npz", arrays, meta)
     assert run("old", "--resume") == 0
-    assert np.array_equal(trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"])
+    assert np.array_equal(
+        trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"]
+    )
 
 
-# Stopping ---------------------------------------------------------------------------------------------------
+# Stopping -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)])
+@pytest.mark.parametrize(
+    "name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+)
 def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
     number = getattr(signal, name)
-    outside = signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup, which ignores SIGHUP
+    # The tests may run under nohup, which ignores SIGHUP.
+    outside = signal.signal(number, signal.SIG_DFL)
     try:
         at_step(monkeypatch, 2, lambda: signal.raise_signal(number))
         assert run("here") == 0
@@ -289,34 +336,53 @@ def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
 
 
 def test_minutes(folder, monkeypatch, capsys):
-    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up")))
+    monkeypatch.setattr(
+        Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up"))
+    )
     assert run("here", "--steps", "1000000", "--minutes", "0.001") == 0
     assert re.search(
-        r"stopped  time limit of 0\.001 minutes reached after [\d,]+ of 1,000,000 updates", capsys.readouterr().out
+        r"stopped  time limit of 0\.001 minutes reached after [\d,]+ of 1,000,000 updates",
+        capsys.readouterr().out,
     )
     assert Path("here/results.json").exists()
 
 
 @pytest.mark.parametrize("score, code", [(0.99, commandline.CUT_SHORT), (1.0, 0)])
 def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys, score, code):
-    """Where time or patience ended the run; whoever asks for few steps gets what was asked for, and a notice."""
-    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up")))
+    """Where time or patience ended the run; whoever asks for few steps gets what was asked
+    for, and a notice.
+    """
+    monkeypatch.setattr(
+        Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up"))
+    )
     for more, found, hint in (
         ("--steps 1000000 --minutes 0.001", code, "the same --minutes or more"),
         ("--steps 100 --valid-every 1 --patience 2", code, "--patience 0"),
         ("--steps 2", 0, "a larger --steps"),
     ):
         assert run(hint, *more.split()) == found
-        notices = [line for line in capsys.readouterr().out.splitlines() if "cannot translate yet" in line]
+        notices = [
+            line for line in capsys.readouterr().out.splitlines() if "cannot translate yet" in line
+        ]
         assert len(notices) == (score < 1)
         for notice in notices:
-            assert notice.endswith(f"train on with --resume --out {hint} and {hint}") and "0.99 BLEU" in notice
+            assert (
+                notice.endswith(f"train on with --resume --out {hint} and {hint}")
+                and "0.99 BLEU" in notice
+            )
 
 
 def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
     scores = iter([5.0, 5.0, 0.5])  # two validations, then the average
-    monkeypatch.setattr(Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=next(scores), signature="made up")))
-    assert run("here", "--steps", "100", "--valid-every", "1", "--patience", "1", "--average", "2") == 0
+    monkeypatch.setattr(
+        Trainer,
+        "measure",
+        lambda *_: (9.0, SimpleNamespace(score=next(scores), signature="made up")),
+    )
+    assert (
+        run("here", "--steps", "100", "--valid-every", "1", "--patience", "1", "--average", "2")
+        == 0
+    )
 
 
 def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, capsys):

@@ -1,7 +1,8 @@
-"""A run that the first edition began goes on in this one: the same losses, and at last the same checkpoint.
+"""A run that the first edition began goes on in this one: the same losses, and at last the
+same checkpoint.
 
-How fixtures/run-of-0.1/ was made: with minitf 0.1 (commit b8bc38b) and OPENBLAS_NUM_THREADS=1, beside 80
-and 8 pairs of the toy corpus,
+How fixtures/run-of-0.1/ was made: with minitf 0.1 (commit b8bc38b) and OPENBLAS_NUM_THREADS=1,
+beside 80 and 8 pairs of the toy corpus,
 
     python -m minitf.train --train train.en train.de --valid valid.en valid.de --vocabulary-size 318 \
         --set n_layers=1 --set d_model=4 --set d_ff=8 --set n_heads=2 --set attention_dropout=0.1 \
@@ -12,9 +13,9 @@ without its curves, results and test translations. In a copy of that,
 
     python -m minitf.train --resume --out run --steps 30
 
-and resumed.json has what log.jsonl says of updates 15 to 30 (the loss and the length of the gradient) and
-of the validations, the sha256 of the arrays of checkpoint.npz in the order of their names, and the
-machine as `fifty_steps.machine` describes it.
+and resumed.json has what log.jsonl says of updates 15 to 30 (the loss and the length of the
+gradient) and of the validations, the sha256 of the arrays of checkpoint.npz in the order of their
+names, and the machine as `fifty_steps.machine` describes it.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""The command line: every setting arrives where it belongs, and what goes on is what went before."""
+"""The command line: every setting arrives where it belongs,
+and what goes on is what went before.
+"""
 
 import dataclasses
 import shlex
@@ -8,7 +10,16 @@ import pytest
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.training import settings
-from minitf.training.settings import QUICK, Settings, check_model, fill_in, model_changes, parse, resumed, resumed_model
+from minitf.training.settings import (
+    QUICK,
+    Settings,
+    check_model,
+    fill_in,
+    model_changes,
+    parse,
+    resumed,
+    resumed_model,
+)
 
 OTHERS = {
     "corpus": "multi30k",
@@ -72,7 +83,9 @@ def test_quick_is_a_set_of_defaults():
 
 
 def test_the_paper_is_the_default():
-    """For a text of the size of WMT 2014, in the paper's batches or in those that a laptop holds."""
+    """For a text of the size of WMT 2014, in the paper's batches or in those that
+    a laptop holds.
+    """
     for epoch in (5_000, 33_000):
         found, _ = fill_in(parse([])[0], epoch)
         assert (found.learning_rate, found.warmup_steps, found.clip) == (1.0, 4000, 0)
@@ -104,7 +117,8 @@ def test_what_is_not_given_follows_from_the_size_of_the_text(arguments, epoch, e
     settings, given = parse(arguments.split())
     found, chosen = fill_in(settings, epoch)
     assert (found.steps, found.warmup_steps, found.learning_rate, found.valid_every) == expected
-    again, given_now = parse([*arguments.split(), *chosen.split()])  # it is said as it would be typed
+    # It is said as it would be typed.
+    again, given_now = parse([*arguments.split(), *chosen.split()])
     assert again == found and len(given_now) == len(given) + len(chosen.split()) // 2
     assert fill_in(found, 10 * epoch) == (found, "")
     peak = found.learning_rate * found.warmup_steps**-0.5
@@ -114,7 +128,12 @@ def test_what_is_not_given_follows_from_the_size_of_the_text(arguments, epoch, e
 
 def test_runs_of_before_go_on_with_the_numbers_that_they_had():
     merged, changes = resumed(*parse(["--resume"]), {"train": ["a", "b"], "steps": 7})
-    assert (merged.steps, merged.warmup_steps, merged.learning_rate, merged.valid_every) == (7, 4000, 1.0, 1000)
+    assert (merged.steps, merged.warmup_steps, merged.learning_rate, merged.valid_every) == (
+        7,
+        4000,
+        1.0,
+        1000,
+    )
     assert changes == {} and fill_in(merged, 3) == (merged, "")
 
 
@@ -163,11 +182,14 @@ def settable(name):
 
 def test_resuming_takes_what_was_and_what_is_given():
     stored = dataclasses.asdict(Settings(**OTHERS)) | {"of_a_later_version": 5}
-    now, given = parse(shlex.split("--resume --out elsewhere --steps 99 --batch-tokens 50 --learning-rate 0.5"))
+    now, given = parse(
+        shlex.split("--resume --out elsewhere --steps 99 --batch-tokens 50 --learning-rate 0.5")
+    )
     merged, changes = resumed(now, given, stored)
     expected = OTHERS | {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
     assert merged == Settings(**expected)
-    assert changes == {"batch_tokens": (99, 50)}  # more steps are no other course; the same rate is no change
+    # More steps are no other course; the same rate is no change.
+    assert changes == {"batch_tokens": (99, 50)}
 
 
 def test_resuming_with_the_same_command_changes_nothing():
@@ -185,7 +207,9 @@ def test_resuming_where_settings_are_missing_or_of_another_corpus():
     assert (merged.corpus, merged.train, merged.valid) == ("multi30k", None, None)
 
 
-@pytest.mark.parametrize("flag", ["--preset small", "--vocabulary-size 5", "--subwords none", "--start-from x"])
+@pytest.mark.parametrize(
+    "flag", ["--preset small", "--vocabulary-size 5", "--subwords none", "--start-from x"]
+)
 def test_resuming_cannot_change_what_the_weights_depend_on(flag):
     with pytest.raises(UserError, match=f"--resume cannot change {flag.split()[0]}"):
         resumed(*parse(["--resume", *flag.split()]), dataclasses.asdict(Settings()))
@@ -204,7 +228,9 @@ def test_resuming_can_change_the_rates_of_the_model():
 def test_a_model_must_fit_its_text():
     config = Config.preset("tiny", 100, positions="learned", max_length=64)
     check_model(Settings(max_length=63), config, 100)
-    with pytest.raises(UserError, match=r"--max-length 64 .* take --max-length 63 or --set max_length=65"):
+    with pytest.raises(
+        UserError, match=r"--max-length 64 .* take --max-length 63 or --set max_length=65"
+    ):
         check_model(Settings(max_length=64), config, 100)
     check_model(Settings(max_length=64), config.replace(positions="sinusoid"), 100)
     with pytest.raises(UserError, match="99 subwords, but the model knows 100"):

@@ -1,4 +1,6 @@
-"""The trainer's command: what a run leaves, its numbers, and that it refuses in one line what cannot work."""
+"""The trainer's command: what a run leaves, its numbers, and that it refuses in one line
+what cannot work.
+"""
 
 import json
 import shlex
@@ -29,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
 
 
-# What a run leaves ------------------------------------------------------------------------------------------
+# What a run leaves --------------------------------------------------------------------------------
 
 
 def test_the_files_of_a_run(folder, monkeypatch, capsys):
@@ -40,16 +42,25 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
     names = {path.name for path in Path("here").iterdir()}
     weights = {"weights-00000008.npz", "weights-00000012.npz"}
     model = {"model.npz", "words.txt", "config.json"}
-    assert names == model | weights | {"checkpoint.npz", "log.jsonl", "curves.png", "results.json", "valid.out"}
+    assert names == model | weights | {
+        "checkpoint.npz",
+        "log.jsonl",
+        "curves.png",
+        "results.json",
+        "valid.out",
+    }
     assert Path("here/curves.png").read_bytes()[:4] == b"\x89PNG"
 
     entries = [json.loads(line) for line in Path("here/log.jsonl").read_text().splitlines()]
     steps = [entry for entry in entries if "loss" in entry]
     assert [entry["step"] for entry in steps] == list(range(1, 14))
     assert [entry["step"] for entry in entries if "valid_bleu" in entry] == [4, 8, 12, 13]
-    wanted = "step epoch loss perplexity tokens_per_second learning_rate gradient_norm seconds_left time"
+    wanted = (
+        "step epoch loss perplexity tokens_per_second learning_rate gradient_norm seconds_left time"
+    )
     assert steps[0].keys() == set(wanted.split())
-    assert steps[7]["learning_rate"] == pytest.approx(0.5 * 16**-0.5 * 8**-0.5)  # the peak: step = warmup_steps
+    # The peak: step = warmup_steps.
+    assert steps[7]["learning_rate"] == pytest.approx(0.5 * 16**-0.5 * 8**-0.5)
     assert steps[0]["loss"] > steps[-1]["loss"]
     assert steps[-1]["seconds_left"] == 0 and steps[0]["seconds_left"] > 0
     assert sum(line.startswith("step ") for line in said.splitlines()) == len(entries)
@@ -57,7 +68,11 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
     results = json.loads(Path("here/results.json").read_text())
     assert results["command"].startswith("09_train_wmt.py --train train.en")
     assert results["tests"]["valid"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
-    assert results["tests"]["valid"]["sentences"] == len(Path("here/valid.out").read_text().splitlines()) == 5
+    assert (
+        results["tests"]["valid"]["sentences"]
+        == len(Path("here/valid.out").read_text().splitlines())
+        == 5
+    )
     assert {"python", "numpy", "sacrebleu"} <= results["versions"].keys()
     assert results["valid"]["averaged"]["perplexity"] != results["valid"]["last"]["perplexity"]
     assert results["valid"]["last"]["perplexity"] == entries[-1]["valid_perplexity"]
@@ -67,28 +82,45 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
 def assert_the_mean_of(*steps):
     for name, array in read_model("here")[0].items():
         files = [load_arrays(f"here/weights-{step:08d}.npz")[0][name] for step in steps]
-        assert np.allclose(array, np.mean(files, axis=0, dtype=np.float64), rtol=1e-3), name  # it is kept in float16
+        # It is kept in float16.
+        assert np.allclose(array, np.mean(files, axis=0, dtype=np.float64), rtol=1e-3), name
 
 
 def test_the_model_is_the_average_of_the_last_weights(folder, monkeypatch):
-    monkeypatch.setattr(commandline, "finish", lambda *_: {"valid": {"bleu": 50.0}})  # which may take the last alone
+    # Which may take the last alone.
+    monkeypatch.setattr(commandline, "finish", lambda *_: {"valid": {"bleu": 50.0}})
     assert run("here", "--steps", "12", "--average", "3") == 0
     assert len(list(Path("here").glob("weights-*"))) == 3
     assert_the_mean_of(4, 8, 12)
     card = json.loads(Path("here/config.json").read_text())
-    assert (card["step"], card["averaged"], card["longest"]) == (12, 3, Translator.load("here").longest)
+    assert (card["step"], card["averaged"], card["longest"]) == (
+        12,
+        3,
+        Translator.load("here").longest,
+    )
 
 
 def test_checkpoints_between_validations_are_averaged_as_well(folder, monkeypatch):
     monkeypatch.setattr(commandline, "finish", lambda *_: {"valid": {"bleu": 50.0}})
-    assert run("here", "--steps", "12", "--average", "4", "--valid-every", "100", "--save-every", "3") == 0
-    assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == ["03", "06", "09", "12"]
+    assert (
+        run("here", "--steps", "12", "--average", "4", "--valid-every", "100", "--save-every", "3")
+        == 0
+    )
+    assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == [
+        "03",
+        "06",
+        "09",
+        "12",
+    ]
     assert json.loads(Path("here/config.json").read_text())["averaged"] == 4
-    assert_the_mean_of(3, 6, 9, 12)  # none of them twice, though step 12 was saved before it was validated
+    # None of them twice, though step 12 was saved before it was validated.
+    assert_the_mean_of(3, 6, 9, 12)
 
 
 def test_between_validations_the_model_stays_as_it_is(folder, monkeypatch):
-    """To average large weights takes longer than an update; the first of them are written, for there is nothing yet."""
+    """To average large weights takes longer than an update; the first of them are written, for
+    there is nothing yet.
+    """
     at_step(monkeypatch, 7, lambda: signal.raise_signal(signal.SIGTERM))
     assert run("here", "--valid-every", "100", "--save-every", "2") == 0
     assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == ["04", "06"]
@@ -96,7 +128,9 @@ def test_between_validations_the_model_stays_as_it_is(folder, monkeypatch):
 
 
 def test_the_settings_of_decoding_arrive(folder, monkeypatch):
-    """Greedy for a validation, the beam for a test; and no line is cut where it would be for a user."""
+    """Greedy for a validation, the beam for a test; and no line is cut where it would
+    be for a user.
+    """
     calls, translate = [], Translator.translate
 
     def watch(self, lines, beam=4, alpha=0.6, max_extra=50, **more):
@@ -111,19 +145,27 @@ def test_the_settings_of_decoding_arrive(folder, monkeypatch):
 
 @pytest.mark.parametrize("better", ["average", "last"])
 def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, monkeypatch):
-    scores = iter([1.0, 1.0, 1.0, 0.5 if better == "last" else 1.0])  # three validations, then the average's
+    # Three validations, then the average's.
+    scores = iter([1.0, 1.0, 1.0, 0.5 if better == "last" else 1.0])
 
     def made_up(*_):
         return 9.0, SimpleNamespace(score=next(scores), signature="made up")
 
     tested = []
     monkeypatch.setattr(Trainer, "measure", made_up)
-    monkeypatch.setattr(commandline, "_test", lambda _, translator, *more: tested.append(translator.model.state()))
+    monkeypatch.setattr(
+        commandline, "_test", lambda _, translator, *more: tested.append(translator.model.state())
+    )
     assert run("here", "--steps", "12", "--average", "3") == 0
     last, _ = load_arrays("here/weights-00000012.npz")
-    same = [np.array_equal(array, last[name].astype(np.float16)) for name, array in read_model("here")[0].items()]
+    same = [
+        np.array_equal(array, last[name].astype(np.float16))
+        for name, array in read_model("here")[0].items()
+    ]
     assert all(same) == (better == "last")
-    assert json.loads(Path("here/config.json").read_text())["averaged"] == (1 if better == "last" else 3)
+    assert json.loads(Path("here/config.json").read_text())["averaged"] == (
+        1 if better == "last" else 3
+    )
     for name, array in read_model("here")[0].items():
         assert np.array_equal(tested[0][name], array), "what is scored is what is in the folder"
 
@@ -135,17 +177,29 @@ def test_a_single_checkpoint_is_not_compared_with_itself(folder, capsys):
 
 
 def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
-    texts = [*shlex.split("--train train.en train.de --valid valid.en valid.de --batch-tokens 60"), *SMALL]
+    texts = [
+        *shlex.split("--train train.en train.de --valid valid.en valid.de --batch-tokens 60"),
+        *SMALL,
+    ]
     assert commandline.main([*texts, "--out", "here", "--steps", "3"]) == 0
-    said = "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50 (updates in an epoch: 7;"
+    said = (
+        "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50 (updates in an epoch: 7;"
+    )
     assert capsys.readouterr().out.count(said) == 1
     write_text("train", 600, seed=1)  # ten times the text, and the numbers stay
     assert commandline.main(["--resume", "--out", "here", "--steps", "4"]) == 0
     assert "chosen" not in capsys.readouterr().out
     stored = load_arrays("here/checkpoint.npz")[1]["settings"]
-    assert (stored["warmup_steps"], stored["learning_rate"], stored["valid_every"]) == (1, 0.0158, 50)
+    assert (stored["warmup_steps"], stored["learning_rate"], stored["valid_every"]) == (
+        1,
+        0.0158,
+        50,
+    )
     tuned = commandline.build(parse([*texts[:8], "--start-from", "here", "--out", "there"])[0])
-    assert (tuned.settings.steps, tuned.settings.warmup_steps) == (5 * len(tuned.plan), 5 * len(tuned.plan) // 10)
+    assert (tuned.settings.steps, tuned.settings.warmup_steps) == (
+        5 * len(tuned.plan),
+        5 * len(tuned.plan) // 10,
+    )
 
 
 def test_odd_files_are_noticed(folder, capsys):
@@ -153,11 +207,19 @@ def test_odd_files_are_noticed(folder, capsys):
     assert run("here", "--steps", "1") == 0
     assert "notice   train" not in capsys.readouterr().out
     content = Path("train.de").read_bytes().splitlines(keepends=True)
-    Path("train.de").write_bytes(b"".join(["größte ".encode("latin-1") + line for line in content[:3]] + content[3:]))
+    Path("train.de").write_bytes(
+        b"".join(["größte ".encode("latin-1") + line for line in content[:3]] + content[3:])
+    )
     assert run("there", "--steps", "1", "--valid", "train.en", "train.de") == 0
     said = capsys.readouterr().out
-    assert said.count("notice   train.de: 3 lines are no UTF-8 (the first: line 1): convert the file") == 2
-    assert "notice   train.en is also train.en" in said and "notice   train.de is also train.de" in said
+    assert (
+        said.count("notice   train.de: 3 lines are no UTF-8 (the first: line 1): convert the file")
+        == 2
+    )
+    assert (
+        "notice   train.en is also train.en" in said
+        and "notice   train.de is also train.de" in said
+    )
 
 
 def test_starting_from_another_model(folder, capsys):
@@ -172,7 +234,10 @@ def test_starting_from_another_model(folder, capsys):
     assert new_config == config | {"dropout": 0.3}
     for name, array in arrays.items():
         assert np.allclose(array, after[name], atol=2e-3), name
-    assert commandline.main([*texts, "--start-from", "first", "--out", "third", "--set", "d_ff=8"]) == 2
+    assert (
+        commandline.main([*texts, "--start-from", "first", "--out", "third", "--set", "d_ff=8"])
+        == 2
+    )
     assert capsys.readouterr().err.startswith("09_train_wmt.py: first: ")
 
 
@@ -180,21 +245,33 @@ def test_words_that_came_cut_are_joined(folder):
     for name in ("train", "valid"):
         for language in ("en", "de"):
             path = Path(f"{name}.{language}")
-            path.write_text(path.read_text().replace("house", "ho@@ use").replace("esuoh", "es@@ uoh"))
+            path.write_text(
+                path.read_text().replace("house", "ho@@ use").replace("esuoh", "es@@ uoh")
+            )
     assert "@@" in Path("valid.de").read_text()
-    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL])
+    settings, _ = parse(
+        [*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL]
+    )
     built = commandline.build(settings)
     lines = Path("valid.de").read_text().splitlines()
-    assert built.score([line.replace("@@ ", "") for line in lines], lines).score == pytest.approx(100)
+    assert built.score([line.replace("@@ ", "") for line in lines], lines).score == pytest.approx(
+        100
+    )
     assert built.score(lines, lines).score < 100
 
 
-# Numbers ----------------------------------------------------------------------------------------------------
+# Numbers ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def small(folder):
-    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL, *PACE])
+    settings, _ = parse(
+        [
+            *shlex.split("--train train.en train.de --valid valid.en valid.de --out here"),
+            *SMALL,
+            *PACE,
+        ]
+    )
     return commandline.build(settings)
 
 
@@ -241,9 +318,17 @@ def test_clipping_shortens_the_gradient(small):
     assert np.linalg.norm(small.optimizer.gradients) == pytest.approx(0.01, rel=1e-4)
 
 
-@pytest.mark.parametrize("stand_in", ["module", pytest.param("with_kernels", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stand_in", ["module", pytest.param("with_kernels", marks=pytest.mark.slow)]
+)
 def test_an_update_on_gpu_like_arrays(folder, stand_in):
-    settings, _ = parse([*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL, *PACE])
+    settings, _ = parse(
+        [
+            *shlex.split("--train train.en train.de --valid valid.en valid.de --out here"),
+            *SMALL,
+            *PACE,
+        ]
+    )
     mine = commandline.build(settings)
     expected = [mine.update() for _ in range(2)]
     with backend.using(getattr(strict, stand_in)):
@@ -251,7 +336,9 @@ def test_an_update_on_gpu_like_arrays(folder, stand_in):
         theirs = commandline.build(settings)
         found = [theirs.update() for _ in range(2)]
         theirs.validate()
-        assert all(type(array) is np.ndarray for array in load_arrays("there/checkpoint.npz")[0].values())
+        assert all(
+            type(array) is np.ndarray for array in load_arrays("there/checkpoint.npz")[0].values()
+        )
     assert np.allclose([[float(x) for x in row] for row in found], expected, rtol=1e-5)
 
 
@@ -291,13 +378,16 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
     assert "out of memory after step 0 with --batch-tokens 60: lower it" in capsys.readouterr().err
 
 
-# Refused (what else is, stands in mistakes.py) ---------------------------------------------------------------
+# Refused (what else is, stands in mistakes.py) ----------------------------------------------------
 
 
 def test_a_folder_in_use_is_refused(folder, capsys):
     assert run("here", "--steps", "1") == 0
     assert run("here") == 2
-    assert "here holds a run already: go on with --resume, or choose another --out" in capsys.readouterr().err
+    assert (
+        "here holds a run already: go on with --resume, or choose another --out"
+        in capsys.readouterr().err
+    )
     Path("here/checkpoint.npz").unlink()
     assert run("here") == 2
     assert "here holds a model already" in capsys.readouterr().err
@@ -314,9 +404,12 @@ def test_help_names_every_setting(capsys):
 
 def test_a_vocabulary_too_large_is_lowered_with_a_notice(folder, capsys):
     texts = shlex.split(
-        "--train train.en train.de --valid valid.en valid.de --out here --steps 1 --beam 1 --max-extra 2"
+        "--train train.en train.de --valid valid.en valid.de --out here --steps 1 --beam "
+        "1 --max-extra 2"
     )
-    small = shlex.split("--set n_layers=1 --set d_model=8 --set n_heads=2 --set d_ff=8 --vocabulary-size 30000")
+    small = shlex.split(
+        "--set n_layers=1 --set d_model=8 --set n_heads=2 --set d_ff=8 --vocabulary-size 30000"
+    )
     assert commandline.main([*texts, *small]) == 0
     said = capsys.readouterr().out
     assert "30000 are too many for this text" in said

@@ -1,4 +1,7 @@
-"""What the model in the repository copies unharmed: numbers, names, emoji. `-s` prints the counts."""
+"""What the model in the repository copies unharmed: numbers, names, emoji.
+
+`-s` prints the counts.
+"""
 
 import re
 
@@ -12,7 +15,10 @@ from minitf.translation import Translator
 COUNTED = ("I have {} books.", "Tom bought {} apples yesterday.")
 NAMED = ("{} lives in Boston.", "I saw {} in the park yesterday.")
 ENDED = ("It is raining. {}", "I love you {}")
-NAMES = "Anna Tom Mary Peter Lisa Emma Lukas Julia Sarah David Maria Paul Laura Felix Sophie Jonas Hannah Max Leon Mia"
+NAMES = (
+    "Anna Tom Mary Peter Lisa Emma Lukas Julia Sarah David Maria Paul Laura Felix Sophie Jonas "
+    "Hannah Max Leon Mia"
+)
 EVERYDAY = (NAMES + " Ben Noah Emily Jack Olivia Harry Lucy Oscar Alice Henry").split()
 AT_LEAST = {  # shares of what is asked; the card says how many it really are
     **{f"{digits} digits": 0.95 for digits in range(1, 6)},
@@ -28,7 +34,9 @@ def questions():
     asked = {}
     for digits in range(1, 6):
         numbers = rng.integers(2 if digits == 1 else 10 ** (digits - 1), 10**digits, 100)
-        asked[f"{digits} digits"] = [(sentence.format(n), str(n)) for n in numbers for sentence in COUNTED]
+        asked[f"{digits} digits"] = [
+            (sentence.format(n), str(n)) for n in numbers for sentence in COUNTED
+        ]
     invented = [augment.invented_name(rng) for _ in range(100)]
     emoji = [chr(rng.integers(0x1F600, 0x1F645)) for _ in range(25)]
     for what, signs, sentences in (
@@ -46,7 +54,11 @@ def copied(translator):
     for what, pairs in questions().items():
         texts = [best[0].text for best in translator.translate([sentence for sentence, _ in pairs])]
         right = [
-            re.search(rf"(?<!\w){re.escape(sign)}(?!\w)", text.replace(".", "") if sign.isdigit() else text) is not None
+            re.search(
+                rf"(?<!\w){re.escape(sign)}(?!\w)",
+                text.replace(".", "") if sign.isdigit() else text,
+            )
+            is not None
             for (_, sign), text in zip(pairs, texts, strict=True)
         ]
         counts[what] = sum(right), len(right)
@@ -58,5 +70,9 @@ def test_the_bundled_model_copies():
     counts = copied(Translator.load(EXAMPLES / "models" / "en-de"))
     for what, (right, asked) in counts.items():
         print(f"{what:15s} {right} of {asked}")
-    short = {what: counts[what] for what, share in AT_LEAST.items() if counts[what][0] < share * counts[what][1]}
+    short = {
+        what: counts[what]
+        for what, share in AT_LEAST.items()
+        if counts[what][0] < share * counts[what][1]
+    }
     assert not short

@@ -1,4 +1,6 @@
-"""The command translate.py: whatever bytes come in, as many lines go out; every mistake ends in one line."""
+"""The command translate.py: whatever bytes come in, as many lines go out; every mistake
+ends in one line.
+"""
 
 import errno
 import io
@@ -32,14 +34,16 @@ def run(model):
 
 
 def assert_alike(output, expected):
-    """The same but for the last digits of the scores, which depend on what else was in the batch."""
+    """The same but for the last digits of the scores,
+    which depend on what else was in the batch.
+    """
     score = re.compile(r"-?\d+\.\d+")
     assert score.sub("", output) == score.sub("", expected)
     found, wanted = (list(map(float, score.findall(text))) for text in (output, expected))
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 
-# One line in, one line out ----------------------------------------------------------------------------------
+# One line in, one line out ------------------------------------------------------------------------
 
 
 def test_any_line_gives_one_line(run):
@@ -59,7 +63,9 @@ def test_lines_in_are_lines_out(run, n, length):
     rng = random.Random(7)
     lines = [random_line(rng) for _ in range(n)]
     feed = rng.choice([b"\n", b""])
-    code, out, err = run("--beam", "2", "--max-extra", length, stdin=b"\n".join([*lines, b"the end"]) + feed)
+    code, out, err = run(
+        "--beam", "2", "--max-extra", length, stdin=b"\n".join([*lines, b"the end"]) + feed
+    )
     assert (code, err) == (0, "")
     assert len(lines_of(out)) == n + 1
     assert not CONTROL.search(out)
@@ -78,12 +84,23 @@ def test_lines_of_a_file_come_out_in_order(run, tmp_path):
 
 
 def test_final_line_feed_makes_no_line(run):
-    counts = {b"": 0, b"\n": 1, b"a": 1, b"a\n": 1, b"a\n\n": 2, b"\n\na": 3, b"\r\n": 1, b"a\rb\x0bc\x85": 1}
+    counts = {
+        b"": 0,
+        b"\n": 1,
+        b"a": 1,
+        b"a\n": 1,
+        b"a\n\n": 2,
+        b"\n\na": 3,
+        b"\r\n": 1,
+        b"a\rb\x0bc\x85": 1,
+    }
     assert {content: len(lines_of(run(*QUICK, stdin=content)[1])) for content in counts} == counts
 
 
 def test_arguments_are_lines(run):
-    code, out, err = run("--beam", "1", "the dog", "--max-extra", "3", "", "a bird\nthe dog\n", "x\u2028y", "\udcff")
+    code, out, err = run(
+        "--beam", "1", "the dog", "--max-extra", "3", "", "a bird\nthe dog\n", "x\u2028y", "\udcff"
+    )
     assert (code, err) == (0, "")
     found = lines_of(out)
     assert len(found) == 6 and found[0] == found[3] != found[2] and found[1] == ""
@@ -91,8 +108,13 @@ def test_arguments_are_lines(run):
 
 
 def test_what_stands_after_two_dashes_is_text(run):
-    (code, out, err), (_, alone, _) = run(*QUICK, "the dog", "--", "-a", "--input"), run(*QUICK, stdin=b"-a\n--input")
-    assert (code, err) == (0, "") and lines_of(out)[1:] == lines_of(alone) and len(lines_of(out)) == 3
+    (code, out, err), (_, alone, _) = (
+        run(*QUICK, "the dog", "--", "-a", "--input"),
+        run(*QUICK, stdin=b"-a\n--input"),
+    )
+    assert (
+        (code, err) == (0, "") and lines_of(out)[1:] == lines_of(alone) and len(lines_of(out)) == 3
+    )
 
 
 def test_reads_of_any_size_give_the_same_lines(monkeypatch):
@@ -128,7 +150,9 @@ def test_equal_lines_are_translated_once(run, monkeypatch):
     seen, translate = [], Translator.translate
     monkeypatch.setattr(reading, "LINES", 7)
     monkeypatch.setattr(
-        Translator, "translate", lambda self, new, *a, **b: seen.extend(new) or translate(self, new, *a, **b)
+        Translator,
+        "translate",
+        lambda self, new, *a, **b: seen.extend(new) or translate(self, new, *a, **b),
     )
     assert run(*QUICK, *lines) == (0, "".join(expected[words.index(line)] for line in lines), "")
     assert sorted(seen) == sorted(words)
@@ -147,7 +171,9 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
 
         recent = commandline._Recent(search)
         for _ in range(50):
-            lines = ["a" * n for n in rng.integers(0, 7, 9)] + [f"x{n}" for n in rng.integers(0, 30, 9)]
+            lines = ["a" * n for n in rng.integers(0, 7, 9)] + [
+                f"x{n}" for n in rng.integers(0, 30, 9)
+            ]
             assert recent.translate(lines, n_best, None) == [line.upper() for line in lines]
             assert len(recent.known) <= most and max(map(len, recent.known), default=0) <= 4
         assert (len(asked) < 600) == (n_best == 1)
@@ -155,17 +181,26 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
 
 def test_n_best_widens_the_beam(run):
     source = ("--max-extra", "2", "the dog")
-    assert run("--nbest", "6", *source) == run("--nbest", "6", "--beam", "6", *source) != run("--nbest", "4", *source)
+    assert (
+        run("--nbest", "6", *source)
+        == run("--nbest", "6", "--beam", "6", *source)
+        != run("--nbest", "4", *source)
+    )
     assert run("--nbest", "2", *source) == run("--nbest", "2", "--beam", "4", *source)
 
 
-# Paragraphs -------------------------------------------------------------------------------------------------
+# Paragraphs ---------------------------------------------------------------------------------------
 
-LETTER = b"the dog saw\r\n  a bird.\r\n \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\nyou do not"
+LETTER = (
+    b"the dog saw\r\n  a bird.\r\n \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\n"
+    b"you do not"
+)
 UNWRAPPED = b"the dog saw a bird.\n\n\nwe sing\n\nin the \xff house\x85, you do not\n"
 
 
-@pytest.mark.parametrize("options", [(), ("--scores",), ("--nbest", "2", "--beam", "2"), ("--format", "json")])
+@pytest.mark.parametrize(
+    "options", [(), ("--scores",), ("--nbest", "2", "--beam", "2"), ("--format", "json")]
+)
 def test_wrapped_lines_are_translated_as_one(run, options):
     """Numbers, scores and sources are those of the paragraphs."""
     code, out, err = run("--max-extra", "3", "--paragraphs", *options, stdin=LETTER)
@@ -180,8 +215,13 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
     """Whatever the lines hold, and wherever batches end."""
     monkeypatch.setattr(reading, "LINES", 5)
     rng = random.Random(5)
-    lines = [random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"]) for _ in range(60)]
-    code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=b"\n".join([*lines, b"the end"]))
+    lines = [
+        random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"])
+        for _ in range(60)
+    ]
+    code, out, err = run(
+        "--max-extra", "0", "--beam", "1", "--paragraphs", stdin=b"\n".join([*lines, b"the end"])
+    )
     blank = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
     paragraphs = sum(not now and before for before, now in pairwise([True, *blank, False]))
     assert (code, err) == (0, "") and not CONTROL.search(out)
@@ -198,12 +238,14 @@ def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
     assert sources == [" ".join(lines[:2]), " ".join(lines[:2]), lines[0]]
 
 
-# Formats ----------------------------------------------------------------------------------------------------
+# Formats ------------------------------------------------------------------------------------------
 
 
 def test_json_holds_everything(run):
     source = b"the dog \x1b\xff \xc2\x85 \xe2\x80\xa8.\r\n\n"
-    code, out, err = run("--format", "json", "--beam", "3", "--nbest", "2", "--max-extra", "3", stdin=source)
+    code, out, err = run(
+        "--format", "json", "--beam", "3", "--nbest", "2", "--max-extra", "3", stdin=source
+    )
     assert (code, err) == (0, "") and not CONTROL.search(out)
     record, empty = map(json.loads, lines_of(out))
     assert record["source"] == "the dog \x1b\ufffd \x85 \u2028."
@@ -223,13 +265,20 @@ def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
     texts = {}
     for size, seed in ((500, "1"), (4, "1"), (500, "2")):
         monkeypatch.setattr(reading, "LINES", size)
-        code, out, err = run(*settings, "--temperature", "0.9", "--seed", seed, stdin="\n".join(lines).encode())
+        code, out, err = run(
+            *settings, "--temperature", "0.9", "--seed", seed, stdin="\n".join(lines).encode()
+        )
         assert (code, err) == (0, "")
         texts[size, seed] = lines_of(out)
     assert texts[500, "1"] == texts[4, "1"] != texts[500, "2"]
     assert len(texts[4, "1"]) == len(lines) and len(set(texts[4, "1"])) > 6
     greedy = run(*QUICK, "--max-extra", "5", stdin="\n".join(lines).encode())[1]
-    assert run("--sample", "--temperature", "0", "--max-extra", "5", stdin="\n".join(lines).encode())[1] == greedy
+    assert (
+        run("--sample", "--temperature", "0", "--max-extra", "5", stdin="\n".join(lines).encode())[
+            1
+        ]
+        == greedy
+    )
 
 
 def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
@@ -254,14 +303,17 @@ def test_scores_stand_before_the_translation(run):
 
 def test_search_follows_its_options(run):
     source = "the dog saw a bird"
-    outs = {run("--max-extra", "9", *changes, source)[1] for changes in ((), ("--beam", "1"), ("--alpha", "0"))}
+    outs = {
+        run("--max-extra", "9", *changes, source)[1]
+        for changes in ((), ("--beam", "1"), ("--alpha", "0"))
+    }
     assert len(outs) > 1
     assert len(run("--beam", "1", "--max-extra", "50", source)[1]) > len(
         run("--beam", "1", "--max-extra", "1", source)[1]
     )
 
 
-# Mistakes (more of them stand in mistakes.py) --------------------------------------------------------------
+# Mistakes (more of them stand in mistakes.py) -----------------------------------------------------
 
 
 def test_damaged_model_is_refused(run, model, tmp_path):
@@ -272,21 +324,29 @@ def test_damaged_model_is_refused(run, model, tmp_path):
             for file in model.iterdir():
                 content = file.read_bytes()
                 if file.name == name:
-                    content = {"missing": None, "cut": content[: len(content) // 2], "empty": b""}[change]
+                    content = {"missing": None, "cut": content[: len(content) // 2], "empty": b""}[
+                        change
+                    ]
                 if content is not None:
                     (broken / file.name).write_bytes(content)
-            assert is_refused(run("--model", broken, "the dog"), name if change != "missing" else "")
+            assert is_refused(
+                run("--model", broken, "the dog"), name if change != "missing" else ""
+            )
 
 
 def test_closed_streams_and_missing_packages(run, monkeypatch):
     assert is_refused(run(stdin=None), "TEXT")
     hide = (
-        f"import runpy, sys; sys.modules['sentencepiece'] = None; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
+        f"import runpy, sys; sys.modules['sentencepiece'] = None; runpy.run_path({str(SCRIPT)!r}, "
+        "run_name='__main__')"
     )
     for missing in ("numpy", "sentencepiece"):
         words = [sys.executable, "-c", hide.replace("sentencepiece", missing), "the dog"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert is_refused((done.returncode, done.stdout, done.stderr), f"{missing} is not installed: run  pip install")
+        assert is_refused(
+            (done.returncode, done.stdout, done.stderr),
+            f"{missing} is not installed: run  pip install",
+        )
     with monkeypatch.context() as patch:
         patch.setattr(command, "load", lambda folder: bytearray(1 << 62))
         assert is_refused(run("the dog"), "--beam")

@@ -1,4 +1,6 @@
-"""The command translate.py and the world around it: files, pictures, pipes, terminals, environment."""
+"""The command translate.py and the world around it:
+files, pictures, pipes, terminals, environment.
+"""
 
 import contextlib
 import importlib
@@ -35,7 +37,7 @@ def run(model):
     command.stop()
 
 
-# Files ------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
@@ -44,7 +46,9 @@ def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
     assert run(*QUICK, "--output", path, "the dog", "a bird") == (0, "", "")
     assert path.read_text() == expected
     assert run("--output", path, "--model", "no/such/folder", "the dog")[0] == 2
-    monkeypatch.setattr("minitf.translation.translator.Translator.translate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(
+        "minitf.translation.translator.Translator.translate", lambda *_, **__: 1 / 0
+    )
     with pytest.raises(ZeroDivisionError):
         run("--output", path, "a bird")
     assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
@@ -56,10 +60,16 @@ def test_output_keeps_links_permissions_and_devices(run, tmp_path):
     path.chmod(0o640)
     link.symlink_to(path)
     assert run(*QUICK, "--output", link, "the dog")[0] == 0
-    assert link.is_symlink() and path.read_text() != "old" and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert (
+        link.is_symlink()
+        and path.read_text() != "old"
+        and stat.S_IMODE(path.stat().st_mode) == 0o640
+    )
     before = path.read_bytes()
     for same in (path, link):  # what was to be translated would be lost
-        assert run(*QUICK, "--input", path, "--output", same)[0] == 2 and path.read_bytes() == before
+        assert (
+            run(*QUICK, "--input", path, "--output", same)[0] == 2 and path.read_bytes() == before
+        )
     assert run(*QUICK, "--output", os.devnull, "the dog") == (0, "", "")
     assert not Path(os.devnull).is_file()
     assert run(*QUICK, "--input", "-", "--output", "-", stdin=b"the dog") == run(*QUICK, "the dog")
@@ -92,13 +102,15 @@ def test_no_half_written_file_is_left_by_a_kill(run, tmp_path, number):
     assert list(tmp_path.iterdir()) == [] and process.stderr.read() == b""
 
 
-# Pictures ---------------------------------------------------------------------------------------------------
+# Pictures -----------------------------------------------------------------------------------------
 
 
 def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("minitf.plot.attention_maps", lambda *arguments: drawn.append(arguments))
-    model = save(tmp_path / "en-de", make_subwords(), {"source_language": "en", "target_language": "de"})
+    model = save(
+        tmp_path / "en-de", make_subwords(), {"source_language": "en", "target_language": "de"}
+    )
     code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
     assert (code, err) == (0, "") and len(lines_of(out)) == 3
     ((weights, rows, columns, path, title, caption, names, words),) = drawn
@@ -111,8 +123,23 @@ def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
     _, rows, columns, _, title, caption, names, words = drawn[1]
     assert rows == columns and names == ("input", "input") and not words
     assert "encoder self-attention, layer 1 of 2" in caption and title and line.startswith(title)
-    for kind, expected in (("source", ("German output", "English input")), ("decoder", ("German output",) * 2)):
-        assert run(*QUICK, "--model", model, "--attention", "a.png", "--attention-kind", kind, "the dog")[0] == 0
+    for kind, expected in (
+        ("source", ("German output", "English input")),
+        ("decoder", ("German output",) * 2),
+    ):
+        assert (
+            run(
+                *QUICK,
+                "--model",
+                model,
+                "--attention",
+                "a.png",
+                "--attention-kind",
+                kind,
+                "the dog",
+            )[0]
+            == 0
+        )
         assert drawn[-1][6] == expected
 
 
@@ -126,7 +153,7 @@ def test_picture_of_no_text(run, tmp_path):
     assert (code, out) == (2, "\n\n") and "give a sentence" in err  # no line is lost for it
 
 
-# Pipes and terminals ----------------------------------------------------------------------------------------
+# Pipes and terminals ------------------------------------------------------------------------------
 
 
 def test_pipe_is_answered_line_by_line_and_ctrl_c_is_quiet(run):
@@ -144,10 +171,17 @@ def test_pipe_is_answered_line_by_line_and_ctrl_c_is_quiet(run):
 
 def test_paragraph_is_answered_when_its_empty_line_has_come(run):
     process = run.start(*QUICK, "--paragraphs")
-    for piece, answers in ((b"the dog\nsaw", 0), (b" a bird\n", 0), (b"\n", 2), (b"\nwe sing\n\n", 3)):
+    for piece, answers in (
+        (b"the dog\nsaw", 0),
+        (b" a bird\n", 0),
+        (b"\n", 2),
+        (b"\nwe sing\n\n", 3),
+    ):
         process.stdin.write(piece)
         process.stdin.flush()
-        assert answers or not select.select([process.stdout], [], [], 0.3)[0], "answered before its end"
+        assert answers or not select.select([process.stdout], [], [], 0.3)[0], (
+            "answered before its end"
+        )
         found = b""
         while found.count(b"\n") < answers:
             assert select.select([process.stdout], [], [], 60)[0], "the answer waits for more input"
@@ -171,13 +205,18 @@ def test_full_disk_is_explained(run):
         process = run.start(*QUICK, "the dog", stdout=full)
         message = process.stderr.read().decode()
     assert process.wait(timeout=60) == 2
-    assert message.startswith("translate.py: standard output: not written") and message.count("\n") == 1
+    assert (
+        message.startswith("translate.py: standard output: not written")
+        and message.count("\n") == 1
+    )
     assert "make room" in message
 
 
 def test_backend_variable_is_checked_and_the_flag_wins(run):
     wrong = run.start("the dog", environment={"MINITF_BACKEND": "abacus"})
-    mended = run.start(*QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"})
+    mended = run.start(
+        *QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"}
+    )
     empty = run.start(*QUICK, "the dog", environment={"MINITF_BACKEND": ""})
     out, err = wrong.communicate(timeout=60)
     assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"numpy" in err
@@ -233,7 +272,11 @@ def test_terminal_is_greeted_and_prompted(run):
     [
         ({"source_language": "cs", "target_language": "fr"}, "Czech to French, model a; "),
         pytest.param({"source_language": "cs"}, "model a; ", marks=pytest.mark.slow),
-        pytest.param({"source_language": ["cs"], "target_language": "\x1b"}, "model a; ", marks=pytest.mark.slow),
+        pytest.param(
+            {"source_language": ["cs"], "target_language": "\x1b"},
+            "model a; ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_greeting_names_the_languages_that_are_known(run, tmp_path, notes, greeting):
@@ -248,7 +291,8 @@ def test_greeting_names_the_languages_that_are_known(run, tmp_path, notes, greet
 def test_typed_lines_can_be_edited_and_called_back(run):
     pytest.importorskip("readline")
     left, up = b"\x1b[D", b"\x1b[A"
-    screen = Screen(run, *QUICK, environment={"TERM": "dumb"})  # xterm would be told when a paste may come
+    # Xterm would be told when a paste may come.
+    screen = Screen(run, *QUICK, environment={"TERM": "dumb"})
     screen.until(b"> ")
     for keys, line in (
         (b"te dog" + 5 * left + b"h\n", b"the dog"),
@@ -282,14 +326,19 @@ def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
     screen.until(b"left")
     screen.process.send_signal(signal.SIGINT)
     bar, end = screen.ends(130).rsplit("\r" + 60 * " " + "\r", 1)
-    assert "left" in bar and end.lstrip("\r\n") == f"translate.py: stopped: nothing was written to {tmp_path}/out.txt\n"
+    assert (
+        "left" in bar
+        and end.lstrip("\r\n")
+        == f"translate.py: stopped: nothing was written to {tmp_path}/out.txt\n"
+    )
 
 
 @needs_terminal
 def test_ctrl_c_at_the_prompt_ends_its_line(run):
     screen = Screen(run, *QUICK)
     screen.until(b"> ")
-    while screen.process.poll() is None:  # a signal between the prompt and the wait for a key is seen at the next one
+    # A signal between the prompt and the wait for a key is seen at the next one.
+    while screen.process.poll() is None:
         screen.process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             screen.process.wait(timeout=5)
@@ -312,8 +361,16 @@ def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not (BUNDLED / "model.npz").exists(), reason="the trained model is not here")
 def test_bundled_model_translates(tmp_path):
-    command = [sys.executable, "-W", "error", str(SCRIPT), "The children are playing in the garden."]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        str(SCRIPT),
+        "The children are playing in the garden.",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, timeout=120
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == "Die Kinder spielen im Garten.\n"

@@ -1,4 +1,6 @@
-"""Lines to translations: none is lost, none is swapped, and no cut goes through a word or a character."""
+"""Lines to translations: none is lost, none is swapped, and no cut goes through a word
+or a character.
+"""
 
 import json
 
@@ -17,7 +19,16 @@ from minitf.translation import Translation, Translator
 
 EMPTY = [Translation("", 0.0, 0.0)]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
-LINES = ["the dog", "a bird saw you in the old house", "", "sing", "the dog", "\x00\u2028\x1b", "Vogel, Hund", "東京"]
+LINES = [
+    "the dog",
+    "a bird saw you in the old house",
+    "",
+    "sing",
+    "the dog",
+    "\x00\u2028\x1b",
+    "Vogel, Hund",
+    "東京",
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +54,7 @@ def message(function, *arguments, **named):
     return str(caught.value)
 
 
-# Every line, in order ---------------------------------------------------------------------------------------
+# Every line, in order -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -59,7 +70,9 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
 
 
 def test_a_text_that_is_scored_is_read_line_by_line(folder):
-    """Not sentence by sentence, as a user's is; and a line too long for the model in one piece too, up to a limit."""
+    """Not sentence by sentence, as a user's is; and a line too long for the model in one piece too,
+    up to a limit.
+    """
     line = " ".join(TEXT + [part.capitalize() for part in TEXT])
     count = len(Translator.load(folder, whole=1000).parts(line)[0])
     assert len(Translator.load(folder).parts(line)) > 3 and count > LONGEST
@@ -69,11 +82,14 @@ def test_a_text_that_is_scored_is_read_line_by_line(folder):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
-    """Bit by bit: into how many pieces a batch is cut does not depend on how many cores there are."""
+    """Bit by bit: into how many pieces a batch is cut does not depend on how many
+    cores there are.
+    """
     lines, results, pieces = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
     shared = workers.over_cores
     monkeypatch.setattr(
-        "minitf.translation.translator.over_cores", lambda *args: pieces.append(len(args[1])) or shared(*args)
+        "minitf.translation.translator.over_cores",
+        lambda *args: pieces.append(len(args[1])) or shared(*args),
     )
     for count in (1, 3):
         monkeypatch.setattr(workers, "cores", lambda count=count: count)
@@ -91,7 +107,9 @@ def test_no_lines_and_lines_that_come_one_by_one(translator):
 
 
 def test_no_control_character_comes_out(translator):
-    every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xD800, 0xFFFF, 0x10FFFF]))
+    every = "".join(
+        map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xD800, 0xFFFF, 0x10FFFF])
+    )
     (best,) = translator.translate([every], beam=1, max_extra=200)
     assert best[0].text == printable(valid(best[0].text))
 
@@ -108,8 +126,12 @@ def test_best_translations_come_first(translator):
 
 def test_score_of_greedy_decoding_has_the_length_penalty(translator):
     (penalised,) = translator.translate(["the dog"], beam=1, alpha=1.0, max_extra=0)[0]
-    length = penalised.log_probability / penalised.score * 6 - 5  # from the definition of lp with alpha 1
-    assert length == pytest.approx(round(length)) and 2 <= round(length) <= len(translator.parts("the dog")[0]) + 1
+    # From the definition of lp with alpha 1.
+    length = penalised.log_probability / penalised.score * 6 - 5
+    assert (
+        length == pytest.approx(round(length))
+        and 2 <= round(length) <= len(translator.parts("the dog")[0]) + 1
+    )
     (plain,) = translator.translate(["the dog"], beam=1, alpha=0.0, max_extra=0)[0]
     assert plain.score == plain.log_probability == penalised.log_probability
 
@@ -126,7 +148,9 @@ def test_the_options_reach_the_search(translator, beam):
             ((best,),) = decode.beam_search(translator.model, source, beam, alpha, max_extra)
         (found,) = translator.translate([line], beam=beam, alpha=alpha, max_extra=max_extra)[0]
         assert found.text == translator.subwords.decode([best.ids])[0].strip()
-        assert (found.log_probability, found.score) == pytest.approx((best.log_probability, best.score), rel=1e-4)
+        assert (found.log_probability, found.score) == pytest.approx(
+            (best.log_probability, best.score), rel=1e-4
+        )
 
 
 def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator):
@@ -135,7 +159,9 @@ def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator):
     (found,) = translator.translate([line], beam=2, max_extra=3)[0]
     alone = [translator.translate([part], beam=2, max_extra=3)[0][0] for part in parts]
     assert len(parts) > 1 and found.text == " ".join(each.text for each in alone if each.text)
-    assert found.log_probability == pytest.approx(sum(each.log_probability for each in alone), rel=1e-4)
+    assert found.log_probability == pytest.approx(
+        sum(each.log_probability for each in alone), rel=1e-4
+    )
     assert found.score == pytest.approx(sum(each.score for each in alone), rel=1e-4)
 
 
@@ -155,9 +181,15 @@ def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
 
 def test_progress_counts_the_parts(translator):
     seen = []
-    translator.translate([*TEXT, " ".join(TEXT)], 1, max_extra=0, batch_tokens=30, progress=lambda *n: seen.append(n))
+    translator.translate(
+        [*TEXT, " ".join(TEXT)], 1, max_extra=0, batch_tokens=30, progress=lambda *n: seen.append(n)
+    )
     counts = [done for done, _ in seen]
-    assert len(counts) > 2 and counts == sorted(counts) and {total for _, total in seen} == {counts[-1]}
+    assert (
+        len(counts) > 2
+        and counts == sorted(counts)
+        and {total for _, total in seen} == {counts[-1]}
+    )
 
 
 def test_matrix_products_take_one_thread(translator, monkeypatch):
@@ -173,7 +205,7 @@ def test_matrix_products_take_one_thread(translator, monkeypatch):
     assert set(seen) == {1}
 
 
-# Long lines -------------------------------------------------------------------------------------------------
+# Long lines ---------------------------------------------------------------------------------------
 
 
 def cut(longest, subwords, line, usual=None):
@@ -203,7 +235,13 @@ def test_long_sentences_are_cut_at_the_best_place(subwords, line, parts):
     "parts",
     [
         ["The dog saw.", '"We sing!"', "(Do not?)", "In the house… seven birds."],
-        ["Mr. J. S. Bach, Prof. Vogel and Mrs. House, e.g. in the house vs. the bird, saw 3.5 dogs.", "Oder?"],
+        [
+            (
+                "Mr. J. S. Bach, Prof. Vogel and Mrs. House, e.g. in the house vs. "
+                "the bird, saw 3.5 dogs."
+            ),
+            "Oder?",
+        ],
         ["東京。", "東京！」", "東京。"],
         ["No end"],
     ],
@@ -213,7 +251,9 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     assert cut(200, subwords, line, usual=1) == parts
     assert cut(200, subwords, line, usual=200) == [line]
     assert Translator(make_model(subwords), subwords, 200).usual == 33
-    assert Translator(make_model(subwords), subwords, 20, usual=50).usual == 20, "no more than it reads at once"
+    assert Translator(make_model(subwords), subwords, 20, usual=50).usual == 20, (
+        "no more than it reads at once"
+    )
 
 
 @pytest.mark.parametrize("longest", [5, 50])
@@ -244,7 +284,7 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
     assert best[0].text
 
 
-# The folder of a model --------------------------------------------------------------------------------------
+# The folder of a model ----------------------------------------------------------------------------
 
 
 def test_load_takes_the_longest_sentence_from_the_notes(translator, subwords, tmp_path):
@@ -291,7 +331,7 @@ def test_model_that_computes_no_numbers_is_refused(subwords, beam):
     assert "finite" in message(Translator(model, subwords).translate, ["the dog"], beam=beam)
 
 
-# Attention --------------------------------------------------------------------------------------------------
+# Attention ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["source", "encoder", "decoder"])
@@ -302,7 +342,9 @@ def test_attention_has_a_name_for_each_row_and_column(translator, kind):
         assert weights.shape == (2, len(rows), len(columns))
         assert np.allclose(weights.sum(-1), 1, atol=1e-5)
         pictures.append(weights)
-    assert np.array_equal(pictures[1], pictures[2]) and not np.allclose(pictures[0], pictures[1], atol=1e-3)
+    assert np.array_equal(pictures[1], pictures[2]) and not np.allclose(
+        pictures[0], pictures[1], atol=1e-3
+    )
     read = [*translator.subwords.pieces(translator.parts("the dog saw")[0]), "</s>"]
     assert columns == (["<s>", *rows[:-1]] if kind == "decoder" else read)
     assert rows[-1] == "</s>" and (rows == read) == (kind == "encoder")

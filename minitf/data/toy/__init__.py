@@ -1,7 +1,9 @@
-"""The built-in corpus: pairs of English and German sentences, drawn from the grammar beside this file (grammar.py).
+"""The built-in corpus: pairs of English and German sentences, drawn from the grammar beside this
+file (grammar.py).
 
-The sentences are statements, questions, and clauses after "because", "that" and "whether", in several tenses,
-with "not" and "no"; and they make sense: people read books, dogs do not, and nobody buys a car every morning.
+The sentences are statements, questions, and clauses after "because", "that" and "whether", in
+several tenses, with "not" and "no"; and they make sense: people read books, dogs do not, and nobody
+buys a car every morning.
 """
 
 from itertools import count, islice
@@ -9,7 +11,17 @@ from itertools import count, islice
 import numpy as np
 
 from minitf.data.toy import grammar
-from minitf.data.toy.grammar import NOTHING, NOUNS, PERSONS, VERB, VERBS, Clause, Phrase, english_clause, german_clause
+from minitf.data.toy.grammar import (
+    NOTHING,
+    NOUNS,
+    PERSONS,
+    VERB,
+    VERBS,
+    Clause,
+    Phrase,
+    english_clause,
+    german_clause,
+)
 
 __all__ = ["pairs", "splits"]
 
@@ -20,16 +32,22 @@ PLAYMATES = grammar.nouns_of(["child", "pet"])
 EDIBLE = ("snack", "food", "drink")  # groups that are not mine or yours
 THINGS = [noun.english for noun in NOUNS.values() if "bare" in noun.articles]
 COUNTED = [noun for noun in THINGS if NOUNS[noun].plural]
-VERBS_DRAWN = VERBS + [verb for verb in VERBS if set(verb.objects) & set(THINGS)]  # there are many things to name
+# There are many things to name.
+VERBS_DRAWN = VERBS + [verb for verb in VERBS if set(verb.objects) & set(THINGS)]
 # fmt: off
-HELD_OUT = frozenset({  # pairs (verb, object), (adjective, noun) that stand in no sentence to learn from
-    ("read", "letter"), ("buy", "hat"), ("eat", "egg"), ("drink", "tea"), ("look for", "key"), ("see", "horse"),
-    ("visit", "aunt"), ("help", "boy"), ("call", "doctor"), ("meet", "student"), ("repair", "chair"),
+# Pairs (verb, object), (adjective, noun) that stand in no sentence to learn from.
+HELD_OUT = frozenset({
+    ("read", "letter"), ("buy", "hat"), ("eat", "egg"), ("drink", "tea"), ("look for", "key"),
+    ("see", "horse"), ("visit", "aunt"), ("help", "boy"), ("call", "doctor"), ("meet", "student"),
+    ("repair", "chair"),
     ("old", "teacher"), ("young", "woman"), ("little", "sister"), ("black", "cat"), ("red", "bag"),
-    ("new", "jacket"), ("cold", "coffee"), ("fresh", "apple"), ("interesting", "newspaper"), ("beautiful", "flower"),
+    ("new", "jacket"), ("cold", "coffee"), ("fresh", "apple"), ("interesting", "newspaper"),
+    ("beautiful", "flower"),
 })
 # fmt: on
-PRONOUNS, NAMES, MINE, NUMBERS = map(list, (grammar.PRONOUNS, grammar.NAMES, grammar.MINE, grammar.NUMBERS))
+PRONOUNS, NAMES, MINE, NUMBERS = map(
+    list, (grammar.PRONOUNS, grammar.NAMES, grammar.MINE, grammar.NUMBERS)
+)
 TIMES = {kind: [Phrase(*words) for words in table.items()] for kind, table in grammar.TIMES.items()}
 
 
@@ -37,11 +55,17 @@ TIMES = {kind: [Phrase(*words) for words in table.items()] for kind, table in gr
 
 
 class Dice:
-    """Seeded choices. Only `Generator.random` is used, which gives the same numbers on every machine."""
+    """Seeded choices.
+
+    Only `Generator.random` is used, which gives the same numbers on every machine.
+    """
 
     def __init__(self, seed):
-        generator = np.random.default_rng(seed)  # asked for many numbers at a time, because each call is slow
-        self.random = (number for _ in count() for number in generator.random(4096).tolist()).__next__
+        # Asked for many numbers at a time, because each call is slow.
+        generator = np.random.default_rng(seed)
+        self.random = (
+            number for _ in count() for number in generator.random(4096).tolist()
+        ).__next__
 
     def chance(self, probability):
         return self.random() < probability
@@ -51,11 +75,15 @@ class Dice:
 
 
 def some_noun(dice, noun, case, articles, negated=False, plain=False):
-    """A noun with one of `articles` and perhaps an adjective; negated, "a" and no article become "kein"."""
+    """A noun with one of `articles` and perhaps an adjective; negated, "a" and no article
+    become "kein".
+    """
     article = dice.pick(articles)
     if noun.group in ("food", "drink") and article == "a":
         article = "bare"
-    many = article in ("count", "some", "bare", "how many") or (article in ("the", "mine") and dice.chance(0.25))
+    many = article in ("count", "some", "bare", "how many") or (
+        article in ("the", "mine") and dice.chance(0.25)
+    )
     if article in ("mine", "count"):
         article = dice.pick(MINE if article == "mine" else NUMBERS)
     elif negated:
@@ -86,17 +114,22 @@ def some_being(dice, names, case, known=False, other=NOTHING, plain=False):
 def some_object(dice, verb, mode, subject, definite, negated):
     """What the verb is done to."""
     case = "dative" if "dative" in verb.notes else "accusative"
-    noun, negated = NOUNS[dice.pick(verb.objects)], negated and mode != "like"  # "nicht gern", never "kein ... gern"
+    # "nicht gern", never "kein ... gern"
+    noun, negated = NOUNS[dice.pick(verb.objects)], negated and mode != "like"
     definite, general = definite or "known" in verb.notes, mode in ("habit", "like")
     if noun.group in PERSONS:
         return some_being(dice, [noun.english], case, definite or general or negated, subject)
-    kinds = [kind for kind in ("one", "few", "wares") if kind in verb.notes and noun.group not in EDIBLE]
+    kinds = [
+        kind for kind in ("one", "few", "wares") if kind in verb.notes and noun.group not in EDIBLE
+    ]
     if definite or general:
         kinds = ["known" if definite else mode]
     articles = grammar.ARTICLES[kinds[0]].split() if kinds else noun.articles
     unfit = ("mine",) if noun.group in EDIBLE or "wares" in verb.notes else ()
     unfit += ("count", "some") if negated else ()
-    return some_noun(dice, noun, case, [article for article in articles if article not in unfit], negated)
+    return some_noun(
+        dice, noun, case, [article for article in articles if article not in unfit], negated
+    )
 
 
 def some_place(dice, name, goal=False):
@@ -120,10 +153,16 @@ def some_time(dice, verb, mode):
     day = dice.pick(TIMES.get(mode, TIMES["future"]))
     if day.english == "now":
         return {"time": day}
-    return {"time": Phrase(grammar.join(day.english, hour.english), grammar.join(day.german, hour.german))}
+    return {
+        "time": Phrase(
+            grammar.join(day.english, hour.english), grammar.join(day.german, hour.german)
+        )
+    }
 
 
-def some_clause(dice, verb=None, mode=None, subject=None, known=False, negated=None, definite=False):
+def some_clause(
+    dice, verb=None, mode=None, subject=None, known=False, negated=None, definite=False
+):
     """A clause; what is given is not chosen. `known`: the subject is, `definite`: the object is."""
     verb = verb or dice.pick(VERBS_DRAWN)
     mode = mode or dice.pick(verb.modes)
@@ -137,10 +176,16 @@ def some_clause(dice, verb=None, mode=None, subject=None, known=False, negated=N
     if verb.objects:
         parts["object"] = some_object(dice, verb, mode, subject, definite, negated)
     if "with" in verb.notes and dice.chance(0.4):
-        parts["partner"] = grammar.after("with", "mit", some_being(dice, PLAYMATES, "dative", negated, subject))
+        parts["partner"] = grammar.after(
+            "with", "mit", some_being(dice, PLAYMATES, "dative", negated, subject)
+        )
     elif "for" in verb.notes and not negated and dice.chance(0.25):
-        parts["partner"] = grammar.after("for", "für", some_being(dice, PEOPLE, "accusative", True, subject))
-    elif "place" in verb.notes or (verb.places and mode != "like" and not negated and dice.chance(0.35)):
+        parts["partner"] = grammar.after(
+            "for", "für", some_being(dice, PEOPLE, "accusative", True, subject)
+        )
+    elif "place" in verb.notes or (
+        verb.places and mode != "like" and not negated and dice.chance(0.35)
+    ):
         parts["place"] = some_place(dice, dice.pick(verb.places), "goal" in verb.notes)
     return Clause(subject, verb, mode, negated, **parts)
 
@@ -154,7 +199,11 @@ def state(subject, adjective, mode="now", very=""):
 
 def some_state(dice, positive=False):
     """Something is new, somebody is tired, somebody is somewhere."""
-    mode, negated, roll = dice.pick(("now", "now", "past")), not positive and dice.chance(0.15), dice.random()
+    mode, negated, roll = (
+        dice.pick(("now", "now", "past")),
+        not positive and dice.chance(0.15),
+        dice.random(),
+    )
     if roll < 0.35:
         noun = NOUNS[dice.pick(THINGS)]
         articles = ["the"] if noun.group in EDIBLE else ["the", "the", "mine"]
@@ -164,7 +213,9 @@ def some_state(dice, positive=False):
     times = some_time(dice, BE, mode)
     if roll < 0.7:
         very = "very" if not negated and dice.chance(0.2) else ""
-        return state(subject, dice.pick(grammar.STATES), mode, very)._replace(negated=negated, **times)
+        return state(subject, dice.pick(grammar.STATES), mode, very)._replace(
+            negated=negated, **times
+        )
     return Clause(subject, BE, mode, negated, place=some_place(dice, dice.pick(BE.places)), **times)
 
 
@@ -172,17 +223,23 @@ def some_state(dice, positive=False):
 
 
 def statement(dice):
-    """Say something ("The man reads."); behind a time the verb stays second ("Heute liest der Mann.")."""
+    """Say something ("The man reads."); behind a time the verb stays second ("Heute
+    liest der Mann.").
+    """
     clause, front = some_state(dice) if dice.chance(0.15) else some_clause(dice), NOTHING
-    unclear = clause.object.german == "sie" and not clause.subject.known  # "heute trifft sie ein Arzt": who meets whom?
+    # "heute trifft sie ein Arzt": who meets whom?
+    unclear = clause.object.german == "sie" and not clause.subject.known
     if clause.time.english and not clause.often.english and not unclear and dice.chance(0.5):
-        front, clause = clause.time, clause._replace(time=NOTHING)  # "Heute liest der Mann": still verb second
+        # "Heute liest der Mann": still verb second
+        front, clause = clause.time, clause._replace(time=NOTHING)
     return [clause], english_clause(clause, front=front), german_clause(clause, front=front), "."
 
 
 def yes_no_question(dice):
     """Ask for yes or no ("Does the man read?"): in German the verb comes first."""
-    clause = some_state(dice, True) if dice.chance(0.2) else some_clause(dice, known=True, negated=False)
+    clause = (
+        some_state(dice, True) if dice.chance(0.2) else some_clause(dice, known=True, negated=False)
+    )
     return [clause], english_clause(clause, question=True), german_clause(clause, "first"), "?"
 
 
@@ -194,7 +251,11 @@ def who_question(dice):
 
 ASKED = {
     "what": [verb for verb in VERBS if verb.objects and verb.base not in ("love", "have")],
-    "how many": [verb for verb in VERBS if not {"known", "one"} & {*verb.notes} and {*verb.objects} & {*COUNTED}],
+    "how many": [
+        verb
+        for verb in VERBS
+        if not {"known", "one"} & {*verb.notes} and {*verb.objects} & {*COUNTED}
+    ],
     "where": [verb for verb in VERBS if verb.places and verb.base not in ("stay", "see")],
     "when": [verb for verb in VERBS if "state" not in verb.notes],
     "why": VERBS,
@@ -202,13 +263,23 @@ ASKED = {
 
 
 def w_question(dice):
-    """The object, the place, the time or the reason is asked for: its question word stands in front."""
+    """The object, the place, the time or the reason is asked for: its question word
+    stands in front.
+    """
     word = dice.pick(list(ASKED))
     verb = dice.pick(ASKED[word])
-    modes = [mode for mode in verb.modes if mode in (("past", "will") if word == "when" else ("now", "past", "will"))]
+    modes = [
+        mode
+        for mode in verb.modes
+        if mode in (("past", "will") if word == "when" else ("now", "past", "will"))
+    ]
     negated, definite = word == "why" and dice.chance(0.5), word in ("where", "when")
-    clause = some_clause(dice, verb, dice.pick(modes), known=True, negated=negated, definite=definite)
-    missing = {"where": {"place": NOTHING}, "when": {"time": NOTHING}, "why": {}}.get(word, {"object": NOTHING})
+    clause = some_clause(
+        dice, verb, dice.pick(modes), known=True, negated=negated, definite=definite
+    )
+    missing = {"where": {"place": NOTHING}, "when": {"time": NOTHING}, "why": {}}.get(
+        word, {"object": NOTHING}
+    )
     said = asked = clause._replace(**missing)
     if word == "what":
         noun, whom = NOUNS.get(clause.object.noun), "wem" if "dative" in verb.notes else "wen"
@@ -218,7 +289,11 @@ def w_question(dice):
         front = some_noun(dice, noun, "accusative", ["how many"])
         said = asked._replace(object=front)
     else:
-        german = {"where": "wohin" if "goal" in verb.notes else "wo", "when": "wann", "why": "warum"}[word]
+        german = {
+            "where": "wohin" if "goal" in verb.notes else "wo",
+            "when": "wann",
+            "why": "warum",
+        }[word]
         front = Phrase(word, german)
     return [said], english_clause(asked, True, front), german_clause(asked, front=front), "?"
 
@@ -228,8 +303,12 @@ DUTIES = [verb for verb in VERBS if "duty" in verb.notes]
 
 
 def reason(dice):
-    """Why something is so, "..., weil er müde ist"; or what is against it, "..., aber er muss arbeiten"."""
-    word, german = dice.pick((("but", "aber"), ("because", "weil"), ("because", "weil"), ("because", "weil")))
+    """Why something is so, "..., weil er müde ist"; or what is against it, "..., aber er
+    muss arbeiten".
+    """
+    word, german = dice.pick(
+        (("but", "aber"), ("because", "weil"), ("because", "weil"), ("because", "weil"))
+    )
     verb, modes, adjectives = dice.pick(DUTIES), ("now", "past", "can", "will"), ("tired", "ill")
     done = word == "because" and dice.chance(0.35)
     if done:
@@ -250,10 +329,20 @@ def reason(dice):
     if word == "because" and dice.chance(0.3):  # the clause stands in front, and the verb second
         clause, why = clause._replace(subject=he), why._replace(subject=clause.subject)
         front = Phrase(f"because {english_clause(why)},", f"weil {german_clause(why, 'last')},")
-        return [clause, why], english_clause(clause, front=front), german_clause(clause, front=front), "."
+        return (
+            [clause, why],
+            english_clause(clause, front=front),
+            german_clause(clause, front=front),
+            ".",
+        )
     english = f"{english_clause(clause)}{',' * (word == 'but')} {word} {english_clause(why)}"
     order = "last" if german == "weil" else "second"
-    return [clause, why], english, f"{german_clause(clause)}, {german} {german_clause(why, order)}", "."
+    return (
+        [clause, why],
+        english,
+        f"{german_clause(clause)}, {german} {german_clause(why, order)}",
+        ".",
+    )
 
 
 REPORTS = (
@@ -271,7 +360,11 @@ def report(dice):
     subject = some_being(dice, PEOPLE, "nominative", known=True)
     clause = Clause(subject, VERB[verb], negated=word == "whether" and verb == "wissen")
     negated = False if word == "whether" else None
-    part = some_state(dice, word == "whether") if dice.chance(0.2) else some_clause(dice, known=True, negated=negated)
+    part = (
+        some_state(dice, word == "whether")
+        if dice.chance(0.2)
+        else some_clause(dice, known=True, negated=negated)
+    )
     question = word == "that" and dice.chance(0.15)
     english = f"{english_clause(clause, question)} {word} {english_clause(part)}"
     order = "first" if question else "second"
@@ -279,13 +372,24 @@ def report(dice):
     return [clause, part], english, german, "?" if question else "."
 
 
-KINDS = [statement] * 8 + [yes_no_question] * 2 + [who_question] + [w_question] * 4 + [reason] * 4 + [report] * 4
+KINDS = (
+    [statement] * 8
+    + [yes_no_question] * 2
+    + [who_question]
+    + [w_question] * 4
+    + [reason] * 4
+    + [report] * 4
+)
 
 
 def odd(clauses, english, german, mark):
-    """Right, but nobody says so: "my aunt helps my aunt", "does he never read?", "do I sleep?", "I say that I"."""
+    """Right, but nobody says so: "my aunt helps my aunt", "does he never read?", "do I sleep?",
+    "I say that I".
+    """
     words, main = english.replace(",", "").split(), clauses[0]
-    phrases = [phrase for clause in clauses for phrase in (clause.subject, *clause[4:8]) if phrase.noun]
+    phrases = [
+        phrase for clause in clauses for phrase in (clause.subject, *clause[4:8]) if phrase.noun
+    ]
     nouns = [phrase.noun for phrase in phrases if phrase.noun not in PRONOUNS]
     about_me = [clause.subject.noun in ("I", "we") for clause in clauses]
     return (
@@ -295,7 +399,8 @@ def odd(clauses, english, german, mark):
         or ("clause" in main.verb.notes and len(clauses) == 2 and all(about_me))
         or any(words.count(adjective) > 1 for adjective in grammar.STATES)
         or "ihr ihr" in german
-        or ("girl" in words and ("she" in words or "her" in words))  # "das Mädchen": "ihr Buch" or "sein Buch"?
+        # "das Mädchen": "ihr Buch" or "sein Buch"?
+        or ("girl" in words and ("she" in words or "her" in words))
     )
 
 
@@ -312,7 +417,11 @@ def sentences(seed):
             continue
         seen.add(english)
         word_pairs = set().union(*(clause.word_pairs() for clause in clauses))
-        yield english[0].upper() + english[1:] + mark, german[0].upper() + german[1:] + mark, word_pairs
+        yield (
+            english[0].upper() + english[1:] + mark,
+            german[0].upper() + german[1:] + mark,
+            word_pairs,
+        )
 
 
 def pairs(n, seed=0):
@@ -324,8 +433,8 @@ def pairs(n, seed=0):
 def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
     """Four corpora, each two lists of strings (English, German); no sentence is in two of them.
 
-    No sentence of train, valid and test contains a word pair of `HELD_OUT`; each one of test_held_out does.
-    Only train depends on `n_train`.
+    No sentence of train, valid and test contains a word pair of `HELD_OUT`; each one of
+    test_held_out does. Only train depends on `n_train`.
     """
     held_out, others, n_others = [], [], n_valid + n_test + n_train
     for english, german, word_pairs in sentences(seed):
@@ -339,13 +448,19 @@ def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
         "test": others[n_valid : n_valid + n_test],
         "test_held_out": held_out[:n_test],
     }
-    return {name: tuple([pair[side] for pair in part] for side in (0, 1)) for name, part in parts.items()}
+    return {
+        name: tuple([pair[side] for pair in part] for side in (0, 1))
+        for name, part in parts.items()
+    }
 
 
 def main(arguments) -> int:
     """Print some sentences of the corpus, English and German; returns the exit code."""
     if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
-        print("usage: python -m minitf.data.toy [N]\nPrint N sentences of the built-in corpus (default 10).")
+        print(
+            "usage: python -m minitf.data.toy [N]\n"
+            "Print N sentences of the built-in corpus (default 10)."
+        )
         return 0 if {"-h", "--help"} & set(arguments) else 2
     for english, german in zip(*pairs(int(*arguments or ["10"])), strict=True):
         print(f"{english}\t{german}")

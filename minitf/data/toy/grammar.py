@@ -1,10 +1,11 @@
 """A small English-German grammar: its words, its phrases, and the word order of its clauses.
 
-A `Clause` is who does what, to whom, when and where, and has no word order. Two functions put it into words.
-`english_clause` keeps to subject - verb - object - place - time. `german_clause` is a frame: the finite verb
-stands second (first in a yes/no question, last after "weil" and "dass"), the rest of the verb closes the clause,
-and the others stand between the two. An English word has one German word: the German is a function of the English.
-minitf/data/toy/__init__.py draws clauses at random. To add a word, add it to its table.
+A `Clause` is who does what, to whom, when and where, and has no word order. Two functions put it
+into words. `english_clause` keeps to subject - verb - object - place - time. `german_clause` is
+a frame: the finite verb stands second (first in a yes/no question, last after "weil" and "dass"),
+the rest of the verb closes the clause, and the others stand between the two. An English word has
+one German word: the German is a function of the English. minitf/data/toy/__init__.py draws clauses
+at random. To add a word, add it to its table.
 """
 
 from collections import namedtuple
@@ -158,11 +159,15 @@ TIMES = {
 # fmt: on
 
 
-# `oblique`: German singular outside the nominative; a plural that is not used is empty; `articles` and `modes` are
-# what a random article and a random mode (see `Clause`) are drawn from.
-Noun = namedtuple("Noun", "english plural gender german oblique german_plural group articles adjectives")
+# `oblique`: German singular outside the nominative; a plural that is not used is empty; `articles`
+# and `modes` are what a random article and a random mode (see `Clause`) are drawn from.
+Noun = namedtuple(
+    "Noun", "english plural gender german oblique german_plural group articles adjectives"
+)
 Verb = namedtuple(
-    "Verb", "base third ing past particle prefix infinitive er participle auxiliary subjects objects places notes modes"
+    "Verb",
+    "base third ing past particle prefix infinitive er participle auxiliary subjects objects "
+    "places notes modes",
 )
 
 
@@ -186,7 +191,9 @@ def read_verbs(table):
     """Read the lines of VERB_TABLE: one entry for each verb."""
     verbs = []
     for line in table.strip().splitlines():
-        english, german, subjects, objects, places, notes = (column.split() for column in line.split("|"))
+        english, german, subjects, objects, places, notes = (
+            column.split() for column in line.split("|")
+        )
         english = ["" if form == "-" else form.replace("_", " ") for form in [*english, ""][:5]]
         prefix, _, infinitive = german[0].rpartition("-")
         german = (prefix, infinitive, german[1], german[2], "sein" if german[3:] else "haben")
@@ -194,12 +201,16 @@ def read_verbs(table):
         modes += [] if "state" in notes or "plain" in notes else ["will", "can", "want"]
         modes += ["must"] * ("will" in modes and "fun" not in notes)
         modes += ["habit"] * 2 * ("habit" in notes) + ["like"] * ("like" in notes)
-        verbs.append(Verb(*english, *german, nouns_of(subjects), nouns_of(objects), places, notes, modes))
+        verbs.append(
+            Verb(*english, *german, nouns_of(subjects), nouns_of(objects), places, notes, modes)
+        )
     return verbs
 
 
 def nouns_of(names):
-    """The nouns of some groups: `nouns_of(["young", "key"])` is child, boy, girl, brother, sister, key."""
+    """The nouns of some groups: `nouns_of(["young", "key"])` is child, boy, girl,
+    brother, sister, key.
+    """
     groups = [group for name in names for group in GROUPS.get(name, (name,))]
     return [noun for group in groups for noun in NOUNS if group in (noun, NOUNS[noun].group)]
 
@@ -237,8 +248,9 @@ def join(*words):
 def noun_phrase(name, article, case, plural=False, adjective=""):
     """`noun_phrase("dog", "the", "dative", adjective="old")` is "the old dog", "dem alten Hund".
 
-    One word has to show the case. If the article does ("dem"), the adjective is weak ("alten"); if there is none,
-    or it has no ending ("ein"), the adjective takes the strong ending ("ein alter Hund", "alte Hunde").
+    One word has to show the case. If the article does ("dem"), the adjective is weak ("alten");
+    if there is none, or it has no ending ("ein"), the adjective takes the strong ending ("ein alter
+    Hund", "alte Hunde").
     """
     noun = NOUNS[name]
     gender = "p" if plural else noun.gender
@@ -256,7 +268,9 @@ def noun_phrase(name, article, case, plural=False, adjective=""):
     german_adjective = ADJECTIVES[adjective] + (weak if shown else strong) if adjective else ""
     german_noun = noun.german if case == "nominative" else noun.oblique
     if plural:
-        german_noun = noun.german_plural + "n" * (case == "dative" and noun.german_plural[-1] not in "ns")
+        german_noun = noun.german_plural + "n" * (
+            case == "dative" and noun.german_plural[-1] not in "ns"
+        )
     english = join(adjective, noun.plural if plural else noun.english)
     article_english = {"bare": "", "not a": "a"}.get(article, article)
     if article_english == "a" and english[0] in "aeiou":
@@ -275,11 +289,15 @@ def noun_phrase(name, article, case, plural=False, adjective=""):
 def pronoun(name, case):
     """`pronoun("he", "dative")` is "him", "ihm"."""
     agreement, english, german = PRONOUNS[name]
-    return Phrase(name if case == "nominative" else english, german[case], agreement, True, name, name)
+    return Phrase(
+        name if case == "nominative" else english, german[case], agreement, True, name, name
+    )
 
 
 def after(english, german, phrase):
-    """The phrase after a preposition: `after("to", "zu", the station)` is "to the station", "zum Bahnhof"."""
+    """The phrase after a preposition: `after("to", "zu", the station)` is "to the station",
+    "zum Bahnhof".
+    """
     words = f"{german} {phrase.german}"
     start = " ".join(words.split()[:2])
     german = CONTRACTIONS.get(start, start) + words.removeprefix(start)
@@ -305,10 +323,15 @@ class Clause(NamedTuple):
     time: Phrase = NOTHING
 
     def word_pairs(self):
-        """The pairs (verb, object) and (adjective, noun) that meet here, as English dictionary forms."""
+        """The pairs (verb, object) and (adjective, noun) that meet here, as English
+        dictionary forms.
+        """
         phrases = (self.subject, self.recipient, self.object, self.partner, self.place)
         pairs = {(phrase.adjective, phrase.noun) for phrase in phrases if phrase.adjective}
-        return pairs | {(self.verb.base, self.object.noun), (self.predicate.adjective, self.subject.noun)}
+        return pairs | {
+            (self.verb.base, self.object.noun),
+            (self.predicate.adjective, self.subject.noun),
+        }
 
 
 def english_verb(clause):
@@ -324,28 +347,53 @@ def english_verb(clause):
         return "did", verb.base, verb.past
     third = agreement == SINGULAR
     base, alone = verb.base, verb.third if third else verb.base
-    if mode in ("must", "want", "like"):  # "has to read" is built of "have", "wants to read" of "want"
-        plain, with_s = {"must": ("have", "has"), "want": ("want", "wants"), "like": ("like", "likes")}[mode]
+    # "has to read" is built of "have", "wants to read" of "want"
+    if mode in ("must", "want", "like"):
+        plain, with_s = {
+            "must": ("have", "has"),
+            "want": ("want", "wants"),
+            "like": ("like", "likes"),
+        }[mode]
         base, alone = f"{plain} to {base}", f"{with_s if third else plain} to {base}"
     return "does" if third else "do", base, alone
 
 
 def english_clause(clause, question=False, front=NOTHING):
-    """Subject - verb - objects - place - time; in a question, the auxiliary stands before the subject."""
+    """Subject - verb - objects - place - time; in a question, the auxiliary stands
+    before the subject.
+    """
     auxiliary, verb, alone = english_verb(clause)
-    subject, often, no = clause.subject.english, clause.often.english, "not" if clause.negated else ""
+    subject, often, no = (
+        clause.subject.english,
+        clause.often.english,
+        "not" if clause.negated else "",
+    )
     if question:
         start = join(auxiliary, subject, no, often, verb)
     elif alone and not no:
         start = join(subject, often, alone)
     else:
         start = join(subject, join(auxiliary, no).replace("can not", "cannot"), often, verb)
-    what = (clause.recipient.english, clause.object.english, clause.verb.particle, clause.predicate.english)
-    return join(front.english, start, *what, clause.partner.english, clause.place.english, clause.time.english)
+    what = (
+        clause.recipient.english,
+        clause.object.english,
+        clause.verb.particle,
+        clause.predicate.english,
+    )
+    return join(
+        front.english,
+        start,
+        *what,
+        clause.partner.english,
+        clause.place.english,
+        clause.time.english,
+    )
 
 
 def german_verb(clause):
-    """The finite verb, and what closes the clause: "ruft ... an", "hat ... angerufen", "kann ... anrufen"."""
+    """The finite verb, and what closes the clause: "ruft ... an", "hat ... angerufen",
+    "kann ... anrufen".
+    """
     verb, mode = clause.verb, clause.mode
     finite, closing = verb.infinitive, verb.prefix + clause.predicate.german
     if mode == "past":
@@ -359,7 +407,10 @@ def german_verb(clause):
 
 
 def german_clause(clause, order="second", front=NOTHING):
-    """The finite verb stands first, second or last. Between: first what is known, last what is new."""
+    """The finite verb stands first, second or last.
+
+    Between: first what is known, last what is new.
+    """
     finite, closing = german_verb(clause)
     new = "" if clause.object.known else clause.object.german
     no = "nicht" if clause.negated and not new.startswith("kein") else ""
@@ -367,14 +418,25 @@ def german_clause(clause, order="second", front=NOTHING):
     inverted = order == "first" or bool(front.german)
     short, early, late = [], [], []
     for phrase in (clause.recipient, clause.object):
-        if inverted and phrase.noun in PRONOUNS and phrase.german != "sie" and clause.subject.noun not in PRONOUNS:
-            short.append(phrase.german)  # "heute ruft mich Anna an"; of "sie" one would think it was the subject
-        elif phrase.known:  # names and pronouns stand before the time, and so does all that "nicht" and "nie" deny
-            (early if no or often == "nie" or phrase.noun not in NOUNS else late).append(phrase.german)
+        if (
+            inverted
+            and phrase.noun in PRONOUNS
+            and phrase.german != "sie"
+            and clause.subject.noun not in PRONOUNS
+        ):
+            # "heute ruft mich Anna an"; of "sie" one would think it was the subject
+            short.append(phrase.german)
+        elif phrase.known:
+            # Names and pronouns stand before the time, and so does all that "nicht" and "nie" deny.
+            (early if no or often == "nie" or phrase.noun not in NOUNS else late).append(
+                phrase.german
+            )
     place = (clause.partner.german, clause.place.german)
     middle = join(*early, often, clause.time.german, *late, no, gladly, *place, new)
     if order == "last":  # "anruft" is one word, "angerufen hat" two
-        return join(clause.subject.german, middle, closing + " " * (closing != clause.verb.prefix) + finite)
+        return join(
+            clause.subject.german, middle, closing + " " * (closing != clause.verb.prefix) + finite
+        )
     if inverted:
         return join(front.german, finite, *short, clause.subject.german, middle, closing)
     return join(clause.subject.german, finite, middle, closing)

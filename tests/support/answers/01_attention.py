@@ -25,5 +25,6 @@ def wrong_softmax_average(scores, values):
     for score, value in zip(scores, values, strict=True):
         largest = max(largest, score)
         weight = np.exp(score - largest)
-        total, weighted = total + weight, weighted + weight * value  # what is there already is not shrunk
+        # What is there already is not shrunk.
+        total, weighted = total + weight, weighted + weight * value
     return weighted / total

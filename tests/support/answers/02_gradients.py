@@ -24,5 +24,7 @@ def fools_the_sum(x):
 
 
 def wrong_fools_the_sum(x):
-    """It forgets the mean, which a check by the sum does see: the gradient of a sum that is always 0 is 0."""
+    """It forgets the mean, which a check by the sum does see: the gradient of a sum that is
+    always 0 is 0.
+    """
     return record(x.data - x.data.mean(), (x,), lambda gy: gy)

@@ -19,5 +19,6 @@ def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
 
 
 def wrong_multi_query(x, W_q, W_k, W_v, W_o, n_heads):
-    queries = (x @ W_q).reshape(len(x), -1, n_heads).transpose(2, 0, 1)  # each head takes every third column
+    # Each head takes every third column.
+    queries = (x @ W_q).reshape(len(x), -1, n_heads).transpose(2, 0, 1)
     return F.concatenate([F.attention(queries[i], x @ W_k, x @ W_v) for i in range(n_heads)]) @ W_o

@@ -16,7 +16,8 @@ def rms_norm(x, gain):
 
 def wrong_rms_norm(x, gain):
     r = np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
-    return gain * x / r, lambda gy: (gy * gain / r, (gy * x / r).sum(axis=(0, 1)))  # as if r did not depend on x
+    # As if r did not depend on x.
+    return gain * x / r, lambda gy: (gy * gain / r, (gy * x / r).sum(axis=(0, 1)))
 
 
 def sees_one_position(norm):

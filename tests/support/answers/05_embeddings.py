@@ -1,4 +1,6 @@
-"""Answers to the exercises of lesson 05: a right one each, and a typical wrong one that the check must reject."""
+"""Answers to the exercises of lesson 05: a right one each, and a typical wrong one that the
+check must reject.
+"""
 
 import numpy as np
 

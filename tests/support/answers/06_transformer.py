@@ -28,6 +28,7 @@ def leaks(run, x):
 def wrong_leaks(run, x):
     reads = []
     for t in range(len(x)):
-        run(x)[t].backward(np.ones(x.shape[1]))  # x.grad adds up: row t holds what rows 0 to t have read
+        # x.grad adds up: row t holds what rows 0 to t have read.
+        run(x)[t].backward(np.ones(x.shape[1]))
         reads.append((Tensor(x.grad).numpy() != 0).any(axis=-1))
     return np.array(reads)

@@ -1,4 +1,6 @@
-"""Model answers to the exercises of lesson 07, and for each a typical wrong one that must be rejected."""
+"""Model answers to the exercises of lesson 07, and for each a typical wrong one that
+must be rejected.
+"""
 
 from minitf.loss import label_smoothed_cross_entropy
 

@@ -6,12 +6,18 @@ from minitf.decode import Hypothesis
 
 
 def rank(hypotheses, alpha):
-    scored = [Hypothesis(h.ids, h.log_probability, h.log_probability / (len(h.ids) + 1) ** alpha) for h in hypotheses]
+    scored = [
+        Hypothesis(h.ids, h.log_probability, h.log_probability / (len(h.ids) + 1) ** alpha)
+        for h in hypotheses
+    ]
     return sorted(scored, key=lambda h: -h.score)
 
 
 def wrong_rank(hypotheses, alpha):  # forgets the end mark
-    scored = [Hypothesis(h.ids, h.log_probability, h.log_probability / len(h.ids) ** alpha) for h in hypotheses]
+    scored = [
+        Hypothesis(h.ids, h.log_probability, h.log_probability / len(h.ids) ** alpha)
+        for h in hypotheses
+    ]
     return sorted(scored, key=lambda h: -h.score)
 
 

@@ -17,7 +17,9 @@ def wrong_best_pair(words):  # counts each word once, however often it stands in
 
 
 def combine(gradients, counts):
-    return sum(gradient * count for gradient, count in zip(gradients, counts, strict=True)) / sum(counts)
+    return sum(gradient * count for gradient, count in zip(gradients, counts, strict=True)) / sum(
+        counts
+    )
 
 
 def wrong_combine(gradients, counts):  # the mean of the means
