@@ -497,7 +497,7 @@ def sees_one_position(norm):
 
 def check_rms_norm():
     x, g = np.random.default_rng(4).standard_normal((2, 3, 8)), np.arange(1.0, 9.0)
-    # Has mean 0, and so the deviation is the root of the mean square.
+    # Its mean is 0, so the deviation is the root of the mean square.
     mirrored = np.concatenate([x, -x], axis=-1)
     same(
         "rms_norm",

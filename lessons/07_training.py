@@ -331,7 +331,7 @@ def train(steps=400, begin_at=1, warmup_steps=40, factor=0.2, n_layers=2, **chan
         losses.append(float(loss))
         mean += adam.data * (0.01 if step > steps - 100 else 0.0)
     adam.data[...] = mean
-    # Of ten steps each.
+    # Each loss is the mean of ten steps.
     return model, (
         np.arange(10, steps + 1, 10),
         np.reshape(losses, (-1, 10)).mean(axis=1),

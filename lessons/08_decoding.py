@@ -405,7 +405,7 @@ looks, verbs = (
 )
 for day, (did, verb) in product(("on Monday", "on Sunday", "yesterday"), verbs.items()):
     line = f"My mother says that the old man {did} {day}."
-    # Of the last layer: (H, T, S), what is written, what is read.
+    # The weights of the last layer (H, T, S), the words written, the words read.
     weights, rows, columns = translator.attention(line)
     rows, columns = ([token.strip("▁") for token in side] for side in (rows, columns))
     mean = weights.mean(axis=0)  # over the heads

@@ -191,7 +191,7 @@ draw(
 
 # %%
 def gradient_of(parts, cores=None):
-    # Of each part: rows, what its loss is divided by, the row at which it begins.
+    # Each part has its rows, the divisor of its loss, and the number of its first row.
     adam.zero_grad()
     for part, n_tokens, first_row in parts:
         with F.dropout_state(seed=3, step=7, first_row=first_row):

@@ -15,7 +15,8 @@ from pathlib import Path
 from exercise import SCAFFOLDING
 
 CHECK = """\
-# Fill in the functions of the cell above and run it. Then run this cell: it says which answers are right.
+# Fill in the functions of the cell above and run it. Then run this cell:
+# it says which answers are right.
 from minitf.course.lesson import check_exercises
 
 check_exercises(globals())"""

@@ -75,9 +75,8 @@ def grad_check(
     for i in floats:
 
         def outputs(moved, i=i):
-            return _call(fn, [moved if j == i else array for j, array in enumerate(arrays)])[
-                0
-            ].numpy()
+            found = _call(fn, [moved if j == i else array for j, array in enumerate(arrays)])
+            return found[0].numpy()
 
         probe = _Probe(
             outputs, weights, arrays[i], gradients[i], sizes[i] or smallest, (rtol, atol, step)
@@ -248,7 +247,7 @@ class _Probe:
             size,
         )
         self.rtol, self.atol, self.step = tolerance
-        # Of a slope, where the function changes as fast as its input.
+        # The size of a slope where the function changes as fast as its input.
         natural = _norm(weights * outputs(x)) / size
         self.zero = 16 * _EPS * natural  # rounding alone gives a gradient of up to this
 

@@ -117,7 +117,7 @@ class Config:
         norm = 2 * self.d_model
         attention = 2 * self.d_model * self.n_heads * (self.d_k + self.d_v)
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
-        # Of encoder and decoder.
+        # Layers of the encoder, and as many of the decoder.
         layers = self.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)
         tables = self.vocabulary_size * (1 if self.tie else 3)
         tables += 2 * self.max_length if self.positions == "learned" else 0

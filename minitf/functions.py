@@ -312,7 +312,7 @@ def attention(
 
         y = softmax(Q K^T / sqrt(d_k)) V
 
-    query: (..., T, K)   key: (..., S, K)   value: (..., S, D)   mask: bool (..., T, S)   ->   (..., T, D)
+    query: (..., T, K)  key: (..., S, K)  value: (..., S, D)  mask: bool (..., T, S) -> (..., T, D)
     With a rate, dropout is applied to the weights (not in the paper).
     A query that may attend to no key gets zeros. The axes in front broadcast, those of
     the mask as well.

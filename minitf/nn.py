@@ -316,7 +316,5 @@ def are_own(*modules):
     """Tell whether the modules compute as the classes of this file do: only then may one op
     stand for several.
     """
-    for module in modules:
-        if _CALLS.get(type(module)) is not type(module).__call__:
-            return False
-    return True
+    replaced = [m for m in modules if _CALLS.get(type(m)) is not type(m).__call__]
+    return not replaced

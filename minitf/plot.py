@@ -277,7 +277,8 @@ def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
     a Chinese character. A word is given without these marks, and the marks of a sentence's two ends
     as "(start)" and "(end)".
 
-    >>> join_pieces([[[0.2, 0.3, 0.5], [0.4, 0.5, 0.1]]], ["▁H", "i"], ["▁Hal", "lo", "</s>"], words=True)
+    >>> weights = [[[0.2, 0.3, 0.5], [0.4, 0.5, 0.1]]]
+    >>> join_pieces(weights, ["▁H", "i"], ["▁Hal", "lo", "</s>"], words=True)
     (array([[[0.7, 0.3]]]), ['Hi'], ['Hallo', '(end)'])
     >>> join_pieces([[[0.2, 0.3, 0.5]]], ["é"], ["<0xC3>", "<0xA9>", "▁"])
     (array([[[0.5, 0.5]]]), ['é'], ['é', '▁'])

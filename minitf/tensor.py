@@ -190,7 +190,8 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self):
-        return f"Tensor({np.array2string(self.numpy(), precision=4, separator=', ', prefix='Tensor(')})"
+        numbers = np.array2string(self.numpy(), precision=4, separator=", ", prefix="Tensor(")
+        return f"Tensor({numbers})"
 
     # The chain rule -------------------------------------------------------------------------------
 

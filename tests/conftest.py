@@ -50,14 +50,12 @@ LESSON_OF = {
 ONLY_FORMS = {
     "test_forms": "there is nothing to compare",
     "test_form_mutants": "there is nothing to compare",
-    "test_attention_tiles::test_memory_grows_with_the_length_and_not_with_its_square": "memory that stays flat",
-    "test_function_values::test_attention_without_recording_keeps_no_weights": "memory that stays flat",
-    "test_function_values::test_the_gradients_of_attention_have_the_layout_of_its_inputs": "an order in memory",
+    "test_attention_tiles::test_memory_grows_with_the_length_and_not_with_its_square": "memory",
+    "test_function_values::test_attention_without_recording_keeps_no_weights": "memory",
+    "test_function_values::test_the_gradients_of_attention_have_the_layout_of_its_inputs": "layout",
     "test_fused_step::test_a_step_with_kernels_is_the_step_without": "kernels",
     "test_gpu_check::test_each_operation_that_is_timed_runs_with_kernels_and_without": "kernels",
-    "test_lesson::test_the_trainer_of_lesson_09_uses_forms": (
-        "forms that a program need not turn on"
-    ),
+    "test_lesson::test_the_trainer_of_lesson_09_uses_forms": "forms in a training",
 }
 
 

@@ -1,7 +1,7 @@
 """Check minitf on a GPU and write what came out as JSON: one command for a machine with CuPy.
 
     python examples/benchmarks/gpu_check.py --out examples/benchmarks/results/gpu.json
-    python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32 bfloat16
+    python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32
     python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
 
 Needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for what is compared with it.

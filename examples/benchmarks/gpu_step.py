@@ -1,8 +1,9 @@
 """Time one side's work on a GPU, in a process of its own: what gpu_check.py starts to compare
 minitf with PyTorch.
 
-    python examples/benchmarks/gpu_step.py '{"side": "minitf", "work": "train", "precision": "tf32", "model": "base",
-                                  "pairs": 512, "length": 48, "weights": "weights.npz"}'
+    python examples/benchmarks/gpu_step.py '{"side": "minitf", "work": "train",
+        "precision": "tf32", "model": "base", "pairs": 512, "length": 48,
+        "weights": "weights.npz"}'
 
 Prints one line of JSON: milliseconds, the memory that was taken, and what shows that both sides
 do the same: of a training step the loss without dropout, of decoding the words of each sentence

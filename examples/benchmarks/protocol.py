@@ -56,11 +56,8 @@ def serve(jobs):
             else:
                 answer = {"result": jobs[question["task"]["job"]](question["task"])}
         except Exception as error:
-            answer = {
-                "missing": f"{type(error).__name__}: {str(error).strip() or 'no reason given'}".splitlines()[
-                    0
-                ]
-            }
+            said = f"{type(error).__name__}: {str(error).strip() or 'no reason given'}"
+            answer = {"missing": said.splitlines()[0]}
         print(json.dumps(answer), file=answers, flush=True)
 
 

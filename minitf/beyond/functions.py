@@ -79,7 +79,8 @@ def stack(tensors: Sequence[ArrayLike], axis: int = 0) -> Tensor:
 
         y_i = x_i
 
-    tensors: a sequence of N of shape (..., D)   ->   (N, ..., D), with the new axis where `axis` says
+    tensors: a sequence of N of shape (..., D)   ->   (N, ..., D)
+    The new axis is the one that `axis` names.
     """
     y = xp.stack([as_array(x) for x in tensors], axis=axis)
     return record(y, tuple(tensors), lambda gy: tuple(xp.moveaxis(gy, axis, 0)))

@@ -318,7 +318,8 @@ def clean(
     has more than max_ratio times the ids of the shorter one, and more than 10. Only the first rule
     that a pair breaks is counted.
 
-    >>> kept, counts = clean([[5], [], [5] * 30, [5] * 12], [[6] * 4, [6], [6] * 30, [6] * 3], max_length=20)
+    >>> sources, targets = [[5], [], [5] * 30, [5] * 12], [[6] * 4, [6], [6] * 30, [6] * 3]
+    >>> kept, counts = clean(sources, targets, max_length=20)
     >>> kept.tolist(), counts
     ([0], {'empty': 1, 'too long': 1, 'ratio': 1, 'kept': 1})
     """

@@ -258,7 +258,8 @@ def _newstest2014(names, archives, folder, data, say):
 def segments(sgm):
     """Return the sentences of a WMT test set in SGML. Blanks in a row become one, as in sacreBLEU.
 
-    >>> segments('<doc id="1"><p>\\n<seg id="1">R&amp;D  is\\nhere.</seg>\\n<seg id="2"> Yes. </seg>\\n</p></doc>')
+    >>> text = '<p>\\n<seg id="1">R&amp;D  is\\nhere.</seg>\\n<seg id="2"> Yes. </seg>\\n</p>'
+    >>> segments(f'<doc id="1">{text}</doc>')
     ['R&D is here.', 'Yes.']
     """
     found = re.findall(r"<seg\b[^>]*>(.*?)</seg>", sgm, flags=re.DOTALL | re.IGNORECASE)

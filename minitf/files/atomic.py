@@ -47,7 +47,7 @@ def staged(writers):
     """Bring each file to the disk under a temporary name; one that is not installed in the
     block is removed.
 
-    writers: {path: function that writes the file it is given}   ->   {path: the name it has for now}
+    writers: {path: function that writes the file it is given}. Gives {path: its name for now}.
     """
     files = {}
     try:

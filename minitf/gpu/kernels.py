@@ -182,9 +182,8 @@ def add_norm_gradient(
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
-            g = (gain[column] * gy[row, column] - mean - normal[row, column] * along) / deviation[
-                row
-            ]
+            g = gain[column] * gy[row, column] - mean - normal[row, column] * along
+            g = g / deviation[row]
             gx[row, column] = g
             if threshold > 0:
                 g_added[row, column] = g * scale if keep else 0.0

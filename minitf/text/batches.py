@@ -16,7 +16,8 @@ class Batch:
     """Padded ids of some pairs: the source, the target as the decoder reads it, the target
     it should write.
 
-    source: (B, S)   target_in: (B, T), from BOS   target_out: (B, T), to EOS; all int32, filled up with PAD.
+    source: (B, S)   target_in: (B, T), from BOS   target_out: (B, T), to EOS
+    All are int32, filled up with PAD.
     first_row: where this batch's rows begin in the batch it was cut from.
     """
 

@@ -269,8 +269,8 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     """Train from Python as the command line does, and return what results.json says; None if a
     signal stopped it.
 
-        settings = Settings(train=["my.en", "my.de"], valid=["valid.en", "valid.de"], out="runs/variant")
-        results = train(settings, model=MyTransformer)
+        texts = {"train": ["my.en", "my.de"], "valid": ["valid.en", "valid.de"]}
+        results = train(Settings(**texts, out="runs/variant"), model=MyTransformer)
         translator = Translator.load("runs/variant", model=MyTransformer)
 
     model: what makes the model, as for `Trainer`. Raises UserError.
@@ -366,7 +366,7 @@ def main(
             with stop_on_signals(trainer), _quiet():
                 _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
         if trainer.log.closed:
-            # Or Python complains at its end.
+            # Otherwise Python complains at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
     except UserError as error:

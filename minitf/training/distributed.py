@@ -61,7 +61,7 @@ class Ranks:
 
     def __init__(self, rank=0, size=1):
         self.rank, self.size = rank, size
-        # Who talks to all, to those on this machine, between GPUs.
+        # The communicators of all ranks, of this machine's, and of the GPUs.
         self._world = self._machine = self._gpu = None
         self._sharing = 1  # how many ranks run on the cores of this one
         self.place = ""  # where the ranks are, in words
@@ -86,7 +86,7 @@ class Ranks:
                 f"{self.size} processes were started, but mpi4py knows of {MPI.COMM_WORLD.size}: "
                 "use the mpirun of the MPI that mpi4py has found"
             )
-        # Which can send more than 2 GiB: a corpus may be that large.
+        # This one can send more than 2 GiB: a corpus may be that large.
         self._world = pkl5.Intracomm(MPI.COMM_WORLD)
         self._machine = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
         sys.excepthook = self._crash

@@ -103,7 +103,7 @@ _COURSE = (
 )
 _COURSE += ("precision",)
 _FIXED = ("preset", "vocabulary_size", "subwords", "start_from")  # cannot change within a run
-# Of the model, these can.
+# The settings of the model that may differ.
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing")
 # Not by --set: they follow from the text.
 _NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")
@@ -174,9 +174,10 @@ _HELP = {
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-_EXIT_CODES = """exit code: 0 after a completed run or one stopped by a signal; 2 after an error, reported on one
-line; 3 if --minutes or --patience ended the run before its steps were done, and its model scores less than
-1 BLEU on the validation text: it cannot translate; 130 after a second Ctrl-C."""
+_EXIT_CODES = """exit code: 0 after a completed run or one stopped by a signal; 2 after an error,
+reported on one line; 3 if --minutes or --patience ended the run before its steps were done, and its
+model scores less than 1 BLEU on the validation text: it cannot translate; 130 after a second
+Ctrl-C."""
 
 
 class _Parser(argparse.ArgumentParser):

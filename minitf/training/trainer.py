@@ -78,7 +78,7 @@ class Trainer:
         self.step = self.epoch = self.position = 0
         self.validated, self.best, self.best_perplexity, self.bad_validations = 0, -1.0, math.inf, 0
         self.weights = []  # the files that the next average is made of
-        # Of earlier sessions; this one's first step, and when.
+        # The seconds of earlier sessions; this one's first step, and when it began.
         self.seconds, self.began = 0.0, (0, time.perf_counter())
         # The figures of updates not looked at yet; those looked at but not logged.
         self.unseen, self.seen = [], []

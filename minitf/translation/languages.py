@@ -5,10 +5,11 @@ import re
 from minitf.files.models import read_notes
 
 LANGUAGES = """
-    ar Arabic, bg Bulgarian, cs Czech, da Danish, de German, el Greek, en English, es Spanish, et Estonian, fi Finnish,
-    fr French, hi Hindi, hu Hungarian, it Italian, ja Japanese, ko Korean, lt Lithuanian, lv Latvian, nl Dutch,
-    no Norwegian, pl Polish, pt Portuguese, ro Romanian, ru Russian, sk Slovak, sl Slovene, sv Swedish, tr Turkish,
-    uk Ukrainian, vi Vietnamese, zh Chinese
+    ar Arabic, bg Bulgarian, cs Czech, da Danish, de German, el Greek, en English, es Spanish,
+    et Estonian, fi Finnish, fr French, hi Hindi, hu Hungarian, it Italian, ja Japanese, ko
+    Korean, lt Lithuanian, lv Latvian, nl Dutch, no Norwegian, pl Polish, pt Portuguese, ro
+    Romanian, ru Russian, sk Slovak, sl Slovene, sv Swedish, tr Turkish, uk Ukrainian, vi
+    Vietnamese, zh Chinese
 """
 
 

@@ -42,7 +42,7 @@ def opened_output(path, source):
         raise Mistake(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    # Or a pipe: not to be replaced by a file.
+    # A device or a pipe is not to be replaced by a file.
     is_device = os.path.exists(path) and not os.path.isfile(path)
     aside = path if is_device else f"{path}.{os.getpid()}.tmp"
     with _blame(path):

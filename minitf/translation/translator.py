@@ -29,7 +29,7 @@ __all__ = ["Translation", "Translator"]
 
 _LONGEST = 100  # for a model that does not say how long its sentences may be
 _ON_GPU = 8  # times as many tokens are decoded side by side
-# Into how many pieces a batch of so many rows, sentences times beams, is cut.
+# The number of slices that a batch of so many rows (sentences times beams) is cut into.
 _PIECES = {32: 2, 256: 4}
 
 

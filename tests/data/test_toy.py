@@ -80,8 +80,8 @@ second gehen past; s we; to the station
     we went to the station | wir sind zum Bahnhof gegangen
 second helfen past; s the doctor; do I
     the doctor helped me | der Arzt hat mir geholfen
-second geben now; s the man; r the girl; o a fresh apple; t today
-    the man is giving the girl a fresh apple today | der Mann gibt heute dem Mädchen einen frischen Apfel
+second geben now; s the man; r the girl; o a fresh apple
+    the man is giving the girl a fresh apple | der Mann gibt dem Mädchen einen frischen Apfel
 second geben past; s the man; r he; o the key; t yesterday
     the man gave him the key yesterday | der Mann hat ihm gestern den Schlüssel gegeben
 second zeigen can; s I; r my brother+; o a long letter

@@ -113,9 +113,12 @@ def test_no_result_is_written_into_an_array_that_is_at_hand(name):
 
 @pytest.mark.parametrize(
     "code",
-    ["from minitf.gpu import ops", "has_kernels(x)", "x = as_factor(x)", "pool.map(f)", "if on_gpu(): pass",
-     "scratch = g * g", "for tile in tiles: pass", "raise ValueError('the GPU')", "f(thread_count=2)"],
-)  # fmt: skip
+    [
+        *("from minitf.gpu import fused", "has_kernels(x)", "x = as_factor(x)", "pool.map(f)"),
+        *("if on_gpu(): pass", "scratch = g * g", "for tile in tiles: pass"),
+        *("raise ValueError('the GPU')", "f(thread_count=2)"),
+    ],
+)
 def test_the_words_are_seen(code):
     assert set(words_of(ast.parse(code))) & HARDWARE
 

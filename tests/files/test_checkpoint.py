@@ -84,7 +84,8 @@ words = Words.train(["a b"])
 for step in itertools.count(1):
     weight = np.full((300, 300), step, np.float32)
     save_arrays(sys.argv[1] + "/step.npz", {"weight": weight}, {"step": step})
-    save_model(sys.argv[1] + "/model", {"weight": weight}, {"step": step}, words, notes={"step": step})
+    notes = {"step": step}
+    save_model(sys.argv[1] + "/model", {"weight": weight}, {"step": step}, words, notes=notes)
     if step == 1:
         print("saving", flush=True)
 """

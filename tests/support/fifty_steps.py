@@ -4,7 +4,8 @@ these bits hold.
 The program runs with any version of minitf from 0.1 on. fixtures/fifty-steps.json is
 what 0.1 computed:
 
-    PYTHONPATH=CHECKOUT_OF_0.1 python tests/support/fifty_steps.py > tests/support/fixtures/fifty-steps.json
+    export PYTHONPATH=CHECKOUT_OF_0.1
+    python tests/support/fifty_steps.py > tests/support/fixtures/fifty-steps.json
 """
 
 import hashlib

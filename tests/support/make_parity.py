@@ -1,6 +1,8 @@
 """Write fixtures/parity-*.npz: what PyTorch computes from the inputs and weights stored there.
 
-    pip install -e ".[ref]" && python tests/support/make_parity.py && pytest tests/engine/test_parity.py
+    pip install -e ".[ref]"
+    python tests/support/make_parity.py
+    pytest tests/engine/test_parity.py
 
 All inputs and weights are multiples of 1/256, the same in float32 and float64.
 """

@@ -4,8 +4,9 @@ same checkpoint.
 How fixtures/run-of-0.1/ was made: with minitf 0.1 (commit b8bc38b) and OPENBLAS_NUM_THREADS=1,
 beside 80 and 8 pairs of the toy corpus,
 
-    python -m minitf.train --train train.en train.de --valid valid.en valid.de --vocabulary-size 318 \
-        --set n_layers=1 --set d_model=4 --set d_ff=8 --set n_heads=2 --set attention_dropout=0.1 \
+    python -m minitf.train --train train.en train.de --valid valid.en valid.de \
+        --vocabulary-size 318 --set n_layers=1 --set d_model=4 --set d_ff=8 --set n_heads=2 \
+        --set attention_dropout=0.1 \
         --batch-tokens 256 --accumulate 2 --clip 0.4 --replicas 1 --warmup-steps 8 --valid-every 8 \
         --average 2 --log-every 1 --max-extra 2 --steps 14 --out run
 
