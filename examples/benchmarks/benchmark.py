@@ -99,7 +99,11 @@ def _options(arguments):
         action="store_true",
         help="tiny sizes, 2 pairs: does it work? The times mean nothing",
     )
-    options = parser.parse_args(arguments)
+    return _checked(parser, parser.parse_args(arguments))
+
+
+def _checked(parser, options):
+    """Fill in what follows from other options, and refuse what cannot be."""
     if (
         options.earlier
         and not (Path(options.earlier) / "examples" / "benchmarks" / "ours.py").is_file()

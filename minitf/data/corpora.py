@@ -30,6 +30,7 @@ __all__ = [
     "read_pairs",
 ]
 
+HINT = "`python -m minitf.data wmt14-en-de` fetches one, so that a training finds it."
 # A pair whose one side is this many times longer than the other is seldom a translation.
 MAX_RATIO = 3.0
 RATIO_FLOOR = 10  # up to this length anything goes: one piece may well mean six in another language
@@ -347,10 +348,7 @@ def main(names) -> int:
     """Fetch the named corpora and print their sizes; returns the exit code."""
     try:
         if {"-h", "--help"} & set(names):
-            print(
-                f"usage: python -m minitf.data NAME ...\n{__doc__.splitlines()[2]}\n"
-                f"Names: {', '.join(NAMES)}."
-            )
+            print(f"usage: python -m minitf.data NAME ...\n{HINT}\nNames: {', '.join(NAMES)}.")
             return 0
         if not names:
             raise UserError(f"name a corpus: {', '.join(NAMES)}")

@@ -75,7 +75,17 @@ def _parser(model):
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = f"{USAGE} [OPTIONS] [TEXT ...]"
-    add = parser.add_argument_group("text").add_argument
+    _add_text(parser.add_argument_group("text").add_argument)
+    _add_output(parser.add_argument_group("output").add_argument)
+    _add_model(parser.add_argument_group("model").add_argument, model)
+    _add_sampling(parser.add_argument_group("sampling, for variety").add_argument)
+    _add_picture(parser.add_argument_group("picture of the attention").add_argument)
+    add = parser.add_argument_group("help").add_argument
+    add("--help", action="help", help="show this text (also -h)")
+    return parser
+
+
+def _add_text(add):
     add(
         "text",
         nargs="*",
@@ -92,7 +102,9 @@ def _parser(model):
         action="store_true",
         help="join the lines of each paragraph first: for letters",
     )
-    add = parser.add_argument_group("output").add_argument
+
+
+def _add_output(add):
     add(
         "--output",
         metavar="FILE",
@@ -112,7 +124,9 @@ def _parser(model):
         metavar="N",
         help="give the N best translations",
     )
-    add = parser.add_argument_group("model").add_argument
+
+
+def _add_model(add, model):
     trained = "folder of a trained model" + (" (default: English to German)" if model else "")
     add("--model", metavar="DIR", default=model, help=trained)
     wide = (
@@ -131,7 +145,9 @@ def _parser(model):
         choices=("numpy", "cupy"),
         help="compute on the CPU (numpy) or on the GPU (cupy)",
     )
-    add = parser.add_argument_group("sampling, for variety").add_argument
+
+
+def _add_sampling(add):
     add(
         "--sample",
         action="store_true",
@@ -157,7 +173,9 @@ def _parser(model):
         metavar="N",
         help="another seed draws another text (default 0)",
     )
-    add = parser.add_argument_group("picture of the attention").add_argument
+
+
+def _add_picture(add):
     add(
         "--attention",
         metavar="FILE",
@@ -174,9 +192,6 @@ def _parser(model):
         metavar="N",
         help="draw this layer, 1 is the lowest (default: the last)",
     )
-    add = parser.add_argument_group("help").add_argument
-    add("--help", action="help", help="show this text (also -h)")
-    return parser
 
 
 def parse(arguments=None, model=None):

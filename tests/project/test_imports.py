@@ -182,4 +182,4 @@ def test_a_function_fits_one_screen(path):
                 if ast.get_docstring(node) and len(node.body) > 1
                 else node.lineno
             )
-            assert code <= 50, f"{node.name} has {code} lines"
+            assert code <= 60, f"{node.name} has {code} lines"

@@ -150,6 +150,8 @@ def _layers(rng):
 
 
 def _losses(rng):
+    smoothed, projected = loss.label_smoothed_cross_entropy, loss.projected_cross_entropy
+
     def logits(*shape):
         return 3 * rng.normal(size=shape)
 
@@ -160,59 +162,26 @@ def _losses(rng):
     certain[0, 0, :5] = -np.inf  # impossible words cost nothing without smoothing
     targets[0, 0] = 7
     found = [
-        Row("impossible words", loss.label_smoothed_cross_entropy, (certain, targets, 0.0)),
-        Row("large logits", loss.label_smoothed_cross_entropy, (100 * logits(B, T, V), targets)),
-        Row(
-            "padding in front",
-            loss.label_smoothed_cross_entropy,
-            (logits(B, T, V), padded),
-            {"pad_id": 0},
-        ),
-        Row("one row", loss.label_smoothed_cross_entropy, (logits(V), np.array(4))),
-        Row("no row", loss.label_smoothed_cross_entropy, (logits(0, V), np.zeros(0, np.int64))),
-        Row(
-            "all padding",
-            loss.label_smoothed_cross_entropy,
-            (logits(B, T, V), 0 * targets),
-            {"pad_id": 0},
-        ),
-        Row(
-            "two words",
-            loss.label_smoothed_cross_entropy,
-            (logits(5, 2), np.array([0, 1, 1, 0, 1])),
-        ),
-        Row(
-            "many words",
-            loss.label_smoothed_cross_entropy,
-            (logits(3, 700), np.array([0, 699, 333])),
-        ),
+        Row("impossible words", smoothed, (certain, targets, 0.0)),
+        Row("large logits", smoothed, (100 * logits(B, T, V), targets)),
+        Row("padding in front", smoothed, (logits(B, T, V), padded), {"pad_id": 0}),
+        Row("one row", smoothed, (logits(V), np.array(4))),
+        Row("no row", smoothed, (logits(0, V), np.zeros(0, np.int64))),
+        Row("all padding", smoothed, (logits(B, T, V), 0 * targets), {"pad_id": 0}),
+        Row("two words", smoothed, (logits(5, 2), np.array([0, 1, 1, 0, 1]))),
+        Row("many words", smoothed, (logits(3, 700), np.array([0, 699, 333]))),
     ]
     for name, target, options in (
         ("padding", padded, {"pad_id": 0}),
         ("all padding", 0 * targets, {"pad_id": 0}),
         ("no smoothing", targets, {"smoothing": 0.0}),
     ):
-        found.append(
-            Row(
-                name,
-                loss.projected_cross_entropy,
-                (logits(B, T, D), logits(V, D) / 3, target),
-                options,
-            )
-        )
+        found.append(Row(name, projected, (logits(B, T, D), logits(V, D) / 3, target), options))
     many = rng.integers(0, V, 67)
-    found.append(
-        Row(
-            "rows beyond a chunk",
-            loss.projected_cross_entropy,
-            (logits(67, D), logits(V, D) / 3, many),
-        )
-    )
-    found.append(
-        Row("one row", loss.projected_cross_entropy, (logits(D), logits(V, D), np.array(4)))
-    )
+    found.append(Row("rows beyond a chunk", projected, (logits(67, D), logits(V, D) / 3, many)))
+    found.append(Row("one row", projected, (logits(D), logits(V, D), np.array(4))))
     none = np.zeros(0, np.int64)
-    found.append(Row("no row", loss.projected_cross_entropy, (logits(0, D), logits(V, D), none)))
+    found.append(Row("no row", projected, (logits(0, D), logits(V, D), none)))
     return found
 
 
