@@ -45,9 +45,10 @@ def opened_output(path, source):
     # A device or a pipe is not to be replaced by a file.
     is_device = os.path.exists(path) and not os.path.isfile(path)
     aside = path if is_device else f"{path}.{os.getpid()}.tmp"
-    with _blame(path):
-        file = open(aside, "wb")  # noqa: SIM115
-    try:
+    file = None
+    try:  # from here on: a signal may come as soon as the file is there
+        with _blame(path):
+            file = open(aside, "wb")  # noqa: SIM115
         yield lambda text: _write(file, path, text)
         with _blame(path):
             file.close()
@@ -60,8 +61,9 @@ def opened_output(path, source):
             *([] if is_device else [f"stopped: nothing was written to {path}"])
         ) from None
     finally:
-        with contextlib.suppress(OSError):
-            file.close()
+        if file:
+            with contextlib.suppress(OSError):
+                file.close()
         if not is_device:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
