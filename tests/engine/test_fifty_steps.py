@@ -22,7 +22,13 @@ TOLERANCES = {
 }
 
 
-@pytest.mark.parametrize(("program", "dtype"), TOLERANCES)
+@pytest.mark.parametrize(
+    ("program", "dtype"),
+    [
+        pytest.param(*case, marks=pytest.mark.slow if case[1] == "float64" else ())
+        for case in TOLERANCES
+    ],
+)
 def test_the_losses_of_the_first_edition(program, dtype):
     """With forms on the recorded machine bit for bit, else to the tolerance."""
     with forms_on() if program == "forms" else forms.off():

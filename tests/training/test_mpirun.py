@@ -74,6 +74,7 @@ def assert_same(one, other):
 # The same training --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_ranks_equal_one_process():
     """Batches whole and cut, with dropout and clipping: in float64 only the order of the
     sums is another.

@@ -220,7 +220,11 @@ def waiting(action):
 
 
 @pytest.mark.parametrize(
-    ("library", "waits"), [(strict.with_kernels, 0), (strict.module, 3)], ids=["forms", "equations"]
+    ("library", "waits"),
+    [
+        pytest.param(strict.with_kernels, 0, marks=pytest.mark.slow, id="forms"),
+        pytest.param(strict.module, 3, id="equations"),
+    ],
 )
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
     """Only the equation of Adam reads the flag, once in an update; its form hands it to the GPU."""
