@@ -11,8 +11,7 @@ from minitf.optim import Adam, warmup_rate
 from minitf.text import make_batch
 
 threadpool_limits(1, "blas")  # products this small: a second thread would only wait
-# ids 0 to 3 are padding, unknown word, start and end marks; 4 to 13 are the ten "words".
-VOCABULARY = 14
+VOCABULARY = 14  # ids 0 to 3: padding, unknown word, start, end; 4 to 13: the ten "words"
 
 rng = np.random.default_rng(0)
 model = Transformer(Config(VOCABULARY, n_layers=1, d_model=64, d_ff=128, n_heads=4))

@@ -4,7 +4,7 @@ Chosen once for the whole process.
 
 Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object
 that `use` fills with the names of the chosen library, so switching costs nothing at the call: no
-array carries a device, and no two arrays of one process can live in different places.
+array carries a device. All Tensors of a process are in one place; ids and masks wait on the CPU.
 """
 
 import contextlib

@@ -321,9 +321,9 @@ def next_words(model: Transformer, source: Ids, width: int, cached: bool) -> Cal
 
         ln P(word) = logit - normaliser
 
-    Its method select(rows) keeps these rows of the texts, in this order; each sentence keeps
-    `width` of them, or none. cached: whether the decoder reads only the newest word of each text,
-    if the model can be decoded so.
+    Its method select(rows) keeps these rows of the texts; the sentences stay in their order, and
+    each keeps `width` rows, or none. cached: whether the decoder reads only the newest word of each
+    text, if the model can be decoded so.
     """
     return _NextWords(model, source, width, cached)
 

@@ -64,10 +64,9 @@ def dropout_mask(
 
 def threshold_of(rate):
     """Return how many of the 65,536 values of 16 bits mean: drop. Raises ValueError."""
-    threshold = round(rate * 65536)
-    if not 0 <= threshold < 65536:
+    if not 0 <= rate < 1:
         raise ValueError(f"the rate of dropout must be at least 0 and less than 1, not {rate}")
-    return threshold
+    return min(round(rate * 65536), 65535)
 
 
 def next_mask(shape, rate, seed=None):

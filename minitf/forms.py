@@ -68,7 +68,12 @@ def form_of(op: Callable) -> Callable[[Callable], Callable]:
     """
 
     def register(form):
-        _forms[form.__module__.split(".")[1]][op] = form
+        room = form.__module__.removeprefix("minitf.").split(".")[0]
+        if room not in _forms:
+            raise ValueError(
+                f"the form {form.__name__} belongs in a file of minitf/cpu or minitf/gpu"
+            )
+        _forms[room][op] = form
         return form
 
     return register

@@ -100,6 +100,7 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
         y = Concat(x_1, ..., x_n)
 
     tensors: a sequence of (..., D) that may differ in D   ->   (..., D)
+    The length of the joined axis is the sum of theirs.
     Source: section 3.2.2.
     """
     arrays = [as_array(x) for x in tensors]
@@ -115,6 +116,7 @@ def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Turn scores into positive weights that sum to 1.
 
         y_i = exp(x_i) / sum_j exp(x_j)
+        gx_i = y_i (gy_i - sum_j gy_j y_j)
 
     x: (..., D)   ->   (..., D)
     The largest score is subtracted first, which changes nothing but keeps exp from overflowing.
@@ -138,12 +140,13 @@ def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Take the logarithm of the softmax, without computing the softmax, which could be 0.
 
         y_i = x_i - ln sum_j exp(x_j)
+        gx_i = gy_i - softmax(x)_i sum_j gy_j
 
     x: (..., D)   ->   (..., D)
     """
     z = _shifted(as_array(x), axis)
     total = xp.exp(z).sum(axis=axis, keepdims=True)
-    y = z - xp.log(xp.maximum(total, 1))  # it is less than 1 only where there are no scores
+    y = z - xp.log(xp.maximum(total, 1))  # less than 1 only along an axis of length 0
 
     def backward(gy):
         return gy - xp.exp(y) * gy.sum(axis=axis, keepdims=True)
@@ -168,7 +171,7 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Te
 
     def backward(gy):
         g_weight = _rows(x_data).T @ _rows(gy)  # (D, F), summed over all positions
-        return gy @ w.T, g_weight, sum_rows(gy)
+        return gy @ w.T, g_weight, sum_rows(gy)  # the last is dropped where there is no bias
 
     return record(y, (x, weight, bias), backward)
 
@@ -187,9 +190,11 @@ def sum_rows(x):
 def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6) -> Tensor:
     """Give every position mean 0 and variance 1 over its features, then scale and shift.
 
-        y = gain * (x - mean) / sqrt(var + eps) + bias
+        y = gain * n + bias    with n = (x - mean) / s and s = sqrt(var + eps)
+        gx = (u - mean(u) - n mean(u n)) / s    with u = gain * gy
 
     x: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
+    The gradient loses its mean and its part along n: to shift or to stretch x changes no y.
     Raises ValueError where the sizes do not fit, and for positions without features.
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
@@ -197,7 +202,7 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
     g, b = beside(gain, x_data.dtype), beside(bias, x_data.dtype)
     check_layer_norm(x_data, g, b)
     mean = x_data.mean(axis=-1, keepdims=True)  # (..., 1)
-    deviation = xp.sqrt(x_data.var(axis=-1, keepdims=True) + eps)
+    deviation = xp.sqrt(x_data.var(axis=-1, keepdims=True) + float(eps))
     normal = (x_data - mean) / deviation  # (..., D)
 
     def backward(gy):
@@ -240,16 +245,16 @@ def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
         y = mask * x / (1 - rate)
 
     x: (..., D)   ->   (..., D)
-    The mask comes from `dropout_state`, and differs from call to call there; with a seed it comes
-    from the seed.
+    The mask is a function of the seed. Without one it follows from the `dropout_state` block around
+    the call, and each call in the block has its own.
     Raises ValueError for a rate that is not at least 0 and less than 1.
     Source: section 5.4; Srivastava et al. 2014.
     """
     if rate == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
     x_data = as_array(x)
-    mask, scale = next_mask(x_data.shape, rate, seed)
-    return record(x_data * mask * scale, (x,), lambda gy: gy * mask * scale)
+    keep, factor = next_mask(x_data.shape, rate, seed)  # True or False, and 1 / (1 - rate)
+    return record(x_data * keep * factor, (x,), lambda gy: gy * keep * factor)
 
 
 @accelerated
@@ -267,6 +272,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
+    It is composed of other ops, and an op of its own only so that one form can compute it all.
     Raises what `layer_norm` and `dropout` raise.
     Source: sections 3.1 and 5.4.
     """
@@ -288,8 +294,8 @@ def feed_forward(
         y = max(0, x W_1 + b_1) W_2 + b_2
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    With a rate, dropout is applied after the ReLU (not in the paper). Raises what `linear` and
-    `dropout` raise.
+    With a rate, dropout is applied after the ReLU (not in the paper). It is composed of other ops,
+    as `add_norm` is. Raises what `linear` and `dropout` raise.
     Source: section 3.3, eq. 2.
     """
     hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
@@ -327,8 +333,8 @@ def attention(
 
     def backward(gy):
         g_weights = gy @ swap(v) * keep * factor
-        mean = (g_weights * weights).sum(axis=-1, keepdims=True)
-        g_scores = weights * (g_weights - mean) * scale
+        mean = (g_weights * weights).sum(axis=-1, keepdims=True)  # weighted: the weights sum to 1
+        g_scores = weights * (g_weights - mean) * scale  # as in softmax
         return g_scores @ k, swap(g_scores) @ q, swap(dropped) @ gy, None
 
     return record(dropped @ v, (query, key, value, None), backward)
@@ -349,8 +355,8 @@ def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None =
     weights = masked_softmax(q @ swap(k) * scale, mask)  # (..., T, S)
 
     def backward(gy):
-        mean = (gy * weights).sum(axis=-1, keepdims=True)
-        g_scores = weights * (gy - mean) * scale
+        mean = (gy * weights).sum(axis=-1, keepdims=True)  # weighted: the weights sum to 1
+        g_scores = weights * (gy - mean) * scale  # as in softmax
         return g_scores @ k, swap(g_scores) @ q, None
 
     return record(weights, (query, key, None), backward)
@@ -362,7 +368,7 @@ def masked_softmax(scores, mask):
     """
     if mask is not None:
         scores = xp.where(mask, scores, -xp.inf)
-    # In a row of only -inf each exponential is 0; in any other row the largest is 1.
+    # The sum of a row is at least 1, its largest exponential, or 0 if all is masked: 0 / 1 is 0.
     largest = xp.maximum(scores.max(axis=-1, keepdims=True), -1e30) if scores.size else 0
     e = xp.exp(scores - largest)
     return e / xp.maximum(e.sum(axis=-1, keepdims=True), 1)
@@ -377,14 +383,14 @@ def swap(x):
 
 
 def beside(x, dtype):
-    """Return the array of an argument beside one of this dtype, which a constant takes over."""
+    """Return the array of a Tensor as it is, and a constant converted to this dtype."""
     return x.data if isinstance(x, Tensor) else as_array(x).astype(dtype, copy=False)
 
 
 def boolean(mask):
     """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
 
-    Elsewhere 1 means True, or 0 and -infinity are added.
+    Other libraries take 1 for True, or add 0 and -infinity: such a mask would be read wrongly.
     """
     mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
     if mask.dtype != bool:

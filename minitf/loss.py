@@ -7,11 +7,11 @@ V - 1 words:
     loss = - sum_v q_v ln p_v        with p = softmax(logits)
 
 Its gradient with respect to the logits is p - q. Positions whose target is `pad_id` do not count;
-without a `pad_id` every position does. A word whose logit is -inf is impossible: the loss is
-infinite if q_v > 0 there, with smoothing for every word, without it only for the true one; the
-gradient stays p - q. The sum is divided by `n_tokens`, the number of target tokens of the update,
-however many batches the update is cut into: if each batch were divided by its own count, a word
-would weigh more where there are few.
+without a `pad_id` every position does. A word whose logit is -inf is impossible. With smoothing,
+one such word makes the loss infinite; without it, only the true word does. The gradient stays
+p - q. The sum is divided by `n_tokens`, the number of target tokens of the update, however many
+batches the update is cut into: divided by the count of its own batch, a token of a small batch
+would weigh more than one of a large batch.
 Source: section 5.4; Szegedy et al. 2016, section 7. The form eps/(V-1) is tensor2tensor's.
 """
 
@@ -75,8 +75,9 @@ def projected_cross_entropy(
         loss = label_smoothed_cross_entropy(x E^T, target)
 
     x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
-    The second result, without gradient, has smoothing 0: its exponential is the perplexity. The
-    forms never hold the logits of all positions at once. Raises as above.
+    The second result, without gradient, has smoothing 0: summed over the batches of an update, its
+    exponential is the perplexity. The forms never hold the logits of all positions at once. Raises
+    as above.
     Source: sections 3.4, 5.4.
     """
     features, w = as_array(x).shape[-1], as_array(weight)

@@ -208,6 +208,7 @@ class Module:
                     f"{name} has shape {arrays[name].shape} in the file and "
                     f"{parameter.shape} in the model"
                 )
+        for name, parameter in parameters.items():  # only now: an error leaves the model as it was
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
         return self
 
@@ -308,7 +309,7 @@ class Dropout(Module):
         return F.dropout(x, self.rate) if self.training else x
 
 
-# Before anyone replaces one.
+# The methods as they are here, to notice a replaced one.
 _CALLS = {kind: kind.__call__ for kind in (Linear, LayerNorm, Dropout)}
 
 

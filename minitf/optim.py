@@ -133,7 +133,8 @@ class Adam:
     def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
         """Change every parameter once by the flat gradient, or none where `finite` is False.
 
-        finite: a bool, or an array of one beside the parameters, which need not be read here.
+        finite: a bool, or an array of one element where the parameters are: a form need not wait to
+        read it. The step counts in either case.
         """
         gradients = self.collect()
         self.step_count += 1
@@ -218,7 +219,7 @@ def clip_gradient(
 ) -> np.ndarray | np.floating:
     """Shorten a flat gradient in place to the length `largest` if it is longer.
 
-        g = g * min(1, largest / |g|)
+        g = g * min(1, largest / (|g| + 1e-12))
 
     norm: the length |g|, where it is known. Returns |g|. The paper does not clip.
     """

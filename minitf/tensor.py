@@ -98,8 +98,8 @@ class _Node:
     """A computed Tensor as the walk back sees it: what it was made from, and how its gradient
     becomes theirs.
 
-    Its numbers are not here. They are freed with the Tensor, halfway through the model, unless a
-    `backward` needs them: half of what the layers compute is of no use to any gradient.
+    Its numbers are not here: they are freed as soon as the Tensor is gone, before the walk back,
+    unless a `backward` needs them. Half of what the layers compute is of no use to any gradient.
     """
 
     __slots__ = ("backward", "dtype", "parents", "shape")
@@ -113,7 +113,9 @@ class _Node:
         )
 
 
-# In place of the node of a Tensor that was computed inside no_grad; a Tensor made of data has None.
+# The `_node` of a Tensor is a _Node if it was computed, None if it was made of data, and
+# _UNRECORDED if it was computed inside no_grad. A gradient goes on to a _Node; at the two others
+# it ends in the Tensor's `.grad`. False, so that `tensor._node or tensor` is where it goes.
 _UNRECORDED = False
 
 
@@ -369,7 +371,7 @@ class Tensor:
     # Methods of arrays ----------------------------------------------------------------------------
 
     def detach(self) -> Tensor:
-        """The same numbers without history: a constant of what is computed from it."""
+        """Return the same numbers without history: no gradient goes back beyond them."""
         return Tensor(self)
 
     def astype(self, dtype: DType) -> Tensor:

@@ -349,10 +349,15 @@ class Transformer(Module):
         caches: for each layer, one for self-attention and one for attention to the source (see
         minitf.decode). With them `target` is the newest ids only, at positions from `start` on.
         They attend to all words in the caches, or where beams share these, to those of target_mask.
+        Without caches the mask is the causal one. It hides padding too, which follows the words.
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
             _check_rows(len(memory), len(target))
+            if target_mask is not None:
+                raise ValueError(
+                    "target_mask is for caches: without them the mask is the causal one"
+                )
             target_mask = causal_mask(target.shape[1])
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
         return self.decoder(self.target_positions(x, start), memory, *masks, caches)

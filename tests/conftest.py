@@ -108,9 +108,11 @@ def words():
 
 
 def pytest_configure():
-    """Let Ctrl-C arrive, which some tests send: a shell makes what it starts with `&` ignore it."""
+    """Let signals arrive that some tests send: with `&` and `nohup` a shell has them ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,5 +1,7 @@
 """Decoding, faster: beams of a sentence share one cache, and few of their next words are compared.
 
+`minitf/gpu/decode.py` runs the same program on CuPy, with one change.
+
 Letters: B sentences, W beams of each, R = B * W rows, n words in the cache of a sentence.
 """
 

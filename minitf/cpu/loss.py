@@ -81,6 +81,7 @@ def loss_and_gradient(logits, target, smoothing):
     word: so the sum over all words needs no array of ln p.
     """
     n, size = logits.shape
+    smoothing = float(smoothing)  # a NumPy scalar would make float32 wider
     each = smoothing / (size - 1) if smoothing else 0.0  # q of a wrong word
     rows = np.arange(n)
     logits -= logits.max(axis=-1, keepdims=True)

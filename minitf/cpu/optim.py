@@ -10,7 +10,7 @@ from minitf.forms import form_of
 
 @form_of(optim.adam_update)
 def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
-    """Change x, m and v in place. Of the twelve operations only the first waits for memory."""
+    """Change x, m and v in place, block by block: each array is fetched from memory once."""
     if not x.ndim:
         return NotImplemented
     if not finite:

@@ -122,11 +122,12 @@ class Replicas:
 
     def _sum(self, n):
         """Sum the gradients of n replicas in the first; each core takes a slice of each array."""
-        gradients = [
-            [p.grad.reshape(-1) for p in same]
-            for same in zip(*(model.parameters() for model in self.models[:n]), strict=True)
-            if same[0].grad is not None
-        ]
+        gradients = []
+        for same in zip(*(model.parameters() for model in self.models[:n]), strict=True):
+            if any(p.grad is not None for p in same):
+                if same[0].grad is None:  # only rows of other replicas came by this parameter
+                    same[0]._receive(xp.zeros_like(same[0].data))
+                gradients.append([p.grad.reshape(-1) for p in same if p.grad is not None])
 
         def work(i):
             for mine, *others in gradients:

@@ -35,12 +35,12 @@ def product(x, strips, f):
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
-    n, (count, d, _) = len(x), strips.shape
+    n, (count, d, width) = len(x), strips.shape
     if n == 1:  # goes another way through OpenBLAS, which takes twice the time of two rows
         return product(np.concatenate([x, x]), strips, f)[:1]
-    y = np.empty((n, count * _WIDTH), dtype=x.dtype)
-    out = y.reshape(n, count, _WIDTH).swapaxes(0, 1)  # (F/64, N, 64)
-    most = max(4, _FEW // (d * _WIDTH) & ~3)
+    y = np.empty((n, count * width), dtype=x.dtype)
+    out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
+    most = max(4, _FEW // (d * width) & ~3)
     if n <= most:
         np.matmul(x, strips, out=out)
     else:
@@ -73,8 +73,10 @@ class PackedParameter(Parameter):
 
 def packed_linear(x, weight, bias=None):
     """Return x W + b from the strips of a packed W, without a gradient."""
-    x_data, f = as_array(x), weight.data.shape[1]
+    x_data, (d, f) = as_array(x), weight.data.shape
     shape = x_data.shape
+    if shape[-1:] != (d,) or x_data.dtype != weight.data.dtype:
+        return NotImplemented  # the equation says why
     y = product(x_data.reshape(-1, shape[-1]), weight.strips, f)
     if bias is not None:
         y += as_array(bias)

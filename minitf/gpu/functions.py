@@ -68,7 +68,7 @@ def embedding(table, ids):
 def dropout(x, rate, seed=None):
     """The kernel draws the mask, and once more in backward."""
     x_data = as_array(x)
-    if rate == 0 or not has_kernels(x_data):
+    if rate == 0 or not x_data.ndim or not has_kernels(x_data):
         return NotImplemented
     y, backward = fused.dropout(x_data, next_decisions(x_data.shape, rate, seed))
     return record(y, (x,), backward)

@@ -68,7 +68,7 @@ def dropout(x, numbers):
     """y = keep * x * scale; backward does the same to the gradient."""
 
     def apply(array):
-        rows = array.reshape(-1, array.shape[-1])
+        rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
         y = xp.empty_like(rows)
         _launch_rows(kernels.dropout, len(rows), rows, y, *numbers)
         return y.reshape(array.shape)
@@ -80,7 +80,7 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     """y = keep * max(0, x + bias) * scale, in the place of x; backward gives the gradients of x
     and of the bias.
     """
-    y, shape = x.reshape(-1, x.shape[-1]), x.shape
+    y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
 
     def backward(gy):

@@ -17,6 +17,7 @@ from minitf.config import Config
 from minitf.cpu import replicas as parallel
 from minitf.cpu.replicas import Replicas, threads_for
 from minitf.cpu.threads import each
+from minitf.nn import Linear
 from minitf.optim import Adam, adam_update, warmup_rate
 from minitf.tensor import no_grad
 from minitf.training.settings import QUICK
@@ -338,3 +339,19 @@ def test_blas_keeps_to_the_cores_of_a_container(monkeypatch, two_threads, cores,
     monkeypatch.setattr(parallel, "cpu_cores", lambda: cores)
     parallel.keep_to_cores()
     assert blas_threads() == threads
+
+
+@pytest.mark.parametrize("touched", [{0}, {1}, {0, 1}, set()])
+def test_a_parameter_that_only_some_rows_touch_gets_their_gradient(touched):
+    """As an expert that the rows of one replica never ask."""
+    model, twin = Linear(3, 2, np.random.default_rng(0)), Linear(3, 2, None)
+    replicas = Replicas(model, lambda: twin, 2)
+    for i, part in enumerate((model, twin)):
+        part.weight.grad = np.ones((3, 2), np.float32)
+        part.bias.grad = np.full(2, 1 + i, np.float32) if i in touched else None
+    replicas._sum(2)
+    assert (model.weight.grad == 2).all()
+    if touched:
+        assert (model.bias.grad == sum(1 + i for i in touched)).all()
+    else:
+        assert model.bias.grad is None

@@ -13,6 +13,7 @@ from sizes import B, D, H, S, T
 from minitf import dropout
 from minitf import functions as F
 from minitf.backend import to_numpy
+from minitf.dropout import dropout_mask
 from minitf.gpu.dropout import NO_DROPOUT, next_decisions
 from minitf.nn import Dropout
 from minitf.tensor import Tensor
@@ -44,7 +45,7 @@ def test_the_rate_is_kept(rate):
     assert abs(kept - (1 - rate)) < 5 * (rate * (1 - rate) / n) ** 0.5
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.999999, 1.5, -0.5])
+@pytest.mark.parametrize("rate", [1.0, 1.5, -0.5, -1e-6, float("nan")])
 def test_a_rate_that_is_none_is_refused(rate):
     with pytest.raises(ValueError, match="the rate of dropout must be at least 0 and less than 1"):
         F.dropout(np.ones((2, 3)), rate)
@@ -240,3 +241,7 @@ def test_a_long_mask_is_the_same_everywhere(library):
 
 
 STORED = ["10000010010100101001", "11000100100010010010"]
+
+
+def test_a_rate_just_below_1_is_a_rate():
+    assert dropout_mask(0, 0, 0, 0, (1000,), 0.999999).mean() < 0.01

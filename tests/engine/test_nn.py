@@ -408,3 +408,11 @@ def test_new_weights_are_float32():
         assert {p.dtype for p in Transformer(small_config(**changes)).parameters()} == {
             np.dtype("float32")
         }
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    linear = Linear(3, 2, np.random.default_rng(0))
+    before = linear.state()
+    with pytest.raises(UserError, match="bias has shape"):
+        linear.load_state({"weight": np.ones((3, 2)), "bias": np.ones(3)})
+    assert np.array_equal(linear.weight.numpy(), before["weight"])

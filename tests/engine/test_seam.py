@@ -10,8 +10,13 @@ import strict
 from seam import forms_on
 
 from minitf import forms
-from minitf.backend import using
+from minitf import functions as F
+from minitf.backend import to_device, using
+from minitf.cpu.strips import PackedParameter
 from minitf.gpu.launch import has_kernels
+from minitf.loss import label_smoothed_cross_entropy
+from minitf.nn import Parameter
+from minitf.tensor import Tensor, no_grad
 
 
 @forms.accelerated
@@ -104,3 +109,32 @@ def test_kernels_are_for_float32_alone():
         assert has_kernels() and has_kernels(single, single)
         assert not has_kernels(single, double) and not has_kernels(double, single)
     assert not has_kernels(single)
+
+
+def test_a_form_belongs_to_a_room():
+    with pytest.raises(ValueError, match="minitf/cpu or minitf/gpu"):
+        forms.form_of(double)(lambda x: x)
+
+
+def test_options_may_be_scalars_of_numpy():
+    logits, target = Tensor(np.ones((3, 5), np.float32)), [1, 2, 3]
+    x, ones = Tensor(np.eye(3, dtype=np.float32)), np.ones(3)
+    for state in (forms_on, forms.off):
+        with state():
+            smoothed = label_smoothed_cross_entropy(logits, target, np.float64(0.1))
+            assert smoothed.dtype == np.float32
+            assert F.layer_norm(x, ones, ones, np.float64(1e-6)).dtype == np.float32
+
+
+def test_a_packed_matrix_refuses_what_a_matrix_refuses():
+    packed = PackedParameter(Parameter(np.ones((3, 2), np.float32))).cut()
+    for wrong in (np.ones((1, 4), np.float32), np.ones((1, 3))):
+        for weight in (packed, Parameter(np.ones((3, 2), np.float32))):
+            with no_grad(), pytest.raises((TypeError, ValueError), match=r"linear"):
+                F.linear(Tensor(wrong), weight)
+
+
+def test_dropout_takes_any_shape_on_kernels():
+    with using(strict.with_kernels):
+        for shape in ((), (3, 0), (0, 3)):
+            assert F.dropout(to_device(np.ones(shape, np.float32)), 0.5, seed=1).shape == shape
