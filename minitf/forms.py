@@ -30,9 +30,8 @@ from minitf.backend import xp
 
 __all__ = ["accelerated", "form_of", "off", "on"]
 
-_forms = {"cpu": {}, "gpu": {}}  # by room: the form of each op that has one
-# The same, of the rooms that have been imported; a library without a room has no forms.
-_loaded = {None: {}}
+_forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: the form of each op that has one
+_loaded = {None}  # rooms that have been imported; a library without a room has no forms
 # Whether forms are on now, and outside of all `with` blocks: in all threads and forked workers.
 _switch = {"on": True, "chosen": True}
 _blocks = []  # the open `with` blocks of all threads, in the order of their opening
@@ -49,8 +48,8 @@ def accelerated(equation: Op) -> Op:
     @functools.wraps(equation)
     def op(*arguments, **options):
         if _switch["on"]:
-            forms = _loaded.get(xp.__dict__["_room"])
-            form = (_load() if forms is None else forms).get(op)
+            room = xp.__dict__["_room"]
+            form = (_forms[room] if room in _loaded else _load(room)).get(op)
             if form is not None:
                 result = form(*arguments, **options)
                 if result is not NotImplemented:
@@ -79,11 +78,10 @@ def form_of(op: Callable) -> Callable[[Callable], Callable]:
     return register
 
 
-def _load():
-    """Import the forms of the library in use, and return them."""
-    room = xp.__dict__["_room"]
+def _load(room):
+    """Import the forms of a room, and return them."""
     importlib.import_module(f"minitf.{room}")
-    _loaded[room] = _forms[room]
+    _loaded.add(room)
     return _forms[room]
 
 

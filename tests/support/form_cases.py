@@ -297,8 +297,7 @@ def watched(room):
 
 def load(room):
     """Import the forms of a room."""
-    importlib.import_module(f"minitf.{room}")
-    forms._loaded[room] = forms._forms[room]
+    forms._load(room)
 
 
 def refused():
