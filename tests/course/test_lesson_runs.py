@@ -156,7 +156,7 @@ MUTANTS = {
         "dropout(relu(linear(x, w_1, b_1))",
         "dropout((linear(x, w_1, b_1))",
     ),
-    "a dropout that does not keep the mean": ("04", "x_data * mask * scale", "x_data * mask"),
+    "a dropout that does not keep the mean": ("04", "x_data * keep * factor", "x_data * keep"),
     "a gradient of the last row that was looked up": (
         "05",
         "xp.add.at(g_table, ids, gy)",
