@@ -7,22 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from paths import PACKAGE, ROOT
+from paths import ENGINE, PACKAGE, ROOT
 
 import minitf
 
-ENGINE = [
-    "tensor",
-    "dropout",
-    "functions",
-    "loss",
-    "nn",
-    "config",
-    "transformer",
-    "optim",
-    "decode",
-    "check",
-]
 CORE = {"errors", "backend", "forms", "engine"}
 ALLOWED = {
     "errors": set(),

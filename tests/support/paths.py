@@ -7,3 +7,9 @@ FIXTURES = SUPPORT / "fixtures"
 ROOT = SUPPORT.parents[1]
 PACKAGE = ROOT / "minitf"
 EXAMPLES = ROOT / "examples"
+
+# The engine's files: equations. `backend` and `forms`, the seam, and `errors` are beside them.
+ENGINE = (
+    *("tensor", "dropout", "functions", "loss", "nn", "config", "transformer", "optim", "decode"),
+    "check",
+)
