@@ -1,26 +1,26 @@
-"""The named differentiable functions of the Transformer, each with its gradient right under it.
+"""The differentiable functions of the Transformer, each followed by its gradient.
 
-Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, F d_ff, V vocabulary;
-`...` any axes in front. Inputs are Tensors (which get a gradient) or arrays (which are constants).
-Ids are NumPy integers on the CPU: there a wrong one is an error, while a GPU would read some other
-row without a word.
+Letters in shape lines: B batch, T target length, S source length, D d_model, F d_ff, H heads,
+K d_k, V vocabulary, N any other size; `...` means any axes in front.
 
-An op marked `@accelerated` may be computed by a faster form of it, in `minitf/cpu/` or
-`minitf/gpu/`: see forms.py.
+Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers on
+the CPU: there a wrong one raises an error, while a GPU would silently read some other row.
+
+An op marked `@accelerated` may be computed by a faster form in `minitf/cpu/` or `minitf/gpu/`: see
+forms.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from minitf.backend import to_device, xp
-from minitf.dropout import dropout_mask, dropout_state, next_mask
+from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
 from minitf.forms import accelerated
-from minitf.tensor import ArrayLike, Ids, Tensor, as_array, operand, record
+from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = [
     "add_norm",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def exp(x: ArrayLike) -> Tensor:
-    """Raise e to each element.
+    """Return e to the power of each element.
 
         y = e^x
 
@@ -55,7 +55,7 @@ def exp(x: ArrayLike) -> Tensor:
 
 
 def log(x: ArrayLike) -> Tensor:
-    """Take the natural logarithm of each element.
+    """Return the natural logarithm of each element.
 
         y = ln x
 
@@ -66,7 +66,7 @@ def log(x: ArrayLike) -> Tensor:
 
 
 def relu(x: ArrayLike) -> Tensor:
-    """Replace what is negative by zero.
+    """Return x with zeros in place of its negative elements.
 
         y = max(0, x)
 
@@ -74,36 +74,36 @@ def relu(x: ArrayLike) -> Tensor:
     Source: section 3.3, eq. 2.
     """
     y = xp.maximum(as_array(x), 0)
-    return record(y, (x,), lambda gy: gy * (y > 0))
+    return record(y, (x,), lambda gy: xp.where(y > 0, gy, 0))
 
 
 def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
-    """Keep x where the mask is True, and take the value elsewhere.
+    """Return x where the mask is True, and the value elsewhere.
 
         y = x if mask else value
 
     mask: bool (...)   x: (...)   value: (...), or a number   ->   (...)
     Raises TypeError for a mask that is not boolean.
     """
-    mask, x_data = boolean(mask), as_array(x)
+    mask = boolean(mask)
+    x_data, value_data = arrays_of(x, value)
 
     def backward(gy):
-        g_value = xp.where(mask, 0, gy) if isinstance(value, Tensor) else None
-        return None, xp.where(mask, gy, 0), g_value
+        return None, xp.where(mask, gy, 0), xp.where(mask, 0, gy)
 
-    return record(xp.where(mask, x_data, operand(value, x_data.dtype)), (None, x, value), backward)
+    return record(xp.where(mask, x_data, value_data), (None, x, value), backward)
 
 
 def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
-    """Join tensors along one axis.
+    """Return the tensors joined along one axis.
 
         y = Concat(x_1, ..., x_n)
 
-    tensors: a sequence of (..., D) that may differ in D   ->   (..., D)
+    tensors: a sequence of (..., N) that may differ in N   ->   (..., N)
     The length of the joined axis is the sum of theirs.
     Source: section 3.2.2.
     """
-    arrays = [as_array(x) for x in tensors]
+    arrays = arrays_of(*tensors)
     ends = np.cumsum([array.shape[axis] for array in arrays])[:-1].tolist()
 
     def backward(gy):
@@ -113,13 +113,13 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
 
 
 def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
-    """Turn scores into positive weights that sum to 1.
+    """Return positive weights that sum to 1 and grow with the scores x.
 
         y_i = exp(x_i) / sum_j exp(x_j)
         gx_i = y_i (gy_i - sum_j gy_j y_j)
 
-    x: (..., D)   ->   (..., D)
-    The largest score is subtracted first, which changes nothing but keeps exp from overflowing.
+    x: (..., N)   ->   (..., N)
+    Subtracting the largest score first changes nothing, and keeps exp from overflowing.
     Source: section 3.2.1, eq. 1.
     """
     e = xp.exp(_shifted(as_array(x), axis))
@@ -137,12 +137,12 @@ def _shifted(x, axis):
 
 
 def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
-    """Take the logarithm of the softmax, without computing the softmax, which could be 0.
+    """Return the logarithm of the softmax, also where the softmax itself would round to 0.
 
         y_i = x_i - ln sum_j exp(x_j)
         gx_i = gy_i - softmax(x)_i sum_j gy_j
 
-    x: (..., D)   ->   (..., D)
+    x: (..., N)   ->   (..., N)
     """
     z = _shifted(as_array(x), axis)
     total = xp.exp(z).sum(axis=axis, keepdims=True)
@@ -156,51 +156,48 @@ def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
 
 @accelerated
 def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Tensor:
-    """Multiply by a matrix, and add a bias if there is one.
+    """Return x times a matrix, plus a bias if there is one.
 
         y = x W + b
 
     x: (..., D)   weight: (D, F)   bias: (F,)   ->   (..., F)
-    Raises ValueError where the sizes do not fit.
+    Raises ValueError for sizes that do not fit.
     Source: section 3.3, eq. 2.
     """
-    x_data, w = as_array(x), as_array(weight)
-    b = None if bias is None else beside(bias, x_data.dtype)
-    check_linear(x_data, w, b)
+    x_data, w, b = linear_arrays(x, weight, bias)
     y = x_data @ w if b is None else x_data @ w + b  # (..., F)
 
     def backward(gy):
         g_weight = _rows(x_data).T @ _rows(gy)  # (D, F), summed over all positions
-        return gy @ w.T, g_weight, sum_rows(gy)  # the last is dropped where there is no bias
+        return gy @ w.T, g_weight, sum_rows(gy)  # without a bias, the last is ignored
 
     return record(y, (x, weight, bias), backward)
 
 
 def _rows(x):
-    """Make one row of each position: (..., D) -> (N, D)."""
+    """Return x with one row for each position: (..., D) -> (N, D)."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def sum_rows(x):
-    """Sum over all axes but the last: (..., D) -> (D,)."""
+    """Return the sum over all axes but the last: (..., D) -> (D,)."""
     return _rows(x).sum(axis=0)
 
 
 @accelerated
 def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6) -> Tensor:
-    """Give every position mean 0 and variance 1 over its features, then scale and shift.
+    """Return x with mean 0 and variance 1 at each position, then scaled and shifted.
 
         y = gain * n + bias    with n = (x - mean) / s and s = sqrt(var + eps)
         gx = (u - mean(u) - n mean(u n)) / s    with u = gain * gy
 
     x: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    The gradient loses its mean and its part along n: to shift or to stretch x changes no y.
-    Raises ValueError where the sizes do not fit, and for positions without features.
+    Mean and variance are taken over the D features. The gradient has no mean and no component along
+    n, because shifting or stretching x does not change y.
+    Raises ValueError for sizes that do not fit, and for positions without features.
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
-    x_data = as_array(x)
-    g, b = beside(gain, x_data.dtype), beside(bias, x_data.dtype)
-    check_layer_norm(x_data, g, b)
+    x_data, g, b = layer_norm_arrays(x, gain, bias)
     mean = x_data.mean(axis=-1, keepdims=True)  # (..., 1)
     deviation = xp.sqrt(x_data.var(axis=-1, keepdims=True) + float(eps))
     normal = (x_data - mean) / deviation  # (..., D)
@@ -217,7 +214,7 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
 
 @accelerated
 def embedding(table: ArrayLike, ids: Ids) -> Tensor:
-    """Look up one row of the table for each id.
+    """Return the row of the table for each id.
 
         y = table[ids], which is  one_hot(ids) @ table
 
@@ -239,22 +236,21 @@ def embedding(table: ArrayLike, ids: Ids) -> Tensor:
 
 @accelerated
 def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
-    """Set each element to zero with probability `rate`, and scale the others so that
-    the mean stays.
+    """Set each element to zero with probability `rate`; scale the others to keep the mean.
 
         y = mask * x / (1 - rate)
 
     x: (..., D)   ->   (..., D)
-    The mask is a function of the seed. Without one it follows from the `dropout_state` block around
-    the call, and each call in the block has its own.
+    The mask is a function of the seed. Without a seed it is a function of the `dropout_state` block
+    around the call, and each call in the block has a mask of its own.
     Raises ValueError for a rate that is not at least 0 and less than 1.
     Source: section 5.4; Srivastava et al. 2014.
     """
     if rate == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
     x_data = as_array(x)
-    keep, factor = next_mask(x_data.shape, rate, seed)  # True or False, and 1 / (1 - rate)
-    return record(x_data * keep * factor, (x,), lambda gy: gy * keep * factor)
+    mask, factor = next_mask(x_data.shape, rate, seed)  # booleans, and 1 / (1 - rate)
+    return record(drop(x_data, mask, factor), (x,), lambda gy: drop(gy, mask, factor))
 
 
 @accelerated
@@ -267,13 +263,13 @@ def add_norm(
     rate: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Add the output of a sub-layer to its input, and normalize.
+    """Return the layer-normalized sum of a sub-layer's input and its output.
 
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    It is composed of other ops, and an op of its own only so that one form can compute it all.
-    Raises what `layer_norm` and `dropout` raise.
+    This composition is an op so that one form can compute all of it.
+    Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
     return layer_norm(x + dropout(added, rate, seed), gain, bias, eps)
@@ -289,13 +285,13 @@ def feed_forward(
     rate: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Put two linear maps in a row, with a ReLU between them, at each position alike.
+    """Return two linear maps with a ReLU between them, the same at each position.
 
         y = max(0, x W_1 + b_1) W_2 + b_2
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    With a rate, dropout is applied after the ReLU (not in the paper). It is composed of other ops,
-    as `add_norm` is. Raises what `linear` and `dropout` raise.
+    With a rate, dropout follows the ReLU (not in the paper). This composition is an op for the same
+    reason as `add_norm`. Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
     hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
@@ -314,25 +310,25 @@ def attention(
     rate: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Average the values, weighted by how well their keys fit each query.
+    """Return the average of the values, weighted by how well their keys match each query.
 
-        y = softmax(Q K^T / sqrt(d_k)) V
+        y = softmax(query key^T / sqrt(d_k)) value
 
-    query: (..., T, K)  key: (..., S, K)  value: (..., S, D)  mask: bool (..., T, S) -> (..., T, D)
+    query: (..., T, K)  key: (..., S, K)  value: (..., S, N)  mask: bool (..., T, S) -> (..., T, N)
     With a rate, dropout is applied to the weights (not in the paper).
-    A query that may attend to no key gets zeros. The axes in front broadcast, those of
-    the mask as well.
-    Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
+    A query that may attend to no key gets zeros. The axes in front broadcast, those of the mask
+    too.
+    Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.
     Source: section 3.2.1, eq. 1.
     """
     q, k, v, mask = attention_arrays(query, key, value, mask)
     scale = 1 / math.sqrt(q.shape[-1])
     weights = masked_softmax(q @ swap(k) * scale, mask)  # (..., T, S)
-    keep, factor = next_mask(weights.shape, rate, seed)  # 1 and 1 without dropout
-    dropped = weights * keep * factor
+    kept, factor = next_mask(weights.shape, rate, seed)
+    dropped = drop(weights, kept, factor)  # the weights themselves without dropout
 
     def backward(gy):
-        g_weights = gy @ swap(v) * keep * factor
+        g_weights = drop(gy @ swap(v), kept, factor)
         mean = (g_weights * weights).sum(axis=-1, keepdims=True)  # weighted: the weights sum to 1
         g_scores = weights * (g_weights - mean) * scale  # as in softmax
         return g_scores @ k, swap(g_scores) @ q, swap(dropped) @ gy, None
@@ -341,13 +337,13 @@ def attention(
 
 
 def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None = None) -> Tensor:
-    """Say how much each query attends to each key.
+    """Return how much each query attends to each key.
 
-        weights = softmax(Q K^T / sqrt(d_k)), 0 where the mask is False
+        weights = softmax(query key^T / sqrt(d_k)), 0 where the mask is False
 
     query: (..., T, K)   key: (..., S, K)   mask: bool (..., T, S)   ->   (..., T, S)
     A query that may attend to no key gets a row of zeros.
-    Raises TypeError for a mask that is not boolean, ValueError where the sizes do not fit.
+    Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.
     Source: section 3.2.1, eq. 1.
     """
     q, k, _, mask = attention_arrays(query, key, key, mask)
@@ -363,34 +359,107 @@ def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None =
 
 
 def masked_softmax(scores, mask):
-    """Return the softmax over the last axis of an array: 0 where the mask is False, and in a row
-    of only False.
+    """Return the softmax over the last axis: 0 where the mask is False, and in a row of only False.
+
+    scores: (..., T, S)   mask: bool (..., T, S), or None   ->   (..., T, S)
     """
     if mask is not None:
         scores = xp.where(mask, scores, -xp.inf)
-    # The sum of a row is at least 1, its largest exponential, or 0 if all is masked: 0 / 1 is 0.
+    # A row of only -inf has no finite largest score; with -1e30 instead all its exponentials are 0.
     largest = xp.maximum(scores.max(axis=-1, keepdims=True), -1e30) if scores.size else 0
     e = xp.exp(scores - largest)
+    # Every other row has a sum of at least 1, its largest exponential.
     return e / xp.maximum(e.sum(axis=-1, keepdims=True), 1)
 
 
 def swap(x):
-    """Exchange the last two axes."""
+    """Return x with its last two axes exchanged."""
     return x.swapaxes(-1, -2)
 
 
-# Arguments: what an op and its forms check -----------------------------------------------
+# Arguments, as each op and its forms take them ----------------------------------------------------
 
 
-def beside(x, dtype):
-    """Return the array of a Tensor as it is, and a constant converted to this dtype."""
-    return x.data if isinstance(x, Tensor) else as_array(x).astype(dtype, copy=False)
+def linear_arrays(x, weight, bias):
+    """Return the arrays of linear's arguments. Raises ValueError for sizes that do not fit."""
+    if bias is None:
+        (x, w), b = arrays_of(x, weight), None
+    else:
+        x, w, b = arrays_of(x, weight, bias)
+    if w.ndim != 2:
+        raise ValueError(f"linear: the weight must be a matrix, not of shape {w.shape}")
+    if x.shape[-1:] != w.shape[:1]:
+        features = x.shape[-1] if x.ndim else "no"
+        raise ValueError(f"linear: x has {features} features, but the weight takes {w.shape[0]}")
+    if b is not None:
+        _check_vector("linear: the bias", b, w.shape[1])
+    return x, w, b
+
+
+def layer_norm_arrays(x, gain, bias):
+    """Return the arrays of layer_norm's arguments. Raises ValueError for sizes that do not fit."""
+    x, g, b = arrays_of(x, gain, bias)
+    size = x.shape[-1] if x.ndim else 0
+    if not size:
+        raise ValueError(f"layer_norm: x of shape {x.shape} has no features to normalize")
+    _check_vector("layer_norm: the gain", g, size)
+    _check_vector("layer_norm: the bias", b, size)
+    return x, g, b
+
+
+def _check_vector(name, vector, size):
+    if vector.shape != (size,):
+        raise ValueError(
+            f"{name} has shape {vector.shape}, but needs ({size},): one number for each feature"
+        )
+
+
+def attention_arrays(query, key, value, mask):
+    """Return the arrays of attention's arguments; query, key and value with the same axes in front.
+
+    Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.
+    """
+    q, k, v = arrays = arrays_of(query, key, value)
+    mask = None if mask is None else boolean(mask)
+    shapes = [x.shape for x in arrays] if mask is None else [q.shape, k.shape, v.shape, mask.shape]
+    front = _axes_in_front(*shapes)
+    if front is None:
+        raise ValueError(
+            "attention takes a query (..., T, K), a key (..., S, K), a value (..., S, N) and "
+            f"optionally a mask (..., T, S), not the shapes {', '.join(map(str, shapes))}"
+        )
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] == front:
+        q, k, v = (xp.broadcast_to(x, (*front, *x.shape[-2:])) for x in arrays)
+    return q, k, v, mask
+
+
+def _axes_in_front(q, k, v, mask=()):
+    """Return the axes in front that attention's shapes broadcast to; None if they do not fit."""
+    if min(len(q), len(k), len(v)) < 2 or not q[-1] == k[-1] > 0 or k[-2] != v[-2]:
+        return None
+    scores = *q[:-1], k[-2]
+    if q[:-2] == k[:-2] == v[:-2] and _is_within(mask, scores):  # as in the model
+        return q[:-2]
+    if not _is_within(mask[-2:], scores[-2:]):
+        return None
+    try:
+        return np.broadcast_shapes(q[:-2], k[:-2], v[:-2], mask[:-2])
+    except ValueError:
+        return None
+
+
+def _is_within(shape, larger):
+    """Return whether an array of this shape broadcasts to the larger one."""
+    for n, most in zip(shape[::-1], larger[::-1], strict=False):
+        if n != most and n != 1:
+            return False
+    return len(shape) <= len(larger)
 
 
 def boolean(mask):
     """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
 
-    Other libraries take 1 for True, or add 0 and -infinity: such a mask would be read wrongly.
+    Other libraries take 1 for True, or add 0 and -infinity: such a mask would be misread.
     """
     mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
     if mask.dtype != bool:
@@ -401,39 +470,10 @@ def boolean(mask):
     return mask
 
 
-def check_linear(x, w, b):
-    """Raise ValueError unless x (..., D) can be multiplied by w (D, F), and b, if it
-    is there, added.
-    """
-    if w.ndim != 2:
-        raise ValueError(f"linear takes a matrix as its weight, not shape {w.shape}")
-    if x.shape[-1:] != w.shape[:1]:
-        features = x.shape[-1] if x.ndim else "no"
-        raise ValueError(f"linear: x has {features} features, the weight takes {w.shape[0]}")
-    if b is not None:
-        _check_vector("linear: the bias", b, w.shape[1])
-
-
-def check_layer_norm(x, gain, bias):
-    """Raise ValueError unless x (..., D) has features, and gain and bias one number for each."""
-    size = x.shape[-1] if x.ndim else 0
-    if not size:
-        raise ValueError(f"layer_norm: x of shape {x.shape} has no features to normalize")
-    _check_vector("layer_norm: the gain", gain, size)
-    _check_vector("layer_norm: the bias", bias, size)
-
-
-def _check_vector(name, vector, size):
-    if vector.shape != (size,):
-        raise ValueError(
-            f"{name} has shape {vector.shape}, but ({size},) is needed, one number for each feature"
-        )
-
-
 def checked_ids(ids, table):
-    """Return ids as an array of the library in use.
+    """Return ids as an array of the library in use; each must be a row of the table (V, D).
 
-    Raises an error unless each is a row of the table (V, D).
+    Raises ValueError, TypeError or IndexError, as `embedding` says.
     """
     if table.ndim != 2:
         raise ValueError(f"embedding takes a table (V, D), not shape {table.shape}")
@@ -446,45 +486,10 @@ def checked_ids(ids, table):
 
 
 def integers(ids, name):
-    """Return ids as a NumPy array of integers; an empty list has no type and counts as one.
-
-    Raises TypeError.
-    """
+    """Return ids as a NumPy array of integers. Raises TypeError for an array of another type."""
     ids = np.asarray(ids)
-    if ids.dtype.kind not in "iu" and ids.size:
+    if ids.dtype.kind in "iu":
+        return ids
+    if ids.size:
         raise TypeError(f"{name} must be integers, not {ids.dtype}")
-    return ids.astype(np.int64) if ids.dtype.kind not in "iu" else ids
-
-
-def attention_arrays(query, key, value, mask):
-    """Return the arrays of attention's arguments, with the same axes in front of query,
-    key and value.
-
-    Constants take the dtype of the query. Raises TypeError for a mask that is not boolean,
-    ValueError where the sizes do not fit.
-    """
-    query = as_array(query)
-    key, value = beside(key, query.dtype), beside(value, query.dtype)
-    mask = None if mask is None else boolean(mask)
-    shapes = q, k, v, m = query.shape, key.shape, value.shape, () if mask is None else mask.shape
-    fits = len(q) > 1 and len(k) > 1 and len(v) > 1 and q[-1] == k[-1] > 0 and k[-2] == v[-2]
-    if fits and q[:-2] == k[:-2] == v[:-2] and _is_within(m, (*q[:-1], k[-2])):  # as in the model
-        return query, key, value, mask
-    with contextlib.suppress(ValueError):
-        if fits and _is_within(m[-2:], (q[-2], k[-2])):
-            front = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
-            arrays = (xp.broadcast_to(x, (*front, *x.shape[-2:])) for x in (query, key, value))
-            return *arrays, mask
-    raise ValueError(
-        "attention takes a query (..., T, K), a key (..., S, K), "
-        "a value (..., S, D) and perhaps a mask (..., T, S), not the "
-        f"shapes {', '.join(map(str, shapes[: 3 if mask is None else 4]))}"
-    )
-
-
-def _is_within(shape, larger):
-    """Tell whether an array of this shape broadcasts to the larger one."""
-    for n, most in zip(shape[::-1], larger[::-1], strict=False):
-        if n != most and n != 1:
-            return False
-    return len(shape) <= len(larger)
+    return ids.astype(np.int64)  # an empty list, to which NumPy gives the type float64

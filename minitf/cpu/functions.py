@@ -1,8 +1,7 @@
-"""Forms of the ops for NumPy: attention in tiles, one product for all positions, sums as products,
-work in place.
+"""The forms of the engine's functions for NumPy: the programs that are fastest on a CPU.
 
-Each holds the program that is fastest on a CPU; what it computes is said by the op of the same name
-in functions.py.
+They compute attention in tiles, all positions in one product, sums as products, and work in place.
+The op of the same name in minitf/functions.py says what each computes.
 """
 
 from __future__ import annotations
@@ -14,30 +13,27 @@ import numpy as np
 from minitf import functions
 from minitf.cpu.strips import packed_linear
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums, segment_sum
-from minitf.dropout import next_mask
+from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
 from minitf.functions import (
     attention_arrays,
-    beside,
-    check_layer_norm,
-    check_linear,
     checked_ids,
+    layer_norm_arrays,
+    linear_arrays,
     swap,
 )
 from minitf.tensor import as_array, is_recording, record
 
-TILE_SCORES = 1 << 19  # scores in one tile of attention: two megabytes, which fit the cache
-LONGEST_KEPT = 512  # keys: of more, the weights are computed again in backward
+TILE_SCORES = 1 << 19  # scores in a tile of attention: 2 MB, which fits the cache
+LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them
 
 
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
-    """All axes in front become rows of one matrix product, the fastest thing a computer does."""
+    """Multiply all positions as the rows of one matrix product."""
     if getattr(weight, "strips", None) is not None and not is_recording():
         return packed_linear(x, weight, bias)
-    x_data, w = as_array(x), as_array(weight)
-    b = None if bias is None else beside(bias, x_data.dtype)
-    check_linear(x_data, w, b)
+    x_data, w, b = linear_arrays(x, weight, bias)
     shape = x_data.shape
     n = math.prod(shape[:-1])
     rows = x_data.reshape(n, shape[-1])  # (N, D)
@@ -55,10 +51,8 @@ def linear(x, weight, bias=None):
 
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
-    """In place, with sums over features as products."""
-    x_data = as_array(x)
-    g, b = beside(gain, x_data.dtype), beside(bias, x_data.dtype)
-    check_layer_norm(x_data, g, b)
+    """Work in place, with sums over features as products."""
+    x_data, g, b = layer_norm_arrays(x, gain, bias)
     size = x_data.shape[-1]
     normal = x_data - row_sums(x_data) / size
     inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
@@ -67,10 +61,10 @@ def layer_norm(x, gain, bias, eps=1e-6):
     y += b
 
     def backward(gy):
-        gx = gy * g  # the gradient of `normal`; a change of x's mean or variance has no effect on y
-        without_effect = normal * (row_dots(gx, normal) / size)
-        without_effect += row_sums(gx) / size
-        gx -= without_effect
+        gx = gy * g  # the gradient of `normal`
+        removed = normal * (row_dots(gx, normal) / size)  # shifting or stretching x changes no y
+        removed += row_sums(gx) / size
+        gx -= removed
         gx *= inverse
         return gx, column_sums(gy * normal), column_sums(gy)
 
@@ -79,7 +73,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
 
 @form_of(functions.embedding)
 def embedding(table, ids):
-    """The gradient sorts the ids and adds up each run of equal ones."""
+    """Sort the ids in backward, and add up each run of equal ones."""
     weight = as_array(table)
     ids = checked_ids(ids, weight)
 
@@ -96,48 +90,47 @@ def embedding(table, ids):
 def attention(query, key, value, mask=None, rate=0.0, seed=None):
     """Work on the scores in tiles that fit the cache.
 
-    The result and the gradients are laid out in memory like their inputs: where the heads are views
-    of one array (B, T, H, K), the way back to (B, T, D) is a view as well. Where there are more
-    keys than LONGEST_KEPT, their weights are computed again in backward: then memory grows with the
-    length of the text, and not with its square.
+    The result and the gradients have the memory layout of their inputs: if the heads are views of
+    one array (B, T, H, K), merging them into (B, T, D) is a view as well. With more keys than
+    LONGEST_KEPT, backward computes the weights a second time, so that memory grows with the length
+    of the text and not with its square.
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
     q, k, v, mask = attention_arrays(query, key, value, mask)
     shape = *q.shape[:-1], k.shape[-2]
     if not (n_scores := math.prod(shape)):
         return NotImplemented
-    barrier = _barrier(mask, q.dtype)
-    keep, scale = next_mask(shape, rate, seed) if rate else (None, 1)
+    limit = _limit(mask, q.dtype)
+    kept, factor = next_mask(shape, rate, seed)
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
     if not is_recording() and not rate and n_scores <= TILE_SCORES:  # a step of decoding
-        return record(np.matmul(_weights(q, k, barrier), v, out=y), (query, key, value), None)
-    if barrier is not None:
-        barrier = np.broadcast_to(barrier, shape)
+        return record(np.matmul(_weights(q, k, limit), v, out=y), (query, key, value), None)
+    if limit is not None:
+        limit = np.broadcast_to(limit, shape)
 
-    def weigh(tile, keys):
-        """Return the weights of some queries, before and after dropout."""
-        weights = _weights(q[tile], k[keys], None if barrier is None else barrier[tile])
-        return weights, weights if keep is None else weights * keep[tile] * scale
+    def weights_of(tile, keys):
+        """Return the weights of the queries in a tile, before and after dropout."""
+        weights = _weights(q[tile], k[keys], None if limit is None else limit[tile])
+        return weights, weights if kept is None else drop(weights, kept[tile], factor)
 
-    tiles, kept = _tiles(shape), []
+    tiles, stored = _tiles(shape), []
     for tile, keys, _ in tiles:
-        weights, dropped = weigh(tile, keys)
+        weights, dropped = weights_of(tile, keys)
         np.matmul(dropped, v[keys], out=y[tile])
         if is_recording() and shape[-1] <= LONGEST_KEPT:
-            kept.append((weights, dropped))
+            stored.append((weights, dropped))
 
     def backward(gy):
         g_query, g_key, g_value = np.empty_like(q), np.empty_like(k), np.empty_like(v)
         for i, (tile, keys, first) in enumerate(tiles):
-            weights, dropped = kept[i] if kept else weigh(tile, keys)
+            weights, dropped = stored[i] if stored else weights_of(tile, keys)
             g_weights = gy[tile] @ swap(v[keys])
-            if keep is not None:
-                g_weights *= keep[tile]
-                g_weights *= scale
+            if kept is not None:
+                g_weights = drop(g_weights, kept[tile], factor)
             g_weights -= row_dots(g_weights, weights)
             g_weights *= weights
             g_weights *= 1 / math.sqrt(q.shape[-1])
-            g_scores = g_weights  # in its place
+            g_scores = g_weights  # computed in the same array
             np.matmul(g_scores, k[keys], out=g_query[tile])
             _add_product(swap(g_scores), q[tile], g_key[keys], first)
             _add_product(swap(dropped), gy[tile], g_value[keys], first)
@@ -146,29 +139,30 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     return record(y, (query, key, value, None), backward)
 
 
-def _barrier(mask, dtype):
-    """Return 0 where the mask is True and -infinity elsewhere, to be added to scores."""
-    return None if mask is None else np.where(mask, 0, np.asarray(-np.inf, dtype=dtype))
+def _limit(mask, dtype):
+    """Return the largest score allowed: infinity where the mask is True, -infinity elsewhere."""
+    return None if mask is None else np.where(mask, np.inf, -np.inf).astype(dtype)
 
 
-def _weights(query, key, barrier):
-    """Return softmax(query key^T / sqrt(d_k) + barrier), computed in one array."""
+def _weights(query, key, limit):
+    """Return softmax(query key^T / sqrt(d_k)), with scores up to a limit, computed in one array."""
     scores = query @ swap(key)  # (..., T, S)
     scores *= 1 / math.sqrt(query.shape[-1])
-    if barrier is not None:
-        scores += barrier
-    # A row that may attend to nothing has no largest score; with any finite one its
-    # exponentials are all 0.
+    if limit is not None:
+        np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
+    # -1e30 instead of the -inf of a row that may attend to nothing makes all its exponentials 0.
     scores -= np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
     weights = np.exp(scores, out=scores)
-    # The largest exponential of any other row is 1, so only such an empty row has a sum below 1.
+    # Every other row has a sum of at least 1, its largest exponential.
     weights /= np.maximum(row_sums(weights), 1)
     return weights
 
 
 def _tiles(shape):
-    """Cut scores (..., T, S) into tiles: the index of its queries, that of its keys, and whether it
-    is their first.
+    """Cut scores (..., T, S) into tiles of queries: a list of (tile, keys, first).
+
+    tile: the index of its queries. keys: the index of their keys. first: whether it is the first
+    tile with these keys.
     """
     heads = len(shape) - 2
     tiles = blocks(shape[:-1], max(1, TILE_SCORES // shape[-1]))
@@ -176,7 +170,7 @@ def _tiles(shape):
 
 
 def _add_product(x, y, out, first):
-    """Write the product of the first tile of some keys; add those of the others."""
+    """Write the product x y to `out` if it is the first, otherwise add it."""
     if first:
         np.matmul(x, y, out=out)
     else:
@@ -184,5 +178,5 @@ def _add_product(x, y, out, first):
 
 
 def _like(q, shape):
-    """Return an empty array of this shape, its axes in memory in the order of q's."""
+    """Return an empty array of this shape, with its axes in memory in the order of q's."""
     return np.empty_like(q) if q.shape == shape else np.empty(shape, dtype=q.dtype)

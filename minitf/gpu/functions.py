@@ -8,22 +8,20 @@ import math
 
 from minitf import functions
 from minitf.forms import form_of
-from minitf.functions import attention_arrays, check_layer_norm, check_linear, checked_ids
+from minitf.functions import attention_arrays, checked_ids, layer_norm_arrays, linear_arrays
 from minitf.gpu import fused
 from minitf.gpu.dropout import next_decisions
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_factor, matmul
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import arrays_of, as_array, is_recording, record
 
 
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """One product by cuBLAS for all positions, in the precision that was chosen."""
-    x_data, w = as_array(x), as_array(weight)
-    b = None if bias is None else as_array(bias)
+    x_data, w, b = linear_arrays(x, weight, bias)
     if not has_kernels(x_data, w, *([] if b is None else [b])):
         return NotImplemented
-    check_linear(x_data, w, b)
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
     rows, w = as_factor(x_data.reshape(n, shape[-1])), as_factor(w)  # (N, D), (D, F)
     y = matmul(rows, w)  # (N, F)
@@ -42,10 +40,9 @@ def linear(x, weight, bias=None):
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
     """One kernel for a row."""
-    arrays = as_array(x), as_array(gain), as_array(bias)
+    arrays = layer_norm_arrays(x, gain, bias)
     if not has_kernels(*arrays):
         return NotImplemented
-    check_layer_norm(*arrays)
     y, backward = fused.layer_norm(*arrays, eps)
     return record(y, (x, gain, bias), backward)
 
@@ -77,23 +74,23 @@ def dropout(x, rate, seed=None):
 @form_of(functions.add_norm)
 def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
     """One kernel for the dropout, the sum and the norm of a row."""
-    arrays = as_array(x), as_array(added), as_array(gain), as_array(bias)
-    if not has_kernels(*arrays) or arrays[0].shape != arrays[1].shape:
+    x_data, added_data, g, b = arrays = arrays_of(x, added, gain, bias)
+    if not has_kernels(*arrays) or x_data.shape != added_data.shape:
         return NotImplemented
-    check_layer_norm(arrays[0], *arrays[2:])
-    y, backward = fused.add_norm(*arrays, eps, next_decisions(arrays[1].shape, rate, seed))
+    layer_norm_arrays(x_data, g, b)  # raises an error for sizes that do not fit
+    y, backward = fused.add_norm(*arrays, eps, next_decisions(x_data.shape, rate, seed))
     return record(y, (x, added, gain, bias), backward)
 
 
 @form_of(functions.feed_forward)
 def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     """All that follows the first product is one kernel."""
-    if b_1 is None or not has_kernels(as_array(x), as_array(w_1), as_array(b_1)):
+    arrays = linear_arrays(x, w_1, b_1)
+    if b_1 is None or not has_kernels(*arrays):
         return NotImplemented
-    check_linear(as_array(x), as_array(w_1), as_array(b_1))
     product = functions.linear(x, w_1)
     numbers = next_decisions(product.shape, rate, seed)
-    y, backward = fused.bias_relu_dropout(product.data, as_array(b_1), numbers)
+    y, backward = fused.bias_relu_dropout(product.data, arrays[2], numbers)
     return functions.linear(record(y, (product, b_1), backward), w_2, b_2)
 
 

@@ -128,8 +128,8 @@ MUTANTS = {
     ),
     "no division by sqrt(d_k)": (
         "01",
-        "swap(k) * scale, mask)  # (..., T, S)\n    keep",
-        "swap(k), mask)\n    keep",
+        "swap(k) * scale, mask)  # (..., T, S)\n    kept",
+        "swap(k), mask)\n    kept",
     ),
     "a zeroed softmax gradient": (
         *("02", "return y * (gy - (gy * y).sum(axis=axis, keepdims=True))", "return 0 * gy"),
@@ -156,7 +156,11 @@ MUTANTS = {
         "dropout(relu(linear(x, w_1, b_1))",
         "dropout((linear(x, w_1, b_1))",
     ),
-    "a dropout that does not keep the mean": ("04", "x_data * keep * factor", "x_data * keep"),
+    "a dropout that does not keep the mean": (
+        "04",
+        "xp.where(mask, x * factor, 0)",
+        "xp.where(mask, x, 0)",
+    ),
     "a gradient of the last row that was looked up": (
         "05",
         "xp.add.at(g_table, ids, gy)",

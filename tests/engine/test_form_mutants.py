@@ -45,7 +45,7 @@ MUTANTS = {
     "norm: a mean left out": (
         F.layer_norm,
         "cpu/functions",
-        "        without_effect += row_sums(gx) / size\n",
+        "        removed += row_sums(gx) / size\n",
         "",
     ),
     "norm: its normal is overwritten": (
@@ -89,20 +89,23 @@ MUTANTS = {
         "",
     ),
     "attention: no mask beyond the first tile": (
-        *(F.attention, "cpu/functions", "None if barrier is None else barrier[tile])"),
-        "None if barrier is None or tile != tiles[0][0] else barrier[tile])",
+        *(F.attention, "cpu/functions", "None if limit is None else limit[tile])"),
+        "None if limit is None or tile != tiles[0][0] else limit[tile])",
     ),
     "attention: dropout forgotten in backward": (
         F.attention,
         "cpu/functions",
-        "                g_weights *= keep[tile]\n",
-        "",
+        "drop(g_weights, kept[tile], factor)",
+        "g_weights",
     ),
     "attention: its factor forgotten in backward": (
         F.attention,
         "cpu/functions",
-        "                g_weights *= scale\n",
-        "",
+        "drop(g_weights, kept[tile], factor)",
+        "drop(g_weights, kept[tile], 1)",
+    ),
+    "attention: a score that is NaN under a mask": (
+        *(F.attention, "cpu/functions", "np.fmin(scores, limit", "np.minimum(scores, limit"),
     ),
     "attention: keys get the last tile's gradient": (
         F.attention,
@@ -113,11 +116,16 @@ MUTANTS = {
     "attention: the first tile's weights": (
         F.attention,
         "cpu/functions",
-        "kept[i] if kept",
-        "kept[0] if kept",
+        "stored[i] if stored",
+        "stored[0] if stored",
     ),
     "attention: computed again without dropout": (
-        *(F.attention, "cpu/functions", "else weigh(tile, keys)", "else 2 * weigh(tile, keys)[:1]"),
+        *(
+            F.attention,
+            "cpu/functions",
+            "else weights_of(tile, keys)",
+            "else 2 * weights_of(tile, keys)[:1]",
+        ),
     ),
     "attention: an empty row is not zero": (
         F.attention,
@@ -138,7 +146,7 @@ MUTANTS = {
     "attention: no mask in a step of decoding": (
         F.attention,
         "cpu/functions",
-        "_weights(q, k, barrier), v",
+        "_weights(q, k, limit), v",
         "_weights(q, k, None), v",
     ),
     "attention: no dropout where nothing is recorded": (
@@ -343,7 +351,7 @@ MUTANTS = {
     "on a GPU, add and norm: no broadcasting": (
         F.add_norm,
         "gpu/functions",
-        " or arrays[0].shape != arrays[1].shape",
+        " or x_data.shape != added_data.shape",
         "",
     ),
     "on a GPU, loss: chunks with gaps": (
@@ -423,7 +431,7 @@ def hold_all(op, room):
                 checks.hold(row, room, "float32")
                 if room == "cpu":
                     checks.hold(row, room, "float64")
-                    checks.hold_apart(row, "float64")
+                    checks.hold_apart(row, "cpu", "float64")
             for case in cases:
                 checks.hold_case(case, room, "float64" if room == "cpu" else "float32")
 

@@ -266,7 +266,7 @@ def test_linear_maps_of_any_size(shapes, library, rng):
     [
         (
             lambda: F.linear(np.ones((2, 5)), np.ones((3, 4))),
-            "linear: x has 5 features, the weight takes 3",
+            "linear: x has 5 features, but the weight takes 3",
         ),
         (
             lambda: F.linear(np.ones((2, 3)), np.ones((3, 4)), np.ones(3)),
@@ -275,15 +275,15 @@ def test_linear_maps_of_any_size(shapes, library, rng):
         (lambda: F.embedding(np.ones(3), [1]), r"a table \(V, D\), not shape \(3,\)"),
         (
             lambda: F.linear(np.ones((2, 3)), np.ones(3)),
-            r"linear takes a matrix as its weight, not shape \(3,\)",
+            r"linear: the weight must be a matrix, not of shape \(3,\)",
         ),
         (
             lambda: F.layer_norm(np.ones((2, 5)), np.ones(3), np.ones(5)),
-            r"the gain has shape \(3,\), but \(5,\)",
+            r"the gain has shape \(3,\), but needs \(5,\)",
         ),
         (
             lambda: F.layer_norm(np.ones((2, 5)), np.ones(5), np.ones(3)),
-            r"the bias has shape \(3,\), but \(5,\)",
+            r"the bias has shape \(3,\), but needs \(5,\)",
         ),
         (lambda: F.layer_norm(np.ones((2, 0)), np.ones(0), np.ones(0)), "no features to normalize"),
         (lambda: F.layer_norm(np.ones(()), np.ones(1), np.ones(1)), "no features"),

@@ -105,21 +105,24 @@ def test_float32_stays_float32(rng, monkeypatch, changes):
     training step.
     """
     seen = []
-    plain_record, plain_gradients = tensor.record, tensor._gradients
+    plain_record, walk_back = tensor.record, tensor._Node.walk_back
 
     def record(data, parents, backward):
         seen.append(data.dtype)
         return plain_record(data, parents, backward)
 
-    def gradients(backward, gy, parents):
-        seen.append(gy.dtype)
-        result = plain_gradients(backward, gy, parents)
-        seen.extend(g.dtype for g in result if g is not None)
-        return result
+    def walk(node):
+        parents = node.parents
+        seen.append(node.gradient.dtype)
+        walk_back(node)
+        for parent in parents:
+            if parent is not None:
+                leaf = isinstance(parent, tensor.Tensor)
+                seen.append((parent.grad if leaf else parent.gradient).dtype)
 
     for module in (tensor, F, loss_module, cpu_loss):
         monkeypatch.setattr(module, "record", record)
-    monkeypatch.setattr(tensor, "_gradients", gradients)
+    monkeypatch.setattr(tensor._Node, "walk_back", walk)
     plain_init = strict.StrictArray.__init__
 
     def init(self, array):

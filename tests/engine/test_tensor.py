@@ -76,10 +76,25 @@ def test_a_second_walk_over_the_same_graph_is_an_error():
     y = x * 2
     z = y + 1
     z.backward()
-    with pytest.raises(RuntimeError, match="freed it: compute the result again"):
+    with pytest.raises(RuntimeError, match="already freed this graph: compute the result again"):
         z.backward()
     with pytest.raises(RuntimeError, match="freed"):
         (y * 3).backward()
+
+
+def test_a_walk_that_failed_leaves_no_gradient_for_the_next():
+    """An interrupt or a wrong operation stops a walk in the middle of the graph."""
+
+    def failing(gy):
+        raise KeyboardInterrupt
+
+    x = Tensor([1.0, 2.0])
+    y = x * 2
+    with pytest.raises(KeyboardInterrupt):
+        (y + record(y.data * 1, (y,), failing)).sum().backward()
+    assert x.grad is None
+    (y * 5).sum().backward()
+    assert x.grad.tolist() == [10.0, 10.0]
 
 
 def test_backward_needs_a_gradient_to_start_from():
@@ -91,7 +106,9 @@ def test_backward_needs_a_gradient_to_start_from():
     (x * 2).backward(np.array([1.0, 10.0]))
     assert x.grad.tolist() == [2.0, 20.0]
     column = Tensor([[1.0], [2.0]])
-    with pytest.raises(ValueError, match=r"the gradient has shape \(1, 2\), the tensor \(2, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"the gradient has shape \(1, 2\), but the tensor \(2, 1\)"
+    ):
         (column * 2).backward(np.ones((1, 2)))
 
 

@@ -28,8 +28,10 @@ ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms
 
 @dataclass
 class Row:
-    """A call of a differentiable function. declined: the rooms whose form leaves this call
-    to the equation.
+    """A call of a differentiable function.
+
+    declined: the rooms whose form leaves this call to the equation. constants: the indices of
+    arguments that are float64 arrays and not Tensors.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Row:
     arguments: tuple
     options: dict = field(default_factory=dict)
     declined: tuple = ()
+    constants: tuple = ()
 
     def __str__(self):
         return f"{self.function.__name__}: {self.name}"
@@ -75,6 +78,8 @@ def _attention(rng):
     nothing[1] = False  # a sentence whose queries may attend to no key
     past = np.tri(S, dtype=bool)
     function = F.attention
+    not_finite = rng.normal(size=(B, H, S, K))
+    not_finite[0, 0, 0], not_finite[0, 1, 0], not_finite[1, 0, 0] = np.nan, np.inf, -np.inf
     return [
         Row("one query", function, inputs(t=1)),
         Row("one query, a mask of keys", function, (*inputs(t=1), mask(B, 1, 1, S))),
@@ -96,8 +101,17 @@ def _attention(rng):
         Row("nothing to attend to, dropout", function, (*inputs(), nothing, 0.4), {"seed": 4}),
         Row("causal", function, (*inputs(t=S), past)),
         Row("the keys of one sentence for all", function, (*inputs()[:1], *inputs((1, H))[1:])),
-        Row("large scores", function, (200 * inputs()[0], *inputs()[1:])),
+        Row("large scores", function, (100 * inputs()[0], *inputs()[1:])),
+        Row(
+            "keys that are not finite, under a mask",
+            function,
+            (inputs()[0], not_finite, inputs()[2], np.arange(S) > 0),
+        ),
         Row("dropout by the state", function, (*inputs(), mask(B, 1, 1, S), 0.3)),
+        *(
+            Row(f"float64 constants {constants}", function, inputs(), constants=constants)
+            for constants in ((0,), (1,), (2,), (0, 1), (1, 2))
+        ),
         Row("long", function, (*inputs((1, 2), 37, 41), mask(1, 1, 37, 41), 0.2), {"seed": 9}),
         Row("large scores, one mask for all", F.attention_weights, (*inputs()[:2], mask(T, S))),
     ]
@@ -145,6 +159,7 @@ def _layers(rng):
         Row("by the state", F.dropout, (normal(B, T, D), 0.3)),
         Row("rows that draw twice", F.dropout, (normal(2, 600), 0.5)),
         Row("nearly all", F.dropout, (normal(B, T, D), 0.999), {"seed": 3}),
+        Row("infinite numbers", F.dropout, (np.full((B, T), np.inf), 0.5), {"seed": 3}),
     ]
     return found
 
@@ -195,6 +210,7 @@ def strided(array):
     return view
 
 
+@np.errstate(invalid="ignore")  # some rows have arguments that are not finite
 def outcome(row, dtype, layout=np.ascontiguousarray, recording=True):
     """Return the results of a row's call, and the gradients of its arguments for a
     random cotangent.
@@ -223,10 +239,18 @@ def call(row, dtype, layout=np.ascontiguousarray, recording=True, change=lambda 
         tensors.append(Tensor(given[-1][0]))
         return tensors[-1]
 
+    def constant(x):
+        x = change(x)
+        given.append((to_device(x), x.copy()))
+        return given[-1][0]
+
     with F.dropout_state(seed=5, step=3, first_row=2), contextlib.ExitStack() as stack:
         if not recording:
             stack.enter_context(no_grad())
-        y = row.function(*[tensor(x) for x in row.arguments], **row.options)
+        arguments = [
+            constant(x) if i in row.constants else tensor(x) for i, x in enumerate(row.arguments)
+        ]
+        y = row.function(*arguments, **row.options)
     results = list(y) if isinstance(y, tuple) else [y]
     before = [to_numpy(one.data).copy() for one in results]
 
@@ -265,7 +289,7 @@ def close(got, expected, dtype, name=""):
             continue
         finite = np.isfinite(b)
         assert _equal(a[~finite], b[~finite]), f"{name}: array {i} is infinite, or NaN, elsewhere"
-        largest = np.abs(b[finite]).max(initial=1.0)
+        largest = np.abs(b[finite]).max(initial=np.finfo(dtype).tiny)
         error = (
             np.abs(np.asarray(a, np.float64)[finite] - np.asarray(b, np.float64)[finite]).max(
                 initial=0.0
