@@ -1,4 +1,4 @@
-"""Adam, the warm-up schedule of the paper, and the size of a gradient."""
+"""Adam, the paper's learning-rate schedule, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Module, Parameter, flatten, side_by_side
+from minitf.nn import Parameter, flatten, side_by_side
 
 __all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
 
 def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float = 1.0) -> float:
-    """Return the learning rate of a step: it rises linearly, then falls as 1 / sqrt(step).
+    """Return the learning rate at a step: it rises linearly, then falls as 1 / sqrt(step).
 
         rate = factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
 
-    The first step is 1.
+    step: 1 for the first update.
     >>> f"{warmup_rate(4000, 512):.3e}"
     '6.988e-04'
 
@@ -43,14 +43,14 @@ def adam_update(
     eps: float = 1e-9,
     finite: bool | np.ndarray = True,
 ) -> None:
-    """Take step t of Adam with the gradient g: change x, m and v in place.
+    """Update x, m and v in place by step t of Adam with the gradient g.
 
         m = beta_1 m + (1 - beta_1) g                v = beta_2 v + (1 - beta_2) g^2
         x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
 
     x, g, m, v: (...)
-    The first step is 1, from m = v = 0. Where `finite`, a bool or an array of one, is False,
-    nothing changes.
+    t: 1 for the first step, which starts from m = v = 0. finite: a bool, or an array with one
+    element; if False, nothing changes.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
     if not finite:
@@ -63,14 +63,14 @@ def adam_update(
 class Adam:
     """Adam: each number moves by its mean gradient over the root of its mean squared gradient.
 
-    named_parameters: of `model.named_parameters()`. They move into one flat array, and the
-    gradients, m and v are flat arrays beside it: a step is one `adam_update`, however many
-    parameters there are. An array assigned to a parameter's `data` or `grad` later is copied into
-    the flat arrays by the next step. A model and its Adam can be copied and pickled together:
-    copy.deepcopy((model, adam)).
-    Raises TypeError for parameters without names, ValueError for names that are not unique, for no
-    parameters and for mixed types; RuntimeError in a step if the parameters were converted or given
-    to another optimizer.
+    named_parameters: as `model.named_parameters()` returns them. Their values move into one flat
+    array, and their gradients, m and v into three more, so that a step is one `adam_update`,
+    however many parameters there are. An array that is later assigned to a parameter's `data` or
+    `grad` is copied into the flat array by the next step.
+    Copy or pickle a model and its Adam together: copy.deepcopy((model, adam)).
+    Raises TypeError for parameters without names, ValueError for repeated names, mixed types or no
+    parameters at all; RuntimeError in a step if the parameters were converted or given to another
+    optimizer.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
@@ -82,30 +82,15 @@ class Adam:
         eps: float = 1e-9,
     ):
         self.named_parameters = _checked(named_parameters)
-        self.beta_1, self.beta_2, self.eps, self.step_count = beta_1, beta_2, eps, 0
-        self._take_over()
+        self.beta_1, self.beta_2, self.eps = beta_1, beta_2, eps
+        self.step_count = 0
+        self._flatten()
         self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
 
-    def _take_over(self):
-        """Move the parameters into the flat arrays, and remember where each is."""
+    def _flatten(self):
+        """Move the parameters into flat arrays, and keep the views that they have become."""
         self.data, self.gradients = flatten(p for _, p in self.named_parameters)
-        self._places = [(p.data, p._place) for _, p in self.named_parameters]
-
-    def __getstate__(self):
-        """Leave out the flat arrays, whose views the parameters are: a copy makes its own."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("data", "gradients", "_places")
-        }
-
-    def __setstate__(self, state):
-        """Move the parameters copied with this Adam into flat arrays, and keep their gradients."""
-        vars(self).update(state)
-        gradients = [p.grad for _, p in self.named_parameters]
-        self._take_over()
-        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
-            parameter.grad = gradient
+        self._views = [(name, p, p.data, p._place) for name, p in self.named_parameters]
 
     def zero_grad(self) -> None:
         """Forget the gradients of the last update."""
@@ -113,28 +98,26 @@ class Adam:
             parameter.grad = None
 
     def collect(self) -> np.ndarray:
-        """Return the flat gradient of this update, with zeros for a parameter that got none."""
-        for (name, parameter), (data, place) in zip(
-            self.named_parameters, self._places, strict=True
-        ):
-            if parameter._place is not place:
+        """Return the flat gradient of this update, with zeros for a parameter without one."""
+        for name, parameter, data, gradient in self._views:
+            if parameter._place is not gradient:
                 raise RuntimeError(
                     f"{name} was converted or given to another optimizer: make a new Adam"
                 )
-            if parameter.data is not data:  # parameter.data was reassigned
+            if parameter.data is not data:  # an array was assigned to parameter.data
                 parameter.data = _copied(f"{name}.data", parameter.data, data)
             if parameter.grad is None:
-                place[...] = 0
-                parameter.grad = place
-            elif parameter.grad is not place:
-                parameter.grad = _copied(f"{name}.grad", parameter.grad, place)
+                gradient[...] = 0
+                parameter.grad = gradient
+            elif parameter.grad is not gradient:
+                parameter.grad = _copied(f"{name}.grad", parameter.grad, gradient)
         return self.gradients
 
     def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
-        """Change every parameter once by the flat gradient, or none where `finite` is False.
+        """Update every parameter by the flat gradient; only count the step if `finite` is False.
 
-        finite: a bool, or an array of one element where the parameters are: a form need not wait to
-        read it. The step counts in either case.
+        finite: a bool, or an array with one element on the parameters' device, which a form need
+        not wait to read.
         """
         gradients = self.collect()
         self.step_count += 1
@@ -143,70 +126,85 @@ class Adam:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return copies of m and v by parameter name, and the step, for a checkpoint."""
-        arrays = {"step": np.array(self.step_count)}
-        for name, m, v in self._moments():
-            arrays[f"m.{name}"], arrays[f"v.{name}"] = to_numpy(m).copy(), to_numpy(v).copy()
-        return arrays
+        moments = {key: to_numpy(moment).copy() for key, moment in self._moments().items()}
+        return {"step": np.array(self.step_count), **moments}
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Set m, v and the step to those of `state`.
+        """Set m, v and the step to those that `state` returned.
 
-        Raises UserError for an array that is missing or has another shape.
+        Raises UserError, and changes nothing, if an array is missing or does not fit.
         """
-        if "step" not in arrays or arrays["step"].shape != () or not 0 <= arrays["step"] < 2**53:
-            raise UserError(
-                "the checkpoint does not say at which step of the optimizer it was made"
-            )
-        for name, m, v in self._moments():
-            for key, place in ((f"m.{name}", m), (f"v.{name}", v)):
-                if key not in arrays or arrays[key].shape != place.shape:
-                    raise UserError(f"the checkpoint has no moment {key} of shape {place.shape}")
-                place[...] = to_device(arrays[key], place.dtype)
-        self.step_count = int(arrays["step"])
+        step, moments = arrays.get("step"), self._moments()
+        if step is None or step.shape != () or step.dtype.kind != "i" or not 0 <= step < 2**53:
+            raise UserError("the checkpoint does not contain the optimizer's step")
+        for key, moment in moments.items():
+            if key not in arrays or arrays[key].shape != moment.shape:
+                raise UserError(f"the checkpoint does not contain {key} of shape {moment.shape}")
+            if arrays[key].dtype.kind != "f":
+                raise UserError(f"{key} in the checkpoint is {arrays[key].dtype}, not float")
+        for key, moment in moments.items():
+            moment[...] = to_device(arrays[key], moment.dtype)
+        self.step_count = int(step)
 
     def _moments(self):
-        """Yield the name of each parameter with its views of m and v."""
-        names = [name for name, _ in self.named_parameters]
-        for name, (p, stretch) in zip(
-            names, side_by_side(p for _, p in self.named_parameters), strict=True
-        ):
-            yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
+        """Return each parameter's views of m and v, under the names that a checkpoint uses."""
+        slices = side_by_side(p for _, p in self.named_parameters)
+        moments = {}
+        for (name, _), (p, where) in zip(self.named_parameters, slices, strict=True):
+            moments[f"m.{name}"] = self.m[where].reshape(p.shape)
+            moments[f"v.{name}"] = self.v[where].reshape(p.shape)
+        return moments
+
+    def __copy__(self):
+        """Refuse: two optimizers cannot share the parameters, which are views of flat arrays."""
+        raise TypeError("copy a model and its Adam together: copy.deepcopy((model, adam))")
+
+    def __getstate__(self):
+        """Leave out the flat arrays and their views: a copy makes new ones."""
+        left_out = ("data", "gradients", "_views")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state):
+        """Flatten the parameters that were copied with this Adam, and keep their gradients."""
+        vars(self).update(state)
+        gradients = [p.grad for _, p in self.named_parameters]
+        self._flatten()
+        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
+            parameter.grad = gradient
 
 
 def _checked(named_parameters):
     """Return the pairs (name, parameter) as a list.
 
-    Raises TypeError for anything else, ValueError if two have the same name.
+    Raises TypeError for anything else, ValueError if two parameters have the same name.
     """
-    pairs = [] if isinstance(named_parameters, Module) else list(named_parameters)
-    named = [
-        pair
-        for pair in pairs
-        if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
-    ]
-    if len(named) < len(pairs) or isinstance(named_parameters, Module):
+    pairs = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
+    if not all(map(_is_named_parameter, pairs)):
         raise TypeError(
             "Adam takes names with their parameters: write Adam(model.named_parameters())"
         )
-    seen = set()
-    for name, _ in named:
-        if name in seen:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
             raise ValueError(
                 f"two parameters have the name {name}: Adam saves its state by name, so rename one"
             )
-        seen.add(name)
-    return named
+    return pairs
 
 
-def _copied(name, array, place):
+def _is_named_parameter(pair):
+    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
+
+
+def _copied(name, array, view):
     """Copy an array assigned to a parameter into its view of a flat array; return the view."""
-    if array.shape != place.shape or array.dtype != place.dtype:
+    if array.shape != view.shape or array.dtype != view.dtype:
         raise RuntimeError(
-            f"{name} is now {array.dtype} of shape {array.shape}, but was {place.dtype} of "
-            f"{place.shape} when Adam was made: make a new Adam"
+            f"{name} is now {array.dtype} of shape {array.shape}, but was {view.dtype} of "
+            f"{view.shape} when Adam was made: make a new Adam"
         )
-    place[...] = to_device(array)
-    return place
+    view[...] = to_device(array)
+    return view
 
 
 def gradient_norm(gradients: np.ndarray) -> np.ndarray | np.floating:
@@ -215,14 +213,18 @@ def gradient_norm(gradients: np.ndarray) -> np.ndarray | np.floating:
 
 
 def clip_gradient(
-    gradients: np.ndarray, largest: float, norm: np.ndarray | np.floating | None = None
-) -> np.ndarray | np.floating:
-    """Shorten a flat gradient in place to the length `largest` if it is longer.
+    gradients: np.ndarray, largest: float, norm: np.ndarray | np.floating | float | None = None
+) -> np.ndarray | np.floating | float:
+    """Shorten a flat gradient in place to the length `largest` if it is longer; return its length.
 
         g = g * min(1, largest / (|g| + 1e-12))
 
-    norm: the length |g|, where it is known. Returns |g|. The paper does not clip.
+    norm: the length |g|, if it is known and finite. The paper does not clip.
     """
-    norm = gradient_norm(gradients) if norm is None else norm
+    if norm is None:
+        norm = gradient_norm(gradients)
+        if xp.isinf(norm):  # the squares overflowed
+            scale = xp.abs(gradients).max()
+            norm = float(scale) * float(gradient_norm(gradients / scale))
     gradients *= xp.minimum(largest / (norm + 1e-12), 1)
     return norm

@@ -148,6 +148,15 @@ def test_a_model_and_its_adam_are_copied_together(rng, copied):
     assert not any(np.array_equal(before[name], array) for name, array in twin.state().items())
 
 
+def test_a_shallow_copy_is_refused_and_takes_nothing_from_the_original(rng):
+    model = Three(rng)
+    optimizer = Adam(model.named_parameters())
+    with pytest.raises(TypeError, match=r"copy.deepcopy\(\(model, adam\)\)"):
+        copy.copy(optimizer)
+    run(optimizer, model, rng, 1)
+    assert np.shares_memory(model.a.data, optimizer.data)
+
+
 @pytest.mark.parametrize("steps_before", [0, 1])
 def test_what_is_assigned_to_a_parameter_counts(rng, steps_before):
     """The next step starts from it, as it would from numbers written into the array."""
@@ -208,8 +217,8 @@ def test_what_adam_cannot_train_is_refused(rng):
 
 
 def test_eps_counts_where_gradients_are_tiny():
-    """It stands outside of the root, beside the corrected v: a gradient of eps moves x by
-    half the rate.
+    """Eps is added outside the root, to that of the corrected v: a gradient of eps moves x by half
+    the rate.
     """
     model = Linear(1, 1, np.random.default_rng(0), bias=False).astype("float64")
     before = float(model.weight.data[0, 0])
@@ -361,10 +370,15 @@ def test_a_state_that_does_not_fit_is_refused(rng):
         (r"m.a .*\(2, 3\)", {**state, "m.a": state["m.a"].T}),
     ]
     cases += [("step", {**state, "step": np.array(step)}) for step in (-1, 2**53, [1, 2], np.nan)]
+    cases += [("v.c .* not float", {**state, "v.c": np.array("1.0")})]
+    before = {name: array + 1 for name, array in state.items()}
+    optimizer.load_state(before)
     for message, wrong in cases:
         with pytest.raises(UserError, match=message) as error:
             optimizer.load_state(wrong)
         assert "\n" not in str(error.value)
+        after = optimizer.state()
+        assert all(np.array_equal(after[name], array) for name, array in before.items()), message
 
 
 def test_float32_stays_float32(rng):
@@ -392,6 +406,19 @@ def test_clipping_shortens_and_never_lengthens(dtype):
     nothing = np.zeros(3, dtype)
     assert clip_gradient(nothing, 1.0) == 0
     assert not nothing.any()
+
+
+def test_a_gradient_whose_squares_overflow_is_clipped_and_not_erased():
+    """The squares of float32 numbers above 1.8e19 are infinite; so may be the sum of smaller
+    squares, and the length of several numbers near the largest one.
+    """
+    for values in ([3e30, 0.0, -4e30], [1.5e19] * 4, [3e38] * 3):
+        gradients = np.array(values, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            norm = clip_gradient(gradients, 2.0)
+        length = np.linalg.norm(np.array(values))
+        assert norm == pytest.approx(length, rel=1e-6)
+        assert np.allclose(gradients, np.array(values) / length * 2, rtol=1e-6)
 
 
 def test_a_length_that_is_known_is_not_computed_again():
