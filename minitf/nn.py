@@ -21,12 +21,12 @@ class Parameter(Tensor):
 
     def __init__(self, data: ArrayLike):
         super().__init__(data)
-        self._place = None  # where the gradient goes
+        self._gradient_view = None  # where the gradient goes
 
     def _receive(self, gradient):
-        if self.grad is None and self._place is not None:
-            xp.copyto(self._place, gradient)
-            self.grad = self._place
+        if self.grad is None and self._gradient_view is not None:
+            xp.copyto(self._gradient_view, gradient)
+            self.grad = self._gradient_view
         else:
             super()._receive(gradient)
 
@@ -34,7 +34,7 @@ class Parameter(Tensor):
         """Leave the place out of copies: what is copied together with an optimizer gets a new
         one from that.
         """
-        return {**vars(self), "_place": None}
+        return {**vars(self), "_gradient_view": None}
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
@@ -60,9 +60,9 @@ def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
     size = sum(p.size for p in parameters)
     data = xp.empty(size, dtype=parameters[0].dtype)
     gradients = xp.zeros(size, dtype=parameters[0].dtype)
-    for p, stretch in side_by_side(parameters):
+    for p, stretch in flat_slices(parameters):
         data[stretch] = p.data.ravel()
-        p.data, p._place, p.grad = (
+        p.data, p._gradient_view, p.grad = (
             data[stretch].reshape(p.shape),
             gradients[stretch].reshape(p.shape),
             None,
@@ -70,7 +70,7 @@ def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
     return data, gradients
 
 
-def side_by_side(parameters):
+def flat_slices(parameters):
     """Yield each parameter and its stretch of a flat array that holds them all."""
     start = 0
     for parameter in parameters:
@@ -164,7 +164,7 @@ class Module:
         Make the optimizer afterwards: one that was there before holds the old parameters.
         """
         for parameter in self.parameters():
-            parameter.data, parameter.grad, parameter._place = (
+            parameter.data, parameter.grad, parameter._gradient_view = (
                 parameter.data.astype(dtype),
                 None,
                 None,

@@ -9,7 +9,7 @@ import numpy as np
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Parameter, flatten, side_by_side
+from minitf.nn import Parameter, flat_slices, flatten
 
 __all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
@@ -90,7 +90,7 @@ class Adam:
     def _flatten(self):
         """Move the parameters into flat arrays, and keep the views that they have become."""
         self.data, self.gradients = flatten(p for _, p in self.named_parameters)
-        self._views = [(name, p, p.data, p._place) for name, p in self.named_parameters]
+        self._views = [(name, p, p.data, p._gradient_view) for name, p in self.named_parameters]
 
     def zero_grad(self) -> None:
         """Forget the gradients of the last update."""
@@ -100,7 +100,7 @@ class Adam:
     def collect(self) -> np.ndarray:
         """Return the flat gradient of this update, with zeros for a parameter without one."""
         for name, parameter, data, gradient in self._views:
-            if parameter._place is not gradient:
+            if parameter._gradient_view is not gradient:
                 raise RuntimeError(
                     f"{name} was converted or given to another optimizer: make a new Adam"
                 )
@@ -148,7 +148,7 @@ class Adam:
 
     def _moments(self):
         """Return each parameter's views of m and v, under the names that a checkpoint uses."""
-        slices = side_by_side(p for _, p in self.named_parameters)
+        slices = flat_slices(p for _, p in self.named_parameters)
         moments = {}
         for (name, _), (p, where) in zip(self.named_parameters, slices, strict=True):
             moments[f"m.{name}"] = self.m[where].reshape(p.shape)
