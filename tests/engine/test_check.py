@@ -483,7 +483,7 @@ def test_same(capsys):
 def test_a_claim_that_is_false_is_an_error(capsys):
     for false in (False, np.False_, 0, []):
         with pytest.raises(
-            AssertionError, match=r"rain falls up: this is not so, measured 0\.3333"
+            AssertionError, match=r"false claim: rain falls up .measured: 0\.3333."
         ):
             claim("rain falls up", false, 1 / 3)
     assert not capsys.readouterr().out
