@@ -1,28 +1,26 @@
-"""The progress of long work: one line on the terminal that changes, or lines now and then where
-there is none.
-"""
+"""Progress of long work: a bar on a terminal, or a line now and then where there is none."""
 
 import sys
 import time
 
 __all__ = ["Pace", "Progress"]
 
-# seconds: work that is done sooner shows nothing, and drawing must cost nothing.
-AFTER, EVERY = 1.0, 0.2
-# Seconds between two lines where there is no terminal: the first pause, the longest one.
-PAUSE, LONGEST = 10, 30
+AFTER = 1.0  # seconds; shorter work shows no bar
+EVERY = 0.2  # seconds between two drawings, so that they cost nothing
+PAUSE = 10  # seconds before the first line; each pause is longer than the last by as much
+LONGEST = 30  # seconds; the longest pause
+CELLS = 30  # characters; the length of the bar
 
 
 class Pace:
-    """The pauses between lines, each longer than the one before. pause:
-    the first one, in seconds.
-    """
+    """The pauses between lines, each longer than the one before. pause: seconds; the first one."""
 
     def __init__(self, pause=PAUSE):
-        self.pause, self.last = pause, time.monotonic()
+        self.pause = pause
+        self.restart()
 
     def due(self):
-        """Return whether the pause is over; then the next one begins."""
+        """Return whether the pause is over; if so, begin the next one."""
         if time.monotonic() - self.last < self.pause:
             return False
         self.pause = min(self.pause + PAUSE, LONGEST)
@@ -30,59 +28,60 @@ class Pace:
         return True
 
     def restart(self):
-        """Begin the pause again, because something else was said."""
+        """Begin the pause again, because another line was written."""
         self.last = time.monotonic()
 
 
 class Progress:
-    """A bar for a `with` block, which wipes it in the end.
+    """A progress bar for a `with` block, which removes it at its end.
 
-    what: the text beside it. total: the amount of work, 0 if unknown. begin: the amount that was
-    done before. say: where there is no terminal, this takes a line now and then; without it nothing
-    is written there.
+    what: the text beside the bar, such as "lines read". total: the amount of work, 0 if unknown.
+    say: a function that takes a line now and then if there is no terminal; without it nothing is
+    written there.
+    The time left is judged by the work after the first call of `to`: work begins slowly.
     """
 
-    def __init__(self, what, total=0, begin=0, say=None):
-        self.what, self.total, self.begin, self.say = what, total, begin, say
+    def __init__(self, what, total=0, *, say=None):
+        self.what, self.total, self.say = what, total, say
         self.possible = bool(sys.stderr and sys.stderr.isatty())
-        self.started, self.pace = time.monotonic(), Pace()
-        self.drawn, self.width = self.started + AFTER - EVERY, 0
+        self.pace = Pace()
+        self.first = None  # when `to` was called first, and with how much
+        self.drawn = time.monotonic() + AFTER - EVERY
+        self.width = 0  # characters on the terminal
 
     def __enter__(self):
         return self
 
+    def __exit__(self, *error):
+        self.wipe()
+
     def to(self, done, left=None):
-        """Show the amount that is done. left: the seconds that are left, if known better than
-        from the rate.
-        """
-        if not self.possible:
-            if self.say and self.pace.due():
-                self.say(
-                    f"working  {done:,} {f'of {self.total:,} ' if self.total else ''}{self.what}"
-                )
-            return
+        """Show the amount that is done. left: seconds, if known better than from the rate."""
         now = time.monotonic()
-        if now - self.drawn < EVERY:
-            return
-        self.drawn = now
-        text = f"{self.what}  {done:,}"
-        if self.total:
-            share = min(1, done / self.total)
-            rate = max(done - self.begin, 1) / (now - self.started)
-            left = int(max(self.total - done, 0) / rate if left is None else left)
-            text = (
-                f"[{'#' * round(30 * share):<30}] {share:4.0%}  "
-                f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
-            )
-            text += f"  {self.what}"
-        print(f"\r{text:<{self.width}}", end="", file=sys.stderr, flush=True)
-        self.width = len(text)
+        self.first = self.first or (now, done)
+        if self.possible and now - self.drawn >= EVERY:
+            self.drawn = now
+            text = self._bar(done, left) if self.total else f"{self.what}  {done:,}"
+            covering = f"{text:<{self.width}}"
+            self.width = len(text)  # before it is written, because Ctrl-C may come in between
+            print(f"\r{covering}", end="", file=sys.stderr, flush=True)
+        elif not self.possible and self.say and self.pace.due():
+            of_total = f"of {self.total:,} " if self.total else ""
+            self.say(f"working  {done:,} {of_total}{self.what}")
+
+    def _bar(self, done, left):
+        fraction = min(1, done / self.total)
+        text = f"[{'#' * round(CELLS * fraction):<{CELLS}}] {fraction:4.0%}"
+        started, begin = self.first
+        if left is None and done > begin:
+            left = max(self.total - done, 0) * (time.monotonic() - started) / (done - begin)
+        if left is not None:
+            minutes, seconds = divmod(int(left), 60)
+            text += f"  {minutes // 60}:{minutes % 60:02}:{seconds:02} left"
+        return f"{text}  {self.what}"
 
     def wipe(self):
-        """Take the bar away, for a line of text; the next `to` draws it again."""
+        """Remove the bar, so that a line can be written; the next `to` draws it again."""
         if self.width:
             print(f"\r{'':{self.width}}\r", end="", file=sys.stderr, flush=True)
             self.width = 0
-
-    def __exit__(self, *error):
-        self.wipe()

@@ -196,7 +196,7 @@ def _fetch_piece(remote, part):
 
 def _append(reply, part, start, total):
     """Write the bytes of a reply from byte `start` on; returns whether they were all."""
-    with open(part, "r+b") as file, Progress(part.stem, total, start) as progress:
+    with open(part, "r+b") as file, Progress(part.stem, total) as progress:
         size = file.seek(start)
         file.truncate()
         while not total or size < total:

@@ -293,7 +293,7 @@ class Trainer:
     def _loop(self):
         self._validate_if_due()  # where the last session was stopped in the middle of it
         mark, pace = time.perf_counter(), Pace(pause=0)  # the first update is shown at once
-        with Progress("updates", self.settings.steps, self.step) as self.log.bar:
+        with Progress("updates", self.settings.steps) as self.log.bar:
             s, stops = self.settings, self._stops()
             while not stops:
                 self.update()

@@ -23,8 +23,9 @@ def clock(monkeypatch):
 
 def test_a_bar_on_a_terminal(monkeypatch, clock):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with Progress("file", 4000, begin=1000) as progress:
-        progress.to(1100)
+    with Progress("file", 4000) as progress:
+        clock[0] += 0.9  # to open the file, which tells nothing about the time left
+        progress.to(1000)
         assert sys.stderr.getvalue() == ""  # so early there is nothing to see
         clock[0] += 10
         progress.to(2000)  # 1,000 of them in ten seconds
@@ -33,6 +34,30 @@ def test_a_bar_on_a_terminal(monkeypatch, clock):
         progress.to(2001)  # nor does it flicker
         assert sys.stderr.getvalue().count("\r") == 1
     assert sys.stderr.getvalue().endswith("\r" + " " * 57 + "\r")
+
+
+def test_the_first_of_slow_steps_does_not_tell_the_time_left(monkeypatch, clock):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Progress("steps", 1000) as progress:
+        clock[0] += 60
+        progress.to(1)
+        assert sys.stderr.getvalue() == f"\r[{'':<30}]   0%  steps"
+        clock[0] += 1
+        progress.to(2)
+        assert sys.stderr.getvalue().endswith("0:16:38 left  steps")
+
+
+def test_ctrl_c_while_the_bar_is_drawn_leaves_nothing_behind(monkeypatch, clock):
+    class Interrupted(Terminal):
+        def flush(self):
+            if self.getvalue() == "\rbytes  5":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stderr", Interrupted())
+    with pytest.raises(KeyboardInterrupt), Progress("bytes") as progress:
+        clock[0] += 2
+        progress.to(5)
+    assert sys.stderr.getvalue().endswith("\r" + " " * 8 + "\r")
 
 
 def test_without_a_total(monkeypatch, clock):
