@@ -1,8 +1,8 @@
-"""Pictures: who attends to whom, the curves of a training, learning-rate schedules.
+"""Pictures: which token attends to which, and the curves of a training.
 
-Everything here takes plain arrays and lists and writes one file, in the format that its suffix
-names (.png, .pdf, .svg, ...). The figures are made without pyplot, so no window opens and the
-reader's own plots, backend and settings stay as they are.
+Everything here takes plain arrays and lists and writes one file, whose suffix chooses the format
+(.png, .pdf, .svg, ...). The figures are made without pyplot, so no window opens, and matplotlib's
+settings do not change.
 """
 
 import contextlib
@@ -15,45 +15,46 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["attention_maps", "curves", "join_pieces", "schedule"]
+__all__ = ["attention_maps", "curves", "join_pieces"]
 
-# Besides DejaVu Sans, which matplotlib brings along (Latin, Greek, Cyrillic, Arabic, symbols, some
-# emoji): what Linux, Windows and macOS have for other scripts. Those not installed are passed over.
-# Fonts in colour are not here, because matplotlib cannot draw them.
-FONTS = (
-    "DejaVu Sans",
-    *(
-        "Noto Sans CJK SC",
-        "Noto Sans CJK JP",
-        "Noto Sans",
-        "Noto Sans Devanagari",
-        "Noto Emoji",
-        "Unifont",
-    ),
-    *(
-        "Microsoft YaHei",
-        "Yu Gothic",
-        "Malgun Gothic",
-        "Nirmala UI",
-        "Segoe UI Symbol",
-        "Segoe UI Emoji",
-    ),
-    *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Arial Unicode MS", "Apple Symbols"),
-)
-LONGEST_LABEL = 40
-CELL = 0.24  # inches; smaller where the whole picture would get larger than LARGEST
-LARGEST = 26.0
-LINES_FROM = 0.1  # in smaller cells the lines between them would be all there is to see
-GAP = 0.16
-HEAD_TITLE = 0.3
-FONT = 12.0  # points
-LETTER = 0.085  # inches that a letter takes in this size
-SMALLEST_FONT = 4.0
-NARROWEST = 5.0  # inches that the title and the caption may take above a smaller picture
-# Told apart in grey by the dashes.
+# For scripts other than those of DejaVu Sans, which matplotlib brings (Latin, Greek, Cyrillic,
+# Arabic, symbols): fonts of Linux, Windows and macOS. Missing ones are skipped. Fonts in colour are
+# left out, because matplotlib cannot draw them.
+FONTS = """
+DejaVu Sans
+Noto Sans CJK SC
+Noto Sans CJK JP
+Noto Sans
+Noto Sans Devanagari
+Noto Emoji
+Unifont
+Microsoft YaHei
+Yu Gothic
+Malgun Gothic
+Nirmala UI
+Segoe UI Symbol
+Segoe UI Emoji
+PingFang SC
+Hiragino Sans
+Apple SD Gothic Neo
+Arial Unicode MS
+Apple Symbols
+""".strip().splitlines()
+# Curves are told apart by colour on a screen, and by dashes in a grey print.
 COLOURS = ("#1f5fa8", "#d1701c", "#3f8f3f", "#8a4fa3", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
+GRID = {"color": "#dddddd", "linewidth": 0.7}
 
+FONT = 12.0  # points
+SMALLEST_FONT = 4.0  # points
+LETTER = 0.085  # inches; the width of a letter of 12 points
+CELL = 0.24  # inches; less if the picture would otherwise be larger than LARGEST
+LARGEST = 26.0  # inches
+LINES_FROM = 0.1  # inches; lines between smaller cells would cover them
+GAP = 0.16  # inches between two panels
+HEAD_TITLE = 0.3  # inches above a panel
+NARROWEST = 5.0  # inches that the title and the caption may take above a narrower picture
+LONGEST_LABEL = 40  # characters
 
 JOINED = "Words of several subwords: their columns are added, their rows averaged."
 MARKED = "_ marks the beginning of a word."
@@ -62,7 +63,7 @@ BOXES = (
 )
 
 
-# Who attends to whom ------------------------------------------------------------------------------
+# Attention maps -----------------------------------------------------------------------------------
 
 
 def attention_maps(
@@ -75,16 +76,13 @@ def attention_maps(
     names: tuple[str, str] = ("queries", "keys"),
     words: bool = False,
 ) -> None:
-    """Draw attention weights, one panel for each head: rows attend, columns are attended
-    to, dark is much.
+    """Draw attention weights, one panel for each head: rows attend to columns, dark is much.
 
-    weights: (H, T, S), each row a distribution.  target_tokens: T strings.
-    source_tokens: S strings.
-    caption: small print under the title; it also explains the tokens.  names: those of the rows and
-    of the columns. words: draw words in place of subwords, as `join_pieces` joins them; the bytes
-    of a character are always joined.
-
-    Raises ValueError where the sizes do not agree, and for a path that cannot be written.
+    weights: (H, T, S), each row a distribution. target_tokens: T strings. source_tokens: S strings.
+    caption: small print under the title, to which hints on the tokens are added. names: of the rows
+    and of the columns. words: draw words instead of subwords, as `join_pieces` joins them; the
+    bytes of a character are always joined.
+    Raises ValueError if the sizes do not agree, or the file cannot be written.
     Source: the figures in the paper's appendix.
     """
     weights = np.asarray(weights)
@@ -109,7 +107,7 @@ def attention_maps(
     figure = new_figure(grid.width, grid.height)
     highest = float(np.nanmax(weights)) or 1.0
     for head, panel in enumerate(weights):
-        axes = figure.add_axes(grid.place(head))
+        axes = figure.add_axes(grid.panel(head))
         image = axes.imshow(
             panel, cmap="Blues", vmin=0, vmax=highest, aspect="auto", interpolation="nearest"
         )
@@ -123,7 +121,7 @@ def attention_maps(
         axes.set_xlabel(
             names[1] if grid.has_column_name(head, names[1]) else "", fontsize=FONT, **_plain()
         )
-    bar = figure.colorbar(image, cax=figure.add_axes(grid.place_bar()))
+    bar = figure.colorbar(image, cax=figure.add_axes(grid.colour_bar()))
     bar.set_label("attention weight", fontsize=FONT)
     bar.ax.tick_params(labelsize=0.8 * FONT)
     bar.outline.set_linewidth(0.5)
@@ -132,16 +130,14 @@ def attention_maps(
 
 
 def _explained(caption, tokens, joined):
-    """Add to the caption what the reader has to know about these tokens."""
+    """Return the caption with the hints that a reader of these tokens needs."""
     boxes = not all(map(_has_glyph, set(_drawable("".join(tokens)))))
     hints = {JOINED: joined, MARKED: any("▁" in token for token in tokens), BOXES: boxes}
     return " ".join([caption, *(hint for hint, needed in hints.items() if needed)])
 
 
 def _head(figure, title, caption):
-    """Write the caption above the panels, in lines of about their width, and the title
-    above the caption.
-    """
+    """Write the title, and under it the caption, above the panels and about as wide."""
     wide, high = figure.get_size_inches()
     # A large picture is seen from further away.
     wide, size = max(wide, NARROWEST), FONT * max(1.0, wide / 14)
@@ -157,54 +153,45 @@ def _head(figure, title, caption):
 
 
 class _Grid:
-    """Where the panels go, in inches: in as many columns as bring the picture nearest to a
-    slide's shape.
-    """
+    """The positions of the panels, in the number of columns that best fills a slide."""
 
     def __init__(self, n, rows, columns):
         self.n = n
-        # Labels stand outside and the saved picture grows around them; here a guess of their
+        # Labels are outside the panels, and the saved picture grows around them: a guess of their
         # length will do.
         margins = [0.11 * max(map(len, labels)) for labels in (rows, columns)]
 
-        def shape(across):
+        def size(across):
             down = -(-n // across)
             wide = across * len(columns) * CELL + (across - 1) * GAP
             high = down * (len(rows) * CELL + HEAD_TITLE) + (down - 1) * GAP
             return wide, high
 
-        def strangeness(across):
-            wide, high = shape(across)
+        def penalty(across):
+            wide, high = size(across)
             empty = -n % across
             return abs(np.log((wide + margins[0]) / (high + margins[1]) / 1.7)) + 0.3 * empty
 
-        self.across = min(range(1, n + 1), key=strangeness)
-        self.cell = CELL * min(1.0, LARGEST / max(shape(self.across)))
+        self.across = min(range(1, n + 1), key=penalty)
+        self.cell = CELL * min(1.0, LARGEST / max(size(self.across)))
         self.wide, self.high = len(columns) * self.cell, len(rows) * self.cell
-        self.down = -(-n // self.across)
         self.width = self.across * (self.wide + GAP) + 0.16
-        self.height = self.down * (self.high + HEAD_TITLE + GAP)
+        self.height = -(-n // self.across) * (self.high + HEAD_TITLE + GAP)
 
-    def place(self, head):
+    def panel(self, head):
+        """Return the box of a head's panel, as fractions of the figure."""
         row, column = divmod(head, self.across)
-        left = column * (self.wide + GAP)
         top = row * (self.high + HEAD_TITLE + GAP) + HEAD_TITLE
-        return (
-            left / self.width,
-            1 - (top + self.high) / self.height,
-            self.wide / self.width,
-            self.high / self.height,
-        )
+        return self._box(column * (self.wide + GAP), top, self.wide, self.high)
 
-    def place_bar(self):
-        left = self.across * (self.wide + GAP)
+    def colour_bar(self):
+        """Return the box of the colour bar, right of the panels."""
         high = min(3.0, max(1.0, self.high))
-        return (
-            left / self.width,
-            1 - (HEAD_TITLE + high) / self.height,
-            0.12 / self.width,
-            high / self.height,
-        )
+        return self._box(self.across * (self.wide + GAP), HEAD_TITLE, 0.12, high)
+
+    def _box(self, left, top, wide, high):
+        bottom = 1 - (top + high) / self.height
+        return left / self.width, bottom, wide / self.width, high / self.height
 
     def is_left(self, head):
         return head % self.across == 0
@@ -213,16 +200,16 @@ class _Grid:
         return head + self.across >= self.n
 
     def has_row_name(self, head, name):
-        """Small panels share one, in which the names would overlap."""
+        """Return whether the rows are named here: small panels share a name, which is longer."""
         return self.is_left(head) and (head == 0 or LETTER * len(name) < self.high)
 
     def has_column_name(self, head, name):
-        """The same for the columns."""
+        """Return the same for the columns."""
         return self.is_lowest(head) and (self.is_left(head) or LETTER * len(name) < self.wide)
 
 
 def _separate_cells(axes, n_rows, n_columns, lines):
-    if lines:  # pale, to lead the eye from a dark cell to its tokens
+    if lines:  # they lead the eye from a dark cell to its tokens
         axes.hlines(
             np.arange(1, n_rows) - 0.5, -0.5, n_columns - 0.5, color="#dddddd", linewidth=0.4
         )
@@ -258,8 +245,8 @@ def _cut(text, length):
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _BYTES = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}  # in a character, by the first half of its first byte
-# A word in the kinds of `_kind`: letters, perhaps with an apostrophe or a dot between them; a flag;
-# or one character with what changes it.
+# A word, written in the letters that `_kind` returns: letters, perhaps with an apostrophe or a dot
+# between them; a flag; or one character with its modifiers.
 _WORD = re.compile("b*(?:w(?:[wmz]|jw)*|rr|[^b]m*(?:z.m*)*)")
 
 
@@ -271,11 +258,11 @@ def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
 
     weights: (H, T, S); the result is ((H, I, J), I strings, J strings).
 
-    So each row still sums to what it did: a word attends as its subwords do on average, and gets
-    what they get together. U+2581 begins a word, as in SentencePiece; where no piece has it,
-    each piece is a word unless @@ marks a cut. A punctuation mark is a word of its own, and so is
-    a Chinese character. A word is given without these marks, and the marks of a sentence's two ends
-    as "(start)" and "(end)".
+    A word attends as its subwords do on average, and receives the sum of their weights, so the sum
+    of a row does not change. U+2581 begins a word, as in SentencePiece; if no piece contains it,
+    each piece is a word unless @@ marks a cut. A punctuation mark is a separate word, and so is a
+    Chinese character. Words are returned without these marks, and the start and end marks of a
+    sentence as "(start)" and "(end)".
 
     >>> weights = [[[0.2, 0.3, 0.5], [0.4, 0.5, 0.1]]]
     >>> join_pieces(weights, ["▁H", "i"], ["▁Hal", "lo", "</s>"], words=True)
@@ -298,7 +285,7 @@ def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
 
 
 def _joined(pieces, words):
-    """Give the characters or words that the pieces make, and at which piece each of them begins."""
+    """Return the characters or words that the pieces form, and the first piece of each."""
     texts, starts, at = [], [], 0
     while at < len(pieces):
         text, size = _character(pieces, at)
@@ -313,20 +300,18 @@ def _joined(pieces, words):
 
 
 def _character(pieces, at):
-    """Give the piece at this place, or the character whose bytes begin there, and how many
-    pieces that takes.
-    """
+    """Return the piece at this index, or the character whose bytes begin there, and its length."""
     if first := _BYTE.fullmatch(pieces[at]):
         size = _BYTES.get(int(first[1], 16) >> 4, 1)
         found = [_BYTE.fullmatch(piece) for piece in pieces[at : at + size]]
         if all(found):
-            with contextlib.suppress(UnicodeDecodeError):  # also where one byte is missing
+            with contextlib.suppress(UnicodeDecodeError):  # a byte may be missing
                 return bytes(int(byte[1], 16) for byte in found).decode(), size
     return pieces[at], 1
 
 
 def _begins(texts):
-    """Tell of each text whether it begins a word."""
+    """Return for each text whether it begins a word."""
     if not any("▁" in text for text in texts):
         return [True, *(not text.endswith("@@") for text in texts[:-1])]
     line = "".join(texts)
@@ -339,7 +324,7 @@ def _begins(texts):
 
 
 def _kind(character):
-    """Tell what a character is to a word: w, m, z, j, r, b or x."""
+    """Return the role of a character in a word: w, m, z, j, r, b or x."""
     category = unicodedata.category(character)
     if character == "▁":
         return "b"  # begins a word
@@ -352,7 +337,7 @@ def _kind(character):
     if character in "'’.,:-_@":
         return "j"  # is part of a word between two letters
     if character.isalnum() and unicodedata.east_asian_width(character) != "W":
-        return "w"  # a letter or digit, of a script that has blanks between words
+        return "w"  # a letter or digit of a script with blanks between words
     return "x"
 
 
@@ -375,15 +360,13 @@ BEST = {"valid_perplexity": min, "valid_bleu": max}
 
 
 def curves(history: list[dict], path) -> None:
-    """Draw the course of a training: loss, perplexity, BLEU, learning rate and gradient norm
-    over the steps.
+    """Draw the curves of a training: loss, perplexity, BLEU, learning rate and gradient norm.
 
     history: records of the training log. Each has "step" and any of "loss", "perplexity",
-    "learning_rate", "gradient_norm", "valid_perplexity", "valid_bleu"; where a resumed run
-    logged a step twice, the later one counts. What no record has gets no panel; the best
+    "learning_rate", "gradient_norm", "valid_perplexity", "valid_bleu"; if a resumed run logged a
+    step twice, the later record counts. A quantity without records gets no panel; the best
     validation is marked.
-
-    Raises ValueError for a history without figures, and for a path that cannot be written.
+    Raises ValueError if there is nothing to draw, or the file cannot be written.
     """
     merged = {}
     for record in history:
@@ -392,15 +375,13 @@ def curves(history: list[dict], path) -> None:
     records = [merged[step] for step in sorted(merged)]
     panels = [panel for panel in PANELS if any(_series(records, key)[0] for key in panel[1])]
     if not panels:
-        raise ValueError(f"{path}: nothing to draw: the history holds no figures yet")
+        raise ValueError(f"{path}: nothing to draw: the history contains no values yet")
     upper = -(-len(panels) // 2)
     bands = [band for band in (panels[:upper], panels[upper:]) if band]
-    figure = new_figure(11, 3.1 * len(bands))
-    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)
-    for place, band in zip(
-        figure.subfigures(len(bands), 1, squeeze=False)[:, 0], bands, strict=True
-    ):
-        for axes, panel in zip(place.subplots(1, len(band), squeeze=False)[0], band, strict=True):
+    figure = new_figure(11, 3.1 * len(bands), padding=0.08)
+    lines = figure.subfigures(len(bands), 1, squeeze=False)[:, 0]
+    for line, band in zip(lines, bands, strict=True):
+        for axes, panel in zip(line.subplots(1, len(band), squeeze=False)[0], band, strict=True):
             _draw_panel(axes, records, *panel)
             axes.set_xlim(0, 1.03 * max(1, records[-1]["step"]))
     save_figure(figure, path)
@@ -416,104 +397,98 @@ def _is_number(value):
 
 
 def _draw_panel(axes, records, title, names, logarithmic):
+    label_axes(axes, "step", "", title, font=10, small=8)
+    axes.grid(**GRID)
+    _count_steps(axes.xaxis)
     for i, (key, name) in enumerate(names.items()):
         steps, values = _series(records, key)
         if not steps:
             continue
         style = {"marker": "o", "markersize": 3} if len(steps) < 30 else {}
-        style |= {"color": COLOURS[i], "linestyle": DASHES[i], "linewidth": 1.3}
         if key in BEST:
             at = values.index(BEST[key](values))
             axes.plot(steps[at], values[at], "o", markersize=7, fillstyle="none", color=COLOURS[i])
             name += f", best {values[at]:.2f} at step {steps[at]:,}"
-        axes.plot(steps, values, label=name, **style)
+        axes.plot(steps, values, label=name, linewidth=1.3, **curve_style(i), **style)
     if logarithmic:
-        _logarithmic(axes)
+        _use_log_scale(axes)
     if BEST.keys() & names.keys():
         axes.legend(frameon=False, fontsize=8)
-    _finish(axes, title)
 
 
-def _logarithmic(axes):
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _use_log_scale(axes):
+    from matplotlib.ticker import LogLocator
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    plain_numbers(axes.yaxis)
 
 
-def _finish(axes, title):
+def _count_steps(axis):
+    """Label whole steps only, with commas between thousands."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.set_title(title, fontsize=10)
-    axes.set_xlabel("step", fontsize=9)
-    axes.xaxis.set_major_locator(
-        MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1)
-    )
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.tick_params(labelsize=8)
-    axes.grid(color="#e5e5e5", linewidth=0.6)
+    axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+# All figures --------------------------------------------------------------------------------------
+
+
+def new_figure(width, height, padding=None):
+    """Return an empty figure of this size in inches, which no window shows.
+
+    padding: inches around each panel, which matplotlib then arranges; None if the caller does.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150)
+    if padding:
+        figure.set_layout_engine("constrained", w_pad=padding, h_pad=padding)
+    return figure
+
+
+def label_axes(axes, x, y, title, font, small):
+    """Write title and labels in one size and ticks in another, and open the frame."""
+    axes.set_title(title, fontsize=font)
+    axes.set_xlabel(x, fontsize=font)
+    axes.set_ylabel(y, fontsize=font)
+    axes.tick_params(labelsize=small)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
 
-def schedule(rates: dict, path) -> None:
-    """Draw learning rates over the steps, one curve for each name.
-
-    rates: {name: [rate at step 1, rate at step 2, ...]}
-
-    Raises ValueError where there is nothing to draw, and for a path that cannot be written.
-    Source: section 5.3, eq. 3.
-    """
-    if not any(len(values) for values in rates.values()):
-        raise ValueError(f"{path}: nothing to draw: no rates were given")
-    figure = new_figure(7, 4)
-    figure.set_layout_engine("constrained")
-    axes = figure.subplots()
-    for i, (name, values) in enumerate(rates.items()):
-        style = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": DASHES[i % len(DASHES)],
-            "linewidth": 1.6,
-        }
-        axes.plot(range(1, len(values) + 1), values, label=_printable(str(name)), **style)
-    axes.legend(frameon=False, fontsize=9, prop={"family": _fonts()})
-    axes.set_ylim(bottom=0)
-    _finish(axes, "learning rate")
-    save_figure(figure, path)
+def curve_style(i):
+    """Return the colour and the dashes of curve i."""
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
 
 
-# Figures and files --------------------------------------------------------------------------------
+def plain_numbers(axis):
+    """Write the numbers of a logarithmic axis without powers."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
-
-def new_figure(width, height):
-    """Give an empty figure of this size in inches, which no window shows."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=150)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save_figure(figure, path):
-    """Write the file.
+    """Write the figure to a file.
 
-    Raises ValueError for a format that is none, and for a path that cannot be written.
+    Raises ValueError for an unknown format, and for a file that cannot be written.
     """
     path = Path(path)
     formats = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in formats:
-        raise ValueError(
-            f"{path}: no picture format is called {path.suffix!r}: use .png, .pdf or .svg"
-        )
+        raise ValueError(f"{path}: {path.suffix!r} is not a picture format: use .png, .pdf or .svg")
     try:
         with warnings.catch_warnings():
-            # A character that no font has is drawn as a box: enough said.
+            # A character without a font is drawn as a box, and the caption says so.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
     except OSError as error:
         raise ValueError(
-            f"{path}: not written ({error.strerror or error}): choose another place"
+            f"{path}: not written ({error.strerror or error}): choose another folder"
         ) from error
 
 
@@ -525,7 +500,7 @@ def _fonts():
 
 
 def _plain():
-    """Text as it stands: a dollar sign is no formula."""
+    """Return the options of text in which a dollar sign does not begin a formula."""
     return {"parse_math": False, "usetex": False, "fontfamily": _fonts()}
 
 
@@ -534,9 +509,7 @@ def _printable(text):
 
 
 def _drawable(text):
-    """Leave out what is invisible, and write the name of a sign that no font here has, as
-    [waving hand sign].
-    """
+    """Leave out invisible characters; name signs that no font has, such as [waving hand sign]."""
     text = _printable(
         "".join(character for character in text if unicodedata.category(character) != "Cf")
     )

@@ -1,17 +1,28 @@
-"""Figures for a slide: few, large, and readable when printed in grey. The lessons draw with these.
+"""The lessons' figures: large enough for a slide, and readable in a grey print.
 
-Like `plot`, it takes plain arrays and writes one file. Curves are told apart by their dashes and
-marks, matrices run from white (least) to dark (most), and every font can be read from the back row.
+Like `plot`, every function takes plain arrays and writes one file. Curves differ in their dashes
+and marks, matrices run from white (least) to dark (most), and every font can be read from the back
+row.
 """
 
 import numpy as np
 
-from minitf.plot import COLOURS, DASHES, new_figure, save_figure
+from minitf.plot import (
+    COLOURS,
+    GRID,
+    curve_style,
+    label_axes,
+    new_figure,
+    plain_numbers,
+    save_figure,
+)
 
 __all__ = ["bars", "lines", "matrices", "tree"]
 
-FONT = 16.0  # points, on a figure 9 inches wide
-SMALL = 13.0
+WIDTH, HEIGHT = 9.0, 5.2  # inches
+PADDING = 3 / 72  # inches around a panel
+FONT = 16.0  # points; titles and labels
+SMALL = 13.0  # points; ticks and legends
 MARKS = ("o", "s", "^", "D", "v")
 STATES = {  # of a node in a tree: its face, its text, its frame
     "kept": ("#cfe0f3", "black", "-"),
@@ -21,37 +32,33 @@ STATES = {  # of a node in a tree: its face, its text, its frame
 
 
 def lines(curves, path, x, y, title="", log="", marks=True, limits=None):
-    """Draw curves over one axis.
+    """Draw curves in one pair of axes.
 
-    curves: {name in the legend: (values on the x axis, values on the y axis)}.
-    x, y: what the axes show. log: the axes that are logarithmic, "", "x", "y" or "xy". limits:
+    curves: {name in the legend: (values on the x axis, values on the y axis)}. x, y: the labels of
+    the axes. log: the logarithmic axes, "", "x", "y" or "xy". marks: mark each point. limits:
     (lowest, highest) y.
     """
     figure, axes = _axes(x, y, title)
+    axes.grid(**GRID)
     for i, (name, (across, up)) in enumerate(curves.items()):
-        style = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": DASHES[i % len(DASHES)],
-            "linewidth": 2.5,
-        }
-        if marks:
-            style |= {"marker": MARKS[i % len(MARKS)], "markersize": 8}
-        axes.plot(np.asarray(across), np.asarray(up), label=name, **style)
+        style = {"marker": MARKS[i % len(MARKS)], "markersize": 8} if marks else {}
+        axes.plot(
+            np.asarray(across), np.asarray(up), label=name, linewidth=2.5, **curve_style(i), **style
+        )
     if "x" in log:
         axes.set_xscale("log", base=2)
-        _plain_numbers(axes.xaxis)
+        plain_numbers(axes.xaxis)
     if "y" in log:
         axes.set_yscale("log")
     if limits:
         axes.set_ylim(*limits)
-    axes.grid(color="#dddddd", linewidth=0.8)
     if len(curves) > 1:
         axes.legend(fontsize=SMALL, frameon=False)
     save_figure(figure, path)
 
 
 def bars(values, path, y, title="", digits=1):
-    """Draw a bar for each name, with its number on top. values: {name: number}."""
+    """Draw {name: number} as bars, with the numbers on top."""
     figure, axes = _axes("", y, title)
     drawn = axes.bar(
         range(len(values)), list(values.values()), 0.7, color=COLOURS[0], edgecolor="black"
@@ -76,10 +83,11 @@ def matrices(
 ):
     """Draw matrices side by side, white for the least and dark for the most of all of them.
 
-    panels: {title: matrix}. rows, columns: what the axes show. row_labels, column_labels: a name
-    for each row and column. values: a format such as ".2f" writes the number into each cell.
-    limits: (white, dark). bar: what the colours measure; without it there is no colour bar. Raises
-    ValueError where the labels do not fit the matrices.
+    panels: {title: matrix}. rows, columns: the names of the axes. row_labels, column_labels: a name
+    for each row and column. values: a format such as ".2f", in which the number is written into
+    each cell. limits: (white, dark). bar: the quantity that the colours measure; "" draws no colour
+    bar.
+    Raises ValueError if the labels do not fit the matrices.
     """
     panels = {title: np.asarray(matrix, dtype=float) for title, matrix in panels.items()}
     for axis, labels in ((0, row_labels), (1, column_labels)):
@@ -93,32 +101,25 @@ def matrices(
         min(m.min() for m in panels.values()),
         max(m.max() for m in panels.values()),
     )
-    figure = new_figure(max(9.0, 4.2 * len(panels)), 5.2)
-    figure.set_layout_engine("constrained", w_pad=0.1)
+    figure = new_figure(max(WIDTH, 4.2 * len(panels)), HEIGHT, padding=0.1)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (title, matrix) in zip(all_axes, panels.items(), strict=True):
+        first = axes is all_axes[0]
         image = axes.imshow(
             matrix, cmap="Blues", vmin=low, vmax=high, aspect="auto", interpolation="nearest"
         )
         axes.set_title(title, fontsize=FONT)
         axes.set_xlabel(columns, fontsize=FONT)
-        axes.set_ylabel(rows if axes is all_axes[0] else "", fontsize=FONT, labelpad=8)
+        axes.set_ylabel(rows if first else "", fontsize=FONT, labelpad=8)
         axes.tick_params(labelsize=SMALL)
         if column_labels is not None:
             turned = 90 if max(map(len, column_labels)) > 2 else 0
             axes.set_xticks(range(len(column_labels)), column_labels, rotation=turned)
         if row_labels is not None:
-            axes.set_yticks(
-                range(len(row_labels)),
-                row_labels if axes is all_axes[0] else [""] * len(row_labels),
-            )
+            names = row_labels if first else [""] * len(row_labels)
+            axes.set_yticks(range(len(row_labels)), names)
         if values:
-            for (row, column), value in np.ndenumerate(matrix):
-                dark = value > low + 0.55 * (high - low)
-                axes.text(
-                    column, row, format(value, values), ha="center", va="center",
-                    fontsize=SMALL - 1, color="white" if dark else "black",
-                )  # fmt: skip
+            _write_values(axes, matrix, values, low + 0.55 * (high - low))
     if bar:
         scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9)
         scale.set_label(bar, fontsize=FONT, labelpad=8)
@@ -126,57 +127,42 @@ def matrices(
     save_figure(figure, path)
 
 
+def _write_values(axes, matrix, form, dark):
+    """Write each number into its cell: white on cells that are darker than `dark`, else black."""
+    for (row, column), value in np.ndenumerate(matrix):
+        axes.text(
+            column, row, format(value, form), ha="center", va="center",
+            fontsize=SMALL - 1, color="white" if value > dark else "black",
+        )  # fmt: skip
+
+
 def tree(nodes, path, title=""):
-    """Draw a search as a tree, from left to right, one step in each column; no line
-    crosses another.
+    """Draw a search as a tree from left to right, one step in each column, without crossing lines.
 
     nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None
-    for the root, and state is "kept", "dropped" or "finished". The way to the best finished
+    for the root, and state is "kept", "dropped" or "finished". The path to the best finished
     node is thick.
-    Raises ValueError for an unknown state and for a parent that does not come earlier.
+    Raises ValueError for an unknown state, and for a parent that is not an earlier node.
     """
-    columns, steps = [], []  # of each step: its nodes; of each node: its step
-    for i, (parent, _, _, state) in enumerate(nodes):
-        if state not in STATES or not (parent is None or 0 <= parent < i):
-            raise ValueError(
-                f"node {i} has the parent {parent} and the state {state!r}: give others"
-            )
-        steps.append(0 if parent is None else steps[parent] + 1)
-        columns += [[]] if steps[i] == len(columns) else []
-        columns[steps[i]].append(i)
+    steps, columns = _columns(nodes)
     heights = {None: 0}
-    # Children in the order of their parents, so that no line crosses another.
     for column in columns:
+        # Children in the order of their parents, so that no line crosses another.
         for row, i in enumerate(sorted(column, key=lambda i: -heights[nodes[i][0]])):
             heights[i] = (len(column) - 1) / 2 - row
-    best = max((node[2] for node in nodes if node[3] == "finished"), default=None)
-    i = next((i for i, node in enumerate(nodes) if node[2:] == (best, "finished")), None)
-    way = set()
-    while i is not None:
-        way.add(i)
-        i = nodes[i][0]
-
     longest, rows = max(len(node[1]) for node in nodes), max(map(len, columns))
-    figure = new_figure(max(9.0, len(columns) * max(1.0, 0.11 * longest + 0.5)), 0.75 * rows + 1.2)
-    figure.set_layout_engine("constrained")
+    wide = max(WIDTH, len(columns) * max(1.0, 0.11 * longest + 0.5))
+    figure = new_figure(wide, 0.75 * rows + 1.2, PADDING)
     axes = figure.subplots()
     axes.set_title(title, fontsize=FONT)
     axes.set_axis_off()
+    thick = _path_to_best(nodes)
     for i, (parent, label, score, state) in enumerate(nodes):
         face, ink, frame = STATES[state]
         if parent is not None:
-            line = (
-                {"color": "black", "linewidth": 4}
-                if i in way
-                else {"color": "#777777", "linewidth": 1.5}
-            )
-            axes.plot(
-                (steps[parent], steps[i]),
-                (heights[parent], heights[i]),
-                linestyle=frame,
-                zorder=1,
-                **line,
-            )
+            across, up = (steps[parent], steps[i]), (heights[parent], heights[i])
+            colour, width = ("black", 4) if i in thick else ("#777777", 1.5)
+            axes.plot(across, up, color=colour, linewidth=width, linestyle=frame, zorder=1)
         box = {
             "boxstyle": "round,pad=0.25",
             "facecolor": face,
@@ -188,6 +174,7 @@ def tree(nodes, path, title=""):
             fontsize=SMALL, color=ink, bbox=box, parse_math=False,
         )  # fmt: skip
     for state, (face, _, frame) in STATES.items():
+        # Outside of the limits: for the legend only.
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2))
     axes.legend(
@@ -196,22 +183,35 @@ def tree(nodes, path, title=""):
     save_figure(figure, path)
 
 
+def _columns(nodes):
+    """Return (the step of each node, the nodes of each step)."""
+    steps, columns = [], []
+    for i, (parent, _, _, state) in enumerate(nodes):
+        if state not in STATES or not (parent is None or 0 <= parent < i):
+            raise ValueError(
+                f"node {i} has the parent {parent} and the state {state!r}: the parent must be an "
+                f"earlier node, and the state one of {', '.join(STATES)}"
+            )
+        steps.append(0 if parent is None else steps[parent] + 1)
+        if steps[i] == len(columns):
+            columns.append([])
+        columns[steps[i]].append(i)
+    return steps, columns
+
+
+def _path_to_best(nodes):
+    """Return the nodes from the root to the best finished node; none if no node is finished."""
+    finished = [i for i, node in enumerate(nodes) if node[3] == "finished"]
+    i = max(finished, key=lambda i: nodes[i][2], default=None)
+    path = set()
+    while i is not None:
+        path.add(i)
+        i = nodes[i][0]
+    return path
+
+
 def _axes(x, y, title):
-    figure = new_figure(9, 5.2)
-    figure.set_layout_engine("constrained")
+    figure = new_figure(WIDTH, HEIGHT, PADDING)
     axes = figure.subplots()
-    axes.set_xlabel(x, fontsize=FONT)
-    axes.set_ylabel(y, fontsize=FONT)
-    axes.set_title(title, fontsize=FONT)
-    axes.tick_params(labelsize=SMALL)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    label_axes(axes, x, y, title, FONT, SMALL)
     return figure, axes
-
-
-def _plain_numbers(axis):
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())

@@ -392,33 +392,22 @@ def test_one_record_is_enough_and_none_is_too_few(tmp_path):
     assert not (tmp_path / "none.png").exists()
 
 
-def test_schedules(figures):
-    rates = {
-        f"warm-up {warmup}": [min(s**-0.5, s * warmup**-1.5) for s in range(1, 50)]
-        for warmup in (5, 10)
-    }
-    plot.schedule(rates, "a.png")
-    lines = lines_of(figures[0])["learning rate"]
-    assert {name: values for name, (_, values) in lines.items()} == rates
-    assert lines["warm-up 5"][0][0] == 1
-    for nothing in ({}, {"a": []}):
-        with pytest.raises(ValueError, match="nothing to draw"):
-            plot.schedule(nothing, "b.png")
-
-
 # Files and settings -------------------------------------------------------------------------------
+
+
+LOSS = [{"step": 1, "loss": 2.0}]
 
 
 @pytest.mark.parametrize("name, start", [("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])
 def test_the_suffix_chooses_the_format(tmp_path, name, start):
-    plot.schedule({"a": [1, 2]}, str(tmp_path / name))
+    plot.curves(LOSS, str(tmp_path / name))
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize("name", ["a.xyz", "a", "a.", "a.txt"])
 def test_an_unknown_format_is_one_line(tmp_path, name):
     with pytest.raises(ValueError, match=r"^.*use \.png, \.pdf or \.svg$") as caught:
-        plot.schedule({"a": [1]}, tmp_path / name)
+        plot.curves(LOSS, tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -427,7 +416,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "folder.png").mkdir()
     for path in (tmp_path / "none" / "a.png", tmp_path / "folder.png"):
         with pytest.raises(ValueError, match="not written") as caught:
-            plot.schedule({"a": [1]}, path)
+            plot.curves(LOSS, path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
