@@ -1,6 +1,6 @@
 """From a trained model to sentences: greedy decoding, beam search, the length penalty, the cache.
 
-Letters: B sentences, W beams of each, R = B * W rows that are decoded side by side, V vocabulary.
+Letters: B sentences, W beams of each, R = B * W texts that are written side by side, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,22 +14,11 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import accelerated
+from minitf.nn import computes_as
 from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
-
-# The library's own versions of the methods that a cache relies on, kept to detect replacements.
-_OWN = {
-    kind: {name: getattr(kind, name) for name in names}
-    for kind, *names in (
-        (MultiHeadAttention, "__call__", "keys_and_values", "split_heads"),
-        (DecoderLayer, "__call__"),
-        (Decoder, "__call__"),
-        (Positions, "__call__"),
-        (Transformer, "decode"),
-    )
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +31,7 @@ class Hypothesis:
 
 
 def length_penalty(length: float, alpha: float = 0.6) -> float:
-    """Return the divisor of ln P that lets a long translation win against a short one.
+    """Return the divisor of ln P that lets a long translation win over a short one.
 
         lp(Y) = ((5 + |Y|) / 6)^alpha
 
@@ -56,7 +45,7 @@ def length_penalty(length: float, alpha: float = 0.6) -> float:
 
 
 def _evaluating(decode):
-    """Run a way of decoding without dropout and without recording; leave the model as it was."""
+    """Decorate a function that decodes: it runs without dropout and without recording."""
 
     @functools.wraps(decode)
     def run(model, *arguments, **options):
@@ -69,11 +58,11 @@ def _evaluating(decode):
 def greedy(
     model: Transformer, source: Ids, max_extra: int = 50, cached: bool = True, alpha: float = 0.0
 ) -> list[Hypothesis]:
-    """Write the most probable next word until the end mark: a Hypothesis for each row of source.
+    """Write the most probable next token until the end mark: a Hypothesis for each sentence.
 
-    source: ids (B, S). At most max_extra words more than the source has are written. With
-    cached=False the decoder reads the text from its beginning at each step: slower, and the same.
-    alpha: of the length penalty, which divides ln P in the score.
+    source: ids (B, S). A text has at most max_extra tokens more than its source. cached: with
+    False, the decoder reads the text from its beginning at each step, which is slower and gives the
+    same result. alpha: of the length penalty, which divides ln P in the score.
     """
 
     def most_probable(logits, alive):
@@ -91,10 +80,10 @@ def write(
     cached: bool = True,
     alpha: float = 0.0,
 ) -> list[Hypothesis]:
-    """Write words that `choose` picks until the end mark: a Hypothesis for each row of source.
+    """Write the tokens that `choose` picks until the end mark: a Hypothesis for each sentence.
 
-    choose: see lengthen. Greedy decoding picks the most probable word, sampling draws one. The
-    rest is as in greedy.
+    choose: see lengthen. Greedy decoding picks the most probable token, sampling draws one. The
+    other arguments are those of greedy.
     """
     source = _checked(source, alpha)
     if len(source) == 0:
@@ -112,14 +101,14 @@ def lengthen(
     end_id: int | None = None,
     alpha: float = 0.0,
 ) -> list[Hypothesis]:
-    """Add words to each text (R, t), until the end mark or its limit: a Hypothesis for each.
+    """Add tokens to each text (R, t), up to the end mark or its limit: a Hypothesis for each.
 
-    scorer: see next_words. choose(logits, alive) returns the next word of each text, NumPy integers
-    (R,); alive: the rows of these texts in the batch that was given.
+    scorer: see next_words. choose(logits, alive) returns the next token of each text, NumPy
+    integers (R,); alive: the rows of these texts in the batch that was given.
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
-    alive = np.arange(len(limits))
+    alive = np.arange(len(limits))  # texts that go on
     while len(alive):
         logits, normalisers = scorer(texts)
         words = choose(logits, alive)
@@ -149,16 +138,15 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
-    Return for each row of source ids (B, S) its n_best hypotheses (n_best <= beam), best first, by
+    Return for each sentence of source ids (B, S) its n_best hypotheses, best first by
 
         score = ln P(Y) / lp(Y)
 
-    Each step looks at the 2 * beam best continuations of a sentence. One that ends with the end
-    mark is finished if it is among the best `beam` of them; the best `beam` of the others live on.
-    A sentence is done when `beam` of its hypotheses are finished and no living one can reach the
-    n_best, or at max_extra words more than its source has. A text that is cut off there, without an
-    end mark, comes after all that are finished, whatever their scores, so n_best = 1 gives the
-    first of n_best = 3.
+    Each step considers the 2 * beam best continuations of a sentence. One that ends with the end
+    mark is finished if it is among the best `beam` of them; the best `beam` of the others go on.
+    A sentence is done when `beam` of its hypotheses are finished and no other can still reach the
+    n_best, or at max_extra tokens more than its source. A text that is cut off there, without an
+    end mark, comes after all finished ones, whatever their scores.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
     source = _checked(source, alpha)
@@ -178,62 +166,58 @@ def beam_search(
     while going:
         logits, normalisers = scorer(texts)
         totals -= normalisers.reshape(totals.shape)
-        words, beams, totals = continuations(logits, totals, 2 * beam)
-        kept = []
-        for i, search in enumerate(going):
-            kept.append(search.advance(words[i], totals[i], texts[i * beam + beams[i]]))
+        words, beams, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
+        rows = np.arange(len(going))[:, None] * beam + beams  # of the texts that are continued
+        longer = np.concatenate([texts[rows], words[:, :, None]], axis=2)  # (B, 2*W, t + 1)
+        kept = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         alive = [i for i, search in enumerate(going) if not search.done]
         going = [going[i] for i in alive]
         if going:
-            sentences = np.array(alive)[:, None]  # (B, 1)
-            kept = np.stack([kept[i] for i in alive])  # (B, W)
-            rows = (sentences * beam + beams[sentences, kept]).ravel()
-            texts = np.concatenate([texts[rows], words[sentences, kept].reshape(-1, 1)], axis=1)
-            totals = totals[sentences, kept]
-            scorer.select(rows)
+            chosen = np.array(alive)[:, None], np.array(kept)[alive]  # (B, 1), (B, W)
+            texts = longer[chosen].reshape(-1, longer.shape[2])
+            totals = totals[chosen]
+            scorer.select(rows[chosen].ravel())
     return [search.best() for search in searches]
 
 
 class _Search:
-    """The search of one sentence: its finished texts, those cut off at the limit, its end."""
+    """The search of one sentence: its texts that finished, and those cut off at the limit."""
 
     def __init__(self, limit, beam, alpha, n_best, eos_id):
         self.limit, self.beam, self.alpha = limit, beam, alpha
         self.n_best, self.eos_id = n_best, eos_id
         self.finished, self.cut, self.done = [], [], False
 
-    def advance(self, words, totals, texts):
-        """Finish the texts that end, and return the ranks of the `beam` continuations that go on.
+    def advance(self, texts, totals):
+        """Finish the texts that end, and return the ranks of the `beam` texts that go on.
 
-        words, totals, texts: the new word, ln P and beginning of each continuation, best first.
-        Those that go on but can never win get the total -infinity.
+        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first. Those that go
+        on but can never win get the total -infinity.
         """
-        length = texts.shape[1]  # when continued: the start mark does not count, an end mark does
-        kept = []
-        for rank, (word, total) in enumerate(zip(words, totals, strict=True)):
-            if word != self.eos_id:
-                kept.append(rank)
-            elif rank < self.beam:
-                self._add(self.finished, texts[rank][1:], total, length)
-        # With a tiny vocabulary too few may go on: those that ended fill the beam, as dead rows.
-        ended = [rank for rank in range(len(words)) if words[rank] == self.eos_id]
-        kept, dead = kept[: self.beam], ended[: max(0, self.beam - len(kept))]
+        length = texts.shape[1] - 1  # without the start mark, with the end mark
+        ends = (texts[:, -1] == self.eos_id).tolist()
+        for rank in range(self.beam):
+            if ends[rank]:
+                self._add(self.finished, texts[rank, 1:-1], totals[rank], length)
+        kept = [rank for rank, end in enumerate(ends) if not end][: self.beam]
+        # With a tiny vocabulary too few may go on: some that ended fill the beam, and never win.
+        dead = [rank for rank, end in enumerate(ends) if end][: self.beam - len(kept)]
         totals[dead] = -np.inf
-        living = totals[kept].max() if kept else -np.inf
-        if length >= self.limit or living == -np.inf:
+        highest = totals[kept[0]] if kept else -np.inf
+        if length >= self.limit or highest == -np.inf:
             for rank in kept:
-                self._add(self.cut, [*texts[rank][1:], words[rank]], totals[rank], length)
+                self._add(self.cut, texts[rank, 1:], totals[rank], length)
             self.done = True
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
-            # The greatest length has the kindest penalty that a living hypothesis can ever get.
-            self.done = living / length_penalty(self.limit, self.alpha) <= scores[self.n_best - 1]
-        return np.array(kept + dead, dtype=int)
+            # No text that goes on can get a larger divisor than that of the greatest length.
+            self.done = highest / length_penalty(self.limit, self.alpha) <= scores[self.n_best - 1]
+        return kept + dead
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
             score = float(total) / length_penalty(length, self.alpha)
-            hypotheses.append(Hypothesis([int(i) for i in ids], float(total), score))
+            hypotheses.append(Hypothesis(ids.tolist(), float(total), score))
 
     def best(self):
         """Return the n_best: those that finished, then those cut off, each sorted by score."""
@@ -249,20 +233,20 @@ def continuations(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
-    The arrays are the words, their beams and their totals. scores: of each next word (R, V), on the
-    device. totals: of each beginning (B, W), to which the scores are added in float64. Among equals
-    the earlier beam wins, and of one beam the lower id.
+    The arrays are the tokens, their beams and their totals. scores: of each next token (R, V), on
+    the device. totals: of each text so far (B, W), to which the scores are added in float64. Among
+    equal ones the earlier beam comes first, and of one beam the lower id.
     """
     n, beams = totals.shape
     size = scores.shape[-1]
-    every = to_numpy(scores).astype(np.float64).reshape(n, beams, size) + totals[:, :, None]
-    every = every.reshape(n, beams * size)
-    best = np.argsort(-every, axis=-1, kind="stable")[:, :count]
-    return best % size, best // size, np.take_along_axis(every, best, axis=-1)
+    sums = totals[:, :, None] + to_numpy(scores).astype(np.float64).reshape(n, beams, size)
+    sums = sums.reshape(n, beams * size)
+    best = np.argsort(-sums, axis=-1, kind="stable")[:, :count]
+    return best % size, best // size, np.take_along_axis(sums, best, axis=-1)
 
 
 def _checked(source, alpha):
-    """Return the rows of source ids as an array (B, S)."""
+    """Return source ids as an array (B, S). Raises ValueError for other shapes, and for alpha."""
     source = np.asarray(source)
     if source.ndim != 2 and source.shape != (0,):
         raise ValueError(
@@ -274,7 +258,7 @@ def _checked(source, alpha):
 
 
 def _limits(model, source, max_extra):
-    """Return the most words of each translation, end mark included: the source's, and max_extra."""
+    """Return the greatest length of each translation, with its end mark."""
     special = (model.config.pad_id, model.config.eos_id)
     lengths = np.isin(source, special, invert=True).sum(axis=1) + max_extra
     if model.config.positions == "learned":
@@ -294,42 +278,43 @@ def can_cache(model: Transformer) -> bool:
         return False
     if not isinstance(model, Transformer):
         return getattr(model, "can_cache", False)
-    relied_on = [(model, Transformer), (model.decoder, Decoder)]
-    relied_on.append((model.target_positions, Positions))
+    call, of_attention = (
+        ("__call__",),
+        ("__call__", "keys_and_values", "split_heads", "merge_heads"),
+    )
+    relied_on = [
+        (Transformer, model, ("decode",)),
+        (Positions, model.target_positions, call),
+        (Decoder, model.decoder, call),
+    ]
     for layer in getattr(model.decoder, "layers", ()):
-        relied_on.append((layer, DecoderLayer))
+        relied_on.append((DecoderLayer, layer, call))
         for name in ("self_attention", "source_attention"):
             if hasattr(layer, name):
-                relied_on.append((getattr(layer, name), MultiHeadAttention))
-    return all(getattr(m, "can_cache", False) or _is_own(m, kind) for m, kind in relied_on)
-
-
-def _is_own(module, kind):
-    """Return whether a module is of this kind, and has its methods on which a cache relies."""
-    own = _OWN[kind]
-    if kind is not Transformer and own.keys() & vars(module).keys():  # replaced in this one object
-        return False
-    replaced = any(getattr(type(module), name, None) is not own[name] for name in own)
-    return isinstance(module, kind) and not replaced
+                relied_on.append((MultiHeadAttention, getattr(layer, name), of_attention))
+    return all(
+        getattr(module, "can_cache", False) or computes_as(kind, module, methods=methods)
+        for kind, module, methods in relied_on
+    )
 
 
 @accelerated
 def next_words(model: Transformer, source: Ids, width: int, cached: bool) -> Callable:
-    """Return an object that scores the next words of texts, `width` of them for each row of source.
+    """Return a scorer of the next tokens of texts, `width` texts for each row of source.
 
     Called with the texts, ids (R, t), it returns logits (R, V), on the device, and normalisers:
 
-        ln P(word) = logit - normaliser
+        ln P(token) = logit - normaliser
 
-    Its method select(rows) keeps these rows of the texts; the sentences stay in their order, and
-    each keeps `width` rows, or none. cached: whether the decoder reads only the newest word of each
+    Its method select(rows) keeps these of the texts; the sentences stay in their order, and each
+    keeps `width` texts, or none. cached: whether the decoder reads only the newest token of each
     text, if the model can be decoded so.
     """
     return _NextWords(model, source, width, cached)
 
 
 class _NextWords:
-    """See next_words. R = B * width texts are independent rows of one batch."""
+    """The scorer of `next_words` for which the R = B * width texts are rows of one batch."""
 
     def __init__(self, model, source, width, cached):
         memory, mask = model.encode(source)
@@ -355,9 +340,9 @@ class _NextWords:
 
 
 def scores_of(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits (R, V) and normalisers (R,) of the decoder's output (R, D).
+    """Return the logits (R, V) and normalisers (R,) of the decoder's output (R, D).
 
-    Padding and start marks have logits of -infinity: no text contains them.
+    Padding and the start mark, which no text may contain, get logits of -infinity.
     """
     logits = model.logits(hidden).data
     normalisers = normalisers_of(logits)
@@ -374,16 +359,16 @@ def normalisers_of(logits: np.ndarray) -> np.ndarray:
 
     They are float64 (R,), on the CPU.
     """
-    greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp would overflow
+    greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp could overflow
     normalisers = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
     return to_numpy(normalisers)[:, 0].astype(np.float64)
 
 
 class Cache:
-    """Keys and values (R, H, n, K) of one attention, kept from step to step: a row for each text.
+    """The keys and values (R, H, n, K) of one attention, kept from step to step.
 
-    grows: whether each step adds those of the newest word, as in self-attention; those of the
-    source are the same at all steps.
+    grows: whether each step adds the newest token, as in self-attention; the source is the same at
+    all steps.
     positions: of the queries (1, 1) and of the keys (1, n) in their texts, at the latest step.
     """
 
@@ -391,7 +376,7 @@ class Cache:
         self.grows, self.kept, self.steps = grows, None, 0
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> list[Tensor]:
-        """Return the keys and values, with those of x (R, n, D): a new word, or the source."""
+        """Return all keys and values, those of x (R, n, D) included: a new token, or the source."""
         if self.kept is None:
             self.kept = attention.keys_and_values(x)
         elif self.grows:

@@ -1,4 +1,4 @@
-"""Parameters, modules, and the layers that hold parameters of their own."""
+"""Parameters, modules, and the layers that have parameters."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter",
 
 
 class Parameter(Tensor):
-    """A Tensor that training changes. After `flatten`, its gradient has a fixed place in memory."""
+    """A Tensor that training changes.
+
+    After `flatten` its gradient is always written to the same slice of a flat array.
+    """
 
     def __init__(self, data: ArrayLike):
         super().__init__(data)
-        self._gradient_view = None  # where the gradient goes
+        self._gradient_view = None  # a view of the flat gradients, of this parameter's shape
 
     def _receive(self, gradient):
         if self.grad is None and self._gradient_view is not None:
@@ -31,20 +34,31 @@ class Parameter(Tensor):
             super()._receive(gradient)
 
     def __getstate__(self):
-        """Leave the place out of copies: what is copied together with an optimizer gets a new
-        one from that.
-        """
+        """Leave out the view: a copied parameter must not write into the original's gradients."""
         return {**vars(self), "_gradient_view": None}
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
     """Move parameters into one flat array and their gradients into another: (data, gradients).
 
-    Each parameter becomes a named view of its stretch, so one operation on the flat array
-    updates them all.
-    Raises ValueError if there are none, if one is there twice, or if their types differ.
+    Each parameter becomes a view of its slice, so one operation on the flat array updates all.
+    Raises ValueError for no parameters, for a repeated one, and for different dtypes.
     """
     parameters = list(parameters)
+    _check_flattenable(parameters)
+    size = sum(p.size for p in parameters)
+    data = xp.empty(size, dtype=parameters[0].dtype)
+    gradients = xp.zeros(size, dtype=parameters[0].dtype)
+    for p, flat_slice in flat_slices(parameters):
+        data[flat_slice] = p.data.ravel()
+        p.data = data[flat_slice].reshape(p.shape)
+        p._gradient_view = gradients[flat_slice].reshape(p.shape)
+        p.grad = None
+    return data, gradients
+
+
+def _check_flattenable(parameters):
+    """Raise ValueError for no parameters, for a repeated one, and for different dtypes."""
     if not parameters:
         raise ValueError("nothing to train: there are no parameters")
     if len(set(map(id, parameters))) < len(parameters):
@@ -55,23 +69,12 @@ def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
         if p.dtype != parameters[0].dtype:
             raise ValueError(
                 f"the parameter of shape {p.shape} is {p.dtype}, the first one "
-                f"{parameters[0].dtype}: convert the model to one type with astype"
+                f"{parameters[0].dtype}: convert the model to one dtype with astype"
             )
-    size = sum(p.size for p in parameters)
-    data = xp.empty(size, dtype=parameters[0].dtype)
-    gradients = xp.zeros(size, dtype=parameters[0].dtype)
-    for p, stretch in flat_slices(parameters):
-        data[stretch] = p.data.ravel()
-        p.data, p._gradient_view, p.grad = (
-            data[stretch].reshape(p.shape),
-            gradients[stretch].reshape(p.shape),
-            None,
-        )
-    return data, gradients
 
 
 def flat_slices(parameters):
-    """Yield each parameter and its stretch of a flat array that holds them all."""
+    """Yield each parameter with its slice of the flat array."""
     start = 0
     for parameter in parameters:
         yield parameter, slice(start, start + parameter.size)
@@ -79,45 +82,43 @@ def flat_slices(parameters):
 
 
 class Module:
-    """Something with parameters: its own, and those of the modules it holds in attributes, lists,
-    tuples and dicts.
+    """A layer or a model: parameters and other modules, held in attributes.
 
-    In a list or tuple a name is the position, in a dict str(key): `layers.0.weight`,
-    `heads.de.weight`.
+    They may also be in lists, tuples and dicts. A parameter's name is the path to it, with indices
+    and keys: `layers.0.weight`, `heads.de.weight`.
     """
 
     training = True
 
-    def named_parameters(self) -> list[tuple[str, Parameter]]:
-        """List (name, parameter) in the order of definition, each parameter once, under
-        its first name.
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        cls._as_written = dict(vars(cls))  # for `computes_as`
 
-        Raises ValueError where two parameters would have the same name, as under the keys 1 and
-        "1" of a dict.
+    def named_parameters(self) -> list[tuple[str, Parameter]]:
+        """List (name, parameter) in the order of definition, each under its first name only.
+
+        Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
-        seen, found = set(), []
+        seen, found = set(), {}
 
         def walk(value, name):
-            if isinstance(value, Parameter):
-                if id(value) not in seen:
-                    seen.add(id(value))
-                    found.append((name, value))
-            elif isinstance(value, Module):
-                if id(value) not in seen:
-                    seen.add(id(value))
-                    for key, child in vars(value).items():
-                        walk(child, f"{name}.{key}" if name else key)
-            elif isinstance(value, (list, tuple, dict)):
+            if isinstance(value, (list, tuple, dict)):
                 for key, child in _items(value):
                     walk(child, f"{name}.{key}")
+            elif isinstance(value, (Module, Parameter)) and id(value) not in seen:
+                seen.add(id(value))
+                if isinstance(value, Module):
+                    for key, child in vars(value).items():
+                        walk(child, f"{name}.{key}" if name else key)
+                elif name in found:
+                    raise ValueError(
+                        f"two parameters have the name {name}: change a key of the dict with them"
+                    )
+                else:
+                    found[name] = value
 
         walk(self, "")
-        if len(names := dict(found)) < len(found):
-            odd = next(name for name, value in found if names[name] is not value)
-            raise ValueError(
-                f"two parameters have the name {odd}: give the dict that holds them other keys"
-            )
-        return found
+        return list(found.items())
 
     def parameters(self) -> list[Parameter]:
         """List the parameters, each once."""
@@ -137,21 +138,21 @@ class Module:
         return list(found.values())
 
     def train(self, training: bool = True) -> Self:
-        """Switch dropout on, here and in every module inside; returns the module."""
+        """Switch dropout on, here and in every module inside; return the module."""
         for module in self.modules():
             module.training = training
         return self
 
     def eval(self) -> Self:
-        """Switch dropout off."""
+        """Switch dropout off; return the module."""
         return self.train(False)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[Self]:
-        """Switch dropout off inside a `with` block; after it everything is as it was before."""
+        """Switch dropout off inside a `with` block, and restore every module's setting after it."""
         before = [(module, module.training) for module in self.modules()]
         try:
-            for module, _ in before:  # as eval() does, without looking for the modules once more
+            for module, _ in before:
                 module.training = False
             yield self
         finally:
@@ -159,16 +160,13 @@ class Module:
                 module.training = training
 
     def astype(self, dtype: DType) -> Self:
-        """Convert every parameter, for gradient checks in float64; returns the module.
+        """Convert every parameter, as to float64 for gradient checks; return the module.
 
-        Make the optimizer afterwards: one that was there before holds the old parameters.
+        Make the optimizer afterwards: an older one still holds the unconverted arrays.
         """
         for parameter in self.parameters():
-            parameter.data, parameter.grad, parameter._gradient_view = (
-                parameter.data.astype(dtype),
-                None,
-                None,
-            )
+            parameter.data = parameter.data.astype(dtype)
+            parameter.grad = parameter._gradient_view = None
         return self
 
     def zero_grad(self) -> None:
@@ -177,38 +175,35 @@ class Module:
             parameter.grad = None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Give a copy of every parameter as a NumPy array, by name."""
+        """Return a copy of every parameter as a NumPy array, by name."""
         return {
             name: to_numpy(parameter.data).copy() for name, parameter in self.named_parameters()
         }
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> Self:
-        """Take over the values of `arrays`, by name.
+        """Set every parameter to the array of its name; return the module.
 
-        Raises UserError where names or shapes do not fit.
+        Raises UserError, and changes nothing, unless names and shapes are the model's.
         """
         parameters = dict(self.named_parameters())
-        unknown, missing = (
-            sorted(arrays.keys() - parameters.keys()),
-            sorted(parameters.keys() - arrays.keys()),
-        )
-        if odd := unknown or missing:
-            what = (
-                f"contains {odd[0]}, which the model does not have"
-                if unknown
-                else f"lacks {odd[0]}"
-            )
-            count = f"{len(odd)} such array{'s' if len(odd) > 1 else ''}"
+        unknown = sorted(arrays.keys() - parameters.keys())
+        missing = sorted(parameters.keys() - arrays.keys())
+        if unknown:
             raise UserError(
-                f"the file {what} ({count}): it was saved with other settings, or with other code"
+                f"the file contains {unknown[0]}, which the model does not have "
+                f"({_arrays(len(unknown))}): {_OTHER_MODEL}"
+            )
+        if missing:
+            raise UserError(
+                f"{missing[0]} is missing from the file ({_arrays(len(missing))}): {_OTHER_MODEL}"
             )
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
                 raise UserError(
                     f"{name} has shape {arrays[name].shape} in the file and "
-                    f"{parameter.shape} in the model"
+                    f"{parameter.shape} in the model: {_OTHER_MODEL}"
                 )
-        for name, parameter in parameters.items():  # only now: an error leaves the model as it was
+        for name, parameter in parameters.items():
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
         return self
 
@@ -216,15 +211,22 @@ class Module:
         return "\n".join(_tree(self, type(self).__name__, {}))
 
 
+_OTHER_MODEL = "it was saved with other settings, or with other code"
+
+
+def _arrays(count):
+    return "1 such array" if count == 1 else f"{count} such arrays"
+
+
 def _items(container):
-    """Give the (key, value) pairs of a list, tuple or dict."""
+    """Return the (key, value) pairs of a list, tuple or dict."""
     return container.items() if isinstance(container, dict) else enumerate(container)
 
 
 def _tree(module, title, seen):
-    """Draw a module as lines: parameters with shapes and counts, modules inside indented.
+    """Return the lines of a module's drawing: its parameters, and inner modules indented.
 
-    seen: by which name a module stands there already; one that is used twice is drawn once.
+    seen: the titles of the modules drawn so far, by id; a shared module is drawn once.
     """
     if id(module) in seen:
         return [f"{title}  (the same as {seen[id(module)]})"]
@@ -244,11 +246,10 @@ def _tree(module, title, seen):
 
 
 def _xavier(rng, n_in, n_out):
-    """Draw a matrix that keeps the variance of what passes through it, forward and
-    backward on average.
+    """Draw a matrix that keeps the variance of what passes through it, forward and backward.
 
-    Uniform within +- sqrt(6 / (n_in + n_out)); Glorot and Bengio 2010, eq. 16. Without
-    rng: not drawn.
+    Uniform within +- sqrt(6 / (n_in + n_out)). Without rng the numbers are not drawn.
+    Source: Glorot and Bengio 2010, eq. 16.
     """
     if rng is None:
         return np.empty((n_in, n_out), dtype=np.float32)
@@ -257,9 +258,7 @@ def _xavier(rng, n_in, n_out):
 
 
 class Linear(Module):
-    """y = x W + b, with W drawn by Glorot and Bengio's rule and b = 0;
-    without b if bias is False.
-    """
+    """y = x W + b, with W drawn as by Glorot and Bengio, and b = 0 (no b if bias is False)."""
 
     def __init__(self, n_in: int, n_out: int, rng: np.random.Generator | None, bias: bool = True):
         self.weight = Parameter(_xavier(rng, n_in, n_out))
@@ -270,9 +269,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table with one row per id, drawn from N(0, 1/D):
-    times sqrt(D) its entries have variance 1.
-    """
+    """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) it has variance 1."""
 
     def __init__(self, n: int, d_model: int, rng: np.random.Generator | None):
         if rng is None:
@@ -286,9 +283,7 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Mean 0 and variance 1 over the features of each position, then a learned gain
-    (1) and bias (0).
-    """
+    """Normalise the features of each position, then apply a learned gain (1) and bias (0)."""
 
     def __init__(self, d_model: int, eps: float = 1e-6):
         self.gain = Parameter(np.ones(d_model, dtype=np.float32))
@@ -300,7 +295,7 @@ class LayerNorm(Module):
 
 
 class Dropout(Module):
-    """Dropout while training, nothing otherwise."""
+    """Set features to zero with probability `rate` while training; do nothing otherwise."""
 
     def __init__(self, rate: float):
         self.rate = rate
@@ -309,13 +304,18 @@ class Dropout(Module):
         return F.dropout(x, self.rate) if self.training else x
 
 
-# The methods as they are here, to notice a replaced one.
-_CALLS = {kind: kind.__call__ for kind in (Linear, LayerNorm, Dropout)}
+def computes_as(kind: type[Module], *modules: object, methods: tuple = ("__call__",)) -> bool:
+    """Return whether these methods of the modules are those of the class `kind`, as written there.
 
-
-def are_own(*modules):
-    """Tell whether the modules compute as the classes of this file do: only then may one op
-    stand for several.
+    The library sometimes does without calling a module: `F.add_norm` computes what a Dropout and a
+    LayerNorm would, and a cache relies on how attention makes its keys. That is right only if
+    nobody has changed these modules: by a subclass, by an attribute of one object, or by replacing
+    a method of the class. Where this function returns False, the modules are called one by one.
     """
-    replaced = [m for m in modules if _CALLS.get(type(m)) is not type(m).__call__]
-    return not replaced
+    for module in modules:
+        if not isinstance(module, kind):
+            return False
+        for name in methods:
+            if name in vars(module) or getattr(type(module), name) is not kind._as_written[name]:
+                return False
+    return True

@@ -9,7 +9,7 @@ import numpy as np
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Parameter, flat_slices, flatten
+from minitf.nn import Module, Parameter, flat_slices, flatten
 
 __all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
@@ -90,7 +90,23 @@ class Adam:
     def _flatten(self):
         """Move the parameters into flat arrays, and keep the views that they have become."""
         self.data, self.gradients = flatten(p for _, p in self.named_parameters)
-        self._views = [(name, p, p.data, p._gradient_view) for name, p in self.named_parameters]
+        self._places = [(p.data, p._gradient_view) for _, p in self.named_parameters]
+
+    def __getstate__(self):
+        """Leave out the flat arrays, whose views the parameters are: a copy makes its own."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("data", "gradients", "_places")
+        }
+
+    def __setstate__(self, state):
+        """Move the parameters copied with this Adam into flat arrays, and keep their gradients."""
+        vars(self).update(state)
+        gradients = [p.grad for _, p in self.named_parameters]
+        self._take_over()
+        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
+            parameter.grad = gradient
 
     def zero_grad(self) -> None:
         """Forget the gradients of the last update."""
@@ -98,9 +114,11 @@ class Adam:
             parameter.grad = None
 
     def collect(self) -> np.ndarray:
-        """Return the flat gradient of this update, with zeros for a parameter without one."""
-        for name, parameter, data, gradient in self._views:
-            if parameter._gradient_view is not gradient:
+        """Return the flat gradient of this update, with zeros for a parameter that got none."""
+        for (name, parameter), (data, place) in zip(
+            self.named_parameters, self._places, strict=True
+        ):
+            if parameter._gradient_view is not place:
                 raise RuntimeError(
                     f"{name} was converted or given to another optimizer: make a new Adam"
                 )
@@ -147,30 +165,12 @@ class Adam:
         self.step_count = int(step)
 
     def _moments(self):
-        """Return each parameter's views of m and v, under the names that a checkpoint uses."""
-        slices = flat_slices(p for _, p in self.named_parameters)
-        moments = {}
-        for (name, _), (p, where) in zip(self.named_parameters, slices, strict=True):
-            moments[f"m.{name}"] = self.m[where].reshape(p.shape)
-            moments[f"v.{name}"] = self.v[where].reshape(p.shape)
-        return moments
-
-    def __copy__(self):
-        """Refuse: two optimizers cannot share the parameters, which are views of flat arrays."""
-        raise TypeError("copy a model and its Adam together: copy.deepcopy((model, adam))")
-
-    def __getstate__(self):
-        """Leave out the flat arrays and their views: a copy makes new ones."""
-        left_out = ("data", "gradients", "_views")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state):
-        """Flatten the parameters that were copied with this Adam, and keep their gradients."""
-        vars(self).update(state)
-        gradients = [p.grad for _, p in self.named_parameters]
-        self._flatten()
-        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
-            parameter.grad = gradient
+        """Yield the name of each parameter with its views of m and v."""
+        names = [name for name, _ in self.named_parameters]
+        for name, (p, stretch) in zip(
+            names, flat_slices(p for _, p in self.named_parameters), strict=True
+        ):
+            yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
 
 
 def _checked(named_parameters):

@@ -1,11 +1,12 @@
 """The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
 
-Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary. Ids are
-NumPy integers (B, T); masks are boolean, True = may attend.
+Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary, W beams.
+Ids are NumPy integers (B, T); masks are boolean, True = may attend.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from minitf.backend import DType, to_device
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, are_own
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, computes_as
 from minitf.tensor import ArrayLike, Ids, Tensor
 
 __all__ = [
@@ -41,13 +42,13 @@ def sinusoid(
     base: str = "paper",
     dtype: DType = np.float32,
 ) -> np.ndarray:
-    """Give each position a vector of sines and cosines of falling frequency.
+    """Return a vector of sines and cosines of falling frequency for each position.
 
         PE(pos, 2i) = sin(pos / 10000^(2i/d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))
 
-    Returns a NumPy array (length, D). layout "halves" puts all sines before all cosines; base "t2t"
-    has the exponent i / (d_model/2 - 1), as tensor2tensor, which reaches 10000 exactly.
+    The result is a NumPy array (length, D). layout: "halves" puts all sines before all cosines.
+    base: "t2t" has tensor2tensor's exponent i / (d_model/2 - 1), which reaches 10000 exactly.
     Source: section 3.5.
     """
     half = d_model // 2
@@ -59,14 +60,12 @@ def sinusoid(
 
 
 def padding_mask(ids: Ids, pad_id: int = 0) -> np.ndarray:
-    """Let every position attend to the real tokens of its sentence: bool (B, 1, 1, S)
-    for ids (B, S).
-    """
+    """Return the mask that hides padding: bool (B, 1, 1, S) for ids (B, S)."""
     return (np.asarray(ids) != pad_id)[:, None, None, :]
 
 
 def causal_mask(length: int) -> np.ndarray:
-    """Let position t attend to positions up to t: bool (1, 1, T, T).
+    """Return the mask that lets position t attend to positions up to t: bool (1, 1, T, T).
 
     Source: section 3.2.3, "to prevent leftward information flow in the decoder".
     """
@@ -74,16 +73,15 @@ def causal_mask(length: int) -> np.ndarray:
 
 
 class MultiHeadAttention(Module):
-    """Several attentions side by side, each on its own projections of queries, keys and values.
+    """Several attentions side by side, each with its own projections of queries, keys and values.
 
         MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
         head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
     The matrices W_i of all heads are the columns of one matrix, so each projection is one product.
     With `keep_weights` set, the last weights (B, H, T, S) are kept in `weights`, for pictures.
-    To change how a head attends, override `attend`: decoding with a cache works with it as well. A
-    subclass that overrides another method is decoded without a cache, unless it says
-    `can_cache = True`.
+    To change how a head attends, override `attend`, which also works with a cache. A subclass that
+    overrides another method is decoded without a cache, unless it says `can_cache = True`.
     Source: section 3.2.2. No biases, as in the paper's equations.
     """
 
@@ -97,15 +95,6 @@ class MultiHeadAttention(Module):
         self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, bias=False)
         self.n_heads, self.rate = c.n_heads, c.attention_dropout
 
-    def split_heads(self, x: Tensor) -> Tensor:
-        """(B, T, H*K) -> (B, H, T, K), a view."""
-        batch, length, _ = x.shape
-        return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
-
-    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the memory to keys and to values: (B, S, D) -> (B, H, S, K) twice."""
-        return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
-
     def __call__(
         self,
         x: Tensor,
@@ -115,22 +104,32 @@ class MultiHeadAttention(Module):
     ) -> Tensor:
         """Attend from x (B, T, D) to memory (B, S, D).
 
-        cache: called with this attention and the memory, it returns the keys and values of earlier
-        steps as well (see minitf.decode). If beams share them, it returns fewer rows than x has:
-        B rows for the B*W rows of x, which become W queries each.
+        cache: called with this attention and the memory, it returns the keys and values of all
+        steps so far, (B, H, n, K) each (see minitf.decode).
         """
-        queries = self.query(x)  # (B, T, H*K)
+        queries = self.split_heads(self.query(x))  # (B, H, T, K)
         if cache is None:
             keys, values = self.keys_and_values(memory)  # (B, H, S, K)
-            positions = np.arange(queries.shape[1])[None], np.arange(keys.shape[2])[None]
+            positions = np.arange(x.shape[1])[None], np.arange(memory.shape[1])[None]
         else:
             keys, values = cache(self, memory)
-            queries = queries.reshape(keys.shape[0], -1, queries.shape[-1])
             positions = getattr(cache, "positions", None)
-        queries = self.split_heads(queries)  # (B, H, T, K)
         heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, K)
-        joined = heads.transpose(0, 2, 1, 3).reshape(*x.shape[:-1], -1)  # (B, T, H*K)
-        return self.output(joined)
+        return self.output(self.merge_heads(heads))  # (B, T, D)
+
+    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Project the memory to keys and to values: (B, S, D) -> (B, H, S, K) twice."""
+        return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Return the features as heads: (B, T, H*K) -> (B, H, T, K), a view."""
+        batch, length, _ = x.shape
+        return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
+
+    def merge_heads(self, heads: Tensor) -> Tensor:
+        """Concatenate the features of all heads: (B, H, T, K) -> (B, T, H*K)."""
+        batch, _, length, _ = heads.shape
+        return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)
 
     def attend(
         self,
@@ -144,7 +143,7 @@ class MultiHeadAttention(Module):
 
         positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy
         integers, for a subclass with relative or rotary positions. Keys from a cache may be in any
-        order, and the mask hides some of them.
+        order, some of them hidden by the mask; the queries of W beams all have the same position.
         """
         if self.keep_weights:
             self.weights = F.attention_weights(queries, keys, mask).numpy()
@@ -152,7 +151,7 @@ class MultiHeadAttention(Module):
 
 
 class FeedForward(Module):
-    """Two linear maps with a ReLU between them, at each position alike.
+    """Two linear maps with a ReLU between them, the same at each position.
 
         FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
 
@@ -166,14 +165,14 @@ class FeedForward(Module):
 
     def __call__(self, x: ArrayLike) -> Tensor:
         inner, outer, dropout = self.inner, self.outer, self.dropout
-        if not are_own(inner, outer, dropout):  # a changed model
+        if not (computes_as(Linear, inner, outer) and computes_as(Dropout, dropout)):
             return outer(dropout(F.relu(inner(x))))
         rate = dropout.rate if dropout.training else 0.0
         return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
 
 class Residual(Module):
-    """The connection around every sub-layer.
+    """The residual connection around every sub-layer, with its dropout and layer norm.
 
         post (the paper):  LayerNorm(x + Dropout(Sublayer(x)))
         pre:               x + Dropout(Sublayer(LayerNorm(x)))
@@ -190,7 +189,7 @@ class Residual(Module):
         norm, dropout = self.norm, self.dropout
         if not self.post:
             return x + dropout(sublayer(norm(x)))
-        if not are_own(norm, dropout):  # a changed model
+        if not (computes_as(LayerNorm, norm) and computes_as(Dropout, dropout)):
             return norm(x + dropout(sublayer(x)))
         rate = dropout.rate if dropout.training else 0.0
         return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
@@ -211,7 +210,7 @@ class EncoderLayer(Module):
 
 
 class DecoderLayer(Module):
-    """Self-attention to what is written so far, attention to the source, the feed-forward network.
+    """Self-attention to the text so far, attention to the source, the feed-forward network.
 
     Source: section 3.1.
     """
@@ -242,12 +241,12 @@ class DecoderLayer(Module):
 class Positions(Module):
     """Add to each embedding a vector for its position, then apply dropout.
 
-    Sinusoids are computed for whatever length comes; learned positions end at config.max_length.
+    Sinusoids have no greatest length; learned positions end at config.max_length.
     Source: sections 3.5 and 5.4.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator | None):
-        self.config, self.table = config, None
+        self.config = config
         self.dropout = Dropout(config.dropout)
         if config.positions == "learned":
             self.learned = Embedding(config.max_length, config.d_model, rng)
@@ -262,13 +261,12 @@ class Positions(Module):
                     f"{c.max_length} of this model"
                 )
             return self.dropout(x + self.learned(np.arange(start, end)) * c.d_model**0.5)
-        table = self.table  # another thread may put a shorter one there meanwhile
-        if table is None or len(table) < end or table.dtype != x.dtype:
-            length = max(64, 1 << (end - 1).bit_length())
-            self.table = table = to_device(
-                sinusoid(length, c.d_model, c.sinusoid_layout, c.sinusoid_base, x.dtype)
-            )
-        return self.dropout(x + table[start:end])
+        length = max(64, 1 << (end - 1).bit_length())  # a power of two: few tables are computed
+        table = _sinusoids(length, c.d_model, c.sinusoid_layout, c.sinusoid_base, x.dtype)
+        return self.dropout(x + to_device(table[start:end]))
+
+
+_sinusoids = functools.lru_cache(maxsize=8)(sinusoid)
 
 
 class Encoder(Module):
@@ -306,13 +304,11 @@ class Decoder(Module):
 
 
 class Transformer(Module):
-    """The whole model: source ids and target ids in, a distribution over the next word at
-    each position out.
+    """The model of figure 1: from source ids and target ids to the scores of each next token.
 
-    config: a Config. seed: of the initial weights, which are the same on every backend. With
-    initialise=False the weights are not drawn: for counting them, or for loading others at once.
-    Source: figure 1, section 3; section 3.4 for the one matrix shared by both embeddings
-    and the output.
+    seed: of the initial weights, which are the same on every backend. With initialise=False the
+    weights are not drawn: for counting them, or for loading others at once.
+    Source: figure 1, section 3; section 3.4 for the matrix of both embeddings and the output.
     """
 
     def __init__(self, config: Config, seed: int = 0, initialise: bool = True):
@@ -328,11 +324,10 @@ class Transformer(Module):
         self.decoder = Decoder(config, rng)
 
     def encode(self, source: Ids) -> tuple[Tensor, np.ndarray]:
-        """Read the source (B, S): the memory (B, S, D), and the mask of its real tokens."""
+        """Return the memory (B, S, D) of the source (B, S), and the mask that hides its padding."""
         source = _ids(source, "source", "(B, S)")
         mask = padding_mask(source, self.config.pad_id)
         x = self.embedding(source) * self.config.d_model**0.5
-        # Moved once, for all layers.
         return self.encoder(self.source_positions(x), to_device(mask)), mask
 
     def decode(
@@ -346,10 +341,11 @@ class Transformer(Module):
     ) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
-        caches: for each layer, one for self-attention and one for attention to the source (see
-        minitf.decode). With them `target` is the newest ids only, at positions from `start` on.
-        They attend to all words in the caches, or where beams share these, to those of target_mask.
-        Without caches the mask is the causal one. It hides padding too, which follows the words.
+        Without caches the mask is the causal one, which also hides padding: it follows the text.
+        caches: for each layer a pair, of self-attention and of attention to the source (see
+        minitf.decode). With them, target (B, W) has the newest ids only: those of W beams of each
+        sentence, all at position `start`. They attend to everything in the caches, or to the part
+        that target_mask allows.
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
@@ -359,16 +355,21 @@ class Transformer(Module):
                     "target_mask is for caches: without them the mask is the causal one"
                 )
             target_mask = causal_mask(target.shape[1])
+            x = self.target_positions(x, start)
+        else:  # each beam is a text with one new token
+            beams = x.reshape(-1, 1, self.config.d_model)  # (B*W, 1, D)
+            x = self.target_positions(beams, start).reshape(x.shape)  # (B, W, D)
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
-        return self.decoder(self.target_positions(x, start), memory, *masks, caches)
+        return self.decoder(x, memory, *masks, caches)
 
     def logits(self, hidden: ArrayLike) -> Tensor:
-        """Score every word of the vocabulary: (..., D) -> (..., V)."""
+        """Return a score for every token of the vocabulary: (..., D) -> (..., V)."""
         return F.linear(hidden, self.output_embedding.weight.transpose())
 
     def __call__(self, source: Ids, target: Ids) -> Tensor:
-        """Source ids (B, S) and target ids (B, T), which begin with the start
-        mark -> logits (B, T, V).
+        """Return the logits (B, T, V) of source ids (B, S) and target ids (B, T).
+
+        The target begins with the start mark.
         """
         source, target = _batch(source, target)
         memory, mask = self.encode(source)
@@ -382,9 +383,9 @@ class Transformer(Module):
         n_tokens: float | None = None,
         smoothing: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The training loss of a batch, and the plain negative log-likelihood per token beside it.
+        """Return the training loss of a batch, and its negative log-likelihood per token.
 
-        n_tokens: by what to divide, the target tokens of the whole update (default: of this batch).
+        n_tokens: the divisor, the target tokens of the complete update (default: of this batch).
         """
         c = self.config
         source, target_in = _batch(source, target_in)
@@ -405,11 +406,11 @@ class Transformer(Module):
 def _ids(ids, name, axes):
     """Return ids as an array.
 
-    Raises TypeError unless they are integers, ValueError unless in one row per sentence.
+    Raises TypeError unless they are integers, ValueError unless they have one row per sentence.
     """
     ids = F.integers(ids, name)
     if ids.ndim == 2 and not ids.shape[1]:
-        raise ValueError(f"{name} has no words: its shape is {ids.shape}")
+        raise ValueError(f"{name} has no tokens: its shape is {ids.shape}")
     if ids.ndim != 2:
         raise ValueError(
             f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of "
@@ -419,7 +420,7 @@ def _ids(ids, name, axes):
 
 
 def _batch(source, target):
-    """Make arrays of the ids of a batch.
+    """Return the ids of a batch as arrays.
 
     Raises ValueError unless there is one target for each source.
     """
@@ -429,7 +430,7 @@ def _batch(source, target):
 
 
 def _check_rows(sources, targets):
-    """Raise ValueError unless there are as many: attention would broadcast a single one."""
+    """Raise ValueError unless the numbers are equal: attention would broadcast a single row."""
     if sources != targets:
         raise ValueError(
             f"{sources} rows of source, but {targets} of target: give one target for each source"

@@ -1,11 +1,9 @@
-"""Decoding, faster: beams of a sentence share one cache, and few of their next words are compared.
+"""Decoding, faster: beams of a sentence share one cache, and few of their next tokens are compared.
 
-`minitf/gpu/decode.py` runs the same program on CuPy, with one change.
+minitf/gpu/decode.py runs the same program on CuPy.
 
-Letters: B sentences, W beams of each, R = B * W rows, n words in the cache of a sentence.
+Letters: B sentences, W beams of each, R = B * W texts, n tokens in the cache of a sentence.
 """
-
-from itertools import chain
 
 import numpy as np
 
@@ -15,153 +13,191 @@ from minitf.cpu.sums import row_sums
 from minitf.forms import form_of
 from minitf.tensor import Tensor
 
-__all__ = ["SharedNextWords", "SourceCache", "continuations", "next_words", "normalisers_of"]
+__all__ = ["SharedNextWords", "continuations", "next_words", "normalisers_of"]
 
-_GROW_BY = 8  # words of each beam for which the caches have room at a time
+_GROW_BY = 8  # tokens of each beam by which the caches grow
 # Scores in a block: the first of these that divides the vocabulary.
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
 
 
 @form_of(decode.next_words)
 def next_words(model, source, width, cached):
-    """Return a scorer whose caches are shared by the beams of a sentence; there is none without."""
+    """Return a scorer whose caches are shared by the beams of a sentence."""
     if not cached or not decode.can_cache(model):
         return NotImplemented
     return SharedNextWords(model, source, width)
 
 
-class SourceCache:
-    """Keys and values (B, H, S, K) of the source, projected once for all beams of a sentence.
+class SharedNextWords:
+    """The scorer of `decode.next_words` that hands the model the beams of a sentence as positions.
 
-    positions, here and in the other cache: of the queries (1, W) and of the keys (1, n) or (B, n)
-    in their texts.
+    The newest tokens are ids (B, W). They attend to one cache for all beams of their sentence; a
+    mask hides the tokens of other beams.
+    arranged: a function that gives the source's keys and values another order in memory.
     """
 
-    def __init__(self):
-        self.kept = self.positions = None
+    def __init__(self, model, source, width, arranged=None):
+        self.model, self.width = model, width
+        self.memory, self.mask = model.encode(source)
+        self.layout = Layout(len(source), width)
+        self.caches = [
+            (TextCache(self.layout), SourceCache(self.layout, arranged))
+            for _ in model.decoder.layers
+        ]
 
-    def __call__(self, attention, memory):
-        if self.kept is None:
-            self.kept = [Tensor(self.laid_out(x.data)) for x in attention.keys_and_values(memory)]
-        return self.kept
+    def __call__(self, texts):
+        if self.layout.is_full():
+            kept = self.layout.grow()
+            for text_cache, _ in self.caches:
+                text_cache.grow(kept)
+        self.layout.add_newest()
+        newest = texts[:, -1].reshape(-1, self.width)  # (B, W)
+        start = texts.shape[1] - 1
+        masks = self.mask, self.layout.own()[:, None]
+        of_source, own = (None if mask.all() else to_device(mask) for mask in masks)
+        hidden = self.model.decode(newest, self.memory, of_source, start, self.caches, own)
+        return decode.scores_of(self.model, hidden.reshape(-1, hidden.shape[-1]))
 
-    def laid_out(self, array):
-        """Return the array in the order in memory that suits the products of the library in use."""
-        return array
+    def select(self, rows):
+        """Keep these rows of the texts, in this order."""
+        sentences = rows[:: self.width] // self.width
+        if len(sentences) < len(self.mask):
+            for text_cache, source_cache in self.caches:
+                text_cache.select(to_device(sentences))
+                source_cache.select(to_device(sentences))
+            self.memory = Tensor(self.memory.data[to_device(sentences)])
+            self.mask = self.mask[sentences]
+        self.layout.select(sentences, rows)
 
-    def select(self, sentences):
-        """Keep these of the sentences."""
-        self.kept = [Tensor(x.data[sentences]) for x in self.kept]
 
+class Layout:
+    """Which token of which beam is at which index of the shared caches.
 
-class SharedCache:
-    """Keys and values (B, H, n, K) of the words that the beams of a sentence wrote.
-
-    Masks say which of them belong to a beam. So a word stays where it is when its beam ends or goes
-    on as two, and nothing is copied from step to step, except when the cache grows.
+    A token stays at its cache index when its beam ends or continues as two, so nothing is copied
+    from step to step, except when the caches grow.
+    indices: the cache index of every token of every beam, (B, W, t).
+    positions: the position in its text of the token at every cache index, (B, capacity).
+    queries: the position of the newest token of each beam, (1, W).
+    length, capacity: the number of cache indices in use, and of all.
     """
 
-    def __init__(self, width):
-        self.arrays = None  # keys and values, with room for more words: (B, H, capacity, K)
-        self.width, self.length, self.capacity, self.positions = width, 0, 0, None
+    def __init__(self, sentences, width):
+        self.width, self.length, self.capacity = width, 0, 0
+        self.indices = np.empty((sentences, width, 0), dtype=int)
+        self.positions = np.zeros((sentences, 0), dtype=int)
+        self.queries = None
 
-    def grow(self, kept, capacity):
-        """Keep these words (B, n) of each sentence, and make room for as many in all."""
-        self.length, self.capacity = kept.shape[1], capacity
-        if self.arrays is not None:
-            n, heads, _, _ = self.arrays[0].shape
-            index = (
-                to_device(np.arange(n)[:, None, None]),
-                to_device(np.arange(heads)[:, None]),
-                to_device(kept[:, None]),
-            )
-            self.arrays = [self._wider(array[index]) for array in self.arrays]
+    def is_full(self):
+        """Return whether the newest tokens of a step have no cache index left."""
+        return self.length == self.capacity
 
-    def _wider(self, array):
-        wide = xp.empty((*array.shape[:2], self.capacity, array.shape[3]), dtype=array.dtype)
-        wide[:, :, : array.shape[2]] = array
-        return wide
+    def add_newest(self):
+        """Give the newest token of each beam the next cache index."""
+        sentences, width, steps = self.indices.shape
+        newest = np.arange(self.length, self.length + width)[:, None]  # (W, 1)
+        newest = np.broadcast_to(newest, (sentences, width, 1))
+        self.indices = np.concatenate([self.indices, newest], axis=2)
+        self.positions[:, self.length : self.length + width] = steps
+        self.queries = np.full((1, width), steps)
+        self.length += width
+
+    def own(self):
+        """Return the mask (B, W, n) of the tokens in the cache that belong to each beam."""
+        own = np.zeros((*self.indices.shape[:2], self.length), dtype=bool)
+        np.put_along_axis(own, self.indices, True, axis=2)
+        return own
+
+    def grow(self):
+        """Drop the tokens that no beam contains any more, and make room for new ones.
+
+        Return the cache indices (B, n) of the tokens that are kept, which move to the front.
+        """
+        needed = self.own().any(axis=1)  # (B, n)
+        self.length = int(needed.sum(axis=1).max(initial=0))
+        needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
+        kept = needed_first[:, : self.length]
+        self.indices = np.take_along_axis(needed.cumsum(axis=1)[:, None] - 1, self.indices, axis=2)
+        self.capacity = self.length + _GROW_BY * self.width
+        positions = np.take_along_axis(self.positions, kept, axis=1)
+        self.positions = np.pad(positions, ((0, 0), (0, self.capacity - self.length)))
+        return kept
+
+    def select(self, sentences, rows):
+        """Keep these of the sentences, and these rows of the texts."""
+        _, width, steps = self.indices.shape
+        self.indices = self.indices.reshape(-1, steps)[rows].reshape(-1, width, steps)
+        self.positions = self.positions[sentences]
+
+
+class TextCache:
+    """Keys and values of the tokens that the beams of a sentence wrote, (B, H, n, K)."""
+
+    def __init__(self, layout):
+        self.layout = layout
+        self.arrays = None  # keys and values, each (B, H, capacity, K)
+
+    @property
+    def positions(self):
+        """The positions of the queries (1, W) and of the keys (B, n) in their texts."""
+        return self.layout.queries, self.layout.positions[:, : self.layout.length]
 
     def __call__(self, attention, x):
-        beams = x.reshape(-1, self.width, x.shape[-1])  # (B, W, D)
-        new = [tensor.data for tensor in attention.keys_and_values(beams)]
+        """Return all keys and values, those of the newest tokens x (B, W, D) included."""
+        new = [tensor.data for tensor in attention.keys_and_values(x)]  # (B, H, W, K)
+        length, width = self.layout.length, self.layout.width
         if self.arrays is None:
             self.arrays = [self._wider(array[:, :, :0]) for array in new]
-        start, self.length = self.length, self.length + self.width
         for array, newest in zip(self.arrays, new, strict=True):
-            array[:, :, start : self.length] = newest
-        return [Tensor(array[:, :, : self.length]) for array in self.arrays]
+            array[:, :, length - width : length] = newest
+        return [Tensor(array[:, :, :length]) for array in self.arrays]
+
+    def grow(self, kept):
+        """Keep the tokens at these cache indices (B, n), and make room as the layout says."""
+        if self.arrays is None:
+            return
+        sentences, heads, _, _ = self.arrays[0].shape
+        index = (
+            to_device(np.arange(sentences)[:, None, None]),
+            to_device(np.arange(heads)[:, None]),
+            to_device(kept[:, None]),
+        )
+        self.arrays = [self._wider(array[index]) for array in self.arrays]
+
+    def _wider(self, array):
+        batch, heads, length, size = array.shape
+        wide = xp.empty((batch, heads, self.layout.capacity, size), dtype=array.dtype)
+        wide[:, :, :length] = array
+        return wide
 
     def select(self, sentences):
         """Keep these of the sentences."""
         self.arrays = [array[sentences] for array in self.arrays]
 
 
-class SharedNextWords:
-    """The scorer of `decode.next_words` that keeps each sentence once for all of its beams."""
+class SourceCache:
+    """Keys and values (B, H, S, K) of the source, projected once for all beams of a sentence."""
 
-    source_cache = SourceCache
+    def __init__(self, layout, arranged):
+        self.layout, self.arranged = layout, arranged
+        self.kept = self.keys = None
 
-    def __init__(self, model, source, width):
-        self.model, self.width = model, width
-        self.memory, self.mask = model.encode(source)
-        self.caches = [(SharedCache(width), self.source_cache()) for _ in model.decoder.layers]
-        # indices: the cache index of every word of every text, (B, W, t).
-        # positions: the position in its text of every word in the cache, (B, n).
-        # length, capacity: words in the cache of a sentence, and the room for them.
-        self.indices = np.empty((len(source), width, 0), dtype=int)
-        self.positions = np.zeros((len(source), 0), dtype=int)
-        self.length = self.capacity = 0
+    @property
+    def positions(self):
+        """The positions of the queries (1, W) and of the keys (1, S) in their texts."""
+        return self.layout.queries, self.keys
 
-    def __call__(self, texts):
-        if self.length == self.capacity:
-            self._grow()
-        newest = self.length + np.arange(self.width)[:, None]
-        newest = np.broadcast_to(newest, (len(self.mask), self.width, 1))
-        self.indices = np.concatenate([self.indices, newest], axis=2)
-        self.length += self.width
-        masks = self.mask, self._own()[:, None]
-        of_source, own = (None if mask.all() else to_device(mask) for mask in masks)
-        start = texts.shape[1] - 1
-        self.positions[:, self.length - self.width : self.length] = start
-        queries, source = np.full((1, self.width), start), np.arange(self.mask.shape[-1])[None]
-        for shared, fixed in self.caches:
-            shared.positions = queries, self.positions[:, : self.length]
-            fixed.positions = queries, source
-        newest = texts[:, -1:]
-        hidden = self.model.decode(newest, self.memory, of_source, start, self.caches, own)
-        return decode.scores_of(self.model, hidden[:, -1])
+    def __call__(self, attention, memory):
+        """Return the keys and values of the memory (B, S, D), projected at the first step."""
+        if self.kept is None:
+            self.keys = np.arange(memory.shape[1])[None]
+            self.kept = attention.keys_and_values(memory)
+            if self.arranged:
+                self.kept = [Tensor(self.arranged(x.data)) for x in self.kept]
+        return self.kept
 
-    def _own(self):
-        """Return the mask (B, W, n) of the words in the cache that belong to each beam."""
-        own = np.zeros((len(self.mask), self.width, self.length), dtype=bool)
-        np.put_along_axis(own, self.indices, True, axis=2)
-        return own
-
-    def _grow(self):
-        """Drop words that no beam continues any more from the caches; make room for the next."""
-        needed = self._own().any(axis=1)  # (B, n)
-        self.length = int(needed.sum(axis=1).max(initial=0))
-        needed_first = np.argsort(~needed, axis=1, kind="stable")  # and in their order
-        kept = needed_first[:, : self.length]
-        self.indices = np.take_along_axis(needed.cumsum(axis=1)[:, None] - 1, self.indices, axis=2)
-        self.capacity = self.length + _GROW_BY * self.width
-        positions = np.take_along_axis(self.positions, kept, axis=1)
-        self.positions = np.pad(positions, ((0, 0), (0, self.capacity - self.length)))
-        for shared, _ in self.caches:
-            shared.grow(kept, self.capacity)
-
-    def select(self, rows):
-        """Keep these rows of the texts, in this order."""
-        sentences = rows[:: self.width] // self.width
-        length = self.indices.shape[2]
-        self.indices = self.indices.reshape(len(self.mask) * self.width, length)[rows]
-        self.indices = self.indices.reshape(len(sentences), self.width, length)
-        if len(sentences) < len(self.mask):
-            for cache in chain.from_iterable(self.caches):
-                cache.select(to_device(sentences))
-            self.memory = Tensor(self.memory.data[to_device(sentences)])
-            self.mask, self.positions = self.mask[sentences], self.positions[sentences]
+    def select(self, sentences):
+        """Keep these of the sentences."""
+        self.kept = [Tensor(x.data[sentences]) for x in self.kept]
 
 
 @form_of(decode.continuations)

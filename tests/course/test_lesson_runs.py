@@ -169,8 +169,8 @@ MUTANTS = {
     "a position table off by one": ("05", "np.arange(length)[", "np.arange(1, length + 1)["),
     "positions read one row too late": (
         "05",
-        "x + table[start:end]",
-        "x + table[start + 1 : end + 1]",
+        "to_device(table[start:end])",
+        "to_device(table[start + 1 : end + 1])",
     ),
     "a missing sqrt(d_model)": (
         *("06", "self.embedding(source) * self.config.d_model**0.5", "self.embedding(source)"),

@@ -59,14 +59,15 @@ def test_a_form_takes_what_can_be_cached(library, rng):
 
 def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
     """Beams have a common beginning: the cache does not grow by one word of each at every step."""
-    model, sizes, grow = likely_end(small_model(), by=-50), [], cpu_decode.SharedNextWords._grow
+    model, sizes, grow = likely_end(small_model(), by=-50), [], cpu_decode.Layout.grow
 
-    def watch(scorer):
-        before = scorer.indices.shape[2] * scorer.width
-        grow(scorer)
-        sizes.append((scorer.length, before))
+    def watch(layout):
+        before = layout.indices.shape[2] * layout.width
+        kept = grow(layout)
+        sizes.append((layout.length, before))
+        return kept
 
-    monkeypatch.setattr(cpu_decode.SharedNextWords, "_grow", watch)
+    monkeypatch.setattr(cpu_decode.Layout, "grow", watch)
     source = random_batch(rng, rows=3).source
     with forms_on():
         found = beam_search(model, source, beam=6, max_extra=40)

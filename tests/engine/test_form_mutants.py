@@ -275,8 +275,8 @@ MUTANTS = {
     "cache: beams in their old order": (
         decode.next_words,
         "cpu/decode",
-        "self.width, length)[rows]",
-        "self.width, length)",
+        "reshape(-1, steps)[rows]",
+        "reshape(-1, steps)[: len(rows)]",
     ),
     "cache: an index too far": (
         decode.next_words,
@@ -288,15 +288,15 @@ MUTANTS = {
         *(
             decode.next_words,
             "cpu/decode",
-            "array[:, :, start : self.length]",
-            "array[:, :, : self.width]",
+            "array[:, :, length - width : length]",
+            "array[:, :, :width]",
         ),
     ),
     "cache: every word is the first": (
         decode.next_words,
         "cpu/decode",
-        "self.length] = start",
-        "self.length] = 0",
+        "self.length + width] = steps",
+        "self.length + width] = 0",
     ),
     "cache: positions of words that were dropped": (
         *(decode.next_words, "cpu/decode", "np.take_along_axis(self.positions, kept, axis=1)"),

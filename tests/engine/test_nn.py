@@ -328,7 +328,7 @@ def test_state_that_does_not_fit_is_refused(rng):
     model = Linear(3, 2, rng)
     state = model.state()
     cases = {
-        "lacks bias": {"weight": state["weight"]},
+        r"^bias is missing from the file \(1 such array\)": {"weight": state["weight"]},
         r"contains gain, which the model does not have \(1 such array\)": {
             **state,
             "gain": np.ones(2),

@@ -247,7 +247,7 @@ def shift(model, monkeypatch):
 
 def say_so(model, monkeypatch):
     """The model itself has a wrong cache, and says that it has none."""
-    for cache in (decode.Cache, cpu_decode.SharedCache):
+    for cache in (decode.Cache, cpu_decode.TextCache):
         monkeypatch.setattr(cache, "__call__", lambda *arguments: pytest.fail("the cache was used"))
     model.can_cache = False
 

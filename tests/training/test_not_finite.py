@@ -19,6 +19,7 @@ from minitf.optim import Adam
 from minitf.training import commandline
 from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
+from minitf.transformer import Positions
 
 
 @pytest.fixture
@@ -58,8 +59,13 @@ def gradient(name, value):
     return after_backward(spoil)
 
 
+class Spoiled(Positions):
+    def __call__(self, x, start=0):
+        return super().__call__(x, start) * np.nan
+
+
 def positions(trainer):
-    trainer.model.source_positions.table[1, 2] = np.nan
+    trainer.model.source_positions.__class__ = Spoiled
 
 
 WEIGHT, GRADIENT = "the weight {} is not finite", "the gradient of {} is not finite"
