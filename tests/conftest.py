@@ -98,8 +98,8 @@ def arrays():
 
 @pytest.fixture
 def saved(tmp_path, arrays):
-    save_arrays(tmp_path / "step.npz", arrays, {"step": 12})
-    return tmp_path / "step.npz"
+    save_arrays(tmp_path / "step.safetensors", arrays, {"step": 12})
+    return tmp_path / "step.safetensors"
 
 
 @pytest.fixture

@@ -1,74 +1,87 @@
-"""Arrays in one .npz file, read without pickle.
+"""Named arrays in one .safetensors file, with a sha256 over all that it holds.
 
-Each array's header is checked against the size of the file before memory is taken for it: a damaged
-or hostile file ends in one line that names the array.
+Shapes are checked before memory is taken for an array, and nothing is unpickled: a damaged or
+hostile file ends in one line. The .npz files of minitf 0.1 are read as well.
 """
 
 import contextlib
+import hashlib
 import json
 import math
 import os
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.lib import format as npy
+from numpy.typing import ArrayLike
 
 from minitf.errors import UserError
 from minitf.files.atomic import clean_leftovers, install, staged
 
 __all__ = ["average", "load_arrays", "save_arrays"]
 
-META = "meta.json"  # the array, of bytes, that holds the JSON text
-INFLATION = 1040  # deflate makes at most 1032 bytes of one
+KEY = "minitf"  # of the metadata: one key, because safetensors writes several in any order
+OLD_KEY = "meta.json"  # the array of bytes that holds the JSON text in a file of minitf 0.1
+MAX_HEADER = 1 << 20  # bytes, enough for 8,000 arrays; to parse a header takes 20 times its size
+MAX_INFLATION = 1040  # deflate makes at most 1032 bytes of one
+DTYPES = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 
 
 # Writing ------------------------------------------------------------------------------------------
 
 
-def save_arrays(path: str | Path, arrays: dict[str, np.ndarray], meta: dict) -> None:
-    """Write named arrays and a dictionary of plain values to one .npz file, completely
-    or not at all.
+def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> None:
+    """Write named arrays and a dictionary of plain values to one .safetensors file.
 
-    An existing file is replaced in one step; until then it is unchanged. `numpy.load` reads the
-    result; the array "meta.json" holds the dictionary as JSON text.
+    An existing file is replaced in one step; until then it is unchanged. Equal arrays and values
+    make equal files.
 
-    Raises UserError where the disk refuses, TypeError for an array without numbers or a value
+    Raises UserError if the disk refuses, TypeError for an array without numbers or a value
     that JSON lacks.
     """
     path = Path(path)
     clean_leftovers(path.parent)
-    with staged({path: lambda aside: write_npz(aside, arrays, meta)}) as files:
+    with staged({path: lambda aside: write_arrays(aside, arrays, meta)}) as files:
         install(files, path)
 
 
-def write_npz(path, arrays, meta, compression=zipfile.ZIP_STORED):
-    """Write the arrays and the dictionary to this path,
-    without the care that `save_arrays` takes.
+def write_arrays(path, arrays, meta=None):
+    """Write the file in place; without `meta` it holds the arrays only, and no sha256."""
+    from safetensors.numpy import save
+
+    arrays = {name: _as_stored(name, array) for name, array in arrays.items()}
+    metadata = None
+    if meta is not None:
+        metadata = {KEY: json.dumps({"sha256": _digest(arrays, meta), "meta": meta})}
+    # Not save_file: it makes files that only their owner can read, and if it is killed, it leaves
+    # a hidden one that nobody removes.
+    path.write_bytes(save(arrays, metadata))
+
+
+def _as_stored(name, array):
+    """Return the array as safetensors needs it: C-contiguous (it does not check that) and in
+    the byte order of this machine.
     """
-    text = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
-    if META in arrays:
-        raise ValueError(
-            f"no array can be called {META!r}: the file keeps the dictionary under that name"
+    array = np.asarray(array)
+    if not _is_supported(array.dtype):
+        raise TypeError(
+            f"array {name!r} is of dtype {array.dtype}: only plain numbers can be saved"
         )
-    with open(path, "wb") as file, zipfile.ZipFile(file, "w", compression) as archive:
-        for name, array in {META: text, **arrays}.items():
-            array = np.asarray(array)
-            if not _is_supported(array.dtype):
-                raise TypeError(
-                    f"array {name!r} is of dtype {array.dtype}: only plain numbers can be saved"
-                )
-            # ZipInfo's fixed date makes equal arrays equal files; zip64 allows arrays
-            # of over 2 GiB.
-            member = zipfile.ZipInfo(name + ".npy")
-            member.compress_type = compression
-            with archive.open(member, "w", force_zip64=True) as stream:
-                npy.write_array(stream, array, version=(1, 0), allow_pickle=False)
+    return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def _is_supported(dtype):
     return dtype.kind in "fiu" and dtype.itemsize <= 8
+
+
+def _digest(arrays, meta):
+    """Return the sha256 of the values and of all names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256(json.dumps(meta).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name!r} {array.dtype} {array.shape}".encode())
+        digest.update(array)
+    return digest.hexdigest()
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -77,47 +90,105 @@ def _is_supported(dtype):
 def load_arrays(
     path: str | Path, shapes: dict[str, tuple] | None = None
 ) -> tuple[dict[str, np.ndarray], dict]:
-    """Return what `save_arrays` wrote: the named arrays and the dictionary.
+    """Return the named arrays and the dictionary that `save_arrays` wrote.
 
-    shapes: the names and shapes that the file must hold, neither fewer nor more; None takes
-    what it holds.
+    shapes: the names and shapes that the file must hold, neither fewer nor more; None accepts
+    any.
 
-    Raises UserError, naming file and array, for a file that is missing, damaged, not ours or
-    of other shapes.
+    Raises UserError, naming the file, if it is missing, damaged, of other shapes, or was not
+    written by `save_arrays`.
     """
-    path = Path(path)
-    with naming(path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-        members = _members(archive, path, os.fstat(file.fileno()).st_size)
-        if META not in members:
-            raise UserError(
-                f"{path}: not a file of minitf (it holds no {META!r}): choose another file"
-            )
-        if shapes is not None:
-            _check_names(members.keys() - {META}, shapes.keys())
-        for name, member in members.items():
-            with naming(f"{path}: array {name!r}"):
-                _check_header(archive, member, None if shapes is None else shapes.get(name))
-        arrays = {}
-        for name, member in members.items():
-            with naming(f"{path}: array {name!r}"), archive.open(member) as stream:
-                array = npy.read_array(stream, allow_pickle=False)
-                arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-        with naming(f"{path}: array {META!r}"):
-            meta = json.loads(arrays.pop(META).tobytes())
-            if not isinstance(meta, dict):
-                raise ValueError("it holds no dictionary")
+    arrays, meta = read_arrays(path, shapes)
+    if meta is None:
+        raise UserError(f"{path}: not a checkpoint (it contains arrays only): choose another file")
     return arrays, meta
 
 
+def read_arrays(path, shapes=None):
+    """Return the arrays of a .safetensors or .npz file, and its dictionary or None."""
+    with user_errors(path):
+        with open(path, "rb") as file:
+            start = file.read(8)
+        if start.startswith(b"PK"):
+            return _read_npz(path, shapes)
+        if int.from_bytes(start, "little") > MAX_HEADER:
+            raise ValueError("no arrays, or a header that is too long")
+        return _read_safetensors(path, shapes)
+
+
+def _read_safetensors(path, shapes):
+    from safetensors import safe_open
+
+    # Opening the file compares its header with its size; get_tensor takes the memory.
+    with safe_open(path, framework="numpy") as file:
+        names = file.keys()
+        headers = {name: file.get_slice(name) for name in names}
+        _check_shapes({name: tuple(header.get_shape()) for name, header in headers.items()}, shapes)
+        for name, header in headers.items():
+            if header.get_dtype() not in DTYPES:
+                raise UserError(
+                    f"{path}: array {name!r} is of type {header.get_dtype()}: convert it to F32"
+                )
+        arrays = {name: file.get_tensor(name) for name in names}
+        metadata = file.metadata() or {}
+    if KEY not in metadata:
+        return arrays, None
+    stored = json.loads(metadata[KEY])
+    if not isinstance(stored["meta"], dict) or stored["sha256"] != _digest(arrays, stored["meta"]):
+        raise ValueError("its sha256 differs")
+    return arrays, stored["meta"]
+
+
+def _read_npz(path, shapes):
+    """Read a file of minitf 0.1, which is as `numpy.savez` writes them."""
+    arrays = {}
+    with np.load(path, allow_pickle=False) as file:
+        found = _shapes_in_npz(path, file.zip)
+        _check_shapes({name: found[name] for name in found.keys() - {OLD_KEY}}, shapes)
+        for name in found:
+            with user_errors(f"{path}: array {name!r}"):
+                array = file[name]
+                arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+        if OLD_KEY not in arrays:
+            return arrays, None
+        with user_errors(f"{path}: array {OLD_KEY!r}"):
+            meta = json.loads(arrays.pop(OLD_KEY).tobytes())
+            if not isinstance(meta, dict):
+                raise ValueError("it contains no dictionary")
+    return arrays, meta
+
+
+def _shapes_in_npz(path, archive):
+    """Return the shape of each array, once none claims more memory than the file can fill.
+
+    numpy.load would take the memory that a header claims before it looks at the data.
+    """
+    shapes = {}
+    members = archive.infolist()
+    if sum(member.compress_size for member in members) > os.path.getsize(path):
+        raise ValueError("its arrays are larger than the file")
+    for member in members:
+        name = member.filename.removesuffix(".npy")
+        with user_errors(f"{path}: array {name!r}"), archive.open(member) as stream:
+            if member.file_size > MAX_INFLATION * member.compress_size:
+                raise ValueError("impossible size")
+            if npy.read_magic(stream) != (1, 0):
+                raise ValueError("unknown header")
+            shapes[name], _, dtype = npy.read_array_header_1_0(stream)
+            if not _is_supported(dtype):
+                raise ValueError(f"dtype {dtype} is not a plain number")
+            if stream.tell() + math.prod(shapes[name]) * dtype.itemsize != member.file_size:
+                raise ValueError(f"its size does not fit shape {shapes[name]} of {dtype}")
+    return shapes
+
+
 class _Misfit(Exception):
-    """The file is intact, but belongs to a model of other settings."""
+    """The file is intact, but belongs to a model with other settings."""
 
 
 @contextlib.contextmanager
-def naming(what):
-    """Turn any error that a damaged file causes in zipfile, zlib, numpy or json into one
-    line about `what`.
-    """
+def user_errors(what):
+    """Turn any error that a damaged file causes in this block into one line about `what`."""
     try:
         yield
     except UserError:
@@ -133,90 +204,58 @@ def naming(what):
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
-            f"{what}: damaged ({reason}): copy the file again or take an older one"
+            f"{what}: damaged ({reason}): copy the file again or use an older one"
         ) from error
 
 
-def _members(archive, path, size):
-    """Return the archive's entries by array name, after checks that need only its
-    table of contents.
-    """
-    members = {}
-    stored = 0
-    for member in archive.infolist():
-        name = member.filename.removesuffix(".npy")
-        if name == member.filename or name in members:
-            raise UserError(
-                f"{path}: not a file of minitf (entry {member.filename!r}): choose another file"
-            )
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UserError(
-                f"{path}: array {name!r}: unknown compression: write the file with minitf"
-            )
-        members[name] = member
-        # Entries larger than the file are refused, so a false size cannot make us take more memory
-        # than the file could fill.
-        stored += member.compress_size
-        if stored > size or member.file_size > INFLATION * member.compress_size:
-            raise UserError(
-                f"{path}: array {name!r}: damaged (impossible size): copy the file again"
-            )
-    return members
-
-
-def _check_header(archive, member, wanted):
-    """Compare an array's header with the size of its entry, and with the wanted shape,
-    before reading it.
-    """
-    with archive.open(member) as stream:
-        if npy.read_magic(stream) != (1, 0):
-            raise ValueError("unknown header")
-        shape, _, dtype = npy.read_array_header_1_0(stream)
-        if not _is_supported(dtype):
-            raise ValueError(f"dtype {dtype} is not a plain number")
-        size = stream.tell() + math.prod(shape) * dtype.itemsize
-        if size != member.file_size:
-            raise ValueError(
-                f"shape {shape} of {dtype} does not fit its {member.file_size:,} bytes"
-            )
-    if wanted is not None and tuple(wanted) != shape:
-        raise _Misfit(f"it has shape {shape}, the model needs {tuple(wanted)}")
-
-
-def _check_names(found, wanted):
+def _check_shapes(found, wanted):
+    """Compare names and shapes; `wanted` may be None."""
+    if wanted is None:
+        return
     problems = []
-    for names, what in ((wanted - found, "missing"), (found - wanted, "unknown")):
+    for names, what in ((wanted - found.keys(), "missing"), (found.keys() - wanted, "unknown")):
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             problems.append(f"{what}: " + ", ".join(sorted(names)[:5]) + more)
     if problems:
         raise _Misfit("arrays " + "; ".join(problems))
+    for name, shape in wanted.items():
+        if found[name] != tuple(shape):
+            raise _Misfit(f"array {name!r} has shape {found[name]}, the model needs {tuple(shape)}")
 
 
-def average(paths: Iterable[str | Path]) -> dict[str, np.ndarray]:
-    """Return the average of the arrays of several files, summed in float64, in their own dtype.
+# Averaging ----------------------------------------------------------------------------------------
 
-        mean[name] = (file_1[name] + ... + file_n[name]) / n
 
-    Raises UserError where the files do not hold the same names, shapes and dtypes.
+def average(
+    checkpoints: Iterable[str | Path | dict[str, np.ndarray]],
+) -> dict[str, np.ndarray]:
+    """Return the average of several checkpoints, summed in float64, in their own dtypes.
+
+        mean[name] = (checkpoint_1[name] + ... + checkpoint_n[name]) / n
+
+    checkpoints: paths of files that `save_arrays` wrote, or arrays by name.
+
+    Raises UserError if they do not hold the same names, shapes and dtypes.
     Source: section 6.1 (the last 5 checkpoints of a base model, the last 20 of a big one).
     """
-    paths = [Path(path) for path in paths]
-    if not paths:
-        raise UserError("nothing to average: give at least one checkpoint")
-    first, _ = load_arrays(paths[0])
-    shapes = {name: array.shape for name, array in first.items()}
-    sums = {name: array.astype(np.float64) for name, array in first.items()}
-    for path in paths[1:]:
-        arrays, _ = load_arrays(path, shapes)
+    sums, dtypes, count = {}, {}, 0
+    for count, each in enumerate(checkpoints, 1):
+        shapes = {name: total.shape for name, total in sums.items()} if sums else None
+        arrays = each if isinstance(each, dict) else load_arrays(each, shapes)[0]
         for name, array in arrays.items():
-            if array.dtype != first[name].dtype:
+            if array.dtype != dtypes.setdefault(name, array.dtype):
                 raise UserError(
-                    f"{path}: array {name!r} is {array.dtype}, in {paths[0]} it is "
-                    f"{first[name].dtype}: average checkpoints of one run"
+                    f"{each}: array {name!r} is {array.dtype}, in the first file it is "
+                    f"{dtypes[name]}: average checkpoints of one run"
                 )
-            sums[name] += array
-    return {name: _cast(total / len(paths), first[name].dtype) for name, total in sums.items()}
+            if count == 1:
+                sums[name] = array.astype(np.float64)
+            else:
+                sums[name] += array
+    if not count:
+        raise UserError("nothing to average: give at least one checkpoint")
+    return {name: _cast(total / count, dtypes[name]) for name, total in sums.items()}
 
 
 def _cast(values, dtype):

@@ -1,24 +1,34 @@
-"""A trained model in a folder: weights, subwords, and a card (config.json) with their hashes."""
+"""A trained model in a folder: weights, subwords, and config.json with their hashes."""
 
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minitf.errors import UserError
-from minitf.files.arrays import load_arrays, naming, write_npz
-from minitf.files.atomic import clean_leftovers, install, sha256, staged, writing
+from minitf.files.arrays import read_arrays, user_errors, write_arrays
+from minitf.files.atomic import clean_leftovers, install, save_text, sha256, staged, writing
 from minitf.text import Subwords, Words, load_subwords
 
-__all__ = ["read_model", "read_notes", "save_model"]
+__all__ = ["SavedModel", "read_model", "read_notes", "save_model"]
 
-WEIGHTS = "model.npz"
-CARD = "config.json"
-NEXT_CARD = "config.next.json"
+WEIGHTS = "model.safetensors"
+OLD_WEIGHTS = "model.npz"  # of minitf 0.1
+CONFIG = "config.json"
+NEXT_CONFIG = "config.next.json"
 FORMAT = 1
+
+
+class SavedModel(NamedTuple):
+    """A model as its folder holds it."""
+
+    arrays: dict[str, np.ndarray]
+    config: dict
+    subwords: Subwords | Words
+    notes: dict
 
 
 def save_model(
@@ -34,24 +44,21 @@ def save_model(
 
     The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
     config, "sha256": {file: hash}} and the notes. Killed at any moment, the folder still holds
-    the old model or the new one (for certain where both have the same subwords, as they have
+    the old model or the new one (for certain if both have the same subwords, as they have
     within a run).
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
-    whoever loads them can compare what they compute (minitf/translation/probe.py).
+    a program that loads them can compare its own (minitf/translation/probe.py).
 
-    Raises UserError where the disk refuses, and for weights that are not finite in `dtype`.
+    Raises UserError if the disk refuses, and for weights that are not finite in `dtype`.
     """
     directory = Path(directory)
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     clean_leftovers(directory)
     weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
-    stored, pieces = directory / WEIGHTS, directory / subwords.file_name
-    card, next_card = directory / CARD, directory / NEXT_CARD
-    # Deflate makes normally distributed float16 weights 8% smaller.
     writers = {
-        stored: lambda aside: write_npz(aside, weights, {}, zipfile.ZIP_DEFLATED),
-        pieces: subwords.save,
+        directory / WEIGHTS: lambda aside: write_arrays(aside, weights),
+        directory / subwords.file_name: subwords.save,
     }
     with staged(writers) as files:
         hashes = {path.name: sha256(aside) for path, aside in files.items()}
@@ -59,95 +66,13 @@ def save_model(
         if probe is not None:
             head["probe"] = probe(weights)
         text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
-        with staged({next_card: lambda aside: aside.write_bytes(text.encode())}) as cards:
-            # The next card first: between any two of these steps the hashes of one card
-            # fit the files.
-            install(cards, next_card)
-            install(files, pieces)
-            install(files, stored)
-            install({card: next_card}, card)
-
-
-def read_model(directory: str | Path) -> tuple[dict[str, np.ndarray], dict, Subwords | Words]:
-    """Return what a folder of `save_model` holds: the arrays as float32, the config,
-    and the subwords.
-
-    Raises UserError where the folder or a file is missing, changed or damaged, or of an
-    unknown format.
-    """
-    directory = Path(directory)
-    if not directory.is_dir():
-        what = "is a file" if directory.exists() else "no such folder"
-        raise UserError(f"{directory}: {what}: give the folder that holds the model's {CARD}")
-    card = _fitting_card(directory)
-    subwords = load_subwords(directory)
-    if subwords.file_name not in card["sha256"]:
-        raise UserError(f"{directory / subwords.file_name}: belongs to another model: delete it")
-    arrays, _ = load_arrays(directory / WEIGHTS)
-    for name, array in arrays.items():
-        if array.dtype.kind == "f":
-            arrays[name] = array.astype(np.float32, copy=False)
-        if not np.isfinite(arrays[name]).all():
-            raise UserError(
-                f"{directory / WEIGHTS}: array {name!r} contains NaN or infinity: use another model"
-            )
-    return arrays, card["model"], subwords
-
-
-def read_notes(directory: str | Path) -> dict:
-    """Return the notes that `save_model` was given, such as the step; raises UserError as
-    `read_model` does.
-    """
-    card = _fitting_card(Path(directory))
-    return {key: value for key, value in card.items() if key not in ("format", "model", "sha256")}
-
-
-def _fitting_card(directory):
-    """Return config.json, or the successor that a killed save_model left:
-    the one whose hashes fit.
-    """
-    problems = []
-    for name in (CARD, NEXT_CARD):
-        try:
-            card = _read_card(directory / name)
-            _check_hashes(directory, card["sha256"])
-            return card
-        except UserError as error:
-            problems.append(error)
-    raise problems[0]
-
-
-def _read_card(path):
-    with naming(path):
-        card = json.loads(path.read_bytes())
-    found = card.get("format") if isinstance(card, dict) else None
-    if found != FORMAT:
-        raise UserError(
-            f"{path}: a model of unknown format ({found!r}, known is {FORMAT}): update minitf"
-        )
-    hashes = card.get("sha256")
-    if (
-        not isinstance(card.get("model"), dict)
-        or not isinstance(hashes, dict)
-        or WEIGHTS not in hashes
-    ):
-        raise UserError(f"{path}: incomplete (it needs model and sha256): copy the model again")
-    return card
-
-
-def _check_hashes(directory, hashes):
-    for name, expected in hashes.items():
-        path = directory / name
-        if path.parent != directory:
-            raise UserError(
-                f"{directory / CARD}: names a file outside its folder: copy the model again"
-            )
-        with naming(path):
-            found = sha256(path)
-        if found != expected:
-            raise UserError(
-                f"{path}: changed since it was saved (its sha256 differs): copy the model again"
-            )
+        # Between any two of these steps, the hashes in one of the two configs fit the files.
+        save_text(directory / NEXT_CONFIG, text)
+        install(files, directory / subwords.file_name)
+        install(files, directory / WEIGHTS)
+        install({directory / CONFIG: directory / NEXT_CONFIG}, directory / CONFIG)
+    with writing(directory):
+        (directory / OLD_WEIGHTS).unlink(missing_ok=True)
 
 
 def _shrink(name, array, dtype):
@@ -161,3 +86,87 @@ def _shrink(name, array, dtype):
             f"array {name!r} is not finite as {dtype}: save as float32, or see if the run diverged"
         )
     return small
+
+
+def read_model(directory: str | Path) -> SavedModel:
+    """Return the model that `save_model` wrote to a folder, its weights as float32.
+
+    Raises UserError if the folder or a file is missing, changed or damaged, or of an
+    unknown format.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        what = "is a file" if directory.exists() else "no such folder"
+        raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
+    found = _fitting_config(directory)
+    subwords = load_subwords(directory)
+    if subwords.file_name not in found["sha256"]:
+        raise UserError(f"{directory / subwords.file_name}: belongs to another model: delete it")
+    path = directory / (WEIGHTS if WEIGHTS in found["sha256"] else OLD_WEIGHTS)
+    arrays, _ = read_arrays(path)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            arrays[name] = array.astype(np.float32, copy=False)
+        if not np.isfinite(arrays[name]).all():
+            raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")
+    return SavedModel(arrays, found["model"], subwords, _notes(found))
+
+
+def read_notes(directory: str | Path) -> dict:
+    """Return the notes that `save_model` was given, such as the step.
+
+    Reads config.json alone. Raises UserError if that is missing or damaged.
+    """
+    return _notes(_read_config(Path(directory) / CONFIG))
+
+
+def _notes(config):
+    return {key: value for key, value in config.items() if key not in ("format", "model", "sha256")}
+
+
+def _fitting_config(directory):
+    """Return config.json, or the next one that a killed save_model left: the one whose hashes
+    fit the files.
+    """
+    problems = []
+    for name in (CONFIG, NEXT_CONFIG):
+        try:
+            found = _read_config(directory / name)
+            _check_hashes(directory, found["sha256"])
+            return found
+        except UserError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def _read_config(path):
+    with user_errors(path):
+        found = json.loads(path.read_bytes())
+    version = found.get("format") if isinstance(found, dict) else None
+    if version != FORMAT:
+        raise UserError(
+            f"{path}: a model of unknown format ({version!r}, known is {FORMAT}): update minitf"
+        )
+    hashes = found.get("sha256")
+    if (
+        not isinstance(found.get("model"), dict)
+        or not isinstance(hashes, dict)
+        or hashes.keys().isdisjoint({WEIGHTS, OLD_WEIGHTS})
+    ):
+        raise UserError(f"{path}: incomplete (it needs model and sha256): copy the model again")
+    return found
+
+
+def _check_hashes(directory, hashes):
+    for name, expected in hashes.items():
+        path = directory / name
+        if path.parent != directory:
+            raise UserError(
+                f"{directory / CONFIG}: names a file outside its folder: copy the model again"
+            )
+        with user_errors(path):
+            found = sha256(path)
+        if found != expected:
+            raise UserError(
+                f"{path}: changed since it was saved (its sha256 differs): copy the model again"
+            )

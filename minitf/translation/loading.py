@@ -9,7 +9,7 @@ import numpy as np
 
 from minitf.config import Config
 from minitf.errors import UserError, in_file
-from minitf.files.models import CARD, read_model, read_notes
+from minitf.files.models import CONFIG, read_model
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 from minitf.translation.probe import check_probe
@@ -27,8 +27,7 @@ def load_model(
     Raises UserError as `read_model` does, where the weights are those of another model, and where
     the model computes something else than the one that was saved.
     """
-    arrays, fields, subwords = read_model(directory)
-    notes = read_notes(directory)
+    arrays, fields, subwords, notes = read_model(directory)
     with in_file(directory):
         config = Config.from_dict(fields)
         try:
@@ -39,7 +38,7 @@ def load_model(
             # A mistake in the code that was given is shown with its traceback.
             if model is not Transformer:
                 raise
-            raise UserError(f"its {CARD} is damaged ({error}): copy the model again") from None
+            raise UserError(f"its {CONFIG} is damaged ({error}): copy the model again") from None
         config.check_subwords(len(subwords))
         check_probe(made, notes.pop("probe", None))
     return made, subwords, notes

@@ -1,9 +1,18 @@
-"""What the tests of saved files share: comparing arrays, and catching the one line of an error."""
+"""Shared by the tests of saved files: old files, equal arrays, and the one line of an error."""
+
+import json
 
 import numpy as np
 import pytest
 
 from minitf.errors import UserError
+
+
+def save_npz(path, arrays, meta, compressed=False):
+    """Write arrays and plain values as minitf 0.1 did."""
+    text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    save = np.savez_compressed if compressed else np.savez
+    save(path, **{"meta.json": text}, **arrays)
 
 
 def shapes_of(arrays):
@@ -18,7 +27,7 @@ def assert_same(left, right):
 
 
 def message(function, *arguments):
-    """The text of the UserError that the call ends in: one line, without a traceback in it."""
+    """Return the text of the UserError that the call raises: one line, without a traceback."""
     with pytest.raises(UserError) as caught:
         function(*arguments)
     text = str(caught.value)
