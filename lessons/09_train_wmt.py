@@ -328,8 +328,9 @@ with tempfile.TemporaryDirectory() as folder:
             adam.step(warmup_rate(2000, 64, 500, 0.7))
         if step > 40 and step % 6 == 4:  # 8 times
             each.append(net.state())
-            save_arrays(f"{folder}/{len(each)}.npz", each[-1], {})
-    mean, table = average(f"{folder}/{i + 1}.npz" for i in range(8)), "embedding.weight"
+            save_arrays(f"{folder}/{len(each)}.safetensors", each[-1], {})
+    files = [f"{folder}/{i + 1}.safetensors" for i in range(8)]
+    mean, table = average(files), "embedding.weight"
 # Equate
 same(
     "average = the mean of 8 files",

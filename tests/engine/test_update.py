@@ -193,10 +193,12 @@ def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     entries = [entry for entry in read_history("here") if "loss" in entry]
     assert all(entry["tokens_per_second"] < 30 for entry in entries)
     assert all(entry["tokens_per_second"] > 3 for entry in entries)
-    meta = load_arrays("here/checkpoint.npz")[1]
+    meta = load_arrays("here/checkpoint.safetensors")[1]
     assert meta["seconds"] == 9 * 2 + 3 * 3600
     assert run("here", "--resume", "--steps", "12") == 0
-    assert load_arrays("here/checkpoint.npz")[1]["seconds"] == 12 * 2 + 4 * 3600, "of all sessions"
+    assert load_arrays("here/checkpoint.safetensors")[1]["seconds"] == 12 * 2 + 4 * 3600, (
+        "of all sessions"
+    )
 
 
 def test_the_time_that_is_left(folder, monkeypatch):

@@ -56,7 +56,9 @@ def test_a_variant_is_trained_and_used(folder):
     assert results == json.loads(Path("here/results.json").read_text()) and results["step"] == 13
     model, _, _ = load_model("here", Variant)
     assert type(model) is Variant and type(model.decoder.layers[0].feed_forward) is SwiGLU
-    scales = load_arrays("here/checkpoint.npz")[0]["model.encoder.layers.0.self_attention.scale"]
+    scales = load_arrays("here/checkpoint.safetensors")[0][
+        "model.encoder.layers.0.self_attention.scale"
+    ]
     assert not np.any(scales == np.float32(0.9))  # it has learnt
     translator = Translator.load("here", 250, Variant)
     lines = Path("valid.en").read_text().splitlines()
@@ -99,7 +101,7 @@ def test_without_its_class_a_variant_is_refused(folder, capsys):
     with pytest.raises(UserError, match=f"^here: {said}"):
         Translator.load("here")
     for more, place in (
-        (["--resume", "--out", "here"], "here/checkpoint.npz"),
+        (["--resume", "--out", "here"], "here/checkpoint.safetensors"),
         (["--start-from", "here"], "here"),
     ):
         assert commandline.main([*TEXTS, *more]) == 2
@@ -142,7 +144,7 @@ def test_a_model_too_small_to_be_read_again_is_refused_before_the_first_update(
         "numbers in 27 arrays are too few for a model of 1 layers" in error
         and error.count("\n") == 1
     )
-    assert not Path("here/checkpoint.npz").exists()
+    assert not Path("here/checkpoint.safetensors").exists()
 
 
 def test_a_layer_that_computes_something_else_is_noticed(folder, monkeypatch, capsys):
@@ -155,7 +157,7 @@ def test_a_layer_that_computes_something_else_is_noticed(folder, monkeypatch, ca
     ):
         Translator.load("here")
     for more, place in (
-        (["--resume", "--out", "here"], "here/checkpoint.npz"),
+        (["--resume", "--out", "here"], "here/checkpoint.safetensors"),
         (["--start-from", "here"], "here"),
     ):
         assert commandline.main([*TEXTS, *more]) == 2
@@ -268,11 +270,11 @@ def test_a_damaged_probe_is_one_line(begun, value, capsys):
     with pytest.raises(UserError, match=r"^here: damaged \(its probe is ") as error:
         Translator.load("here")
     assert len(str(error.value)) < 400 and "\n" not in str(error.value)
-    arrays, meta = load_arrays("here/checkpoint.npz")
-    save_arrays("here/checkpoint.npz", arrays, meta | {"probe": value})
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
+    save_arrays("here/checkpoint.safetensors", arrays, meta | {"probe": value})
     capsys.readouterr()
     assert commandline.main(["--resume", "--out", "here"]) == 2
-    assert "here/checkpoint.npz: damaged (" in capsys.readouterr().err
+    assert "here/checkpoint.safetensors: damaged (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", [[0.5] * 7, [0.5] * 8, [1e29] * 8])

@@ -47,7 +47,9 @@ def test_the_trainer_refuses_in_one_line(folder, monkeypatch, capsys, line):
     error = capsys.readouterr().err
     assert error.startswith("train.py: ") and error.count("\n") == 1 and TRAINER[line] in error
     assert before.items() <= contents(folder).items(), "what was there is untouched"
-    assert not Path("made/checkpoint.npz").exists() and not Path("made/config.json").exists()
+    assert (
+        not Path("made/checkpoint.safetensors").exists() and not Path("made/config.json").exists()
+    )
 
 
 @pytest.mark.parametrize("line", TRANSLATE)

@@ -123,7 +123,7 @@ def resume(folder, seed, count=20, steps=200):
         )
         assert b"not bit for bit" not in out
         if stop:
-            assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+            assert load_arrays("parts/checkpoint.safetensors")[1]["step"] == stop
     whole, parts = (
         [json.loads(line) for line in Path(f"{out}.steps").read_text().splitlines()]
         for out in ("whole", "parts")
@@ -150,7 +150,7 @@ def begin(folder, out, steps, *more):
     """Start a training, or go on with it, that saves after every step; returns it and what it
     said up to a step.
     """
-    again = ["--resume"] if Path(out, "checkpoint.npz").exists() else []
+    again = ["--resume"] if Path(out, "checkpoint.safetensors").exists() else []
     arguments = [*shlex.split(KILLED), *SMALL, "--out", out, "--steps", str(steps), *again, *more]
     return start([LESSON, *arguments], folder)
 
@@ -167,7 +167,7 @@ def read_until_step(process):
 
 def check_folder(out):
     """Everything in the folder of a killed run is whole; returns the step of the checkpoint."""
-    arrays, meta = load_arrays(Path(out, "checkpoint.npz"))
+    arrays, meta = load_arrays(Path(out, "checkpoint.safetensors"))
     assert all(np.isfinite(array).all() for array in arrays.values())
     for name in meta["weights"]:
         load_arrays(Path(out, name))
@@ -196,7 +196,7 @@ def kills(folder, seed, count=200):
         steps = STEP.findall(said + out)
         # The step before the one last said is saved.
         done = int(steps[-1].replace(b",", b"")) - 1 if steps else last
-        if not Path("killed/checkpoint.npz").exists():
+        if not Path("killed/checkpoint.safetensors").exists():
             assert not steps
             early += 1
             continue
@@ -261,7 +261,7 @@ def disks(folder, rng):
             mount("-o", f"remount,size={size}k", disk)
             _, err = finish(begin(folder, "disk/run", 10**9, "--average", "100"), 2)
             assert "No space left" in err and err.count("\n") == 1 and "free some space" in err, err
-            if Path("disk/run/checkpoint.npz").exists():
+            if Path("disk/run/checkpoint.safetensors").exists():
                 saved += check_folder("disk/run") > 0
         mount("-o", "remount,size=100m", disk)
         process = begin(folder, "disk/run", 10**9)
@@ -360,7 +360,7 @@ def mistakes(folder, seed, count=None):
             process, program = command.start(*shlex.split(line), **streams), "translate.py: "
         out, err = finish(process, 2)
         assert err.startswith(program) and err.count("\n") == 1 and table[line] in err, (line, err)
-        assert not Path(folder, "made", "checkpoint.npz").exists(), line
+        assert not Path(folder, "made", "checkpoint.safetensors").exists(), line
         assert table is TRAINER or out == b"", line
     return (
         f"{len(names)} bad inputs: each one line that says what is wrong, exit code 2, no traceback"

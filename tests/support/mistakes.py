@@ -107,7 +107,7 @@ TRAINER = {
     f"{TEXTS} --start-from model --set d_ff=8": (
         "model: weights of another configuration (d_ff is 24, not 8)"
     ),
-    f"{TEXTS} --start-from model-cut": "model-cut/model.npz: changed since it was saved",
+    f"{TEXTS} --start-from model-cut": "model-cut/model.safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
     "--train other other --valid other other --start-from model": (
         "100% of the text is unknown to the vocabulary"
@@ -115,11 +115,11 @@ TRAINER = {
     # runs to go on with
     "--resume": "holds no checkpoint to resume from",
     "--resume --out nowhere": "nowhere holds no checkpoint to resume from",
-    "--resume --out run-cut": "run-cut/checkpoint.npz: damaged",
-    "--resume --out run-flipped": "run-flipped/checkpoint.npz: array 'v.decoder.layers.0",
-    "--resume --out run-swapped": "not a checkpoint of a run",
+    "--resume --out run-cut": "run-cut/checkpoint.safetensors: damaged",
+    "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
+    "--resume --out run-swapped": "not a checkpoint (it contains arrays only)",
     "--resume --out run-edited": (
-        "checkpoint.npz: weights of another configuration (d_ff is 24, not 8)"
+        "checkpoint.safetensors: weights of another configuration (d_ff is 24, not 8)"
     ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
     "--resume --out run --preset small": "--resume cannot change --preset small (it was tiny)",
@@ -175,7 +175,7 @@ TRANSLATE = {
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
     "--model train.en 'the dog'": "is a file",
     "--model . 'the dog'": "config.json",
-    "--model model-cut 'the dog'": "model-cut/model.npz: changed since it was saved",
+    "--model model-cut 'the dog'": "model-cut/model.safetensors: changed since it was saved",
     "--model model-card 'the dog'": "model-card/config.json: damaged",
     "--model model-words 'the dog'": "model-words/words.txt: changed since it was saved",
     "--model model-edited 'the dog'": (
@@ -209,7 +209,7 @@ def prepare(folder, run):
         shutil.copytree(Path(folder, "run"), Path(folder, name))
         change(Path(folder, name))
     shutil.copytree(Path(folder, "run"), Path(folder, "model"))
-    Path(folder, "model", "checkpoint.npz").unlink()
+    Path(folder, "model", "checkpoint.safetensors").unlink()
 
 
 def _cut(name):
@@ -222,15 +222,15 @@ def _cut(name):
 
 def _flip(folder):
     """Change one bit of the last array."""
-    content = bytearray(Path(folder, "checkpoint.npz").read_bytes())
-    content[content.rindex(b"\x93NUMPY") + 140] ^= 4
-    Path(folder, "checkpoint.npz").write_bytes(content)
+    content = bytearray(Path(folder, "checkpoint.safetensors").read_bytes())
+    content[-100] ^= 4
+    Path(folder, "checkpoint.safetensors").write_bytes(content)
 
 
 def _edit_checkpoint(folder):
-    arrays, meta = load_arrays(Path(folder, "checkpoint.npz"))
+    arrays, meta = load_arrays(Path(folder, "checkpoint.safetensors"))
     meta["config"]["d_ff"] = 8
-    save_arrays(Path(folder, "checkpoint.npz"), arrays, meta)
+    save_arrays(Path(folder, "checkpoint.safetensors"), arrays, meta)
 
 
 def _edit_card(folder):
@@ -240,12 +240,14 @@ def _edit_card(folder):
 
 
 COPIES = {
-    "run-cut": _cut("checkpoint.npz"),
+    "run-cut": _cut("checkpoint.safetensors"),
     "run-flipped": _flip,
-    "run-swapped": lambda folder: shutil.copy(folder / "model.npz", folder / "checkpoint.npz"),
+    "run-swapped": lambda folder: shutil.copy(
+        folder / "model.safetensors", folder / "checkpoint.safetensors"
+    ),
     "run-edited": _edit_checkpoint,
     "run-words": lambda folder: Path(folder, "words.txt").write_text("other\n"),
-    "model-cut": _cut("model.npz"),
+    "model-cut": _cut("model.safetensors"),
     "model-card": _cut("config.json"),
     "model-words": lambda folder: Path(folder, "words.txt").write_text("other\n"),
     "model-edited": _edit_card,

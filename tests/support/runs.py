@@ -90,7 +90,7 @@ def trained(out):
     """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the
     losses by step.
     """
-    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
+    arrays, meta = load_arrays(f"{out}/checkpoint.safetensors")
     numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
     losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
     return arrays, read_model(out)[0], numbers, losses

@@ -49,7 +49,7 @@ def rows(ranks):
 
 
 def weights(out):
-    return load_arrays(f"{out}/checkpoint.npz")[0]
+    return load_arrays(f"{out}/checkpoint.safetensors")[0]
 
 
 def losses(out):
@@ -124,7 +124,7 @@ def test_a_changed_model_on_two_ranks():
 def test_the_lesson_itself_is_what_mpirun_starts():
     code, said, error = finish(start(2, LESSON, *TEXTS, *SMALL, *PACE, "--out", "here"))
     assert code == 0 and said.count("model    in here") == 1, error
-    assert load_arrays("here/checkpoint.npz")[1]["machine"]["ranks"] == 2
+    assert load_arrays("here/checkpoint.safetensors")[1]["machine"]["ranks"] == 2
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_what_fails_on_one_rank_ends_all(rank, what, words):
     assert error.count("program: ") == (words.startswith(("program", "lower"))), "said once"
     assert "Traceback" not in error or what == "err"
     assert "step       4" in said and "step       9" not in said
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_mistake_is_reported_once():
     assert (code, said) == (2, "") and error.count(
         "program: --steps must be at least 1, not 0"
     ) == 1
-    assert not Path("here/checkpoint.npz").exists()
+    assert not Path("here/checkpoint.safetensors").exists()
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_a_signal_to_one_rank_stops_all_well(rank):
     said = train(2, "here", accidents=[[6, rank, "terminate"]])
     reason = ("SIGTERM received", "another rank received a signal")[rank]
     assert f"stopped  {reason}: --resume goes on from step {6 + rank}" in said
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 6 + rank
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6 + rank
     assert not Path("here/results.json").exists()
 
 
@@ -230,9 +230,9 @@ def test_a_signal_to_mpirun(name):
             break
     os.kill(process.pid, getattr(signal, name))
     code, _, error = finish(process)
-    step = load_arrays("here/checkpoint.npz")[1]["step"]
+    step = load_arrays("here/checkpoint.safetensors")[1]["step"]
     if name == "SIGUSR1":
         assert code == 0 and step >= 30, error
     assert step >= 20
     train(2, "here", "--resume", "--steps", str(step + 3), "--valid-every", "20")
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == step + 3
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == step + 3

@@ -171,7 +171,7 @@ def test_the_last_good_checkpoint_is_untouched(folder, injected, capsys, device)
         assert run("here", "--log-every", "5") == 2
     error = capsys.readouterr().err
     assert "the loss is nan, not finite, at step 7" in error and error.count("\n") == 1
-    arrays, meta = load_arrays("here/checkpoint.npz")
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
     assert meta["step"] == 4 and all(np.isfinite(array).all() for array in arrays.values())
 
 
@@ -213,7 +213,7 @@ def test_no_checkpoint_holds_what_is_not_finite(folder, injected, capsys):
         "m.embedding.weight is not finite after step 6: the checkpoint before it is kept"
         in capsys.readouterr().err
     )
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
 # Without waiting ----------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
             assert run("parts", *shape, *(["--resume"] if i else [])) == 0
         n = (stop - (stops[i - 1] if i else 0)) * accumulate
         seen += order[-n:]
-        assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+        assert load_arrays("parts/checkpoint.safetensors")[1]["step"] == stop
         # Asked to stop, it stops: no test translation.
         assert not Path("parts/results.json").exists()
     assert seen == whole_order
@@ -106,7 +106,7 @@ def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "translate", interrupted)
         assert run("parts") == 0
-    assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
+    assert load_arrays("parts/checkpoint.safetensors")[1]["validated"] == 0
     # Even so early there is a model.
     assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1
     assert run("parts", "--resume") == 0
@@ -147,7 +147,7 @@ def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, c
         in said
     )
     assert said.count("\n") == 1
-    assert 0 < load_arrays("parts/checkpoint.npz")[1]["step"] < 12 and not list(
+    assert 0 < load_arrays("parts/checkpoint.safetensors")[1]["step"] < 12 and not list(
         Path("parts").glob("*.tmp")
     )
     assert run("parts", "--resume") == 0
@@ -173,15 +173,15 @@ def test_killed_between_any_two_files_nothing_is_lost(folder, monkeypatch, call)
                 raise Killed
             return real(*arguments, **keywords)
 
-        resume = ["--resume"] if Path("parts/checkpoint.npz").exists() else []
+        resume = ["--resume"] if Path("parts/checkpoint.safetensors").exists() else []
         with monkeypatch.context() as patch:
             patch.setattr(os, call, count_and_die)
             try:
                 assert run("parts", *resume) == 0
             except Killed:
                 count += 1
-        if Path("parts/checkpoint.npz").exists():
-            load_arrays("parts/checkpoint.npz")
+        if Path("parts/checkpoint.safetensors").exists():
+            load_arrays("parts/checkpoint.safetensors")
         if Path("parts/config.json").exists():
             read_model("parts")
         if Path("parts/results.json").exists():
@@ -200,11 +200,11 @@ def test_what_changes_on_resuming_is_said(folder, capsys):
     said = capsys.readouterr().out
     for what in ("replicas was 1, is 2", "batch_tokens was 60, is 30", "dropout was 0.1, is 0.2"):
         assert what in said
-    assert load_arrays("here/checkpoint.npz")[1]["config"]["dropout"] == 0.2
+    assert load_arrays("here/checkpoint.safetensors")[1]["config"]["dropout"] == 0.2
     write_text("train", 10, seed=5)  # fewer batches than the run has done of its epoch
     assert run("here", "--resume", "--steps", "12") == 0
     assert "training pairs was others, is these" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 12
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 12
 
 
 @pytest.mark.parametrize(
@@ -219,22 +219,24 @@ def test_what_changes_on_resuming_is_said(folder, capsys):
 )
 def test_what_cannot_change_within_a_run(folder, capsys, arguments, words):
     copied_run("here", "--steps", "1")
-    before = Path("here/checkpoint.npz").read_bytes()
+    before = Path("here/checkpoint.safetensors").read_bytes()
     assert commandline.main(["--out", "here", "--resume", *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
-    assert Path("here/checkpoint.npz").read_bytes() == before
+    assert Path("here/checkpoint.safetensors").read_bytes() == before
 
 
 def test_files_that_went_missing_or_bad(folder, capsys):
     assert run("here", "--steps", "8") == 0
-    Path("here/weights-00000004.npz").unlink()
+    Path("here/weights-00000004.safetensors").unlink()
     assert run("here", "--resume", "--steps", "9") == 0
-    assert "1 of its weights-*.npz are gone" in capsys.readouterr().out
-    Path("here/weights-00000008.npz").write_bytes(b"no more")
+    assert "1 of its weights-* files are missing" in capsys.readouterr().out
+    Path("here/weights-00000008.safetensors").write_bytes(b"no more")
     assert run("here", "--resume", "--steps", "12") == 0
     assert "starts again" in capsys.readouterr().out
-    assert [path.name for path in Path("here").glob("weights-*")] == ["weights-00000012.npz"]
+    assert [path.name for path in Path("here").glob("weights-*")] == [
+        "weights-00000012.safetensors"
+    ]
     Path("here/words.txt").write_text("other\n")
     assert run("here", "--resume", "--steps", "13") == 2
     assert "words.txt: changed since the checkpoint" in capsys.readouterr().err
@@ -245,7 +247,7 @@ def test_files_that_went_missing_or_bad(folder, capsys):
     [
         ("step", "7"),
         ("position", -1),
-        ("weights", ["weights-00000004.npz", 5]),
+        ("weights", ["weights-00000004.safetensors", 5]),
         ("settings", []),
         ("best", None),
         ("machine", "this one"),
@@ -260,24 +262,26 @@ def test_files_that_went_missing_or_bad(folder, capsys):
 def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
     """Its checksums are right: somebody, or some program, edited it."""
     copied_run("here", "--steps", "1")
-    arrays, meta = load_arrays("here/checkpoint.npz")
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
     *outer, name = key.split(".")
     (meta[outer[0]] if outer else meta)[name] = value
-    save_arrays("here/checkpoint.npz", arrays, meta)
+    save_arrays("here/checkpoint.safetensors", arrays, meta)
     assert commandline.main(["--resume", "--out", "here"]) == 2
     error = capsys.readouterr().err
-    assert "here/checkpoint.npz: " in error and name.replace("_", "-") in error.replace("_", "-")
+    assert "here/checkpoint.safetensors: " in error and name.replace("_", "-") in error.replace(
+        "_", "-"
+    )
     assert error.count("\n") == 1
 
 
 def test_an_array_that_is_no_number_is_named(folder, capsys):
     copied_run("here", "--steps", "1")
-    arrays, meta = load_arrays("here/checkpoint.npz")
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
     arrays["v.embedding.weight"][3, 2] = np.inf
-    save_arrays("here/checkpoint.npz", arrays, meta)
+    save_arrays("here/checkpoint.safetensors", arrays, meta)
     assert run("here", "--resume") == 2
     assert (
-        "here/checkpoint.npz: array 'v.embedding.weight' contains NaN or infinity"
+        "here/checkpoint.safetensors: array 'v.embedding.weight' contains NaN or infinity"
         in capsys.readouterr().err
     )
 
@@ -286,11 +290,11 @@ def test_a_checkpoint_of_before_is_read(folder):
     """Runs begun before the machine, the data and the best perplexity were stored can go on."""
     assert run("whole", "--replicas", "1") == 0
     assert run("old", "--steps", "8", "--replicas", "1") == 0
-    arrays, meta = load_arrays("old/checkpoint.npz")
+    arrays, meta = load_arrays("old/checkpoint.safetensors")
     for key in ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe"):
         del meta[key]
     meta["settings"] |= {"of_a_later_version": 1}
-    save_arrays("old/checkpoint.npz", arrays, meta)
+    save_arrays("old/checkpoint.safetensors", arrays, meta)
     assert run("old", "--resume") == 0
     assert np.array_equal(
         trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"]
@@ -314,14 +318,14 @@ def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
     finally:
         signal.signal(number, outside)
     assert f"stopped  {name} received: --resume goes on from step 2" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
 
 
 def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
     at_step(monkeypatch, 6, lambda: (terminate(), terminate()))
     assert run("here") == 130
     assert capsys.readouterr().err.count("\n") == 1
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 4
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
@@ -332,7 +336,7 @@ def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
         assert run("here", "--steps", "5") == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 5
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 5
 
 
 def test_minutes(folder, monkeypatch, capsys):
@@ -398,7 +402,9 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
     monkeypatch.setattr(Trainer, "measure", fake)
     assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
     assert "neither BLEU nor perplexity got better in 3 validations" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # steps 7, 8 and 9 brought nothing
+    assert (
+        load_arrays("here/checkpoint.safetensors")[1]["step"] == 9
+    )  # steps 7, 8 and 9 brought nothing
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):
@@ -412,5 +418,5 @@ def test_a_closed_output_stops_the_run(folder, monkeypatch):
     monkeypatch.setattr("minitf.training.log._print", closed)
     monkeypatch.setattr(os, "dup2", lambda source, target: None)
     assert run("here") == 0
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
     assert "step       2" in written[-1]

@@ -15,7 +15,7 @@ without its curves, results and test translations. In a copy of that,
     python -m minitf.train --resume --out run --steps 30
 
 and resumed.json has what log.jsonl says of updates 15 to 30 (the loss and the length of the
-gradient) and of the validations, the sha256 of the arrays of checkpoint.npz in the order of their
+gradient) and of the validations, the sha256 of the arrays of the checkpoint in the order of their
 names, and the machine as `fifty_steps.machine` describes it.
 """
 
@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from fifty_steps import machine
@@ -72,8 +73,10 @@ def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
     for step, figures in expected("updates").items():
         assert updates[step] == pytest.approx(figures, rel=1e-5), step
     assert validations == pytest.approx(expected("validations"), rel=1e-5)
-    arrays, meta = load_arrays("run/checkpoint.npz")
-    assert (meta["step"], meta["weights"]) == (30, ["weights-00000016.npz", "weights-00000024.npz"])
+    arrays, meta = load_arrays("run/checkpoint.safetensors")
+    weights = ["weights-00000016.safetensors", "weights-00000024.safetensors"]
+    assert (meta["step"], meta["weights"]) == (30, weights)
+    assert not list(Path("run").glob("*.npz")), "files of the first edition are left"
     if with_forms and SAME_MACHINE:
         assert "not bit for bit" not in capsys.readouterr().out
         assert (updates, validations) == (expected("updates"), expected("validations"))

@@ -40,10 +40,10 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
     assert run("here", "--learning-rate", "0.5", "--beam", "2") == 0
     said = capsys.readouterr().out
     names = {path.name for path in Path("here").iterdir()}
-    weights = {"weights-00000008.npz", "weights-00000012.npz"}
-    model = {"model.npz", "words.txt", "config.json"}
+    weights = {"weights-00000008.safetensors", "weights-00000012.safetensors"}
+    model = {"model.safetensors", "words.txt", "config.json"}
     assert names == model | weights | {
-        "checkpoint.npz",
+        "checkpoint.safetensors",
         "log.jsonl",
         "curves.png",
         "results.json",
@@ -81,7 +81,7 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
 
 def assert_the_mean_of(*steps):
     for name, array in read_model("here")[0].items():
-        files = [load_arrays(f"here/weights-{step:08d}.npz")[0][name] for step in steps]
+        files = [load_arrays(f"here/weights-{step:08d}.safetensors")[0][name] for step in steps]
         # It is kept in float16.
         assert np.allclose(array, np.mean(files, axis=0, dtype=np.float64), rtol=1e-3), name
 
@@ -106,7 +106,7 @@ def test_checkpoints_between_validations_are_averaged_as_well(folder, monkeypatc
         run("here", "--steps", "12", "--average", "4", "--valid-every", "100", "--save-every", "3")
         == 0
     )
-    assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == [
+    assert sorted(path.stem[-2:] for path in Path("here").glob("weights-*")) == [
         "03",
         "06",
         "09",
@@ -123,7 +123,7 @@ def test_between_validations_the_model_stays_as_it_is(folder, monkeypatch):
     """
     at_step(monkeypatch, 7, lambda: signal.raise_signal(signal.SIGTERM))
     assert run("here", "--valid-every", "100", "--save-every", "2") == 0
-    assert sorted(path.name[-6:-4] for path in Path("here").glob("weights-*")) == ["04", "06"]
+    assert sorted(path.stem[-2:] for path in Path("here").glob("weights-*")) == ["04", "06"]
     assert json.loads(Path("here/config.json").read_text())["step"] == 2
 
 
@@ -157,7 +157,7 @@ def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, mon
         commandline, "_test", lambda _, translator, *more: tested.append(translator.model.state())
     )
     assert run("here", "--steps", "12", "--average", "3") == 0
-    last, _ = load_arrays("here/weights-00000012.npz")
+    last, _ = load_arrays("here/weights-00000012.safetensors")
     same = [
         np.array_equal(array, last[name].astype(np.float16))
         for name, array in read_model("here")[0].items()
@@ -189,7 +189,7 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
     write_text("train", 600, seed=1)  # ten times the text, and the numbers stay
     assert commandline.main(["--resume", "--out", "here", "--steps", "4"]) == 0
     assert "chosen" not in capsys.readouterr().out
-    stored = load_arrays("here/checkpoint.npz")[1]["settings"]
+    stored = load_arrays("here/checkpoint.safetensors")[1]["settings"]
     assert (stored["warmup_steps"], stored["learning_rate"], stored["valid_every"]) == (
         1,
         0.0158,
@@ -224,12 +224,12 @@ def test_odd_files_are_noticed(folder, capsys):
 
 def test_starting_from_another_model(folder, capsys):
     assert run("first") == 0
-    arrays, config, subwords = read_model("first")
+    arrays, config, subwords, _ = read_model("first")
     write_text("train", 30, seed=7)
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
     more = ["--start-from", "first", "--out", "second", "--steps", "1", "--learning-rate", "1e-9"]
     assert commandline.main([*texts, *more, "--set", "dropout=0.3"]) == 0
-    after, new_config, new_subwords = read_model("second")
+    after, new_config, new_subwords, _ = read_model("second")
     assert new_subwords.words == subwords.words
     assert new_config == config | {"dropout": 0.3}
     for name, array in arrays.items():
@@ -337,7 +337,8 @@ def test_an_update_on_gpu_like_arrays(folder, stand_in):
         found = [theirs.update() for _ in range(2)]
         theirs.validate()
         assert all(
-            type(array) is np.ndarray for array in load_arrays("there/checkpoint.npz")[0].values()
+            type(array) is np.ndarray
+            for array in load_arrays("there/checkpoint.safetensors")[0].values()
         )
     assert np.allclose([[float(x) for x in row] for row in found], expected, rtol=1e-5)
 
@@ -388,7 +389,7 @@ def test_a_folder_in_use_is_refused(folder, capsys):
         "here holds a run already: go on with --resume, or choose another --out"
         in capsys.readouterr().err
     )
-    Path("here/checkpoint.npz").unlink()
+    Path("here/checkpoint.safetensors").unlink()
     assert run("here") == 2
     assert "here holds a model already" in capsys.readouterr().err
 

@@ -317,7 +317,7 @@ def test_search_follows_its_options(run):
 
 
 def test_damaged_model_is_refused(run, model, tmp_path):
-    for name in ("model.npz", "subwords.model", "config.json"):
+    for name in ("model.safetensors", "subwords.model", "config.json"):
         for change in ("missing", "cut", "empty"):
             broken = tmp_path / name / change
             broken.mkdir(parents=True)
