@@ -53,7 +53,7 @@ def write_arrays(path, arrays, meta=None):
     arrays = {name: _as_stored(name, array) for name, array in arrays.items()}
     metadata = None
     if meta is not None:
-        metadata = {KEY: json.dumps({"sha256": _digest(arrays, meta), "meta": meta})}
+        metadata = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
     # Not save_file: it makes files that only their owner can read, and if it is killed, it leaves
     # a hidden one that nobody removes.
     path.write_bytes(save(arrays, metadata))
@@ -75,7 +75,7 @@ def _is_supported(dtype):
     return dtype.kind in "fiu" and dtype.itemsize <= 8
 
 
-def _digest(arrays, meta):
+def digest(arrays, meta):
     """Return the sha256 of the values and of all names, dtypes, shapes and bytes."""
     digest = hashlib.sha256(json.dumps(meta).encode())
     for name, array in sorted(arrays.items()):
@@ -134,7 +134,7 @@ def _read_safetensors(path, shapes):
     if KEY not in metadata:
         return arrays, None
     stored = json.loads(metadata[KEY])
-    if not isinstance(stored["meta"], dict) or stored["sha256"] != _digest(arrays, stored["meta"]):
+    if not isinstance(stored["meta"], dict) or stored["sha256"] != digest(arrays, stored["meta"]):
         raise ValueError("its sha256 differs")
     return arrays, stored["meta"]
 

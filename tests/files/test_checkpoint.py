@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from paths import ROOT
 from safetensors.numpy import load_file
-from saved_files import assert_same, message, save_npz, shapes_of
+from saved_files import assert_same, message, save_npz, shapes_of, to_first_edition
 
 from minitf.files import models
 from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
-from minitf.files.atomic import clean_leftovers, sha256
+from minitf.files.atomic import clean_leftovers
 from minitf.files.models import read_model, read_notes, save_model
 
 # What is saved comes back -------------------------------------------------------------------------
@@ -154,14 +154,10 @@ def test_a_killed_save_leaves_the_old_or_the_new(tmp_path, kills):
     }
 
 
-def save_old_model(folder, arrays, config, words):
+def save_old_model(folder, *arguments, **options):
     """Write a model as minitf 0.1 did."""
-    folder.mkdir()
-    save_npz(folder / "model.npz", arrays, {}, compressed=True)
-    words.save(folder / "words.txt")
-    hashes = {name: sha256(folder / name) for name in ("model.npz", "words.txt")}
-    text = json.dumps({"format": 1, "model": config, "sha256": hashes, "step": 7})
-    (folder / "config.json").write_text(text)
+    save_model(folder, *arguments, **options)
+    to_first_edition(folder)
 
 
 @pytest.mark.parametrize("save_first", [save_model, save_old_model])
@@ -196,7 +192,7 @@ def test_the_model_folder_is_complete_after_each_rename(tmp_path, words, monkeyp
 
 
 def test_a_model_of_the_first_edition_is_read(tmp_path, arrays, words):
-    save_old_model(tmp_path / "old", arrays, {"d_model": 7}, words)
+    save_old_model(tmp_path / "old", arrays, {"d_model": 7}, words, "float32", notes={"step": 7})
     loaded, config, subwords, notes = read_model(tmp_path / "old")
     assert np.array_equal(loaded["encoder.weight"], arrays["encoder.weight"])
     assert (config, subwords.words, notes) == ({"d_model": 7}, words.words, {"step": 7})

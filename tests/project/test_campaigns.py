@@ -1,9 +1,13 @@
 """The campaigns of campaigns.py in short; in full they take minutes, and are run by hand."""
 
+from pathlib import Path
+
 import campaigns
+import damage
 import pytest
-from damage import campaign
 from runs import prepare_folder
+
+from minitf.files.arrays import load_arrays, save_arrays
 
 
 @pytest.mark.parametrize(
@@ -12,18 +16,33 @@ from runs import prepare_folder
 @pytest.mark.parametrize("names", [("subwords",), ("words",), ("run",)], ids=str)
 def test_damaged_files_are_refused_or_used(tmp_path, monkeypatch, names, seeds):
     prepare_folder(tmp_path, monkeypatch)
-    result = campaign(seeds, names)
+    result = damage.campaign(seeds, names)
     assert not result["failed"]
     assert result["refused"] + result["used"] == 10 and result["refused"] > 2
 
 
-def test_files_that_were_neither_refused_nor_used(tmp_path, monkeypatch):
-    """Two billion pairs to be made; a run without its text; complaints of SentencePiece
-    that are no text.
-    """
+@pytest.mark.parametrize("settings", [{"copy": 1 << 31}, {"train": None}], ids=str)
+def test_settings_that_were_neither_refused_nor_used(tmp_path, monkeypatch, settings):
+    """Two billion pairs to be made; a run without its text."""
     prepare_folder(tmp_path, monkeypatch)
-    result = campaign([2533, 2642, 4116, 4233])
-    assert not result["failed"] and result["refused"] + result["used"] == 4
+    damage.make(["run"])
+    arrays, meta = load_arrays("run/checkpoint.safetensors")
+    meta["settings"] |= settings
+    save_arrays("run/checkpoint.safetensors", arrays, meta)
+    assert damage.measured(Path("run"))[0] in ("used", "refused")
+
+
+@pytest.mark.parametrize("position", [1021, 3350])
+def test_subwords_that_were_neither_refused_nor_used(tmp_path, monkeypatch, position):
+    """SentencePiece complains in bytes that are not UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    damage.make(["subwords"])
+    path = Path("subwords/subwords.model")
+    content = bytearray(path.read_bytes())
+    content[position] ^= 128
+    path.write_bytes(content)
+    damage.hash_again(path.parent, path.name)
+    assert damage.measured(path.parent)[0] == "refused"
 
 
 @pytest.mark.slow

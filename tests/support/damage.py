@@ -1,5 +1,5 @@
-"""Mutated files of models and runs: what reads them must refuse them in one line, or give
-what was saved.
+"""Damaged files of models and runs, of this edition and of the first: each must be refused in one
+line, or still be readable.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import json
 import pickle
 import random
 import shutil
+import struct
 import sys
 import tracemalloc
 import warnings
@@ -18,11 +19,14 @@ from unittest import mock
 
 import numpy as np
 import runs
+from safetensors.numpy import load, save
+from saved_files import to_first_edition
 from tiny_translator import LONGEST, make_subwords
 
 from minitf.config import Config
 from minitf.cpu import workers
 from minitf.errors import UserError
+from minitf.files.arrays import KEY, digest
 from minitf.files.models import save_model
 from minitf.text import Words
 from minitf.training import commandline
@@ -65,16 +69,17 @@ ODD_VALUES += [
 ]
 
 
-def mutated(whole, rng):
-    """The bytes with a few changed, a stretch cut out or doubled, or the end missing.
-    rng: random.Random.
+def mutated(content, rng):
+    """Return the bytes with some bits flipped, a slice removed or repeated, or the end missing.
+
+    rng: a random.Random.
     """
-    changed = bytearray(whole)
-    start, length = rng.randrange(len(whole)), rng.randrange(1, 40)
+    changed = bytearray(content)
+    start, length = rng.randrange(len(content)), rng.randrange(1, 40)
     kind = rng.randrange(4)
     if kind == 0:
         for _ in range(rng.randrange(1, 4)):
-            changed[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+            changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     elif kind == 1:
         del changed[start : start + length]
     elif kind == 2:
@@ -85,7 +90,7 @@ def mutated(whole, rng):
 
 
 def mutated_json(text, rng):
-    """JSON with one value replaced by an odd one, left out, or put where it does not belong."""
+    """Return JSON text with one value replaced by an odd one, removed or added."""
     value = json.loads(text)
     places = []
 
@@ -106,40 +111,62 @@ def mutated_json(text, rng):
     return json.dumps(value).encode()
 
 
-def mutated_archive(whole, rng):
-    """An .npz whose checksums are right and one of whose arrays is not: header, bytes or the
-    values in its JSON.
+def mutated_safetensors(content, rng):
+    """Return a .safetensors file with a right sha256, in which the header, the values or one array
+    is odd.
+    """
+    size = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + size]
+    if rng.random() < 0.3:
+        header = mutated_json(header, rng)
+        return struct.pack("<Q", len(header)) + header + content[8 + size :]
+    arrays, metadata = load(content), json.loads(header).get("__metadata__")
+    meta = json.loads(metadata[KEY])["meta"] if metadata else None
+    if meta and rng.random() < 0.5:
+        meta = json.loads(mutated_json(json.dumps(meta), rng))
+    else:
+        name = rng.choice(sorted(arrays))
+        arrays[name] = np.asarray(odd_array(arrays[name], rng), order="C")
+        if rng.random() < 0.1:
+            del arrays[name]
+    if meta is not None:
+        metadata = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
+    return save(arrays, metadata)
+
+
+def mutated_npz(content, rng):
+    """Return an .npz file with right checksums, one of whose arrays is odd: its header, its bytes,
+    or the values in its JSON.
     """
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(whole)) as old, zipfile.ZipFile(out, "w") as new:
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w") as new:
         members = old.infolist()
         chosen = rng.choice([members[0], rng.choice(members)])
         for member in members:
-            content = old.read(member)
+            data = old.read(member)
             if member is chosen:
-                array = np.load(io.BytesIO(content))
+                array = np.load(io.BytesIO(data))
                 if member.filename.startswith("meta.json") and array.size > 2:
-                    content = npy(np.frombuffer(mutated_json(array.tobytes(), rng), np.uint8))
+                    data = npy(np.frombuffer(mutated_json(array.tobytes(), rng), np.uint8))
                 elif rng.random() < 0.5:
-                    content = mutated(content[:200], rng) + content[200:]
+                    data = mutated(data[:200], rng) + data[200:]
                 else:
-                    content = npy(odd_array(array, rng))
+                    odd = rng.choice(
+                        [odd_array(array, rng), array.astype(object), np.array("text")]
+                    )
+                    data = npy(odd)
             if not (member is chosen and rng.random() < 0.05):
-                new.writestr(member.filename, content, member.compress_type)
+                new.writestr(member.filename, data, member.compress_type)
     return out.getvalue()
 
 
 def odd_array(array, rng):
-    """An array of another type or shape, or with numbers that are none; of objects, it
-    would be a pickle.
-    """
+    """Return an array of another type or shape, or full of NaN."""
     kinds = [
         lambda: array.astype(rng.choice([np.float64, np.float16, np.int8, np.complex64, bool])),
         lambda: array[..., :-1] if array.ndim else np.zeros(3),
         lambda: array.reshape(-1),
         lambda: array.astype(np.float32) * np.nan,
-        lambda: array.astype(object),
-        lambda: np.array(["text"]),
     ]
     with np.errstate(all="ignore"):
         return rng.choice(kinds)()
@@ -151,25 +178,26 @@ def npy(array):
     return stream.getvalue()
 
 
-# The folders of a model with subwords, of one with words, and of a run ----------------------------
+# A model with subwords, one with words, and a run: a folder each, and one as of 0.1 ---------------
 
 
 def make(names):
-    """Make these of the folders, here."""
-    for name, pieces in (
+    """Make these folders in the current one, each also as minitf 0.1 would have written it."""
+    for name, vocabulary in (
         ("subwords", make_subwords()),
         ("words", Words.train(["the dog saw a bird ."])),
     ):
         if name in names:
-            config = Config.preset("tiny", len(pieces), tie=False)
+            config = Config.preset("tiny", len(vocabulary), tie=False)
+            weights = Transformer(config, seed=1).state()
             notes = {"longest": LONGEST, "step": 3}
-            save_model(
-                name, Transformer(config, seed=1).state(), config.to_dict(), pieces, notes=notes
-            )
+            save_model(name, weights, config.to_dict(), vocabulary, notes=notes)
     if "run" in names:
         runs.write_text("train", 60, seed=1)
         runs.write_text("valid", 5, seed=2)
         assert runs.run("run", "--steps", "1", "--set", "d_model=64", "--set", "d_ff=256") == 0
+    for name in names:
+        to_first_edition(Path(shutil.copytree(name, f"{name}-of-0.1")))
 
 
 def use(folder):
@@ -185,29 +213,35 @@ def use(folder):
 
 def damage(folder, rng):
     """Change one file of the folder; returns its name."""
-    files = {"run": ["checkpoint.npz"], "words": ["model.npz", "words.txt", "config.json"]}
-    files["subwords"] = ["model.npz", "subwords.model", "subwords.model", "config.json"]
+    suffix = ".npz" if list(folder.glob("*.npz")) else ".safetensors"
+    model = "model" + suffix
+    files = {"run": ["checkpoint" + suffix], "words": [model, "words.txt", "config.json"]}
+    files["subwords"] = [model, "subwords.model", "subwords.model", "config.json"]
     name = rng.choice(files[folder.name.split("-")[0]])
     content = (folder / name).read_bytes()
     kinds = {
-        ".npz": [mutated, mutated_archive, mutated_archive],
+        ".npz": [mutated, mutated_npz, mutated_npz],
+        ".safetensors": [mutated, mutated_safetensors, mutated_safetensors],
         ".json": [mutated, mutated_json, mutated_json],
     }
     changed = rng.choice(kinds.get(Path(name).suffix, [mutated]))(content, rng)
     (folder / name).write_bytes(changed)
-    # Somebody made the hash fit.
-    if name not in ("config.json", "checkpoint.npz") and rng.random() < 0.8:
-        card = json.loads((folder / "config.json").read_text())
-        card["sha256"][name] = hashlib.sha256(changed).hexdigest()
-        (folder / "config.json").write_text(json.dumps(card))
+    if name in (model, "words.txt", "subwords.model") and rng.random() < 0.8:
+        hash_again(folder, name)
     return name
 
 
-# What a checkpoint can ask for: where that is not to be had, it is named itself.
+def hash_again(folder, name):
+    """Make config.json fit a changed file, as somebody would who changed it on purpose."""
+    config = json.loads((folder / "config.json").read_text())
+    config["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+# A checkpoint can ask for things that are missing; then the message names those.
 ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text")
 
-
-# Bytes that a small model may take in all: Python's own figures do not hold what C++ takes.
+# bytes in all for a small model; Python's own figures leave out the memory of other languages
 OUTSIDE = 64 << 20
 
 
@@ -216,8 +250,8 @@ def refuse_pickle(*_, **__):
 
 
 def resident(forget=False):
-    """The most memory of this process, in bytes, since it was last forgotten, C++ included;
-    0 where nobody tells.
+    """Return the peak memory of this process in bytes, since it was last forgotten, all libraries
+    included; 0 if the system does not tell.
     """
     status = Path("/proc/self/status")
     if not status.exists():
@@ -228,9 +262,9 @@ def resident(forget=False):
 
 
 def measured(folder):
-    """Use the folder: (what came of it, bytes at the most).
+    """Use the folder; returns "used" or "refused", and the peak memory in bytes.
 
-    Raises whatever is no UserError, and for memory in C++.
+    Raises any error but a UserError, and AssertionError if libraries take too much memory.
     """
     before = resident(forget=True)
     try:
@@ -242,8 +276,7 @@ def measured(folder):
 def _measured(folder):
     tracemalloc.start()
     try:
-        # On one core: the copies of the process that decode with it send each other pickles,
-        # which are no files.
+        # On one core: workers that decode would send each other pickles, which are not files.
         one_core = mock.patch.object(workers, "cores", lambda: 1)
         refused = mock.patch.multiple(
             pickle, load=refuse_pickle, loads=refuse_pickle, Unpickler=refuse_pickle
@@ -261,34 +294,36 @@ def _measured(folder):
 
 
 def campaign(numbers, names=("subwords", "words", "run")):
-    """Damage a copy of one of the folders once for each number, which is the seed of it.
+    """Damage a copy of one of the folders for each number, which is its seed.
 
-    Returns how many files were "used" and "refused", the largest "memory", as a multiple of that
-    for the whole file, and the list of those that "failed": neither used nor refused, or with
-    too much memory.
+    An even number damages files of this edition, an odd one files of the first.
+
+    Returns how many files were "used" and "refused", the peak "memory" as a multiple of that for
+    the intact folder, and a list of those that "failed": neither used nor refused, or with too
+    much memory.
     """
     results = {"used": 0, "refused": 0, "memory": 0.0, "failed": []}
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model of odd numbers overflows
+        warnings.simplefilter("ignore")  # a model with odd numbers overflows
         make(names)
-        whole = {}
-        for name in names:
+        intact = {}
+        for name in (*names, *(f"{name}-of-0.1" for name in names)):
             use(Path(name))  # what is imported and kept once does not count
-            result, whole[name] = measured(Path(name))
+            result, intact[name] = measured(Path(name))
             assert result == "used", name
         for i in numbers:
             rng = random.Random(i)
-            name = rng.choice(names)
+            name = rng.choice(names) + ("-of-0.1" if i % 2 else "")
             copy = Path(shutil.copytree(name, f"{name}-copy"))
             file = damage(copy, rng)
             Path("current").write_text(f"{i}, {file} of {name}")
             try:
                 result, memory = measured(copy)
-                assert memory <= 2 * whole[name], (
-                    f"{memory / whole[name]:.1f} times the memory of the whole file"
+                assert memory <= 2 * intact[name], (
+                    f"{memory / intact[name]:.1f} times the memory of the intact folder"
                 )
                 results[result] += 1
-                results["memory"] = max(results["memory"], memory / whole[name])
+                results["memory"] = max(results["memory"], memory / intact[name])
             except Exception as error:
                 results["failed"].append(f"{i}, {file} of {name}: {type(error).__name__}: {error}")
             shutil.rmtree(copy)
