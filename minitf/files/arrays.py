@@ -1,7 +1,7 @@
-"""Named arrays in one .safetensors file, with a sha256 over all that it holds.
+"""Named arrays and a dictionary of plain values in one .safetensors file.
 
-Shapes are checked before memory is taken for an array, and nothing is unpickled: a damaged or
-hostile file ends in one line. The .npz files of minitf 0.1 are read as well.
+A damaged or hostile file ends in one line: a sha256 covers its content, shapes are checked before
+memory is taken for an array, and nothing is unpickled. The .npz files of minitf 0.1 are read too.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from minitf.files.atomic import clean_leftovers, install, staged
 
 __all__ = ["average", "load_arrays", "save_arrays"]
 
-KEY = "minitf"  # of the metadata: one key, because safetensors writes several in any order
-OLD_KEY = "meta.json"  # the array of bytes that holds the JSON text in a file of minitf 0.1
-MAX_HEADER = 1 << 20  # bytes, enough for 8,000 arrays; to parse a header takes 20 times its size
+KEY = "minitf"  # the only key of the metadata: safetensors would write several in random order
+OLD_KEY = "meta.json"  # the array in a file of minitf 0.1 that contains the dictionary as JSON
+MAX_HEADER = 1 << 20  # bytes, enough for 8,000 arrays; parsing a header takes 20 times its size
 MAX_INFLATION = 1040  # deflate makes at most 1032 bytes of one
 DTYPES = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 
@@ -47,22 +47,19 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
 
 
 def write_arrays(path, arrays, meta=None):
-    """Write the file in place; without `meta` it holds the arrays only, and no sha256."""
+    """Write the file in place; without `meta` it contains only the arrays, and no sha256."""
     from safetensors.numpy import save
 
     arrays = {name: _as_stored(name, array) for name, array in arrays.items()}
     metadata = None
     if meta is not None:
         metadata = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
-    # Not save_file: it makes files that only their owner can read, and if it is killed, it leaves
-    # a hidden one that nobody removes.
+    # Not save_file: only their owner could read its files, and a killed one leaves a hidden file.
     path.write_bytes(save(arrays, metadata))
 
 
 def _as_stored(name, array):
-    """Return the array as safetensors needs it: C-contiguous (it does not check that) and in
-    the byte order of this machine.
-    """
+    """Return the array in C order, which safetensors expects without a check, and native bytes."""
     array = np.asarray(array)
     if not _is_supported(array.dtype):
         raise TypeError(
@@ -76,12 +73,12 @@ def _is_supported(dtype):
 
 
 def digest(arrays, meta):
-    """Return the sha256 of the values and of all names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256(json.dumps(meta).encode())
+    """Return the sha256 of the dictionary and of each array's name, dtype, shape and bytes."""
+    sha256 = hashlib.sha256(json.dumps(meta).encode())
     for name, array in sorted(arrays.items()):
-        digest.update(f"{name!r} {array.dtype} {array.shape}".encode())
-        digest.update(array)
-    return digest.hexdigest()
+        sha256.update(f"{name!r} {array.dtype} {array.shape}".encode())
+        sha256.update(array)
+    return sha256.hexdigest()
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -92,27 +89,26 @@ def load_arrays(
 ) -> tuple[dict[str, np.ndarray], dict]:
     """Return the named arrays and the dictionary that `save_arrays` wrote.
 
-    shapes: the names and shapes that the file must hold, neither fewer nor more; None accepts
-    any.
+    shapes: the exact names and shapes that are expected; None accepts any.
 
-    Raises UserError, naming the file, if it is missing, damaged, of other shapes, or was not
-    written by `save_arrays`.
+    Raises UserError, naming the file, if it is missing, damaged, not a checkpoint, or if its
+    shapes differ.
     """
     arrays, meta = read_arrays(path, shapes)
-    if meta is None:
+    if not isinstance(meta, dict):
         raise UserError(f"{path}: not a checkpoint (it contains arrays only): choose another file")
     return arrays, meta
 
 
 def read_arrays(path, shapes=None):
-    """Return the arrays of a .safetensors or .npz file, and its dictionary or None."""
+    """Return the arrays of a .safetensors or .npz file, and its dictionary, None if missing."""
     with user_errors(path):
         with open(path, "rb") as file:
             start = file.read(8)
         if start.startswith(b"PK"):
             return _read_npz(path, shapes)
         if int.from_bytes(start, "little") > MAX_HEADER:
-            raise ValueError("no arrays, or a header that is too long")
+            raise ValueError("its header is too long")
         return _read_safetensors(path, shapes)
 
 
@@ -123,7 +119,8 @@ def _read_safetensors(path, shapes):
     with safe_open(path, framework="numpy") as file:
         names = file.keys()
         headers = {name: file.get_slice(name) for name in names}
-        _check_shapes({name: tuple(header.get_shape()) for name, header in headers.items()}, shapes)
+        found = {name: tuple(header.get_shape()) for name, header in headers.items()}
+        _check_shapes(path, found, shapes)
         for name, header in headers.items():
             if header.get_dtype() not in DTYPES:
                 raise UserError(
@@ -134,34 +131,31 @@ def _read_safetensors(path, shapes):
     if KEY not in metadata:
         return arrays, None
     stored = json.loads(metadata[KEY])
-    if not isinstance(stored["meta"], dict) or stored["sha256"] != digest(arrays, stored["meta"]):
+    if stored["sha256"] != digest(arrays, stored["meta"]):
         raise ValueError("its sha256 differs")
     return arrays, stored["meta"]
 
 
 def _read_npz(path, shapes):
-    """Read a file of minitf 0.1, which is as `numpy.savez` writes them."""
+    """Read a file of minitf 0.1."""
     arrays = {}
     with np.load(path, allow_pickle=False) as file:
         found = _shapes_in_npz(path, file.zip)
-        _check_shapes({name: found[name] for name in found.keys() - {OLD_KEY}}, shapes)
+        _check_shapes(path, {name: found[name] for name in found.keys() - {OLD_KEY}}, shapes)
         for name in found:
             with user_errors(f"{path}: array {name!r}"):
                 array = file[name]
                 arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-        if OLD_KEY not in arrays:
-            return arrays, None
-        with user_errors(f"{path}: array {OLD_KEY!r}"):
-            meta = json.loads(arrays.pop(OLD_KEY).tobytes())
-            if not isinstance(meta, dict):
-                raise ValueError("it contains no dictionary")
-    return arrays, meta
+    if OLD_KEY not in arrays:
+        return arrays, None
+    with user_errors(f"{path}: array {OLD_KEY!r}"):
+        return arrays, json.loads(arrays.pop(OLD_KEY).tobytes())
 
 
 def _shapes_in_npz(path, archive):
-    """Return the shape of each array, once none claims more memory than the file can fill.
+    """Return the shape of each array; raises ValueError if one claims more than its data.
 
-    numpy.load would take the memory that a header claims before it looks at the data.
+    numpy.load would take the memory that a header claims before it reads the data.
     """
     shapes = {}
     members = archive.infolist()
@@ -182,10 +176,6 @@ def _shapes_in_npz(path, archive):
     return shapes
 
 
-class _Misfit(Exception):
-    """The file is intact, but belongs to a model with other settings."""
-
-
 @contextlib.contextmanager
 def user_errors(what):
     """Turn any error that a damaged file causes in this block into one line about `what`."""
@@ -193,8 +183,6 @@ def user_errors(what):
         yield
     except UserError:
         raise
-    except _Misfit as error:
-        raise UserError(f"{what}: {error}: use the settings that the file was made with") from error
     except FileNotFoundError as error:
         raise UserError(f"{what}: no such file: check the path") from error
     except OSError as error:
@@ -208,8 +196,8 @@ def user_errors(what):
         ) from error
 
 
-def _check_shapes(found, wanted):
-    """Compare names and shapes; `wanted` may be None."""
+def _check_shapes(path, found, wanted):
+    """Raise UserError if names or shapes differ; `wanted` may be None."""
     if wanted is None:
         return
     problems = []
@@ -218,10 +206,15 @@ def _check_shapes(found, wanted):
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             problems.append(f"{what}: " + ", ".join(sorted(names)[:5]) + more)
     if problems:
-        raise _Misfit("arrays " + "; ".join(problems))
+        raise UserError(
+            f"{path}: arrays {'; '.join(problems)}: use the settings that the file was made with"
+        )
     for name, shape in wanted.items():
         if found[name] != tuple(shape):
-            raise _Misfit(f"array {name!r} has shape {found[name]}, the model needs {tuple(shape)}")
+            raise UserError(
+                f"{path}: array {name!r} has shape {found[name]}, the model needs {tuple(shape)}: "
+                "use the settings that the file was made with"
+            )
 
 
 # Averaging ----------------------------------------------------------------------------------------
@@ -230,23 +223,26 @@ def _check_shapes(found, wanted):
 def average(
     checkpoints: Iterable[str | Path | dict[str, np.ndarray]],
 ) -> dict[str, np.ndarray]:
-    """Return the average of several checkpoints, summed in float64, in their own dtypes.
+    """Return the average of several checkpoints, in their own dtypes, summed in float64.
 
         mean[name] = (checkpoint_1[name] + ... + checkpoint_n[name]) / n
 
-    checkpoints: paths of files that `save_arrays` wrote, or arrays by name.
+    checkpoints: paths of files that `save_arrays` wrote; a dictionary of arrays counts as a file.
 
-    Raises UserError if they do not hold the same names, shapes and dtypes.
+    Raises UserError if names, shapes or dtypes differ.
     Source: section 6.1 (the last 5 checkpoints of a base model, the last 20 of a big one).
     """
     sums, dtypes, count = {}, {}, 0
     for count, each in enumerate(checkpoints, 1):
         shapes = {name: total.shape for name, total in sums.items()} if sums else None
-        arrays = each if isinstance(each, dict) else load_arrays(each, shapes)[0]
+        if isinstance(each, dict):
+            arrays, source = each, f"checkpoint {count}"
+        else:
+            arrays, source = load_arrays(each, shapes)[0], each
         for name, array in arrays.items():
             if array.dtype != dtypes.setdefault(name, array.dtype):
                 raise UserError(
-                    f"{each}: array {name!r} is {array.dtype}, in the first file it is "
+                    f"{source}: array {name!r} is {array.dtype}, in the first checkpoint "
                     f"{dtypes[name]}: average checkpoints of one run"
                 )
             if count == 1:

@@ -23,7 +23,7 @@ FORMAT = 1
 
 
 class SavedModel(NamedTuple):
-    """A model as its folder holds it."""
+    """The content of a model's folder."""
 
     arrays: dict[str, np.ndarray]
     config: dict

@@ -123,9 +123,11 @@ def test_a_changed_header_is_noticed(tmp_path, before, after):
     assert "its sha256 differs" in message(load_arrays, path)
 
 
-def test_values_that_are_no_dictionary_are_refused(tmp_path):
+def test_values_without_names_are_refused(tmp_path):
     write_arrays(tmp_path / "a.safetensors", {}, [1])
-    assert "damaged" in message(load_arrays, tmp_path / "a.safetensors")
+    save_npz(tmp_path / "a.npz", {}, [1])
+    for path in tmp_path.iterdir():
+        assert "not a checkpoint" in message(load_arrays, path)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,6 @@ def test_a_lying_table_of_contents_of_an_old_file_takes_no_memory(tmp_path, comp
         ),
         ({"meta.json.npy": META, "w.npy": npy_bytes(np.zeros(4)) + b"x"}, zipfile.ZIP_STORED),
         ({"meta.json.npy": npy_bytes(np.frombuffer(b"[" * 9000, np.uint8))}, zipfile.ZIP_STORED),
-        ({"meta.json.npy": npy_bytes(np.frombuffer(b"[1]", np.uint8))}, zipfile.ZIP_STORED),
         ({"meta.json.npy": npy_bytes(np.frombuffer(b"\xff{}", np.uint8))}, zipfile.ZIP_STORED),
     ],
     ids=[
@@ -269,7 +270,6 @@ def test_a_lying_table_of_contents_of_an_old_file_takes_no_memory(tmp_path, comp
         "deep header",
         "longer",
         "deep json",
-        "list",
         "no utf-8",
     ],
 )

@@ -1,0 +1,96 @@
+"""The folder of a run: which checkpoint counts, which weights are averaged, which files remain."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import assert_same_run, copied_run, prepare_folder, run
+from saved_files import assert_same, message, to_first_edition
+
+from minitf.files import atomic
+from minitf.files.arrays import load_arrays
+from minitf.training.checkpoints import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepare_folder(tmp_path, monkeypatch)
+
+
+def test_a_run_of_the_first_edition_goes_on_in_the_new_format(folder):
+    copied_run("whole", "--steps", "16")
+    copied_run("here", "--steps", "8")
+    to_first_edition(Path("here"))
+    assert "holds a run already" in message(RunFolder("here").must_be_free)
+    assert run("here", "--resume", "--steps", "16") == 0
+    assert not list(Path("here").glob("*.npz"))
+    assert_same_run("here", "whole")
+
+
+def test_old_weights_remain_while_a_checkpoint_names_them(folder):
+    copied_run("here", "--steps", "8")
+    to_first_edition(Path("here"))
+    assert run("here", "--resume", "--steps", "9") == 0
+    meta = load_arrays("here/checkpoint.safetensors")[1]
+    assert "weights-00000008.npz" in meta["weights"]
+    weights = {path.name for path in Path("here").glob("weights-*")}
+    assert set(meta["weights"]) <= weights
+    assert RunFolder("here").read_checkpoint()[2]["weights"] == meta["weights"]
+
+
+def test_the_new_checkpoint_counts_when_a_kill_left_both(folder):
+    copied_run("here", "--steps", "8")
+    shutil.copytree("here", "old")
+    to_first_edition(Path("old"))
+    assert run("here", "--resume", "--steps", "9") == 0
+    shutil.copy("old/checkpoint.npz", "here")
+    assert RunFolder("here").read_checkpoint()[2]["step"] == 9
+    assert run("here", "--resume", "--steps", "10") == 0
+    assert not Path("here/checkpoint.npz").exists()
+
+
+def test_the_old_checkpoint_is_kept_until_the_new_one_is_on_the_disk(folder, monkeypatch, capsys):
+    copied_run("here", "--steps", "8")
+    to_first_edition(Path("here"))
+    replace = os.replace
+
+    def refuse_checkpoints(source, target):
+        if Path(target).name.startswith("checkpoint"):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(atomic.os, "replace", refuse_checkpoints)
+    assert run("here", "--resume") == 2
+    assert "checkpoint.safetensors: could not be written" in capsys.readouterr().err
+    assert RunFolder("here").read_checkpoint()[2]["step"] == 8
+
+
+def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
+    said = []
+    run_folder = RunFolder(tmp_path, said.append)
+    rng = np.random.default_rng(0)
+    states = [{"x": rng.standard_normal(5).astype(np.float32)} for _ in range(3)]
+    names = []
+    for step, state in enumerate(states, 1):
+        names = run_folder.add_weights(names, step, state, 2)
+    assert names == ["weights-00000002.safetensors", "weights-00000003.safetensors"]
+    mean = {"x": ((states[1]["x"].astype(float) + states[2]["x"]) / 2).astype(np.float32)}
+    (tmp_path / names[1]).write_bytes(b"never read")
+    taken, averaged = run_folder.average(names, 3, states[2])
+    assert taken == names and said == []
+    assert_same(averaged, mean)
+    (tmp_path / names[0]).write_bytes(b"damaged")
+    taken, averaged = run_folder.average(names, 3, states[2])
+    assert taken == names[1:] and "starts again with step 3" in said[0]
+    assert_same(averaged, states[2])
+
+
+def test_only_weights_are_forgotten(tmp_path):
+    kept = {"weights-00000008.safetensors", "weights-best.npz", "weights-00000004.txt", "model.npz"}
+    gone = {"weights-00000004.safetensors", "weights-00000008.npz", "weights-123456789.npz"}
+    for name in kept | gone:
+        (tmp_path / name).write_bytes(b"")
+    RunFolder(tmp_path).forget_weights(["weights-00000008.safetensors"])
+    assert {path.name for path in tmp_path.iterdir()} == kept
