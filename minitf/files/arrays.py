@@ -48,14 +48,20 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
 
 def write_arrays(path, arrays, meta=None):
     """Write the file in place; without `meta` it contains only the arrays, and no sha256."""
-    from safetensors.numpy import save
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
 
     arrays = {name: _as_stored(name, array) for name, array in arrays.items()}
     metadata = None
     if meta is not None:
         metadata = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
-    # Not save_file: only their owner could read its files, and a killed one leaves a hidden file.
-    path.write_bytes(save(arrays, metadata))
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(arrays, path, metadata)
+    except SafetensorError as error:  # a full disk, for example
+        raise OSError(str(error)) from error
+    path.chmod(mode)  # save_file lets only the owner read the file
 
 
 def _as_stored(name, array):

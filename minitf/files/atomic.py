@@ -1,7 +1,7 @@
-"""Files that survive a crash: each is on the disk completely or not at all.
+"""Files that survive a crash: each is written completely or not at all.
 
-A file is written under another name beside its own, brought to the disk, and only then renamed.
-A process that is killed at any moment leaves the old file or the new one, never half of either.
+A file is written under a temporary name in the same folder, flushed to the disk, and only then
+renamed. A process that is killed at any moment leaves the old file or the new one.
 """
 
 import contextlib
@@ -15,13 +15,14 @@ from minitf.errors import UserError
 
 __all__ = ["clean_leftovers", "install", "save_text", "sha256", "staged", "writing"]
 
-ASIDE = re.compile(r".+\.[0-9a-f]{8}\.tmp(\.tmp)?")
+# Our temporary names, and those of safetensors.
+ASIDE = re.compile(r".+\.[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
 
 
 def save_text(path: str | Path, text: str) -> None:
     """Write a text file completely or not at all, with line feeds on every system.
 
-    Raises UserError.
+    Raises UserError if the disk refuses.
     """
     path = Path(path)
     content = text.encode(errors="replace")
@@ -32,8 +33,7 @@ def save_text(path: str | Path, text: str) -> None:
 def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
     """Remove the half-written files that killed processes left in a folder.
 
-    Only files older than `minutes` go, because another process may be writing a younger
-    one this moment.
+    Files younger than `minutes` are kept: another process may be writing them.
     """
     newest = time.time() - 60 * minutes
     with contextlib.suppress(OSError):
@@ -44,10 +44,11 @@ def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
 
 @contextlib.contextmanager
 def staged(writers):
-    """Bring each file to the disk under a temporary name; one that is not installed in the
-    block is removed.
+    """Write files under temporary names, and yield {path: temporary path}.
 
-    writers: {path: function that writes the file it is given}. Gives {path: its name for now}.
+    A file that is not installed when the block ends is removed.
+
+    writers: {path: function that writes the file whose path it is given}.
     """
     files = {}
     try:
@@ -65,7 +66,7 @@ def staged(writers):
 
 
 def install(files, path):
-    """Give a staged file its name."""
+    """Rename the staged file for `path` to that name."""
     with writing(path):
         os.replace(files[path], path)
     _sync_folder(path.parent)
@@ -73,7 +74,7 @@ def install(files, path):
 
 @contextlib.contextmanager
 def writing(path):
-    """Turn an error of the disk in this block into one line about the path."""
+    """Turn any OSError in this block into one line about the path."""
     try:
         yield
     except OSError as error:
@@ -85,8 +86,8 @@ def writing(path):
 
 
 def _sync_folder(folder):
-    # A rename is on the disk when its folder is. Windows cannot open a folder, some systems
-    # cannot sync one.
+    # A rename survives a power failure once its folder is synced. Windows cannot open a folder, and
+    # some file systems cannot sync one.
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -96,6 +97,6 @@ def _sync_folder(folder):
 
 
 def sha256(path):
-    """Return the hash of a file's content, as text."""
+    """Return the sha256 of a file as hexadecimal text."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,6 +14,8 @@ import time
 
 import numpy as np
 import pytest
+import safetensors
+from damage import resident
 from paths import ROOT
 from safetensors.numpy import load_file
 from saved_files import assert_same, message, save_npz, shapes_of, to_first_edition
@@ -200,16 +202,14 @@ def test_a_model_of_the_first_edition_is_read(tmp_path, arrays, words):
 
 def test_leftovers_are_removed_when_old(saved, arrays):
     folder = saved.parent
-    old, young, foreign = (
-        folder / name
-        for name in ("a.safetensors.0123abcd.tmp", "b.safetensors.0123abcd.tmp", "mine.tmp")
-    )
-    for path in (old, young, foreign):
+    names = ["a.npz.0123abcd.tmp", ".tmpaB3xyZ", "b.safetensors.0123abcd.tmp", "mine.tmp"]
+    old, hidden, young, foreign = (folder / name for name in names)
+    for path in (old, hidden, young, foreign):
         path.write_bytes(b"half")
         os.utime(path, (time.time() - 3600,) * 2)
     os.utime(young)
     save_arrays(saved, arrays, {})
-    assert not old.exists() and young.exists() and foreign.exists()
+    assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
     clean_leftovers(folder, minutes=0)
     assert not young.exists() and foreign.exists()
     clean_leftovers(folder / "none")
@@ -252,6 +252,25 @@ def test_an_interrupted_save_leaves_nothing_behind(saved, arrays, monkeypatch):
     assert os.listdir(saved.parent) == [saved.name]
 
 
+def test_a_library_that_finds_no_space_is_one_line(saved, arrays, monkeypatch):
+    def full(*arguments):
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    text = message(save_arrays, saved, {"new": np.zeros(3)}, {})
+    assert str(saved) in text and "No space left" in text and "free some space" in text
+    assert_same(load_arrays(saved)[0], arrays)
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_a_checkpoint_is_not_copied_to_be_saved(tmp_path):
+    """The trainer saves several times its model; a copy would have to fit beside it."""
+    arrays = {f"{i}": np.ones(1 << 20, np.float32) for i in range(16)}
+    before = resident(forget=True)
+    save_arrays(tmp_path / "a.safetensors", arrays, {})
+    assert resident() - before < 16 << 20
+
+
 def test_folders_that_cannot_be_written(saved, words):
     for path in (saved.parent / "none" / "a.safetensors", saved / "a.safetensors"):
         assert str(path) in message(save_arrays, path, {}, {})
@@ -286,10 +305,14 @@ def test_the_file_is_on_the_disk_before_its_name_and_the_name_thereafter(
 
 
 def test_a_folder_that_cannot_be_synced_is_no_error(saved, monkeypatch):
-    def refuse(*arguments):
-        raise PermissionError
+    open_file = os.open
 
-    monkeypatch.setattr(os, "open", refuse)  # as Windows does for a folder
+    def refuse_folders(path, *arguments, **options):  # as Windows does
+        if os.path.isdir(path):
+            raise PermissionError
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse_folders)
     save_arrays(saved, {"new": np.zeros(3)}, {})
     assert list(load_arrays(saved)[0]) == ["new"]
 
