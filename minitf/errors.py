@@ -1,12 +1,13 @@
-"""The exception for mistakes of the user, and the name of the file that it is about."""
+"""Mistakes of the user: their exception, the file they are in, and numbers they typed."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-__all__ = ["UserError", "in_file"]
+__all__ = ["UserError", "in_file", "number"]
 
 
 class UserError(Exception):
@@ -20,3 +21,35 @@ def in_file(path: str | os.PathLike) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def number(
+    kind: type[int] | type[float], least: float | None = None, most: float | None = None
+) -> Callable[[str], float]:
+    """Return a reader of numbers for argparse, with a message that a beginner understands.
+
+    kind: int, which may be written 100000, 100_000 or 1e5, or float. least, most: both limits of
+    the number, or neither.
+    """
+    description = "a whole number" if kind is int else "a number"
+    if least is not None:
+        description += f" from {least} to {most}"
+
+    def read(text):
+        with contextlib.suppress(ValueError):
+            value = _read(kind, text)
+            if least is None or least <= value <= most:
+                return value
+        raise argparse.ArgumentTypeError(f"must be {description}, not {text!r}")
+
+    return read
+
+
+def _read(kind, text):
+    if kind is int:
+        with contextlib.suppress(ValueError):
+            return int(text)
+        if not float(text).is_integer():
+            raise ValueError(text)
+        return int(float(text))
+    return float(text)
