@@ -1,4 +1,4 @@
-"""Files from the internet: fetched to the end, and compared with what is known about them."""
+"""Downloads: resumed after an interruption, and verified."""
 
 import contextlib
 import hashlib
@@ -18,12 +18,12 @@ from minitf.terminal import Progress
 
 __all__ = ["NoConnection", "Remote", "fetch"]
 
-# Tries in a row that bring nothing new; seconds before the second, twice that before the third.
-TRIES, WAIT = 5, 2.0
+TRIES = 5  # attempts in a row without a new byte
+WAIT = 2.0  # seconds before the second attempt; doubled before each further one
 TIMEOUT = 60  # seconds without a byte
-RECORD = "SHA256SUMS"  # in the folder of the files: `sha256sum -c` reads it
-_CHUNK = 1 << 18
-# Some servers refuse Python's own name.
+RECORD = "SHA256SUMS"  # in the folder of the files, for `sha256sum -c`
+_CHUNK = 1 << 18  # bytes
+# Some servers refuse Python's default user agent.
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}
 
 
@@ -32,10 +32,9 @@ class NoConnection(UserError):
 
 
 class Remote(NamedTuple):
-    """A file on the internet, with its size and digest if they are known.
+    """A file on the internet, with its published size and digest.
 
-    size: in bytes, 0 if not known. digest: "sha256:..." or "md5:..." as published, "" if nobody has
-    published one.
+    size: in bytes, 0 if unknown. digest: "sha256:..." or "md5:...", "" if none is published.
     """
 
     url: str
@@ -52,13 +51,12 @@ class Remote(NamedTuple):
 
 
 def fetch(remote, path, say=print):
-    """Bring a remote file to path, or check the one that is there already: as published,
-    or as recorded.
+    """Download a remote file to `path`, or check the existing file.
 
-    A download that was interrupted goes on, in this process or a later one; `path` appears when the
-    file is complete and right.
-    Raises NoConnection if the server cannot be reached, UserError for everything else
-    that goes wrong.
+    An interrupted download is resumed, by this process or a later one; `path` appears when the file
+    is complete and verified. If no sha256 is published, that of the first download is recorded and
+    checked later.
+    Raises NoConnection if the server cannot be reached, and UserError for every other failure.
     """
     path = Path(path)
     found = path.exists()
@@ -66,25 +64,25 @@ def fetch(remote, path, say=print):
         _download(remote, path, say)
     elif reason := _difference(remote, path):
         raise UserError(
-            f"{path} is not what {remote.url} should be ({reason}): delete it, and it "
-            "is fetched again"
+            f"{path} differs from the published {remote.url} ({reason}): delete it, and it will "
+            "be downloaded again"
         )
     if remote.digest.startswith("sha256:"):
         return
     sha256, recorded = _hash(path, "sha256"), _records(path.parent).get(path.name)
     if found and recorded not in (None, sha256):
         raise UserError(
-            f"{path} has changed since it was fetched (see {RECORD}): delete it, "
-            "and it is fetched again"
+            f"{path} has changed since it was downloaded (see {RECORD}): delete it, "
+            "and it will be downloaded again"
         )
     if recorded != sha256:
-        known = "only its md5 is published" if remote.digest else "no checksum of it is published"
-        changed = f"; the one before had {recorded}" if recorded else ""
-        say(f"recorded {path.name}: {known}, this file has sha256 {sha256}{changed}")
+        known = "only an md5 is published" if remote.digest else "no checksum is published"
+        changed = f"; the previous one had {recorded}" if recorded else ""
+        say(f"recorded {path.name}: {known}; this file has sha256 {sha256}{changed}")
         _record(path, sha256)
 
 
-# Fetching -----------------------------------------------------------------------------------------
+# Downloading --------------------------------------------------------------------------------------
 
 
 def _download(remote, path, say):
@@ -93,48 +91,43 @@ def _download(remote, path, say):
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free + _size(part)
     if remote.size > free:
-        sizes = f"has {free / 1e9:.1f} GB free, {remote.name} takes {remote.size / 1e9:.1f} GB"
-        raise UserError(f"{path.parent} {sizes}: make room, or set MINITF_DATA to another folder")
-    begun = f", from byte {_size(part):,} on" if _size(part) else ""
-    say(
-        f"fetch    {remote.url}"
-        + (f" ({remote.size / 1e6:,.1f} MB{begun})" if remote.size else begun)
-    )
+        sizes = f"has {free / 1e9:.1f} GB free, {remote.name} needs {remote.size / 1e9:.1f} GB"
+        raise UserError(
+            f"{path.parent} {sizes}: free some space, or set MINITF_DATA to another folder"
+        )
+    size = f"{remote.size / 1e6:,.1f} MB" if remote.size else "unknown size"
+    resumed = f", from byte {_size(part):,} on" if _size(part) else ""
+    say(f"fetch    {remote.url} ({size}{resumed})")
     for last in (False, True):
-        pieces = _fetch_pieces(remote, part)
+        replies = _fetch_all(remote, part)
         reason = _difference(remote, part)
         if not reason:
             break
         _forget(part)
-        if pieces == 1 or last:
-            raise UserError(
-                f"{remote.url} is another file than the one published ({reason}): try again later"
-            )
+        if replies == 1 or last:
+            raise UserError(f"{remote.url} is not the published file ({reason}): try again later")
         say(
-            f"fetch    {remote.name}: the pieces of it do not fit together ({reason}); "
-            "once more from the beginning"
+            f"fetch    {remote.name}: its parts come from different versions ({reason}); starting "
+            "again"
         )
     with _writing(path):
         os.replace(part, path)
     _forget(part)
 
 
-def _fetch_pieces(remote, part):
-    """Fetch until the part is as long as the file.
-
-    Returns of how many pieces it is made, at least.
-    """
-    pieces, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
+def _fetch_all(remote, part):
+    """Download until the file is complete; return the number of replies it came from, at least."""
+    replies, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
     while True:
         try:
-            complete = _fetch_piece(remote, part)
-            pieces, reached, reason = pieces + 1, True, "the connection ended early"
+            complete = _fetch_more(remote, part)
+            replies, reached, reason = replies + 1, True, "the connection ended early"
             if complete:
-                return pieces
+                return replies
         except urllib.error.HTTPError as error:
             reached, reason = True, f"{error.code} {error.reason}"
             if error.code < 500 and error.code not in (408, 429):
-                raise UserError(f"{remote.url} is not to be had ({reason})") from None
+                raise UserError(f"cannot download {remote.url}: {reason}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             reason = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
@@ -143,24 +136,23 @@ def _fetch_pieces(remote, part):
         tries = 0 if _size(part) > most else tries + 1
         most = max(most, _size(part))
         if tries == TRIES:
-            left = (
-                f"{_size(part):,} bytes are here, and the next run goes on from there"
-                if _size(part)
-                else "try later"
-            )
-            raise UserError(f"{remote.url}: {reason}, {TRIES} times in a row: {left}")
+            advice = "try again later"
+            if _size(part):
+                advice += f", which continues after the first {_size(part):,} bytes"
+            raise UserError(f"{remote.url}: {reason}, {TRIES} times in a row: {advice}")
         time.sleep(WAIT * 2 ** (tries - 1) if tries else 0)
 
 
-def _fetch_piece(remote, part):
-    """Ask for the missing bytes of the part and append them; returns whether it is complete, as
-    far as is known.
+def _fetch_more(remote, part):
+    """Request the missing bytes and append them; return whether the file is complete.
+
+    A file of unknown size is complete when the reply ends.
     """
     start, tag = _size(part), _tag(part).read_text() if _tag(part).exists() else ""
     if remote.size and start == remote.size:
         return True
     if (remote.size and start > remote.size) or not (remote.digest or tag):
-        start = 0  # without either, pieces of two versions could not be told from one file
+        start = 0  # without either, parts of two versions could be joined without being noticed
     headers = (
         _HEADERS
         | ({"Range": f"bytes={start}-"} if start else {})
@@ -171,21 +163,20 @@ def _fetch_piece(remote, part):
             urllib.request.Request(remote.url, headers=headers), timeout=TIMEOUT
         )
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # it has nothing from this byte on
+        if error.code != 416:  # the server has no bytes from `start` on
             raise
         if _content_range(error)[1] == start:
             return True
         _forget(part)
         return False
     with reply:
-        start, total = _place(reply, start)
+        start, total = _start_and_total(reply, start)
         if start is None:
             _forget(part)
-            raise http.client.HTTPException("the server sends another piece than asked for")
+            raise http.client.HTTPException("the server sent other bytes than requested")
         if remote.size and total not in (0, remote.size):
             raise UserError(
-                f"{remote.url} is another file than published ({total:,} bytes, "
-                f"not {remote.size:,})"
+                f"{remote.url} is not the published file ({total:,} bytes, not {remote.size:,})"
             )
         with _writing(part):
             part.touch()
@@ -195,8 +186,8 @@ def _fetch_piece(remote, part):
 
 
 def _append(reply, part, start, total):
-    """Write the bytes of a reply from byte `start` on; returns whether they were all."""
-    with open(part, "r+b") as file, Progress(part.stem, total) as progress:
+    """Write a reply from byte `start` on; return whether the file is complete."""
+    with open(part, "r+b") as file, Progress(part.stem, total, start) as progress:
         size = file.seek(start)
         file.truncate()
         while not total or size < total:
@@ -204,9 +195,7 @@ def _append(reply, part, start, total):
             if not chunk:
                 break
             if _size(part) != size:
-                raise UserError(
-                    f"{part} is being written by another process as well: wait for that one"
-                )
+                raise UserError(f"another process is writing {part} too: wait until it is done")
             with _writing(part):
                 size += file.write(chunk)
                 file.flush()
@@ -214,9 +203,10 @@ def _append(reply, part, start, total):
     return not total or size == total
 
 
-def _place(reply, start):
-    """Where in the file a reply begins, None if not where it was asked; and how long the file is,
-    0 if not known.
+def _start_and_total(reply, start):
+    """Return the first byte of a reply, None if it is not the requested one, and the file's size.
+
+    The size is 0 if it is unknown.
     """
     if reply.status != 206:
         return 0, reply.length or 0
@@ -231,9 +221,7 @@ def _content_range(reply):
 
 
 def _version(reply):
-    """Return the mark of this version of the file:
-    the server compares it before it sends the rest.
-    """
+    """Return the server's name for this version of the file, which it checks before resuming."""
     tag = reply.headers.get("ETag", "")
     return tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
 
@@ -245,7 +233,8 @@ def _writing(path):
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
-            f"{path} cannot be written ({reason}): make room, or set MINITF_DATA to another folder"
+            f"{path} cannot be written ({reason}): free some space, or set MINITF_DATA to another "
+            "folder"
         ) from None
 
 
@@ -266,9 +255,7 @@ def _size(path):
 
 
 def _difference(remote, path):
-    """Return the difference between a file and the remote one; "" if there is none, as
-    far as is known.
-    """
+    """Return how a file differs from the published size and digest, "" if it does not."""
     size = _size(path)
     if remote.size and size != remote.size:
         return f"{size:,} bytes, not {remote.size:,}"

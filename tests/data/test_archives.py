@@ -1,6 +1,4 @@
-"""Archives are opened with suspicion: what they name, link to, or grow to is theirs to choose, and
-ours to refuse.
-"""
+"""Archives are not trusted: links, bombs and damage are refused in one line."""
 
 import gzip
 import io
@@ -45,7 +43,7 @@ def special(name, kind, target=""):
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", ["tgz", "tar", "zip"])
-def test_what_is_wanted_is_read_and_nothing_is_written(tmp_path, kind):
+def test_members_are_read_and_nothing_is_written(tmp_path, kind):
     more = [
         ("dir/other", b"x" * 10_000),
         ("./dir/a.en", WANTED["dir/a.en"]),
@@ -57,7 +55,7 @@ def test_what_is_wanted_is_read_and_nothing_is_written(tmp_path, kind):
     assert read(path) == WANTED
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(
-        UserError, match=rf"archive.{kind} does not hold nowhere: is it the right file"
+        UserError, match=rf"archive.{kind} does not contain nowhere: is it the right file"
     ):
         read(path, ["dir/a.en", "nowhere"])
 
@@ -66,7 +64,7 @@ def test_files_packed_by_gzip(tmp_path):
     path = tmp_path / "train.en.gz"
     path.write_bytes(gzip.compress(b"a\nb\n"))
     assert read(path, ["train.en"]) == {"train.en": b"a\nb\n"}
-    with pytest.raises(UserError, match=r"does not hold train\.de"):
+    with pytest.raises(UserError, match=r"does not contain train\.de"):
         read(path, ["train.de"])
     inside = write(
         tmp_path / "giga.tar",
@@ -82,13 +80,12 @@ def test_files_packed_by_gzip(tmp_path):
 @pytest.mark.parametrize(
     "name", ["../evil", "/etc/evil", "dir/../../evil", "..\\evil", "C:\\evil", "c:evil", ".."]
 )
-def test_a_path_outside_is_refused(tmp_path, kind, name):
-    path = write(tmp_path / f"archive.{kind}", [(name, b"evil"), *WANTED.items()], kind)
-    with pytest.raises(
-        UserError, match=r"is not to be trusted: it names .*, outside of its own folder"
-    ):
-        read(path)
-    assert list(tmp_path.iterdir()) == [path]
+def test_a_path_outside_the_archive_writes_nothing(tmp_path, kind, name):
+    folder = tmp_path / "deep" / "folder"
+    folder.mkdir(parents=True)
+    path = write(folder / f"archive.{kind}", [(name, b"evil"), *WANTED.items()], kind)
+    assert read(path) == WANTED
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
 
 
 def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path):
@@ -104,11 +101,11 @@ def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path):
         path = write(
             tmp_path / "archive.tgz", [special("dir/a.en", kind, target), ("dir/a.de", b"x")]
         )
-        with pytest.raises(UserError, match=r"dir/a\.en is not a plain file in it"):
+        with pytest.raises(UserError, match=r"dir/a\.en in it is not a plain file"):
             read(path)
     link = zipfile.ZipInfo("dir/a.en")
     link.external_attr = 0o120777 << 16
-    with pytest.raises(UserError, match=r"dir/a\.en is not a plain file in it"):
+    with pytest.raises(UserError, match=r"dir/a\.en in it is not a plain file"):
         read(write(tmp_path / "archive.zip", [(link, b"../secret")], "zip"))
     beside = write(
         tmp_path / "archive.tgz", [special("dir/latest", tarfile.SYMTYPE, "a.en"), *WANTED.items()]
@@ -135,14 +132,14 @@ def test_a_bomb_is_refused(tmp_path):
         (write(tmp_path / "inside.tar", [("a.en.gz", inner)], "tar"), ["a.en.gz"]),
     ]:
         with pytest.raises(
-            UserError, match=r"is not to be trusted: it unpacks to more than [\d,]+ bytes"
+            UserError, match=r"is not trusted: it unpacks to more than [\d,]+ bytes"
         ):
             for _, file in members(path, names):
                 while file.read(1 << 16):
                     pass
 
 
-def test_text_that_packs_very_well_is_no_bomb(tmp_path):
+def test_text_that_compresses_very_well_is_accepted(tmp_path):
     text = b"".join(b"%d bottles of beer on the wall\n" % i for i in range(30_000))
     assert read(write(tmp_path / "a.tgz", [("text", text)]), ["text"]) == {"text": text}
 
@@ -161,16 +158,16 @@ def test_an_encrypted_zip(tmp_path):
     "content", [b"", b"<html>Please log in</html>\n" * 90, b"\x1f\x8b", b"PK\3\4" + bytes(90)]
 )
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip", "a.gz"])
-def test_what_is_no_archive(tmp_path, name, content):
+def test_files_that_are_not_archives(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=r"is not a complete archive|does not hold"):
+    with pytest.raises(UserError, match=r"is not a complete archive|does not contain"):
         read(tmp_path / name)
     with pytest.raises(UserError, match="cannot be read"):
         read(tmp_path / "nowhere")
 
 
-def test_damage_that_python_has_no_name_for(tmp_path):
-    """A zip whose names are no UTF-8, and a tar whose sizes are no numbers."""
+def test_damage_for_which_python_raises_odd_exceptions(tmp_path):
+    """A zip whose names are not UTF-8, and a tar whose sizes are not numbers."""
     path = write(tmp_path / "a.zip", [("\u00e9.en", b"text")], "zip")
     path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xfe"))
     with pytest.raises(UserError, match="is not a complete archive"):
@@ -189,7 +186,7 @@ def test_damage_that_python_has_no_name_for(tmp_path):
 
 @pytest.mark.parametrize("kind", ["tgz", "zip", "tar"])
 def test_damage_is_one_line(tmp_path, kind):
-    """Archives cut short or with a byte changed: either refused, or what was wanted is right."""
+    """Archives cut short or with a byte changed are refused, or their content is right."""
     rng = np.random.default_rng(0)
     entries = {name: rng.bytes(2000) for name in WANTED}
     whole = write(tmp_path / f"whole.{kind}", entries.items(), kind).read_bytes()

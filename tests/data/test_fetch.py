@@ -1,4 +1,4 @@
-"""Downloads: whatever a server does, what arrives is whole and right, or one line says why not."""
+"""Downloads: whatever a server does, the file is complete and right, or one line says why not."""
 
 import hashlib
 import io
@@ -50,7 +50,7 @@ def test_a_file_is_fetched_once(path):
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_a_connection_that_breaks_is_gone_on_with(path, pinned):
+def test_a_download_resumes_after_a_broken_connection(path, pinned):
     with serving(partial(reply, content=CONTENT, tag='"1"', at_most=800)) as server:
         fetch(known(server.url) if pinned else Remote(f"{server.url}/file"), path)
     assert path.read_bytes() == CONTENT
@@ -58,7 +58,7 @@ def test_a_connection_that_breaks_is_gone_on_with(path, pinned):
 
 
 def test_a_server_that_dies_and_another_day(path):
-    """The part stays, and a later call goes on from there."""
+    """The first bytes are kept, and a later call continues after them."""
 
     def die(handler):
         reply(handler, CONTENT, at_most=1000)
@@ -66,7 +66,10 @@ def test_a_server_that_dies_and_another_day(path):
 
     with (
         serving(die) as server,
-        pytest.raises(UserError, match=r"5 times in a row: 1,000 bytes are here, and the next"),
+        pytest.raises(
+            UserError,
+            match=r"5 times in a row: try again later, which continues after the first 1,000",
+        ),
     ):
         fetch(known(server.url), path)
     with pytest.raises(NoConnection, match=r"no connection to 127.0.0.1:\d+: Connection refused"):
@@ -90,8 +93,8 @@ def test_a_server_that_cannot_go_on(path):
 @pytest.mark.parametrize(
     "pinned, claim, words",
     [
-        (True, 4000, "is another file than published \\(4,000 bytes, not 3,000\\)"),
-        (True, 2000, "is another file than published \\(2,000 bytes, not 3,000\\)"),
+        (True, 4000, "is not the published file \\(4,000 bytes, not 3,000\\)"),
+        (True, 2000, "is not the published file \\(2,000 bytes, not 3,000\\)"),
         (False, 4000, "the connection ended early, 5 times in a row"),
     ],
 )
@@ -103,7 +106,7 @@ def test_a_server_that_lies_about_the_length(path, pinned, claim, words):
 
 
 def test_more_than_was_published_is_not_read(path):
-    """Without a length the server sends on and on: what is over the published size is not taken."""
+    """A server that gives no length sends forever: bytes over the published size are not read."""
 
     def endless(handler):
         handler.send_response(200)
@@ -127,21 +130,21 @@ def changing(first, then, **how):
     return answer
 
 
-def test_content_that_changes_under_a_version_begins_anew(path):
+def test_a_new_version_is_downloaded_from_the_start(path):
     with serving(changing(OTHER, CONTENT, tag=True)) as server:
         fetch(Remote(f"{server.url}/file"), path)
     assert path.read_bytes() == CONTENT and ranges(server) == ["", "bytes=1000-"]
 
 
-def test_pieces_of_two_versions_do_not_become_one_file(path):
+def test_parts_of_two_versions_do_not_become_one_file(path):
     said = []
     with serving(changing(OTHER, CONTENT)) as server:
         fetch(known(server.url), path, said.append)
     assert path.read_bytes() == CONTENT and ranges(server) == ["", "bytes=1000-", ""]
-    assert "the pieces of it do not fit together (sha256" in said[-1]
+    assert "its parts come from different versions (sha256" in said[-1]
 
 
-def test_without_checksum_and_version_nothing_is_pieced_together(path):
+def test_without_checksum_and_version_nothing_is_resumed(path):
     with serving(changing(OTHER, CONTENT)) as server:
         fetch(Remote(f"{server.url}/file"), path)
     assert path.read_bytes() == CONTENT and ranges(server) == ["", ""]
@@ -149,7 +152,7 @@ def test_without_checksum_and_version_nothing_is_pieced_together(path):
 
 @pytest.mark.parametrize("at_most", [None, 1700])
 def test_another_content_than_published_is_refused(path, at_most):
-    words = r"another file than the one published \(sha256 [0-9a-f]{64}, not "
+    words = r"is not the published file \(sha256 [0-9a-f]{64}, not "
     with (
         serving(partial(reply, content=OTHER, at_most=at_most)) as server,
         pytest.raises(UserError, match=words),
@@ -158,7 +161,7 @@ def test_another_content_than_published_is_refused(path, at_most):
     assert left(path) == []
 
 
-def test_a_piece_that_was_not_asked_for_is_not_appended(path):
+def test_bytes_that_were_not_requested_are_not_appended(path):
     def shifted(handler):
         asked = handler.headers.get("Range")
         if not asked:
@@ -210,23 +213,25 @@ def test_answers_that_are_no_file(path):
         return send
 
     with serving(answer(404)) as server:
-        with pytest.raises(UserError, match=r"/file is not to be had \(404 Not Found\)"):
+        with pytest.raises(UserError, match=r"cannot download \S+/file: 404 Not Found"):
             fetch(known(server.url), path)
         assert len(server.requests) == 1
         server.answer = answer(503)
-        with pytest.raises(UserError, match="503 Service Unavailable, 5 times in a row: try later"):
+        with pytest.raises(
+            UserError, match="503 Service Unavailable, 5 times in a row: try again later"
+        ):
             fetch(known(server.url), path)
         server.answer = answer(200, **{"Content-Length": "many"})
         with pytest.raises(
             UserError,
-            match=r"another file than the one published \(0 bytes, not 3,000\)|ended early",
+            match=r"is not the published file \(0 bytes, not 3,000\)|ended early",
         ):
             fetch(known(server.url), path)
         server.answer = answer(302, Location="file:///etc/passwd")
-        with pytest.raises(UserError, match="is not to be had"):
+        with pytest.raises(UserError, match="cannot download"):
             fetch(known(server.url), path)
         server.answer = answer(302, Location=f"{server.url}/elsewhere")
-        with pytest.raises(UserError, match="is not to be had"):  # round and round
+        with pytest.raises(UserError, match="cannot download"):  # round and round
             fetch(known(server.url), path)
 
         def moved(handler):
@@ -244,26 +249,24 @@ def test_what_nobody_has_published_is_recorded(path):
         remote = Remote(f"{server.url}/file")
         fetch(remote, path, said.append)
         sha256 = hashlib.sha256(CONTENT).hexdigest()
-        assert (
-            said[-1]
-            == f"recorded file: no checksum of it is published, this file has sha256 {sha256}"
-        )
+        assert said[-1] == f"recorded file: no checksum is published; this file has sha256 {sha256}"
         assert (path.parent / "SHA256SUMS").read_text() == f"{sha256}  file\n"
         said.clear()
         fetch(remote, path, said.append)
         assert not said
         path.write_bytes(OTHER)
         with pytest.raises(
-            UserError, match=r"file has changed since it was fetched \(see SHA256SUMS\): delete it"
+            UserError,
+            match=r"file has changed since it was downloaded \(see SHA256SUMS\): delete it",
         ):
             fetch(remote, path)
         path.unlink()
         server.answer = lambda handler: reply(handler, OTHER)
         fetch(remote, path, said.append)
-        assert said[-1].endswith(f"the one before had {sha256}")
+        assert said[-1].endswith(f"the previous one had {sha256}")
         other = remote._replace(digest="md5:" + hashlib.md5(OTHER).hexdigest())
         fetch(other, path.with_name("second"), said.append)
-        assert "only its md5 is published" in said[-1]
+        assert "only an md5 is published" in said[-1]
     assert [line[66:] for line in (path.parent / "SHA256SUMS").read_text().splitlines()] == [
         "file",
         "second",
@@ -276,7 +279,7 @@ def test_a_file_put_there_by_hand_is_checked(path):
     fetch(known("http://127.0.0.1:9"), path)
     path.write_bytes(CONTENT[:-1])
     with pytest.raises(
-        UserError, match=r"\(2,999 bytes, not 3,000\): delete it, and it is fetched again"
+        UserError, match=r"\(2,999 bytes, not 3,000\): delete it, and it will be downloaded"
     ):
         fetch(known("http://127.0.0.1:9"), path)
     path.write_bytes(OTHER)
@@ -285,9 +288,7 @@ def test_a_file_put_there_by_hand_is_checked(path):
 
 
 def test_two_processes_at_one_file(path):
-    """The one that comes later takes the part over;
-    the other one must not write into it any more.
-    """
+    """The later one continues the download; the other must not write to it any more."""
 
     def answer(handler):
         handler.send_response(200)
@@ -304,7 +305,7 @@ def test_two_processes_at_one_file(path):
 
     with (
         serving(answer) as server,
-        pytest.raises(UserError, match="is being written by another process as well"),
+        pytest.raises(UserError, match=r"another process is writing .* too"),
     ):
         fetch(known(server.url), path)
 
@@ -321,14 +322,14 @@ def test_no_room(path, monkeypatch):
             patch.setattr(download, "open", full, raising=False)
             with pytest.raises(
                 UserError,
-                match=r"file.part cannot be written \(No space left on device\): make room",
+                match=r"file.part cannot be written \(No space left on device\): free some space",
             ):
                 fetch(known(server.url), path)
             assert len(server.requests) == 1  # another try would not help
         monkeypatch.setattr(
             shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9, 9, 2000)
         )
-        with pytest.raises(UserError, match=r"has 0.0 GB free, file takes 0.0 GB"):
+        with pytest.raises(UserError, match=r"has 0.0 GB free, file needs 0.0 GB"):
             fetch(known(server.url), path)
         (path.parent / "file.part").write_bytes(CONTENT[:1000])
         fetch(known(server.url), path)
@@ -340,9 +341,7 @@ def test_no_room(path, monkeypatch):
 
 
 def test_any_mixture_of_mishaps_ends_well(tmp_path):
-    """A hundred replies that are cut, refused, or not the piece that was asked for: the file is
-    right in the end.
-    """
+    """A hundred replies that are cut, refused, or other bytes than requested: the file is right."""
     rng = np.random.default_rng(0)
 
     def answer(handler):
