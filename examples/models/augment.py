@@ -1,25 +1,37 @@
-"""More training pairs from those at hand: long ones, and ones that teach to copy what has
-no translation.
+"""Make more training pairs from a small corpus: long ones, and ones that teach copying.
 
-Everyday sentences are short, speak of Tom, and hold no emoji; a person's text does not. Every
-function is pure: the same pairs and the same generator give the same result. `pairs` is (sources,
-targets), and so is what comes back.
+Everyday sentences are short, are about Tom, and contain no emoji; the text that people want
+translated is different. The pairs that this program writes close some of that gap:
+
+    python examples/models/augment.py --train train.en train.de --join 20000 --copy 8000 \
+        --output added.en added.de
+    python -m minitf.training --train train.en train.de --add added.en added.de ...
+
+The same input and the same seed give the same pairs. In the functions below, `pairs` is
+(sources, targets), two lists of lines of equal length, and so is their result.
 """
 
+import argparse
 import itertools
 import re
 import string
+import sys
 import unicodedata
+from pathlib import Path
 
-__all__ = ["copy_through", "join"]
+import numpy as np
+
+from minitf.data.corpora import read_pairs
+from minitf.errors import UserError
+
+__all__ = ["added", "copy_through", "join"]
 
 
 def _listed(words):
     return [word.replace("_", " ") for word in words.split()]
 
 
-# Names that are written alike in English and German, so that a name can stand in for another
-# on both sides.
+# Names spelled alike in English and German, so that one can replace another on both sides.
 MEN = _listed(
     "Adam Ahmed Alexander Andrew Anton Ben Brian Carlos Chen Daniel David Dimitri Emil Eric "
     "Felix Frank George Hassan Henry Hugo Ivan Jack James Jan Jim Joe John José Karl Kenji Kevin "
@@ -48,17 +60,17 @@ TOWNS = _listed(
     "Sydney Toronto Vancouver Zagreb"
 )
 _KINDS = (MEN, WOMEN, TOWNS, FAMILIES)
-_GERMAN = {"Mary": ("Mary", "Maria")}  # who is given another name in translation
+_GERMAN = {"Mary": ("Mary", "Maria")}  # names that are translated: all their German forms
 _KIND = {name: kind for kind in _KINDS for name in kind}
 _NAME = re.compile(rf"\b(?:{'|'.join(_KIND)})\b")
 _NUMBER = re.compile(r"\b[0-9]+\b")
-# Hours, days, minutes, percent, ..., years
+# Limits between hours, days, minutes, percentages, ..., years.
 _BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)
 
-# Blocks of Unicode to draw from: what is copied is spelled in bytes, so every lead byte
-# should be seen.
+# Blocks of Unicode to draw from. The model spells unknown characters in bytes, so the training text
+# should contain every lead byte.
 _EMOJI = ((0x1F300, 0x1F64F), (0x1F680, 0x1F6FF), (0x1F900, 0x1F9FF), (0x2600, 0x27BF))
-_SYMBOLS = (  # no quotation marks and brackets are drawn from these: they do have a translation
+_SYMBOLS = (  # only categories S and Po are drawn: quotation marks and brackets are translated
     *((0xA1, 0xBF), (0x2010, 0x205E), (0x20A0, 0x20BF)),
     *((0x2100, 0x23FF), (0x2500, 0x25FF), (0x2900, 0x2BFF)),
 )
@@ -112,7 +124,7 @@ _CODE = (
         "v{digit}.{number}",
     ),
 )
-ANY_LENGTH = 0.5  # of the numbers that are replaced, how many become one of up to six digits
+ANY_LENGTH = 0.5  # probability that a replaced number becomes one of any length up to six digits
 _SYLLABLES = _listed(
     "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri "
     "ros sa sha ta ti tor u va vel wen ya yo za zi"
@@ -120,7 +132,7 @@ _SYLLABLES = _listed(
 
 
 def join(pairs, n: int, rng):
-    """n new pairs of two, sometimes three, random pairs in a row, so that long sentences are seen.
+    """Return n new pairs, each of two or three random pairs in a row.
 
     >>> import numpy as np
     >>> join((["Good day!"], ["Guten Tag!"]), 1, np.random.default_rng(0))
@@ -139,11 +151,11 @@ def join(pairs, n: int, rng):
 
 
 def copy_through(pairs, n: int, rng):
-    """n new pairs that teach copying: other names, other numbers, and rows of signs that have
-    no translation.
+    """Return n new pairs that teach copying: of names, numbers, and signs without a translation.
 
-    A name or a number is replaced only where it stands as often on one side as on the other. Rows
-    of emoji, other scripts, symbols, addresses and code stand alone or at either end of a pair.
+    A name or a number is replaced only if both sides contain it equally often. Groups of emoji,
+    other scripts, symbols, addresses and code are added at either end of a pair, or make a pair by
+    themselves.
     """
     sources, targets = pairs
     named = [row for row, source in enumerate(sources) if _names(source, targets[row])]
@@ -162,12 +174,12 @@ def copy_through(pairs, n: int, rng):
 
 
 def invented_name(rng) -> str:
-    """A name that nobody has: two or three syllables."""
+    """Return a name that nobody has, of two or three syllables."""
     return "".join(_pick(_SYLLABLES, rng) for _ in range(rng.integers(2, 4))).capitalize()
 
 
 def signs(rng) -> str:
-    """A short row of something that is copied and not translated.
+    """Return a short text that is copied and not translated.
 
     >>> import numpy as np
     >>> [signs(np.random.default_rng(seed)) for seed in (0, 7, 10)]
@@ -187,14 +199,12 @@ def _pick(choices, rng):
 
 
 def _forms(name):
-    """A name as it may stand in German, with the genitive's s as a group:
-    Tom's car is Toms Auto.
-    """
+    """Return a pattern of a name in German text; its group is the genitive's s, as in Toms Auto."""
     return rf"\b(?:{'|'.join(_GERMAN.get(name, [name]))})(s?)\b"
 
 
 def _names(source, target):
-    """The names that stand as often in the source as in the target."""
+    """Return the names that occur equally often in the source and in the target."""
     found = _NAME.findall(source)
     names = dict.fromkeys(found)
     return [name for name in names if found.count(name) == len(re.findall(_forms(name), target))]
@@ -222,14 +232,15 @@ def _other_name(kind, rng, genitive, taken):
             name = f"{_pick(kind, rng)} {_pick(FAMILIES, rng)}"
         else:
             name = _pick(kind, rng)
-        hissing = name.endswith(("s", "x", "z", "ß", "ce"))  # Max's car, Max' Auto: no s is added
+        hissing = name.endswith(("s", "x", "z", "ß", "ce"))  # Max' Auto: German adds no s
         if not (genitive and hissing) and not any(name in text for text in taken):
             return name
 
 
 def _numbers(source, target):
-    """Whether both sides hold the same numbers, some of them worth replacing (1 has
-    grammar of its own).
+    """Return whether both sides contain the same numbers, among them one to replace.
+
+    0 and 1 are not replaced: their grammar differs from that of other numbers.
     """
     found = sorted(_NUMBER.findall(source))
     return found == sorted(_NUMBER.findall(target)) and any(
@@ -243,8 +254,7 @@ def _renumber(source, target, rng):
 
 
 def _other_number(number, rng):
-    """A number of the same sort: an hour stays an hour, a day of a month one, a year a year; or one
-    of any length.
+    """Return another number, of the same kind (hour, day, year, ...) or of any length.
 
     Sentences about 4,711 hours are seldom true, but long numbers are too rare in a corpus to be
     learned from it.
@@ -270,7 +280,7 @@ def _with_signs(sources, targets, rng):
 
 
 def _character(blocks, rng, category):
-    """A random character of these blocks whose Unicode category begins so: no gaps, no marks."""
+    """Return a random character of these blocks whose Unicode category begins with `category`."""
     while True:
         low, high = _pick(blocks, rng)
         character = chr(rng.integers(low, high + 1))
@@ -337,3 +347,50 @@ def _numeral(rng):
     return _pick(
         (digits, digits, f"+{digits[:3]} {digits[3:]}".strip(), f"{digits[:1]}/{digits[1:3]}"), rng
     )
+
+
+def added(pairs, n_joined: int, n_copied: int, seed: int):
+    """Return n_joined pairs of `join` followed by n_copied pairs of `copy_through`.
+
+    Pairs with an empty side are not used: joined to another, such a pair would be a long sentence
+    of which only half is translated.
+    """
+    complete = [pair for pair in zip(*pairs, strict=True) if all(line.strip() for line in pair)]
+    if not complete:
+        return [], []
+    pairs = _sides(complete)
+    rng = np.random.default_rng([seed, 1 << 20])
+    joined = join(pairs, n_joined, rng)
+    copied = copy_through(pairs, n_copied, rng)
+    return joined[0] + copied[0], joined[1] + copied[1]
+
+
+def main(arguments=None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    files = {"nargs": 2, "metavar": ("SOURCE", "TARGET"), "required": True}
+    parser.add_argument("--train", help="the pairs to start from", **files)
+    parser.add_argument("--output", help="files to write the new pairs to", **files)
+    counts = {"type": int, "default": 0, "metavar": "N"}
+    parser.add_argument("--join", help="make N pairs of two or three pairs each", **counts)
+    parser.add_argument("--copy", help="make N pairs that teach copying", **counts)
+    parser.add_argument("--seed", help="another seed gives other pairs (default 0)", **counts)
+    options = parser.parse_args(arguments)
+    if min(options.join, options.copy, options.seed) < 0:
+        parser.error("--join, --copy and --seed must be at least 0")
+    try:
+        sides = added(read_pairs(*options.train), options.join, options.copy, options.seed)
+        for path, lines in zip(options.output, sides, strict=True):
+            Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
+    except UserError as error:
+        print(f"augment.py: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"augment.py: {error.filename} cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
+    print(f"{len(sides[0]):,} pairs written to {' and '.join(options.output)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

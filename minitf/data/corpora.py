@@ -1,14 +1,13 @@
-"""Named corpora of sentence pairs: where they are kept, how they are read, which
-pairs are left out.
+"""Named corpora of sentence pairs: their files, how they are read, and which pairs are left out.
 
-`python -m minitf.data wmt14-en-de` fetches one, so that a training finds it.
+`python -m minitf.data wmt14-en-de` downloads a corpus before a training needs it.
 """
 
 import functools
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,20 +29,17 @@ __all__ = [
     "read_pairs",
 ]
 
-HINT = "`python -m minitf.data wmt14-en-de` fetches one, so that a training finds it."
-# A pair whose one side is this many times longer than the other is seldom a translation.
-MAX_RATIO = 3.0
-RATIO_FLOOR = 10  # up to this length anything goes: one piece may well mean six in another language
-# bytes: a text of two larger files is not held in memory, but read line by line each time.
-HELD = 1 << 28
+HINT = "`python -m minitf.data wmt14-en-de` downloads a corpus before a training needs it."
+MAX_RATIO = 3.0  # longer side / shorter side; beyond it a pair is seldom a translation
+RATIO_FLOOR = 10  # subwords; shorter sides may differ by any ratio, as one word may mean six
+MAX_IN_MEMORY = 1 << 28  # bytes of both files together; a larger text is streamed from the disk
 
 
 class Lines:
-    """The lines of text files, one file after the other, read from the disk each time that they
-    are asked for.
+    """The lines of one text file or several, read from the disk at each iteration.
 
-    A line ends at a line feed and nowhere else, as other tools count. A carriage return before the
-    line feed is dropped, bytes that are not UTF-8 become U+FFFD, a byte-order mark is skipped.
+    A line ends at a line feed only, as in other tools. A carriage return before the line feed is
+    dropped, bytes that are not UTF-8 become U+FFFD, and a byte-order mark is skipped.
     """
 
     def __init__(self, *paths):
@@ -68,13 +64,14 @@ class Lines:
         return Lines(*self.paths, *other.paths)
 
     def sha256(self):
-        """Return a hash of the content of each file, together in one string."""
+        """Return the sha256 of each file, separated by blanks."""
         return " ".join(sha256 for _, sha256 in map(_scan, self.paths))
 
 
 class Pairs(NamedTuple):
-    """Sentence i of `source` means sentence i of `target`: lists, or Lines where there are
-    too many to hold.
+    """Two texts: line i of `target` translates line i of `source`.
+
+    Lists, or Lines for texts that are too long for the memory.
     """
 
     source: list[str] | Lines
@@ -85,9 +82,10 @@ class Pairs(NamedTuple):
 class Corpus:
     """The texts to train, validate and test a model.
 
-    tests: the first is the main one. cut: the text is already cut into subwords, with blanks
-    between (class `Words`). tokenized: the references have blanks around punctuation, so that BLEU
-    is counted without cutting them once more.
+    tests: the first is the main one. cut: the text is already cut into subwords, separated by
+    blanks (class `Words`). tokenized: the references have blanks around punctuation, so BLEU is
+    computed without tokenizing them again. added: pairs that follow the training text; no subwords
+    are learned from them.
     """
 
     name: str
@@ -98,12 +96,11 @@ class Corpus:
     tests: dict[str, Pairs]
     cut: bool = False
     tokenized: bool = False
+    added: Pairs = field(default_factory=lambda: Pairs([], []))
 
 
 class _Place(NamedTuple):
-    """The texts of a corpus, each as the path of its two files in the data folder, without the
-    languages' endings.
-    """
+    """The files of a corpus: the path of each text in the data folder, without the language."""
 
     source_language: str
     target_language: str
@@ -134,35 +131,37 @@ def _wmt14(pair):
 _PLACES = {
     "multi30k": _in_one_folder("multi30k", "de", "val", "test_2016_flickr"),
     "multi30k-tok": _in_one_folder("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
-    "multi30k-bpe10k": _in_one_folder(
-        "multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True
-    ),
     "tatoeba-en-de": _in_one_folder("tatoeba-en-de", "de", "val", "test"),
     "tatoeba-en-fr": _in_one_folder("tatoeba-en-fr", "fr", "val", "test"),
     "wmt14-en-de": _wmt14("en-de"),
     "wmt14-en-fr": _wmt14("en-fr"),
-    "wmt14-standin": _in_one_folder("wmt14-standin", "de", "dev", "test", tokenized=True),
 }
 NAMES = ("toy", *_PLACES)
+# Corpora of lessons/REPRODUCE.md that cannot be downloaded: no help text lists them.
+_UNPUBLISHED = {
+    "multi30k-bpe10k": _in_one_folder(
+        "multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True
+    ),
+    "wmt14-standin": _in_one_folder("wmt14-standin", "de", "dev", "test", tokenized=True),
+}
 
 
 def load(name: str, say=print) -> Corpus:
-    """Return a named corpus: `toy` is made here, the others are in `MINITF_DATA` or else in
-    the cache folder.
+    """Return the corpus of this name, downloading it first if it is missing.
 
-    A corpus that is missing is fetched, if its address is known. The training text of WMT is too
-    long to be held: it comes as Lines. Raises UserError for an unknown name, and for files that are
-    not there and cannot be fetched.
+    Its files are in `MINITF_DATA`, or else in the cache folder; `toy` is built in. The training
+    text of WMT is too long for the memory: it is returned as Lines. Raises UserError for an unknown
+    name, and for missing files that cannot be downloaded.
     """
     if name == "toy":
-        from minitf.data import toy  # here, because only this corpus needs its grammar
+        from minitf.data import toy  # here, because only this corpus needs the grammar
 
         splits = {split: Pairs(*pairs) for split, pairs in toy.splits().items()}
         train, valid = splits.pop("train"), splits.pop("valid")
         return Corpus(name, "en", "de", train, valid, splits)
-    if name not in _PLACES:
+    place = (_PLACES | _UNPUBLISHED).get(name)
+    if place is None:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
-    place = _PLACES[name]
     data, languages = data_folder(), (place.source_language, place.target_language)
     _complete(place, data, languages, say)
 
@@ -175,24 +174,23 @@ def load(name: str, say=print) -> Corpus:
 
 
 def _complete(place, data, languages, say):
-    """Make the folders that are missing, or that lack a file which is the same for everybody."""
-    missing = []
+    """Make each folder that is missing, or that lacks a file which is the same for everyone."""
+    incomplete = []
     for stem in place.stems():
         folder = stem.rpartition("/")[0]
         recipe = recipes.RECIPES.get(folder)
-        there = (data / folder).is_dir()
-        if not there and not recipe:
-            raise UserError(
-                f"{data / folder} is not there: set MINITF_DATA to the folder that holds {folder}"
-            )
-        if not there or (
-            recipe
-            and recipe.fixed
-            and not all((data / f"{stem}.{each}").exists() for each in languages)
-        ):
-            missing.append(folder)
-    if missing:
-        recipes.make(missing, data, say)
+        complete = all((data / f"{stem}.{language}").exists() for language in languages)
+        if not (data / folder).is_dir():
+            if not recipe:
+                raise UserError(
+                    f"{data / folder} is missing: set MINITF_DATA to the folder that contains "
+                    f"{folder}"
+                )
+            incomplete.append(folder)
+        elif recipe and recipe.reproducible and not complete:
+            incomplete.append(folder)
+    if incomplete:
+        recipes.make(incomplete, data, say)
 
 
 def data_folder() -> Path:
@@ -202,7 +200,7 @@ def data_folder() -> Path:
             return Path(named).expanduser()
         except RuntimeError:
             raise UserError(
-                f"MINITF_DATA={named}: there is no such home folder, name it in full"
+                f"MINITF_DATA={named}: this home folder does not exist: give the full path"
             ) from None
     return _cache_folder()
 
@@ -212,8 +210,9 @@ def _cache_folder():
 
 
 def encoded_folder() -> Path:
-    """Return the folder of text that is cut into subwords: in the data folder, or in the cache if
-    that is read-only.
+    """Return the folder for texts that are cut into subwords, and create it.
+
+    It is in the data folder, or in the cache folder if the data folder is read-only.
     """
     for folder in (data_folder() / "encoded", _cache_folder() / "encoded"):
         try:
@@ -223,50 +222,58 @@ def encoded_folder() -> Path:
         if os.access(folder, os.W_OK):
             return folder
     raise UserError(
-        f"{data_folder()} cannot be written, nor can {_cache_folder()}: set MINITF_DATA to "
+        f"neither {data_folder()} nor {_cache_folder()} can be written: set MINITF_DATA to "
         "another folder"
     )
 
 
 def read_lines(path) -> list[str]:
-    """Return the lines of a file, as the class Lines has them.
+    """Return the lines of a file, split as by the class Lines.
 
-    Raises UserError if it cannot be read.
+    Raises UserError if the file cannot be read.
     """
-    # Without iter, list would ask for the length, which is one more reading.
+    # list(Lines(path)) would ask for the length first, and so read the file twice.
     return list(iter(Lines(path)))
 
 
 def undecoded(path, lines) -> str:
-    """Return a notice if lines of this file were not UTF-8, so that letters are lost; else
-    an empty text.
-    """
-    odd = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
-    if not odd:
+    """Return a warning if some of these lines of a file were not UTF-8, else an empty text."""
+    damaged = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
+    if not damaged:
         return ""
-    what = "1 line is" if len(odd) == 1 else f"{len(odd):,} lines are"
+    count = "1 line is" if len(damaged) == 1 else f"{len(damaged):,} lines are"
     return (
-        f"{path}: {what} no UTF-8 (the first: line {odd[0]}): convert the file, as by iconv -f "
-        "latin1 -t utf-8"
+        f"{path}: {count} not UTF-8 (the first: line {damaged[0]}): convert the file, for example "
+        "with iconv -f latin1 -t utf-8"
     )
 
 
 def read_pairs(source_path, target_path) -> Pairs:
-    """Return the pairs of two files, line i of one for line i of the other.
+    """Return the pairs of two files in memory: line i of one with line i of the other.
 
-    Raises UserError for unequal counts.
+    Raises UserError for different numbers of lines.
     """
-    return _equally_long(
-        Pairs(read_lines(source_path), read_lines(target_path)), source_path, target_path
-    )
+    pairs = Pairs(read_lines(source_path), read_lines(target_path))
+    return _equally_long(pairs, source_path, target_path)
+
+
+def stream_pairs(source_path, target_path) -> Pairs:
+    """Return the pairs of two files as Lines.
+
+    Raises UserError for different numbers of lines, and for a pipe, which can be read only once.
+    """
+    for path in (source_path, target_path):
+        if Path(path).is_fifo():
+            raise UserError(f"{path} is a pipe, which can be read only once: name a file")
+    return _equally_long(Pairs(Lines(source_path), Lines(target_path)), source_path, target_path)
 
 
 def open_pairs(source_path, target_path) -> Pairs:
-    """Return the pairs of a text to train on, as Lines if it is too long to be held in memory."""
+    """Return the pairs of a training text, as Lines if it is too long for the memory."""
     paths = Path(source_path), Path(target_path)
-    if all(path.is_file() for path in paths) and sum(path.stat().st_size for path in paths) > HELD:
-        return _equally_long(Pairs(*map(Lines, paths)), source_path, target_path)
-    # A pipe, say, cannot be read twice and has to be held.
+    sizes = [path.stat().st_size for path in paths if path.is_file()]
+    if len(sizes) == 2 and sum(sizes) > MAX_IN_MEMORY:
+        return stream_pairs(*paths)
     return read_pairs(source_path, target_path)
 
 
@@ -291,7 +298,7 @@ def _opened(path):
 
 
 def _scan(path):
-    """Return the number of lines of a file, and the sha256 of its content."""
+    """Return the number of lines of a file and the sha256 of its content."""
     with _opened(path) as file:
         status = os.fstat(file.fileno())
         return _scan_once(path, status.st_size, status.st_mtime_ns)
@@ -312,12 +319,11 @@ def _scan_once(path, size, changed):
 def clean(
     sources, targets, max_length: int, max_ratio=MAX_RATIO
 ) -> tuple[np.ndarray, dict[str, int]]:
-    """Return the indices of the pairs to train on, and the number of pairs that each
-    rule has left out.
+    """Return the indices of the pairs to train on, and the number of pairs left out by each rule.
 
     empty: a side without ids. too long: a side of more than max_length ids. ratio: the longer side
-    has more than max_ratio times the ids of the shorter one, and more than 10. Only the first rule
-    that a pair breaks is counted.
+    has more than max_ratio times the ids of the shorter one, and more than 10. A pair is counted
+    for the first rule that it breaks.
 
     >>> sources, targets = [[5], [], [5] * 30, [5] * 12], [[6] * 4, [6], [6] * 30, [6] * 3]
     >>> kept, counts = clean(sources, targets, max_length=20)
@@ -331,21 +337,20 @@ def clean(
 
 
 def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX_RATIO):
-    """Return the same from arrays of lengths: for a part of a text that is read in parts."""
-    shorter, longer = (
-        np.minimum(source_lengths, target_lengths),
-        np.maximum(source_lengths, target_lengths),
-    )
+    """Return the same as `clean`, from two arrays of lengths."""
+    shorter = np.minimum(source_lengths, target_lengths)
+    longer = np.maximum(source_lengths, target_lengths)
     empty = shorter == 0
     too_long = (longer > max_length) & ~empty
     ratio = (longer > np.maximum(max_ratio * shorter, RATIO_FLOOR)) & ~empty & ~too_long
     kept = np.flatnonzero(~(empty | too_long | ratio))
     rules = {"empty": empty, "too long": too_long, "ratio": ratio}
-    return kept, {name: int(fell.sum()) for name, fell in rules.items()} | {"kept": len(kept)}
+    counts = {name: int(broken.sum()) for name, broken in rules.items()}
+    return kept, counts | {"kept": len(kept)}
 
 
 def main(names) -> int:
-    """Fetch the named corpora and print their sizes; returns the exit code."""
+    """Download the named corpora and print their sizes; return the exit code."""
     try:
         if {"-h", "--help"} & set(names):
             print(f"usage: python -m minitf.data NAME ...\n{HINT}\nNames: {', '.join(NAMES)}.")
@@ -358,15 +363,12 @@ def main(names) -> int:
             counts = ", ".join(
                 f"{text} {len(pairs.source):,} pairs" for text, pairs in texts.items()
             )
-            print(
-                f"{name}: {counts}; in {data_folder()}"
-                if name != "toy"
-                else f"{name}: {counts}; built in"
-            )
+            folder = "built in" if name == "toy" else f"in {data_folder()}"
+            print(f"{name}: {counts}; {folder}")
         return 0
     except UserError as error:
         print(f"minitf.data: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("minitf.data: stopped; the same command goes on from here", file=sys.stderr)
+        print("minitf.data: stopped; the same command continues from here", file=sys.stderr)
         return 130

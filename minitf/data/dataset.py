@@ -1,5 +1,6 @@
-"""From a corpus to what the trainer reads: subwords, pairs of ids, and batches that are a
-function of the epoch.
+"""From a corpus to the input of the trainer: subwords, pairs of ids, and batches.
+
+The batches of an epoch are a function of its number.
 """
 
 import dataclasses
@@ -10,34 +11,30 @@ from itertools import chain, combinations, islice
 
 import numpy as np
 
-from minitf.data import augment, corpora
+from minitf.data import corpora
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
 from minitf.terminal import Progress
-from minitf.text import UNK, Subwords, Words, make_batch, plan_batches
-from minitf.text.batches import id_type
+from minitf.text import UNK, Subwords, Words, plan_batches
+from minitf.text.batches import batch_of, id_type
 from minitf.text.words import join_cuts
 
 __all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
 
-VALID_SENTENCES = 1000  # enough to see progress; translating more of them only delays the training
-MOST_UNKNOWN = 0.5
-DEFAULT_VOCABULARY = 8000
+VALID_SENTENCES = 1000  # enough to show progress; translating more only delays the training
+MAX_UNKNOWN = 0.5  # share of a text's ids that may be UNK
+DEFAULT_VOCABULARY = 8000  # subwords
 _BLOCK = 50_000  # lines that are cut into subwords at a time
-# pairs after which the pages of a file are given back: each brings up to 2 MB of its
-# neighbourhood along.
-_READ = 64
-_LOOKED_AT = 1_000_000  # lines of each file whose encoding is looked at
+# Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
+_PAIRS_PER_RELEASE = 64
+_LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
 _IN_FILE = ("sources", "targets")
-_SAMPLE = 500_000  # pairs of a text that is not held, from which more are made by --join and --copy
-# The most pairs that they make for each pair of the text: a damaged number would fill the memory.
-_MADE = 10
 
 
 class Rows:
-    """Lists of ids in one flat array: two bytes an id, where Python's lists take 36.
+    """Rows of ids in one flat array: two bytes an id, where Python's lists take 36.
 
-    WMT has half a billion.
+    WMT has half a billion ids.
 
     >>> rows = Rows([np.array([5, 6, 7], np.uint16)], [2, 0, 1])
     >>> len(rows), [ids.tolist() for ids in rows], rows[2].tolist()
@@ -51,7 +48,7 @@ class Rows:
 
     @classmethod
     def encode(cls, subwords, lines, say=None):
-        """Cut lines into subwords, some at a time. say: as Progress has it."""
+        """Cut lines into subwords, a block at a time. say: see Progress."""
         dtype = id_type(len(subwords))
         parts, lengths = [], []
         with Progress("lines cut into subwords", len(lines), say=say) as progress:
@@ -64,7 +61,7 @@ class Rows:
 
     @classmethod
     def mapped(cls, ids, lengths, ends):
-        """Rows at any places of an array of ids, which may be a file."""
+        """Return rows of any array of ids, such as a mapped file."""
         rows = cls([], [])
         rows.ids, rows.lengths, rows.ends = ids, lengths, ends
         return rows
@@ -79,23 +76,30 @@ class Rows:
     def __iter__(self):
         return map(self.__getitem__, range(len(self)))
 
+    def flat(self, rows):
+        """Return the ids of these rows in one array, and the length of each row."""
+        lengths = self.lengths[rows].astype(np.int64)
+        # from the index of an id in the result to its index in self.ids
+        shifts = self.ends[rows] - np.cumsum(lengths)
+        return self.ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths
+
     def keep(self, rows):
-        """Return these of the rows, in this order."""
+        """Return these rows, in this order."""
         return Rows([self[row] for row in rows], self.lengths[rows])
 
 
 @dataclasses.dataclass
 class Dataset:
-    """The training pairs as ids, and the texts to validate and test on (`corpus.train` is empty:
-    it is in the ids).
+    """The training pairs as ids, and the texts to validate and test on.
 
-    valid: the sentences of corpus.valid that are used, at most a thousand. encoded: the file that
-    sources and targets lie in, for a text too long to be held.
+    corpus: without its training text, which is in sources and targets. valid: the sentences of
+    corpus.valid that are used, at most a thousand. encoded: the files behind sources and targets,
+    for a text that is too long for the memory.
 
-    Measured with 36 million pairs in a file, as many as en-fr has
-    (tests/support/measure_memory.py): 0.6 GB between batches, 1.6 GB at most while an epoch is
-    planned, which is 44 bytes a pair. Cutting a text takes 0.3 GB for any number of pairs, learning
-    the subwords 2 GB at most, of which the process keeps 1.2 GB: together less than 3 GB.
+    Measured with 36 million pairs on the disk, the size of en-fr (tests/support/measure_memory.py):
+    0.6 GB between batches; at most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a
+    text takes 0.3 GB for any number of pairs; learning the subwords at most 2 GB, of which the
+    process keeps 1.2 GB. The maximum is less than 3 GB.
     """
 
     corpus: corpora.Corpus
@@ -106,7 +110,7 @@ class Dataset:
     encoded: Encoded | None = None
 
     def __getstate__(self):
-        """Leave out the content of the file, for the ranks that share a run."""
+        """Leave out mapped rows: each rank of a run maps the file itself."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -120,33 +124,37 @@ class Dataset:
 
     @functools.cached_property
     def longest(self):
-        """Return the subwords of the longest usual source: of a thousand training
-        pairs, one has more.
-        """
+        """Return a length that only one in a thousand training sources exceeds, in subwords."""
         return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
 
     def plan(self, epoch, batch_tokens, seed):
-        """Return the batches of an epoch as arrays of indices: the same for the same epoch,
-        in any process.
-        """
+        """Return the batches of an epoch as arrays of indices, the same in every process."""
         lengths = self.sources.lengths + 1, self.targets.lengths + 1  # the end marks
         return plan_batches(*lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
     def batch(self, indices):
         """Pad the pairs with these indices to a batch."""
+        if not self.encoded:
+            sources, targets = self.sources.flat(indices), self.targets.flat(indices)
+        else:
+            sources, targets = self._read(indices)
+        return batch_of(sources, targets, len(self.subwords))
+
+    def _read(self, indices):
+        """Return both sides of these pairs from the mapped file, and release its pages."""
         sources, targets = [], []
-        for i, row in enumerate(indices):
-            if self.encoded and i % _READ == 0:
-                self.encoded.release()
-            sources.append(self.sources[row].tolist())
-            targets.append(self.targets[row].tolist())
-        return make_batch(sources, targets, len(self.subwords))
+        for start in range(0, len(indices), _PAIRS_PER_RELEASE):
+            rows = indices[start : start + _PAIRS_PER_RELEASE]
+            sources.append(self.sources.flat(rows))
+            targets.append(self.targets.flat(rows))
+            self.encoded.release()
+        return _joined(sources), _joined(targets)
 
     def largest(self, plan):
         """Return the batches of a plan that may need the most memory.
 
-        One has the most positions, and one the most pairs of positions that may attend
-        to each other.
+        One has the most positions, the other the most pairs of positions that attend to each
+        other.
         """
         n_rows = np.array([len(rows) for rows in plan])
         order, starts = np.concatenate(plan), np.cumsum(n_rows) - n_rows
@@ -160,9 +168,7 @@ class Dataset:
         return [plan[i] for i in sorted({int(positions.argmax()), int(pairs.argmax())})]
 
     def fingerprint(self):
-        """Return a hash of all training pairs: a run can only be resumed exactly on
-        the same ones.
-        """
+        """Return a hash of all training pairs; an exact resume needs the same pairs."""
         if self.encoded:
             return self.encoded.digest
         digest = hashlib.sha256()
@@ -171,16 +177,24 @@ class Dataset:
         return digest.hexdigest()
 
     def references(self, lines):
-        """Return the translations to compare with: a text that is cut is joined, as its
-        translation is.
-        """
+        """Return the reference translations, with words joined if the text came in subwords."""
         return [join_cuts(line) for line in lines] if isinstance(self.subwords, Words) else lines
 
 
 def read_corpus(settings):
-    """Read the named corpus, or the files of --train and --valid."""
-    if not settings.train:
-        return corpora.load(settings.corpus)
+    """Return the named corpus, or that of --train and --valid, with the pairs of --add."""
+    if settings.train:
+        corpus = _own_corpus(settings)
+    else:
+        corpus = corpora.load(settings.corpus)
+    if not settings.add:
+        return corpus
+    streamed = isinstance(corpus.train.source, corpora.Lines)
+    read = corpora.stream_pairs if streamed else corpora.read_pairs
+    return dataclasses.replace(corpus, added=read(*settings.add))
+
+
+def _own_corpus(settings):
     if not settings.valid:
         raise UserError(
             "--train needs --valid SOURCE TARGET: sentences that are kept out of the training"
@@ -191,27 +205,31 @@ def read_corpus(settings):
 
 
 def prepare(settings, corpus, log, subwords=None):
-    """Augment, cut and clean the training text; learn the subwords if none are given.
+    """Cut the training text into subwords and clean it; return the Dataset.
 
-    A text that is held gives Rows that are held; one that is too long for that is cut
-    into a file, once.
-    Raises UserError if nothing is left to train or to validate on.
+    subwords: those of a trained model; without them they are learned here, from the training text
+    without added pairs. A text that is too long for the memory is cut into files, once. Raises
+    UserError if no pair is left to train or to validate on.
     """
     if not len(corpus.train.source):
         raise UserError("the training text is empty: give one sentence per line")
-    _say_odd(settings, corpus, log)
+    _warn_about_files(settings, corpus, log)
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
+    pairs = corpus.train
+    if n_added := len(corpus.added.source):
+        log(f"added    {n_added:,} pairs of {settings.add[0]}")
+        pairs = corpora.Pairs(
+            *(text + more for text, more in zip(pairs, corpus.added, strict=True))
+        )
     longest = min(settings.max_length, settings.batch_tokens - 1)
-    added = _added(corpus.train, settings, log)
     encoded = None
-    if isinstance(corpus.train.source, corpora.Lines):
-        encoded = encode_pairs(corpus.name, corpus.train, added, subwords, longest, log)
+    if isinstance(pairs.source, corpora.Lines):
+        encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
         sources, targets = _mapped(encoded)
         counts, unknown, n_ids = encoded.counts, encoded.unknown, len(encoded.ids)
     else:
-        sides = zip(corpus.train, added, strict=True)
-        sources, targets = (Rows.encode(subwords, [*side, *more], log) for side, more in sides)
+        sources, targets = (Rows.encode(subwords, side, log) for side in pairs)
         kept, counts = corpora.clean(sources, targets, longest)
         sources, targets = sources.keep(kept), targets.keep(kept)
         unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (sources, targets))
@@ -219,23 +237,35 @@ def prepare(settings, corpus, log, subwords=None):
     log(f"pairs    {counts['kept']:,} to train on{_left_out(counts)}")
     if not counts["kept"]:
         raise UserError(f"no pair is left to train on{_left_out(counts)}")
-    _say_unknown(unknown / n_ids, log)
+    _check_unknown(unknown / n_ids, log)
     valid = _validation(corpus.valid, subwords, longest, log)
-    corpus = dataclasses.replace(corpus, train=corpora.Pairs([], []))
+    none = corpora.Pairs([], [])
+    corpus = dataclasses.replace(corpus, train=none, added=none)
     return Dataset(corpus, subwords, sources, targets, valid, encoded)
 
 
-def _say_odd(settings, corpus, log):
-    """Say so if the files of --train and --valid are hardly the intended ones: not UTF-8, or
-    one file twice.
-    """
-    paths = [*(settings.train or ()), *(settings.valid or ())]
-    for path, lines in zip(paths, chain(corpus.train, corpus.valid) if paths else (), strict=True):
-        if found := corpora.undecoded(path, islice(lines, _LOOKED_AT)):
+def _warn_about_files(settings, corpus, log):
+    """Log likely mistakes in the files that the user named: not UTF-8, or one file twice."""
+    named = []
+    for files, pairs in (
+        (settings.train, corpus.train),
+        (settings.add, corpus.added),
+        (settings.valid, corpus.valid),
+    ):
+        if files:
+            named += zip(files, pairs, strict=True)
+    for path, lines in named:
+        if found := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
             log(f"notice   {found}")
-    for first, second in combinations(paths, 2):
+    for (first, _), (second, _) in combinations(named, 2):
         if os.path.samefile(first, second):
-            log(f"notice   {second} is also {first}: is that meant so?")
+            log(f"notice   {second} is also {first}: is that intended?")
+
+
+def _joined(parts):
+    """Join several results of Rows.flat."""
+    ids, lengths = zip(*parts, strict=True)
+    return np.concatenate(ids), np.concatenate(lengths)
 
 
 def _mapped(encoded):
@@ -255,37 +285,9 @@ def _learn_subwords(corpus, settings, log):
     return Subwords.train(lines, settings.vocabulary_size or DEFAULT_VOCABULARY, log=log)
 
 
-def _added(pairs, settings, log):
-    """Make the pairs of --join and --copy, drawn from the seed."""
-    made = corpora.Pairs([], [])
-    if not (settings.join or settings.copy):
-        return made
-    rng, total = np.random.default_rng([settings.seed, 1 << 20]), len(pairs.source)
-    stride = (total - 1) // _SAMPLE + 1 if isinstance(pairs.source, corpora.Lines) else 1
-    # A half-empty pair, joined to another, would be a long sentence that is half translated.
-    some = islice(zip(*pairs, strict=True), 0, None, stride)
-    full = [pair for pair in some if all(line.strip() for line in pair)]
-    pairs = corpora.Pairs(*map(list, zip(*full, strict=True))) if full else made
-    for name, make, what in (
-        ("join", augment.join, "joined"),
-        ("copy", augment.copy_through, "copy-through"),
-    ):
-        n = getattr(settings, name)
-        if n > _MADE * total:
-            raise UserError(
-                f"--{name} {n} is more than {_MADE} for each of the {total:,} pairs of the "
-                "text: lower it"
-            )
-        if n and full:
-            for side, more in zip(made, make(pairs, n, rng), strict=True):
-                side.extend(more)
-            log(f"added    {n:,} {what} pairs")
-    return made
-
-
-def _say_unknown(share, log):
-    """Say how much of the text the vocabulary does not have, and refuse where it is most of it."""
-    if share > MOST_UNKNOWN:
+def _check_unknown(share, log):
+    """Log the share of unknown ids. Raises UserError if it is most of the text."""
+    if share > MAX_UNKNOWN:
         raise UserError(
             f"{share:.0%} of the text is unknown to the vocabulary: is it cut as the "
             "model's text was?"
@@ -295,15 +297,14 @@ def _say_unknown(share, log):
 
 
 def _validation(pairs, subwords, longest, log):
-    """Choose the sentences to validate on: the first ones, without those that no training pair
-    is as long as.
-    """
+    """Return the first pairs of the validation text, without those that are too long."""
     first = corpora.Pairs(*(side[:VALID_SENTENCES] for side in pairs))
     ids = [subwords.encode(side) for side in first]
-    # No ratio: a test is not to be tidied up.
+    # A ratio that no pair exceeds: unusual pairs belong to a test.
     kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
     if not len(kept):
         raise UserError(f"no pair is left to validate on{_left_out(counts)}")
-    some = f" (the first of {len(pairs.source):,})" if len(pairs.source) > VALID_SENTENCES else ""
-    log(f"valid    {len(kept):,} pairs{some}{_left_out(counts)}")
+    total = len(pairs.source)
+    chosen = f" (of the first {VALID_SENTENCES:,} of {total:,})" if total > VALID_SENTENCES else ""
+    log(f"valid    {len(kept):,} pairs{chosen}{_left_out(counts)}")
     return corpora.Pairs(*([side[i] for i in kept] for side in first))

@@ -1,8 +1,8 @@
-"""The sources of the named corpora, and how the files of their folders are made of the downloads.
+"""The downloads behind the named corpora, and how the files of a corpus are made from them.
 
-The folders are those that a person would fill by hand: one sentence a line, `train.en`
-beside `train.de`, the parts of a corpus one after the other. The downloads are kept in
-`downloads` beside them.
+A folder gets the files that a person would put there by hand: one sentence a line, `train.en`
+beside `train.de`, the texts of a corpus one after the other. The downloads are kept in the folder
+`downloads` beside it.
 """
 
 import contextlib
@@ -46,62 +46,39 @@ DEV = Remote(
     38654961,
     "sha256:7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
 )
-# As sacreBLEU has it.
+# The digest is the one in sacreBLEU.
 TEST_2014 = Remote(_STATMT + "wmt14/test-full.tgz", 0, "md5:a8cd784e006feb32ac6f3d9ec7eb389a")
 
 _RAW = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
-MULTI30K = (
-    Remote(
-        _RAW + "train.en.gz",
-        568929,
-        "sha256:d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-    ),
-    Remote(
-        _RAW + "train.de.gz",
-        637044,
-        "sha256:726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-    ),
-    Remote(
-        _RAW + "train.fr.gz",
-        604242,
-        "sha256:622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
-    ),
-    Remote(
-        _RAW + "val.en.gz",
-        21650,
-        "sha256:14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-    ),
-    Remote(
-        _RAW + "val.de.gz",
-        24681,
-        "sha256:f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-    ),
-    Remote(
-        _RAW + "val.fr.gz",
-        23001,
-        "sha256:ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
-    ),
-    Remote(
-        _RAW + "test_2016_flickr.en.gz",
+_MULTI30K_FILES = {  # name without .gz: size in bytes, sha256
+    "train.en": (568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+    "train.de": (637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+    "train.fr": (604242, "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
+    "val.en": (21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+    "val.de": (24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+    "val.fr": (23001, "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+    "test_2016_flickr.en": (
         21077,
-        "sha256:611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+        "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
     ),
-    Remote(
-        _RAW + "test_2016_flickr.de.gz",
+    "test_2016_flickr.de": (
         22890,
-        "sha256:9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+        "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
     ),
-    Remote(
-        _RAW + "test_2016_flickr.fr.gz",
+    "test_2016_flickr.fr": (
         22310,
-        "sha256:6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+        "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
     ),
+}
+MULTI30K = tuple(
+    Remote(f"{_RAW}{name}.gz", size, f"sha256:{sha256}")
+    for name, (size, sha256) in _MULTI30K_FILES.items()
 )
-TATOEBA = {  # made again from time to time, so that nobody can publish a checksum
+TATOEBA = {  # made again from time to time, so no checksum is published
     "de": (Remote("https://www.manythings.org/anki/deu-eng.zip"), "deu.txt"),
     "fr": (Remote("https://www.manythings.org/anki/fra-eng.zip"), "fra.txt"),
 }
-PARTS = {  # of the training text, and the name of each in its archive
+TEXTS = {  # the training texts of a language, and their names inside the archive
     "de": (
         (EUROPARL, "training/europarl-v7.de-en.{}"),
         (COMMON_CRAWL, "commoncrawl.de-en.{}"),
@@ -115,36 +92,33 @@ PARTS = {  # of the training text, and the name of each in its archive
         (GIGA, "giga-fren.release2.fixed.{}.gz"),
     ),
 }
-_HELD_OUT = 170  # of so many English sentences one goes to the test and one to the validation
-_CHUNK = 1 << 20
+_HELD_OUT = 170  # English sentences, of which one goes to the test and one to the validation
+_CHUNK = 1 << 20  # bytes
 
 
 class Recipe(NamedTuple):
     """How a folder is filled.
 
-    remotes: the files to fetch. build: takes the archives {remote: path}, the empty folder to fill,
-    the data folder, and `say`. fixed: whoever makes the files, they are the same, so that a missing
-    one may be added to the others. after: (folder, its files) that must be there before.
+    remotes: the files to download. build: called with the archives {remote: path}, the empty folder
+    to fill, the data folder, and `say`. reproducible: the files are identical for everyone, so a
+    missing one can be added. requires: (folder, its files) that are needed first.
     """
 
     remotes: tuple
     build: object
-    fixed: bool = True
-    after: tuple = ()
+    reproducible: bool = True
+    requires: tuple = ()
 
 
 def make(folders, data, say=print):
-    """Fetch the archives of these folders, all of them first, and fill the folders; existing files
-    are not touched.
+    """Download all archives of these folders, then fill the folders; existing files are kept.
 
-    Raises UserError with all files that are missing, and where to put them, if the servers
-    cannot be reached.
+    If a server cannot be reached, raises UserError with all missing files and their folder.
     """
-    wanted = list(
-        dict.fromkeys(
-            each for folder in folders for each in (*_missing_before(folder, data), folder)
-        )
-    )
+    wanted = []
+    for folder in folders:
+        wanted += [*_missing_requirements(folder, data), folder]
+    wanted = list(dict.fromkeys(wanted))  # each once
     archives = {
         remote: data / "downloads" / remote.name
         for folder in wanted
@@ -156,7 +130,7 @@ def make(folders, data, say=print):
     except NoConnection as error:
         missing = _listed([remote.url for remote, path in archives.items() if not path.exists()])
         raise UserError(
-            f"{data / folders[0]} is not there: set MINITF_DATA to the folder that holds "
+            f"{data / folders[0]} is missing: set MINITF_DATA to the folder that contains "
             f"{folders[0]}, or put {missing} into {data / 'downloads'} and try again ({error})"
         ) from None
     for folder in wanted:
@@ -164,31 +138,34 @@ def make(folders, data, say=print):
             _fill(folder, archives, data, say)
         except OSError as error:
             raise UserError(
-                f"{data / folder} cannot be made ({error.strerror or error}): make room there"
+                f"{data / folder} cannot be written ({error.strerror or error}): free some space "
+                "there"
             ) from None
     if archives:
         size = sum(path.stat().st_size for path in archives.values()) / 1e9
         say(
-            f"notice   {size:.2f} GB in {data / 'downloads'} are not needed any more, "
-            "unless for another corpus"
+            f"notice   {size:.2f} GB in {data / 'downloads'} can be deleted, unless another "
+            "corpus needs them"
         )
 
 
-def _missing_before(folder, data):
+def _missing_requirements(folder, data):
     return [
         each
-        for each, names in RECIPES[folder].after
+        for each, names in RECIPES[folder].requires
         if not all((data / each / name).exists() for name in names)
     ]
 
 
 def _listed(urls):
-    """Name files with those of the same place in braces, as a shell takes them."""
-    places = []
-    for place, group in groupby(urls, posixpath.dirname):
+    """Join URLs to a text; neighbours in one folder share it, with braces as in a shell."""
+    found = []
+    for folder, group in groupby(urls, posixpath.dirname):
         names = [posixpath.basename(url) for url in group]
-        places.append(f"{place}/{{{','.join(names)}}}" if len(names) > 1 else f"{place}/{names[0]}")
-    return " ".join(places)
+        found.append(
+            f"{folder}/{{{','.join(names)}}}" if len(names) > 1 else f"{folder}/{names[0]}"
+        )
+    return " ".join(found)
 
 
 def _fill(folder, archives, data, say):
@@ -211,13 +188,13 @@ def _fill(folder, archives, data, say):
 # How each folder is filled ------------------------------------------------------------------------
 
 
-def _training(parts, languages, archives, folder, data, say):
-    """Write the parts of a training text one after the other."""
+def _training(texts, languages, archives, folder, data, say):
+    """Write the training texts one after the other."""
     with contextlib.ExitStack() as stack:
         files = {
             each: stack.enter_context(open(folder / f"train.{each}", "wb")) for each in languages
         }
-        for remote, pattern in parts:
+        for remote, pattern in texts:
             names = {pattern.format(language): language for language in languages}
             counts = {
                 names[name]: _append(file, files[names[name]])
@@ -233,7 +210,7 @@ def _training(parts, languages, archives, folder, data, say):
 
 
 def _append(source, target):
-    """Copy a text, and end its last line; returns the number of lines."""
+    """Copy a text, end its last line, and return the number of lines."""
     count, last = 0, b"\n"
     while chunk := source.read(_CHUNK):
         target.write(chunk)
@@ -250,13 +227,15 @@ def _newstest2013(archives, folder, data, say):
         (folder / f"test.{names[name]}").write_bytes(file.read())
 
 
-def _newstest2014(names, archives, folder, data, say):
+def _newstest2014(language, archives, folder, data, say):
+    stem = f"test-full/newstest2014-{language}en"
+    names = {f"{stem}-src.en.sgm": "en", f"{stem}-ref.{language}.sgm": language}
     for name, file in members(archives[TEST_2014], names):
         _write_lines(folder / f"test.{names[name]}", segments(file.read().decode(errors="replace")))
 
 
 def segments(sgm):
-    """Return the sentences of a WMT test set in SGML. Blanks in a row become one, as in sacreBLEU.
+    """Return the sentences of a WMT test set in SGML, with single blanks, as in sacreBLEU.
 
     >>> text = '<p>\\n<seg id="1">R&amp;D  is\\nhere.</seg>\\n<seg id="2"> Yes. </seg>\\n</p>'
     >>> segments(f'<doc id="1">{text}</doc>')
@@ -266,9 +245,6 @@ def segments(sgm):
     return [unescape(" ".join(text.split()), {"&quot;": '"', "&apos;": "'"}) for text in found]
 
 
-_MULTI30K_FILES = tuple(remote.name.removesuffix(".gz") for remote in MULTI30K)
-
-
 def _multi30k(archives, folder, data, say):
     for remote, name in zip(MULTI30K, _MULTI30K_FILES, strict=True):
         for _, file in members(archives[remote], [name]):
@@ -276,9 +252,9 @@ def _multi30k(archives, folder, data, say):
 
 
 def _multi30k_tokenized(archives, folder, data, say):
-    """Tokenize as the published tokenized form was: Moses, lowercased.
+    """Tokenize with Moses and lowercase, as in the published tokenized form.
 
-    Of a thousand lines one or two differ.
+    One or two lines in a thousand differ from it.
     """
     try:
         from sacremoses import MosesPunctNormalizer, MosesTokenizer  # lazily: an extra
@@ -289,15 +265,14 @@ def _multi30k_tokenized(archives, folder, data, say):
             tool(lang=name[-2:]) for tool in (MosesPunctNormalizer, MosesTokenizer)
         )
         lines = (data / "multi30k" / name).read_bytes().decode().removesuffix("\n").split("\n")
-        cut = (tokenizer.tokenize(normalizer.normalize(line), return_str=True) for line in lines)
-        _write_lines(folder / name, [line.lower() for line in cut])
+        lines = (tokenizer.tokenize(normalizer.normalize(line), return_str=True) for line in lines)
+        _write_lines(folder / name, [line.lower() for line in lines])
 
 
 def _tatoeba(language, archives, folder, data, say):
-    """Split the pairs by a hash of the English sentence: all translations of a sentence
-    are on one side.
+    """Split the pairs by a hash of the English sentence, so that its translations stay together.
 
-    The validation and the test have a sentence once, with the first of its translations.
+    The validation and the test contain a sentence once, with its first translation.
     """
     remote, name = TATOEBA[language]
     counts, seen = dict.fromkeys(("train", "val", "test"), 0), set()
@@ -322,16 +297,14 @@ def _tatoeba(language, archives, folder, data, say):
         f"split    {', '.join(f'{n:,} {split}' for split, n in counts.items())}: by a hash of the "
         "English sentence"
     )
-    say("notice   scores on this split do not compare with those on another one")
+    say("notice   scores on this split cannot be compared with those on another split")
 
 
 def _split(sentence):
-    """Return the split of a sentence, and its hash; sentences that differ in signs and capitals
-    only have the same.
-    """
+    """Return the split of a sentence and its hash, which ignores capitals and punctuation."""
     key = hashlib.sha256("".join(filter(str.isalnum, sentence.casefold())).encode()).digest()
-    place = int.from_bytes(key[:8], "big") % _HELD_OUT
-    return {0: "test", 1: "val"}.get(place, "train"), key
+    remainder = int.from_bytes(key[:8], "big") % _HELD_OUT
+    return {0: "test", 1: "val"}.get(remainder, "train"), key
 
 
 def _write_lines(path, lines):
@@ -339,36 +312,18 @@ def _write_lines(path, lines):
 
 
 def _training_recipe(language):
-    remotes = tuple(remote for remote, _ in PARTS[language])
-    return Recipe(remotes, partial(_training, PARTS[language], ("en", language)))
+    remotes = tuple(remote for remote, _ in TEXTS[language])
+    return Recipe(remotes, partial(_training, TEXTS[language], ("en", language)))
 
 
 RECIPES = {
     "wmt14-en-de": _training_recipe("de"),
     "wmt14-en-fr": _training_recipe("fr"),
     "newstest2013": Recipe((DEV,), _newstest2013),
-    "newstest2014/en-de": Recipe(
-        (TEST_2014,),
-        partial(
-            _newstest2014,
-            {
-                "test-full/newstest2014-deen-src.en.sgm": "en",
-                "test-full/newstest2014-deen-ref.de.sgm": "de",
-            },
-        ),
-    ),
-    "newstest2014/en-fr": Recipe(
-        (TEST_2014,),
-        partial(
-            _newstest2014,
-            {
-                "test-full/newstest2014-fren-src.en.sgm": "en",
-                "test-full/newstest2014-fren-ref.fr.sgm": "fr",
-            },
-        ),
-    ),
+    "newstest2014/en-de": Recipe((TEST_2014,), partial(_newstest2014, "de")),
+    "newstest2014/en-fr": Recipe((TEST_2014,), partial(_newstest2014, "fr")),
     "multi30k": Recipe(MULTI30K, _multi30k),
-    "multi30k/tok": Recipe((), _multi30k_tokenized, after=(("multi30k", _MULTI30K_FILES),)),
-    "tatoeba-en-de": Recipe((TATOEBA["de"][0],), partial(_tatoeba, "de"), fixed=False),
-    "tatoeba-en-fr": Recipe((TATOEBA["fr"][0],), partial(_tatoeba, "fr"), fixed=False),
+    "multi30k/tok": Recipe((), _multi30k_tokenized, requires=(("multi30k", _MULTI30K_FILES),)),
+    "tatoeba-en-de": Recipe((TATOEBA["de"][0],), partial(_tatoeba, "de"), reproducible=False),
+    "tatoeba-en-fr": Recipe((TATOEBA["fr"][0],), partial(_tatoeba, "fr"), reproducible=False),
 }

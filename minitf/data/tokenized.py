@@ -1,9 +1,11 @@
-"""Training pairs on the disk: cut into subwords once, then mapped into memory, so that a pair
-costs a few bytes.
+"""Training pairs on the disk: cut into subwords once, then mapped into memory.
 
-The file: one line of JSON, filled up to 4,096 bytes; the ids of pair after pair, each source
-before its target, so that a pair is read from one place; the lengths of all sources; the lengths
-of all targets.
+A pair costs a few bytes of memory. The folder of a text contains three files:
+
+    ids.bin      the ids of one pair after the other, each source before its target, so that a
+                 pair is read from one place
+    lengths.bin  the lengths of all sources, then those of all targets
+    facts.json   the types of these numbers, the counts, and hashes
 """
 
 import contextlib
@@ -11,6 +13,7 @@ import hashlib
 import json
 import mmap
 import os
+import shutil
 import time
 from collections import Counter
 from itertools import chain, islice
@@ -25,189 +28,194 @@ from minitf.text.batches import id_type
 
 __all__ = ["Encoded", "encode_pairs"]
 
-FORMAT = 1
-_HEADER = 4096
+FORMAT = 2
+IDS, LENGTHS, FACTS = "ids.bin", "lengths.bin", "facts.json"
 _BLOCK = 20_000  # pairs that are cut into subwords at a time
-_FORSAKEN = 3600  # seconds without a change after which an unfinished file belongs to nobody
+_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
 
 
 class Encoded:
-    """The pairs in a file that `encode_pairs` has made.
+    """The pairs in a folder that `encode_pairs` has written.
 
-    ids: all of them, mapped. lengths: (2, pairs), of sources and targets. ends: (2, pairs), where
-    each one ends in the ids. counts: pairs left out, by rule, and kept. unknown: how many ids are
-    UNK. digest: a hash of the content. Pickled it is no more than its name: another process maps
-    the same file. Raises UserError where there is none.
+    ids: all ids, mapped. lengths: (2, pairs), of sources and targets. ends: (2, pairs), the index
+    in `ids` after the last id of each. counts: pairs left out by each rule, and kept. unknown: the
+    number of ids that are UNK. digest: a hash of the content. It is pickled as its path: the
+    receiving process maps the same file. Raises UserError for a missing folder.
     """
 
-    def __init__(self, path, facts):
-        self.path, self.facts = path, facts
+    def __init__(self, folder, facts):
+        self.folder, self.facts = folder, facts
         self.counts, self.unknown, self.digest = facts["counts"], facts["unknown"], facts["content"]
-        n_ids, n_pairs = facts["ids"], self.counts["kept"]
         try:
-            with open(path, "rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self.ids = _mapped(folder / IDS, facts["type"])
+            self.lengths = np.fromfile(folder / LENGTHS, facts["length_type"]).reshape(2, -1)
         except OSError as error:
             raise UserError(
-                f"{path} cannot be read ({error.strerror}): all machines need the same data folder"
+                f"{folder} cannot be read ({error.strerror}): all machines need the same data "
+                "folder"
             ) from None
-        # The pairs of a batch are scattered: reading ahead would be in vain.
-        if hasattr(mmap, "MADV_RANDOM"):
-            self._map.madvise(mmap.MADV_RANDOM)
-        self.ids = np.frombuffer(self._map, facts["type"], n_ids, _HEADER)
-        stored = np.frombuffer(
-            self._map, facts["length_type"], 2 * n_pairs, _HEADER + self.ids.nbytes
-        )
-        self.lengths = stored.reshape(2, n_pairs).copy()
-        kind = np.uint32 if n_ids < 1 << 32 else np.int64
-        self.ends = np.empty((2, n_pairs), kind)
-        np.cumsum(self.lengths.sum(axis=0, dtype=kind), dtype=kind, out=self.ends[1])
+        dtype = np.uint32 if len(self.ids) < 1 << 32 else np.int64
+        self.ends = np.empty(self.lengths.shape, dtype)
+        np.cumsum(self.lengths.sum(axis=0, dtype=dtype), dtype=dtype, out=self.ends[1])
         np.subtract(self.ends[1], self.lengths[1], out=self.ends[0])
-        self.release()
 
     def __reduce__(self):
-        return Encoded, (self.path, self.facts)
+        return Encoded, (self.folder, self.facts)
 
     def release(self):
-        """Return the pages that were read to the system, which still has them at hand but may
-        need the room.
-        """
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        """Give the pages that were read back to the system, which keeps them while it has room."""
+        if hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
+            self.ids.base.madvise(mmap.MADV_DONTNEED)
 
 
-def encode_pairs(name, pairs, added, subwords, max_length, log=print, threads=0):
-    """Cut the pairs into subwords, leave out what `corpora.clean` says, and give them as Encoded.
+def _mapped(path, dtype):
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)  # an empty file cannot be mapped
+    ids = np.memmap(path, dtype, mode="r")
+    if hasattr(mmap, "MADV_RANDOM"):  # the pairs of a batch are scattered: no reading ahead
+        ids.base.madvise(mmap.MADV_RANDOM)
+    return ids
 
-    name: of the file. pairs: of Lines. added: Pairs that are held, to follow them. threads:
-    see Subwords.encode. The file is a function of everything else, and its name has a hash
-    of that, so that it is made once. One that is damaged is made again. Raises UserError if it
-    cannot be written.
+
+def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
+    """Cut the pairs into subwords, leave out those that `corpora.clean` rejects; return Encoded.
+
+    name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
+    once; a damaged folder is made again. pairs: of Lines. threads: see Subwords.encode. Raises
+    UserError if the folder cannot be written.
     """
-    key = _key(pairs, added, subwords, max_length)
-    path = corpora.encoded_folder() / f"{name}-{key[:16]}.ids"
-    facts = None
-    if path.exists():
-        facts, reason = _check(path, key)
-        log(f"encoded  {path} is {reason}: made again" if reason else f"encoded  {path} is there")
+    key = _key(pairs, subwords, max_length)
+    folder = corpora.encoded_folder() / f"{name}-{key[:16]}"
+    facts = _check(folder, key, log) if folder.exists() else None
     if facts is None:
         started = time.monotonic()
-        _forget_forsaken(path)
         try:
-            facts = _make(path, key, pairs, added, subwords, max_length, log, threads)
+            shutil.rmtree(folder, ignore_errors=True)
+            _remove_stale(folder)
+            facts = _make(folder, key, pairs, subwords, max_length, log, threads)
         except OSError as error:
             raise UserError(
-                f"{path} cannot be written ({error.strerror or error}): make room there"
+                f"{folder} cannot be written ({error.strerror or error}): free some space there"
             ) from None
-        size, minutes = path.stat().st_size / 1e9, (time.monotonic() - started) / 60
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
+        minutes = (time.monotonic() - started) / 60
         log(
-            f"encoded  {path}, {size:.2f} GB in {minutes:.1f} minutes; delete it when no training "
-            "needs it any more"
+            f"encoded  {folder}, {size:.2f} GB in {minutes:.1f} minutes; delete it when no "
+            "training needs it any more"
         )
-    return Encoded(path, facts)
+    return Encoded(folder, facts)
 
 
-def _key(pairs, added, subwords, max_length):
-    parts = [
-        FORMAT,
-        pairs.source.sha256(),
-        pairs.target.sha256(),
-        max_length,
-        corpora.MAX_RATIO,
-        corpora.RATIO_FLOOR,
-    ]
-    digest = hashlib.sha256(
-        json.dumps(parts).encode() + type(subwords).__name__.encode() + subwords.content()
-    )
-    for line in chain(*added):
-        digest.update(line.encode(errors="surrogatepass") + b"\n")
+def _key(pairs, subwords, max_length):
+    """Return a hash of everything that the content of the folder depends on."""
+    texts = [pairs.source.sha256(), pairs.target.sha256()]
+    rules = [max_length, corpora.MAX_RATIO, corpora.RATIO_FLOOR]
+    digest = hashlib.sha256(json.dumps([FORMAT, *texts, *rules]).encode())
+    digest.update(type(subwords).__name__.encode() + subwords.content())
     return digest.hexdigest()
 
 
-def _check(path, key):
-    """Return the facts of a file and "", or None and the fault of the file."""
+def _check(folder, key, log):
+    """Return the facts of a folder, or None if it is damaged."""
     try:
-        with open(path, "rb") as file:
-            header = json.loads(file.read(_HEADER))
-            facts = header["facts"]
-            if header["sha256"] != _hash(facts) or facts["key"] != key:
-                return None, "of another text or damaged"
-            digest = hashlib.sha256()
-            with Progress(f"bytes of {path.name} checked", path.stat().st_size) as progress:
-                while chunk := file.read(1 << 20):
-                    digest.update(chunk)
-                    progress.to(file.tell())
+        stored = json.loads((folder / FACTS).read_text())
+        facts = stored["facts"]
+        complete = stored["sha256"] == _hash(facts) and facts["key"] == key
+        complete = complete and _content(folder) == facts["content"]
     except (OSError, ValueError, KeyError, TypeError):
-        return None, "damaged"
-    return (facts, "") if digest.hexdigest() == facts["content"] else (None, "damaged")
+        complete = False
+    log(f"encoded  {folder} {'exists already' if complete else 'is damaged: it is made again'}")
+    return facts if complete else None
 
 
 def _hash(facts):
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _forget_forsaken(path):
-    """Delete what killed processes have left.
+def _content(folder):
+    """Return the sha256 of the ids and the lengths."""
+    digest, paths = hashlib.sha256(), [folder / IDS, folder / LENGTHS]
+    total, done = sum(path.stat().st_size for path in paths), 0
+    with Progress(f"bytes of {folder.name} checked", total) as progress:
+        for path in paths:
+            with open(path, "rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+                    done += len(chunk)
+                    progress.to(done)
+    return digest.hexdigest()
 
-    Another process may be making the same file: it writes all the time.
+
+def _remove_stale(folder):
+    """Delete the unfinished folders of killed processes.
+
+    Another process may be making the same folder just now: it writes all the time.
     """
-    for aside in path.parent.glob(f"{path.name}.*.tmp"):
+    for aside in folder.parent.glob(f"{folder.name}.*.tmp"):
         with contextlib.suppress(OSError):
-            if time.time() - aside.stat().st_mtime > _FORSAKEN:
-                aside.unlink()
+            changed = max(path.stat().st_mtime for path in (aside, *aside.iterdir()))
+            if time.time() - changed > _STALE_AFTER:
+                shutil.rmtree(aside)
 
 
-def _make(path, key, pairs, added, subwords, max_length, log, threads):
-    """Write the file aside, and give it its name when it is complete."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    kind = id_type(len(subwords))
-    # An end mark has to fit as well.
-    length_kind = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)
-    lengths, counts, unknown, n_ids, digest = [], Counter(), 0, 0, hashlib.sha256()
+def _make(folder, key, pairs, subwords, max_length, log, threads):
+    """Write the files under another name, and rename their folder when it is complete."""
+    aside = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+    dtype = id_type(len(subwords))
+    # The length with the end mark has to fit.
+    length_dtype = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)
+    lengths, counts, unknown, digest = [], Counter(), 0, hashlib.sha256()
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
     try:
-        with open(aside, "wb") as file:
-            file.write(b" " * _HEADER)
+        with _durable(aside / IDS) as file:
             for ids, block_lengths, block_counts in _blocks(
-                pairs, added, subwords, max_length, kind, log, threads
+                pairs, subwords, max_length, dtype, log, threads
             ):
-                n_ids, unknown = n_ids + len(ids), unknown + int(np.count_nonzero(ids == UNK))
+                unknown += int(np.count_nonzero(ids == UNK))
                 counts.update(block_counts)
-                lengths.append(block_lengths.astype(length_kind))
+                lengths.append(block_lengths.astype(length_dtype))
                 digest.update(ids)
                 file.write(ids)
+        with _durable(aside / LENGTHS) as file:
             for side in range(2):
                 for block in lengths:
                     digest.update(block[side])
                     file.write(block[side])
-            facts = {
-                "key": key,
-                "content": digest.hexdigest(),
-                "counts": dict(counts),
-                "unknown": unknown,
-            }
-            facts |= {"ids": n_ids, "type": kind.str, "length_type": length_kind.str}
-            header = json.dumps({"facts": facts, "sha256": _hash(facts)}).encode()
-            file.seek(0)
-            file.write(header.ljust(_HEADER - 1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+        facts = {"key": key, "content": digest.hexdigest(), "counts": dict(counts)}
+        facts |= {"unknown": unknown, "type": dtype.str, "length_type": length_dtype.str}
+        with _durable(aside / FACTS) as file:
+            file.write(json.dumps({"facts": facts, "sha256": _hash(facts)}).encode())
+        try:
+            os.replace(aside, folder)
+        except OSError:
+            if not folder.is_dir():  # else another process has made the same folder meanwhile
+                raise
     finally:
-        aside.unlink(missing_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)
     return facts
 
 
-def _blocks(pairs, added, subwords, max_length, kind, log, threads):
-    """Yield (ids, lengths (2, pairs kept), counts by rule) for some pairs at a time."""
-    rows = chain(zip(*pairs, strict=True), zip(*added, strict=True))
-    done, total = 0, len(pairs.source) + len(added.source)
-    with Progress("pairs cut into subwords", total, say=log) as progress:
+@contextlib.contextmanager
+def _durable(path):
+    """Open a file for writing; its content is on the disk when the block ends."""
+    with open(path, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _blocks(pairs, subwords, max_length, dtype, log, threads):
+    """Yield (ids, lengths (2, pairs kept), counts by rule) for a block of pairs at a time."""
+    rows = zip(*pairs, strict=True)
+    done = 0
+    with Progress("pairs cut into subwords", len(pairs.source), say=log) as progress:
         while block := list(islice(rows, _BLOCK)):
             # source, target, source, target, ...
             ids = subwords.encode(list(chain.from_iterable(block)), threads)
             lengths = np.array([len(each) for each in ids]).reshape(-1, 2).T
             kept, counts = corpora.clean_lengths(*lengths, max_length)
             flat = chain.from_iterable(chain(ids[2 * i], ids[2 * i + 1]) for i in kept.tolist())
-            yield np.fromiter(flat, kind), np.ascontiguousarray(lengths[:, kept]), counts
+            yield np.fromiter(flat, dtype), np.ascontiguousarray(lengths[:, kept]), counts
             done += len(block)
             progress.to(done)

@@ -145,7 +145,8 @@ def _begin(settings, ranks, model):
 
 def _say_reading(settings):
     """Say at once what is read: a long text takes its time."""
-    RunLog(None).say(f"corpus   {', '.join(settings.train or [settings.corpus])}")
+    texts = [*(settings.train or [settings.corpus]), *(settings.add or [])]
+    RunLog(None).say(f"corpus   {', '.join(texts)}")
 
 
 def _choose_device(settings):

@@ -1,4 +1,6 @@
-"""The settings of a training run, and the command line that makes them."""
+"""The settings of a training run, and the command line that sets them."""
+
+# ruff: noqa: RUF009 (`setting` returns a field of a dataclass, not a shared default)
 
 import argparse
 import dataclasses
@@ -8,7 +10,7 @@ import typing
 from minitf.config import PRESETS, Config, check_types
 from minitf.cpu.machine import free_memory
 from minitf.data.corpora import NAMES
-from minitf.errors import UserError
+from minitf.errors import UserError, number
 from minitf.gpu.matmul import PRECISIONS
 
 __all__ = [
@@ -22,48 +24,179 @@ __all__ = [
     "resumed_model",
 ]
 
+# Defaults that follow from the size of the text. First the paper's, which a large text gets.
+_PAPER = {"learning_rate": 1.0, "warmup_steps": 4000, "steps": 100_000, "valid_every": 1000}
+_EPOCHS, _MIN_STEPS = 40, 1000  # epochs and updates of a new model; --patience may end it earlier
+_TUNING_EPOCHS, _MIN_TUNING_STEPS = 5, 100  # the same for a trained model,
+_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage
+_MIN_VALID_EVERY = 50  # updates; with fewer, validations would take longer than training
+
+
+# What --resume does with a setting that is given again: nothing depends on it (FREE), the run is
+# no longer bit for bit the uninterrupted one (COURSE), or the change is refused (FIXED).
+FREE, COURSE, FIXED = "free", "course", "fixed"
+
+
+def setting(default, help, least=None, most=10**12, on_resume=FREE, files=False):
+    """Return a field of Settings.
+
+    default: None if `fill_in` or the backend chooses it. help: for --help. least, most: limits of a
+    number. on_resume: FREE, COURSE or FIXED. files: the value is two paths, SOURCE and TARGET.
+    """
+    metadata = {"help": help, "limits": (least, most), "on_resume": on_resume, "files": files}
+    if default is list:
+        return dataclasses.field(default_factory=list, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
 
 @dataclasses.dataclass
 class Settings:
-    """What a run depends on besides the corpus; stored with every checkpoint.
+    """Everything that a run depends on besides the corpus; stored in every checkpoint."""
 
-    None: `fill_in` chooses a value for the size of the text.
-    """
+    corpus: str = setting("toy", f"one of {', '.join(NAMES)}")
+    train: list[str] | None = setting(
+        None,
+        "your own text: one sentence per line, line i of TARGET translates line i of SOURCE",
+        files=True,
+    )
+    valid: list[str] | None = setting(
+        None,
+        "sentences of yours that are kept out of the training, to measure progress",
+        files=True,
+    )
+    add: list[str] | None = setting(
+        None, "more pairs to train on, in two files; no subwords are learned from them", files=True
+    )
+    out: str = setting(
+        "runs/latest",
+        "folder for the model, its checkpoints, log.jsonl and curves.png; translate.py --model "
+        "reads it",
+    )
+    preset: str = setting("tiny", f"size of the model: {', '.join(PRESETS)}", on_resume=FIXED)
+    set: list[str] = setting(
+        list,
+        "change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be repeated",
+    )
+    vocabulary_size: int = setting(
+        0,
+        "subwords of both languages together (default 8000; with --subwords none, all words)",
+        least=0,
+        on_resume=FIXED,
+    )
+    subwords: str = setting(
+        "sentencepiece",
+        "sentencepiece, or none for text that is already cut (words, or BPE with @@)",
+        on_resume=FIXED,
+    )
+    max_length: int = setting(
+        250,
+        "leave out pairs with a side of more subwords than this",
+        least=1,
+        most=10**9,
+        on_resume=COURSE,
+    )
+    batch_tokens: int = setting(
+        4096,
+        "maximum tokens of a batch on each side, padding included",
+        least=2,
+        most=10**9,
+        on_resume=COURSE,
+    )
+    accumulate: int = setting(
+        1, "batches whose gradients are added up for one update", least=1, on_resume=COURSE
+    )
+    learning_rate: float | None = setting(
+        None,
+        "a factor on the paper's warm-up schedule (default: 1; less after a shorter warm-up, so "
+        f"that the peak is the same; with --start-from {_TUNING_RATE} of that)",
+        least=0,
+        on_resume=COURSE,
+    )
+    warmup_steps: int | None = setting(
+        None,
+        "updates until the peak learning rate (default: a tenth of the default --steps, "
+        f"at most {_PAPER['warmup_steps']}; with --start-from at most {_TUNING_WARMUP})",
+        least=1,
+        on_resume=COURSE,
+    )
+    clip: float = setting(
+        0.0,
+        "shorten longer gradients to this length; 0 never shortens, as in the paper",
+        least=0,
+        on_resume=COURSE,
+    )
+    steps: int | None = setting(
+        None,
+        f"updates in all (default: {_EPOCHS} epochs, at least {_MIN_STEPS} and at most "
+        f"{_PAPER['steps']}; with --start-from {_TUNING_EPOCHS} epochs, at least "
+        f"{_MIN_TUNING_STEPS}; with --minutes {_PAPER['steps']})",
+        least=1,
+    )
+    minutes: float = setting(
+        0.0, "stop after this many minutes, as if all steps were done; 0 for no limit", least=0
+    )
+    valid_every: int | None = setting(
+        None,
+        "updates between validations; each writes a checkpoint (default: an epoch, but at least "
+        f"{_MIN_VALID_EVERY} and at most {_PAPER['valid_every']})",
+        least=1,
+    )
+    save_every: int = setting(
+        0, "updates between additional checkpoints, which are averaged as well; 0 for none", least=0
+    )
+    log_every: int = setting(50, "updates between log lines", least=1)
+    patience: int = setting(
+        10,
+        "stop after this many validations in a row without improvement in BLEU or perplexity; 0 "
+        "never stops",
+        least=0,
+    )
+    average: int = setting(
+        5, "number of the last checkpoints that are averaged for the model", least=1
+    )
+    beam: int = setting(4, "beam width for the test", least=1, most=1000)
+    alpha: float = setting(0.6, "length penalty for the test", least=0, most=10)
+    max_extra: int = setting(
+        50,
+        "maximum subwords by which a translation is longer than its source",
+        least=0,
+        most=10_000,
+    )
+    seed: int = setting(
+        0, "of weights, data order and dropout", least=0, most=2**63 - 1, on_resume=COURSE
+    )
+    replicas: int = setting(
+        0,
+        "threads that share a batch, on each CPU rank; 0 uses one for each core",
+        least=0,
+        most=256,
+    )
+    start_from: str | None = setting(
+        None,
+        "start with the weights and subwords of this model folder: fine-tuning",
+        on_resume=FIXED,
+    )
+    resume: bool = setting(
+        False,
+        "continue from the last checkpoint in --out; settings that are given again change, others "
+        "stay",
+    )
+    plan: bool = setting(
+        False,
+        "measure some updates, report the memory and the time that the run would need, and train "
+        "nothing",
+    )
+    backend: str | None = setting(
+        None, "numpy or cupy (default: the environment variable MINITF_BACKEND, else numpy)"
+    )
+    precision: str = setting(
+        "float32",
+        f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
+        on_resume=COURSE,
+    )
 
-    corpus: str = "toy"
-    train: list[str] | None = None
-    valid: list[str] | None = None
-    out: str = "runs/latest"
-    preset: str = "tiny"
-    set: list[str] = dataclasses.field(default_factory=list)
-    vocabulary_size: int = 0
-    subwords: str = "sentencepiece"
-    join: int = 0
-    copy: int = 0
-    max_length: int = 250
-    batch_tokens: int = 4096
-    accumulate: int = 1
-    learning_rate: float | None = None
-    warmup_steps: int | None = None
-    clip: float = 0.0
-    steps: int | None = None
-    minutes: float = 0.0
-    valid_every: int | None = None
-    save_every: int = 0
-    log_every: int = 50
-    patience: int = 10
-    average: int = 5
-    beam: int = 4
-    alpha: float = 0.6
-    max_extra: int = 50
-    seed: int = 0
-    replicas: int = 0
-    start_from: str | None = None
-    resume: bool = False
-    plan: bool = False
-    backend: str | None = None
-    precision: str = "float32"
 
+_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 
 # A tiny model that learns the toy corpus in under three minutes on two cores.
 QUICK = {
@@ -81,95 +214,9 @@ QUICK = {
     "set": ["dropout=0.0", "label_smoothing=0.05"],
 }
 
-# What follows from the size of the text, unless it is given. First as the paper has it, and a
-# large text gets it.
-_PAPER = {"learning_rate": 1.0, "warmup_steps": 4000, "steps": 100_000, "valid_every": 1000}
-_EPOCHS, _FEWEST_STEPS = 40, 1000  # of a new model: its length, which --patience may end before
-_TUNING_EPOCHS, _FEWEST_TUNING_STEPS = 5, 100  # of a model that was trained before,
-_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which too high a rate would spoil
-_FEWEST_VALID = 50  # updates between two validations, or they would take longer than the updates
-
-# Where nothing of it changes, a resumed run does what it would have done without the stop.
-_COURSE = (
-    "max_length",
-    "join",
-    "copy",
-    "batch_tokens",
-    "accumulate",
-    "learning_rate",
-    "warmup_steps",
-    "clip",
-    "seed",
-)
-_COURSE += ("precision",)
-_FIXED = ("preset", "vocabulary_size", "subwords", "start_from")  # cannot change within a run
-# The settings of the model that may differ.
+# The fields of Config that --resume --set may change, and those that follow from the text.
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing")
-# Not by --set: they follow from the text.
 _NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")
-
-_HELP = {
-    "corpus": f"one of {', '.join(NAMES)}",
-    "train": "your own text: one sentence per line, line i of TARGET translates line i of SOURCE",
-    "valid": "sentences of yours that are kept out of the training, to measure progress",
-    "out": (
-        "folder for the model, its checkpoints, log.jsonl and curves.png; translate.py "
-        "--model reads it"
-    ),
-    "preset": f"the size of the model: {', '.join(PRESETS)}",
-    "set": (
-        "change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be repeated"
-    ),
-    "vocabulary_size": (
-        "subwords of both languages together (default 8000; with --subwords none, all words)"
-    ),
-    "subwords": "sentencepiece, or none for text that is already cut (words, or BPE with @@)",
-    "join": "add N pairs made by joining two or three pairs, for a corpus of short sentences",
-    "copy": "add N pairs that teach the model to copy names, numbers and signs",
-    "max_length": "leave out pairs with a side of more subwords than this",
-    "batch_tokens": "padded tokens a batch may hold on each side",
-    "accumulate": "batches whose gradients are added up for one update",
-    "learning_rate": (
-        "a factor on the paper's warm-up schedule (default: 1; after a shorter warm-up less, "
-        f"so that the peak is the same; with --start-from {_TUNING_RATE} of that)"
-    ),
-    "warmup_steps": (
-        "updates until the peak learning rate (default: a tenth of the default --steps, "
-        f"at most {_PAPER['warmup_steps']}; with --start-from at most {_TUNING_WARMUP})"
-    ),
-    "clip": "shorten longer gradients to this length; 0 leaves them alone, as the paper does",
-    "steps": (
-        f"updates in all (default: {_EPOCHS} epochs, at least {_FEWEST_STEPS} and at "
-        f"most {_PAPER['steps']}; with --start-from {_TUNING_EPOCHS} epochs, at least "
-        f"{_FEWEST_TUNING_STEPS}; with --minutes {_PAPER['steps']})"
-    ),
-    "minutes": "stop after so many minutes, as if the steps were done; 0 for no limit",
-    "valid_every": (
-        "updates between validations; each writes a checkpoint (default: an epoch, but at least "
-        f"{_FEWEST_VALID} and at most {_PAPER['valid_every']})"
-    ),
-    "save_every": "updates between further checkpoints, which are averaged as well; 0 for none",
-    "log_every": "updates between log lines",
-    "patience": (
-        "stop when so many validations in a row brought neither BLEU nor perplexity "
-        "forward; 0 never stops"
-    ),
-    "average": "how many of the last checkpoints are averaged for the model",
-    "beam": "beam width for the test",
-    "alpha": "length penalty for the test",
-    "max_extra": "a translation has at most so many subwords more than its source",
-    "seed": "of weights, data order and dropout",
-    "replicas": "threads that share a batch, on each rank of CPUs; 0 takes one for each core",
-    "start_from": "begin with the weights and subwords of this model folder: fine-tuning",
-    "resume": (
-        "go on from the last checkpoint in --out; settings that are given again change, others stay"
-    ),
-    "plan": (
-        "measure some updates, say how much memory and time the run would take, and train nothing"
-    ),
-    "backend": "numpy or cupy (default: what MINITF_BACKEND says, else numpy)",
-    "precision": f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
-}
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
@@ -186,72 +233,33 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (--help lists all options)")
 
 
-def _whole_number(text):
-    """Read 100000, 100_000 or 1e5."""
-    try:
-        return int(text)
-    except ValueError:
-        value = _number(text, "a whole number")
-        if not value.is_integer():
-            raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
-        return int(value)
+LESSON = "09_train_wmt.py"  # without options this program runs the lesson instead
 
 
-def _number(text, what="a number"):
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be {what}, not {text!r}") from None
-
-
-_READERS = {int: _whole_number, float: _number}
-
-
-LESSON = "09_train_wmt.py"  # the program that runs the lesson where it gets no options
+def flag(name):
+    """Return the option of the command line that sets this setting."""
+    return "--" + name.replace("_", "-")
 
 
 def as_typed(program):
-    """Return the command that starts the program: that of a module needs Python."""
+    """Return the command that starts the program; a module is started by Python."""
     return f"python -m {program}" if program.startswith("minitf.") else program
 
 
 def parse(arguments, program=LESSON):
-    """Return (Settings, the names of those that were given) of a command line. Raises UserError."""
+    """Return the Settings of a command line, and the names of those given. Raises UserError."""
     parser = _Parser(
         prog=as_typed(program),
         description="Train a Transformer to translate."
         + (
-            " Without any of these options lesson 09 runs, which tells how."
-            if program == LESSON
-            else ""
+            " Without options this runs lesson 09, which explains how." if program == LESSON else ""
         ),
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    hints = typing.get_type_hints(Settings)
-    for field in dataclasses.fields(Settings):
-        flag = "--" + field.name.replace("_", "-")
-        default = (
-            f" (default {field.default})"
-            if field.default not in (None, False, 0, dataclasses.MISSING)
-            else ""
-        )
-        text = _HELP[field.name].replace("%", "%%") + default
-        if field.name in ("train", "valid"):
-            parser.add_argument(flag, nargs=2, metavar=("SOURCE", "TARGET"), help=text)
-        elif field.name == "set":
-            parser.add_argument(flag, action="append", metavar="KEY=VALUE", help=text)
-        elif hints[field.name] is bool:
-            parser.add_argument(flag, action="store_true", help=text)
-        else:
-            hint = hints[field.name]
-            kind = next(
-                kind for kind in (int, float, str) if kind in (hint, *typing.get_args(hint))
-            )
-            parser.add_argument(
-                flag, type=_READERS.get(kind, str), metavar=kind.__name__.upper(), help=text
-            )
+    for field in _FIELDS.values():
+        _add_option(parser, field)
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -270,29 +278,41 @@ def parse(arguments, program=LESSON):
     return settings, set(given)
 
 
+def _add_option(parser, field):
+    name, default, help = flag(field.name), field.default, field.metadata["help"]
+    if default not in (None, False, 0, dataclasses.MISSING):
+        help += f" (default {default})"
+    help = help.replace("%", "%%")
+    kind = _kind(Settings, field.name)
+    if field.metadata["files"]:
+        parser.add_argument(name, nargs=2, metavar=("SOURCE", "TARGET"), help=help)
+    elif field.name == "set":
+        parser.add_argument(name, action="append", metavar="KEY=VALUE", help=help)
+    elif kind is bool:
+        parser.add_argument(name, action="store_true", help=help)
+    else:
+        reader = str if kind is str else number(kind)
+        parser.add_argument(name, type=reader, metavar=kind.__name__.upper(), help=help)
+
+
+def _kind(cls, name):
+    """Return the type of a field of a dataclass that is not None: bool, int, float or str."""
+    hint = typing.get_type_hints(cls)[name]
+    kinds = (hint, *typing.get_args(hint))
+    return next((kind for kind in (bool, int, float, str) if kind in kinds), list)
+
+
 def _check(settings):
-    """Refuse numbers and names that cannot be, before any time is spent on them."""
-    least = {
-        "vocabulary_size": 0,
-        "batch_tokens": 2,
-        "max_length": 1,
-        "clip": 0,
-        "minutes": 0,
-        "learning_rate": 0,
-    }
-    least |= dict.fromkeys(
-        ("accumulate", "warmup_steps", "steps", "valid_every", "log_every", "average", "beam"), 1
-    )
-    least |= dict.fromkeys(
-        ("patience", "save_every", "join", "copy", "max_extra", "seed", "replicas", "alpha"), 0
-    )
-    most = {"batch_tokens": 10**9, "max_length": 10**9, "seed": 2**63 - 1, "replicas": 256}
-    most |= {"beam": 1000, "alpha": 10, "max_extra": 10_000}  # as translate.py has it
-    for name, smallest in least.items():
-        value, largest = getattr(settings, name), most.get(name, 10**12)
-        if value is not None and not smallest <= value <= largest:
-            limit = f"at most {largest}" if value > largest else f"at least {smallest}"
-            raise UserError(f"--{name.replace('_', '-')} must be {limit}, not {value}")
+    """Raise UserError for a number or a name out of range, before any time is spent on it."""
+    for name, field in _FIELDS.items():
+        value, least, most = getattr(settings, name), *field.metadata["limits"]
+        if value is None:
+            continue
+        if least is not None and not least <= value <= most:
+            limit = f"at most {most}" if value > most else f"at least {least}"
+            raise UserError(f"{flag(name)} must be {limit}, not {value}")
+        if field.metadata["files"] and len(value) != 2:
+            raise UserError(f"{flag(name)} needs two files, SOURCE and TARGET")
     if settings.learning_rate == 0:
         raise UserError(
             "--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule"
@@ -303,18 +323,15 @@ def _check(settings):
         raise UserError(
             f"--precision must be one of {', '.join(PRECISIONS)}, not {settings.precision!r}"
         )
-    for name in ("train", "valid"):
-        files = getattr(settings, name)
-        if files is not None and len(files) != 2:
-            raise UserError(f"--{name} needs two files, SOURCE and TARGET")
     if not settings.out:
         raise UserError("--out must name a folder")
     Config.preset(settings.preset, **model_changes(settings.set))
 
 
 def _check_together(settings, given):
-    """Refuse what contradicts itself. given: what stood on the command line, not what
-    --quick implies.
+    """Raise UserError for options that contradict each other.
+
+    given: the options of the command line, without those that --quick implies.
     """
     if settings.valid and not settings.train and not settings.resume:
         raise UserError(
@@ -324,15 +341,13 @@ def _check_together(settings, given):
         raise UserError("--corpus names a corpus, --train gives your own text: give one of them")
     if settings.start_from and not settings.resume:
         for name in sorted(given.keys() & {"preset", "vocabulary_size", "subwords"}):
-            flag = name.replace("_", "-")
             raise UserError(
-                f"--start-from brings the model's own size and subwords: leave --{flag} out"
+                f"--start-from brings the model's own size and subwords: leave {flag(name)} out"
             )
 
 
 def fill_in(settings, epoch):
-    """Return the settings with values for those that are None, and what was chosen as
-    command-line options.
+    """Return the settings without None, and the chosen values as command-line options.
 
     epoch: updates in an epoch of the text.
 
@@ -344,68 +359,75 @@ def fill_in(settings, epoch):
     '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
     """
     s, tuning = settings, bool(settings.start_from)
-    epochs, fewest = (_TUNING_EPOCHS, _FEWEST_TUNING_STEPS) if tuning else (_EPOCHS, _FEWEST_STEPS)
-    length = s.steps or round(min(max(epochs * epoch, fewest), _PAPER["steps"]))
-    longest_warmup = _TUNING_WARMUP if tuning else _PAPER["warmup_steps"]
-    warmup = s.warmup_steps or min(max(1, length // 10), longest_warmup)
-    # The peak of the schedule is factor * (d_model * warmup)^-0.5: so it is the paper's,
-    # whatever the warm-up.
-    factor = (_TUNING_RATE if tuning else 1) * min(1, warmup / _PAPER["warmup_steps"]) ** 0.5
+    if tuning:
+        epochs, min_steps = _TUNING_EPOCHS, _MIN_TUNING_STEPS
+        max_warmup, rate = _TUNING_WARMUP, _TUNING_RATE
+    else:
+        epochs, min_steps = _EPOCHS, _MIN_STEPS
+        max_warmup, rate = _PAPER["warmup_steps"], 1
+    steps = s.steps or round(min(max(epochs * epoch, min_steps), _PAPER["steps"]))
+    warmup = s.warmup_steps or min(max(1, steps // 10), max_warmup)
+    # The peak of the schedule is factor * (d_model * warmup)^-0.5. This factor makes it the
+    # paper's for every shorter warm-up.
+    factor = rate * min(1, warmup / _PAPER["warmup_steps"]) ** 0.5
     values = {
-        "steps": _PAPER["steps"] if s.minutes else length,
+        "steps": _PAPER["steps"] if s.minutes else steps,
         "warmup_steps": warmup,
         "learning_rate": float(f"{factor:.3g}"),
-        "valid_every": round(min(max(epoch, _FEWEST_VALID), _PAPER["valid_every"])),
+        "valid_every": round(min(max(epoch, _MIN_VALID_EVERY), _PAPER["valid_every"])),
     }
     chosen = {name: value for name, value in values.items() if getattr(s, name) is None}
-    options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items())
+    options = " ".join(f"{flag(name)} {value:g}" for name, value in chosen.items())
     return dataclasses.replace(s, **chosen), options
 
 
 def check_model(settings, config, n_subwords):
-    """Refuse a model that the text of these settings does not fit."""
+    """Raise UserError for a model that does not fit the memory or the text."""
     config.check_subwords(n_subwords)
     count, free = config.count_parameters(), free_memory()
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
         raise UserError(
-            f"a model of {count:,} parameters takes {16 * count / 1e9:,.1f} GB before it "
-            f"reads a word, and {free / 1e9:,.1f} GB are free: choose a smaller --preset, "
+            f"a model of {count:,} parameters needs {16 * count / 1e9:,.1f} GB before the first "
+            f"batch, and {free / 1e9:,.1f} GB are free: choose a smaller --preset, "
             "or other sizes with --set"
         )
     if config.positions == "learned" and settings.max_length >= config.max_length:
         raise UserError(
             f"--max-length {settings.max_length} and the end mark are more than the "
-            f"{config.max_length} positions that the model learns: take --max-length "
+            f"{config.max_length} positions that the model learns: use --max-length "
             f"{config.max_length - 1} or --set max_length={settings.max_length + 1}"
         )
 
 
 def check_stored(stored):
-    """Refuse settings of a checkpoint that no run can have had. Raises UserError."""
+    """Raise UserError for settings of a checkpoint that no run can have had."""
     check_types(Settings, _known(stored))
     _check(Settings(**_known(stored)))
 
 
 def _known(stored):
-    known = {field.name for field in dataclasses.fields(Settings)}
-    return {name: value for name, value in stored.items() if name in known}
+    """Return the settings that this version of minitf knows."""
+    return {name: value for name, value in stored.items() if name in _FIELDS}
+
+
+def _names(on_resume):
+    return [name for name, field in _FIELDS.items() if field.metadata["on_resume"] == on_resume]
 
 
 def resumed(settings, given, stored):
-    """Give the settings to go on with: those of the checkpoint, changed by those that were given.
+    """Return the settings of a resumed run, and the changes that matter.
 
-    stored: the dictionary in the checkpoint; what this version does not know of it is left out.
-    Returns the settings, and {name: (before, now)} for what makes the run another one than it
-    would have been.
+    The settings are those of the checkpoint, replaced by those that were given. stored: the
+    dictionary in the checkpoint; settings that this version does not know are ignored. The changes,
+    {name: (before, now)}, are those after which the run is not bit for bit the uninterrupted one.
     """
     stored = _PAPER | _known(stored)
     before = Settings(**stored)
-    for name in _FIXED:
+    for name in _names(FIXED):
         if name in given and getattr(settings, name) != getattr(before, name):
-            flag = name.replace("_", "-")
             raise UserError(
-                f"--resume cannot change --{flag} {getattr(settings, name)} (it was "
-                f"{getattr(before, name)}): leave it out, or begin a new run in another --out"
+                f"--resume cannot change {flag(name)} {getattr(settings, name)} (it was "
+                f"{getattr(before, name)}): leave it out, or start a new run in another --out"
             )
     own = {name: getattr(settings, name) for name in given} | {"out": settings.out, "resume": True}
     if "corpus" in given:
@@ -413,17 +435,17 @@ def resumed(settings, given, stored):
     merged = Settings(**{**stored, **own})
     if merged.valid and not merged.train:
         raise UserError(
-            f"the checkpoint in {merged.out} has a text to validate on, but none to train "
-            "on: name --train"
+            f"the checkpoint in {merged.out} has a validation text but no training text: "
+            "add --train SOURCE TARGET"
         )
-    pairs = {name: (getattr(before, name), getattr(merged, name)) for name in _COURSE}
+    pairs = {name: (getattr(before, name), getattr(merged, name)) for name in _names(COURSE)}
     return merged, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def resumed_model(config, assignments):
-    """Apply --set to the model of a run that goes on, which can change its rates and nothing else.
+    """Apply --set to the model of a resumed run, of which only dropout and smoothing can change.
 
-    Returns the Config and {name: (before, now)}. Raises UserError.
+    Returns the Config and {name: (before, now)}. Raises UserError for other changes.
     """
     changes = {
         name: value
@@ -434,7 +456,7 @@ def resumed_model(config, assignments):
         what = ", ".join(
             f"{name} of the model from {getattr(config, name)} to {changes[name]}" for name in fixed
         )
-        raise UserError(f"--resume cannot change {what}: begin a new run in another --out")
+        raise UserError(f"--resume cannot change {what}: start a new run in another --out")
     return config.replace(**changes), {
         name: (getattr(config, name), value) for name, value in changes.items()
     }
@@ -445,21 +467,15 @@ def model_changes(assignments):
 
     Raises UserError for a wrong name or value.
     """
-    hints = {
-        name: hint for name, hint in typing.get_type_hints(Config).items() if name not in _NOT_SET
-    }
+    names = [field.name for field in dataclasses.fields(Config) if field.name not in _NOT_SET]
     changes = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
-        if not equals or name not in hints:
+        if not equals or name not in names:
             raise UserError(
-                f"--set {assignment}: write KEY=VALUE with a key among {', '.join(hints)}"
+                f"--set {assignment}: write KEY=VALUE with a key among {', '.join(names)}"
             )
-        kind = next(
-            kind
-            for kind in (bool, int, float, str)
-            if kind in (hints[name], *typing.get_args(hints[name]))
-        )
+        kind = _kind(Config, name)
         try:
             changes[name] = (
                 {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)

@@ -64,7 +64,7 @@ def test_a_long_text_is_read_as_lines(tmp_path, monkeypatch):
         path.write_text("one\ntwo\n")
     held = corpora.open_pairs(*paths)
     assert held == corpora.read_pairs(*paths) == (["one", "two"], ["one", "two"])
-    monkeypatch.setattr(corpora, "HELD", 15)
+    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 15)
     pairs = corpora.open_pairs(*paths)
     assert [type(side) for side in pairs] == [corpora.Lines] * 2 and [
         list(side) for side in pairs
@@ -105,7 +105,7 @@ def data(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_can_be_read_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpora, "HELD", 0)
+    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 0)
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         os.mkfifo(path)
@@ -118,6 +118,13 @@ def test_a_pipe_can_be_read_once(tmp_path, monkeypatch):
     assert corpora.open_pairs(*paths) == (["one", "two"], ["one", "two"])
     for writer in writers:
         writer.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_text_from_a_pipe_cannot_be_streamed(tmp_path):
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(UserError, match=r"a is a pipe, which can be read only once: name a file"):
+        corpora.stream_pairs(tmp_path / "a", tmp_path / "b")
 
 
 def test_a_corpus_is_found_by_name(data):
@@ -140,26 +147,39 @@ def test_a_corpus_is_found_by_name(data):
 
 def test_missing_and_unknown_corpora(data, monkeypatch):
     with pytest.raises(
-        UserError, match=re.escape(f"{data / 'multi30k'} is not there: set MINITF_DATA")
+        UserError, match=re.escape(f"{data / 'multi30k'} is missing: set MINITF_DATA")
     ):
         corpora.load("multi30k")
     with pytest.raises(UserError, match="unknown corpus 'tatoba': choose from toy, multi30k,"):
         corpora.load("tatoba")
     monkeypatch.setenv("MINITF_DATA", "~nobody-has-this-name/data")
     with pytest.raises(
-        UserError, match="MINITF_DATA=~nobody-has-this-name/data: there is no such home folder"
+        UserError, match="MINITF_DATA=~nobody-has-this-name/data: this home folder does not exist"
     ):
         corpora.data_folder()
     monkeypatch.delenv("MINITF_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
     with pytest.raises(
-        UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is not there")
+        UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is missing")
     ):
         corpora.load("tatoeba-en-de")
     monkeypatch.delenv("XDG_CACHE_HOME")
     for home in ("HOME", "USERPROFILE"):  # Unix, Windows
         monkeypatch.setenv(home, str(data))
     assert corpora.data_folder() == data / ".cache" / "minitf"
+
+
+@pytest.mark.parametrize("name", ["multi30k-bpe10k", "wmt14-standin"])
+def test_corpora_that_nobody_can_download_are_read_and_not_listed(data, monkeypatch, name):
+    assert name not in corpora.NAMES
+    with pytest.raises(UserError, match=r"is missing: set MINITF_DATA to the folder that contains"):
+        corpora.load(name)
+    place = corpora._UNPUBLISHED[name]
+    for stem in place.stems():
+        for language in ("en", "de"):
+            (data / f"{stem}.{language}").parent.mkdir(parents=True, exist_ok=True)
+            (data / f"{stem}.{language}").write_text("one line\n")
+    assert corpora.load(name).train == (["one line"], ["one line"])
 
 
 def test_toy_needs_no_files(monkeypatch):
@@ -279,7 +299,7 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
         assert corpora.main(["multi30k"]) == 130
-    assert capsys.readouterr().err == "minitf.data: stopped; the same command goes on from here\n"
+    assert capsys.readouterr().err == "minitf.data: stopped; the same command continues from here\n"
     command = [sys.executable, "-m", "minitf.data", "wmt14-en-de"]
     # The same on any network: none.
     nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
@@ -293,7 +313,7 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     )
     assert again.returncode == 2 and again.stderr.count("\n") == 1
     assert re.search(
-        r"wmt14-en-de is not there: set MINITF_DATA .* or put http:\S+ .* into \S+ and try",
+        r"wmt14-en-de is missing: set MINITF_DATA .* or put http:\S+ .* into \S+ and try",
         again.stderr,
     )
 

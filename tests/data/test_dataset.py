@@ -1,7 +1,8 @@
-"""From text to batches: what is left out is counted, every pair is seen once an epoch, one seed
-gives one order.
+"""From text to batches: pairs left out are counted, each pair is seen once an epoch in the order of
+the seed.
 """
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -11,7 +12,7 @@ from minitf.data import corpora, dataset
 from minitf.data.corpora import Corpus, Pairs
 from minitf.data.dataset import Dataset, Rows, prepare, read_corpus
 from minitf.errors import UserError
-from minitf.text import Subwords, Words
+from minitf.text import Subwords, Words, make_batch
 from minitf.training.settings import Settings
 
 QUIET = []
@@ -133,14 +134,14 @@ def test_what_is_left_out_is_counted():
 )
 def test_nothing_to_train_or_validate_on(corpus, words):
     with pytest.raises(UserError, match=words):
-        made(corpus, join=3)
+        made(corpus)
 
 
 def test_the_validation_text_is_the_first_thousand_that_fit():
     lines = [f"a {'b ' * (i % 60)}" for i in range(3000)]
     log = []
     data = made(own((["a b"], ["a"]), (lines, lines)), log=log.append, max_length=50)
-    assert log[2] == "valid    824 pairs (the first of 3,000); left out: 176 too long"
+    assert log[2] == "valid    824 pairs (of the first 1,000 of 3,000); left out: 176 too long"
     assert data.valid.source == [line for line in lines[:1000] if len(line.split()) <= 49]
     # An absurd ratio stays: a test is a test.
     short = made(own((["a b"], ["a"]), (["a b", "a " * 30], ["a", "b"])))
@@ -156,27 +157,61 @@ def test_words_that_the_vocabulary_lacks():
         made(own((["x y"], ["z d a"])), words)
 
 
-def test_added_pairs_are_drawn_from_the_seed():
-    lines = [f"{letter}one {letter}two {i}" for i, letter in enumerate("abcdefgh")]
+def test_added_pairs_are_trained_on_and_nothing_else(tmp_path):
+    """They are part of the ids and of the fingerprint, not of the subwords or the validation."""
+    texts = {"s": "a b\n", "t": "c\n", "more.s": "b a\nx\n", "more.t": "c c\n\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    train, more = ([str(tmp_path / f"{stem}{side}") for side in "st"] for stem in ("", "more."))
+    settings = Settings(train=train, valid=train, add=more, subwords="none")
     log = []
-    some = [
-        made(own((lines, lines)), log=log.append, join=20, copy=10, seed=seed, batch_tokens=200)
-        for seed in (1, 1, 2)
-    ]
-    assert "added    20 joined pairs" in log and "added    10 copy-through pairs" in log
-    assert len(some[0].sources) == 38
-    assert some[0].fingerprint() == some[1].fingerprint() != some[2].fingerprint()
+    data, plain = (
+        prepare(each, read_corpus(each), log.append)
+        for each in (settings, dataclasses.replace(settings, add=None))
+    )
+    assert f"added    2 pairs of {more[0]}" in log
+    assert "pairs    2 to train on; left out: 1 empty" in log
+    assert data.subwords.decode(data.sources) == ["a b", "b a"]
+    assert data.subwords.decode(data.targets) == ["c", "c c"]
+    assert data.subwords.content() == plain.subwords.content() and data.valid == plain.valid
+    assert data.fingerprint() != plain.fingerprint()
+    assert data.corpus.added == data.corpus.train == ([], [])
+    (tmp_path / "more.t").write_text("c\n")
+    with pytest.raises(UserError, match=r"more\.s has 2 lines but \S+more\.t has 1"):
+        read_corpus(settings)
 
 
-def test_half_empty_pairs_are_not_joined():
-    """Joined, ("a", "") and ("b", "c") would claim that "a b" means "c"."""
-    data = made(own((["a", "b"] * 50, ["", "c"] * 50)), join=40)
-    assert len(data.sources) == 90
-    assert {text for ids in data.sources for text in data.subwords.decode([ids])} == {
-        "b",
-        "b b",
-        "b b b",
-    }
+def test_added_pairs_belong_to_a_named_corpus_too(tmp_path):
+    for side in "st":
+        (tmp_path / side).write_text("one\ntwo\n")
+    corpus = read_corpus(Settings(add=[str(tmp_path / side) for side in "st"]))
+    assert corpus.name == "toy" and corpus.added == (["one", "two"], ["one", "two"])
+
+
+def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
+    files = [str(tmp_path / side) for side in "st"]
+    (tmp_path / "s").write_bytes(b"a\xff\n")
+    (tmp_path / "t").write_text("b\n")
+    settings = Settings(train=files, valid=files, add=files, subwords="none")
+    log = []
+    prepare(settings, read_corpus(settings), log.append)
+    assert sum("1 line is not UTF-8" in line for line in log) == 3
+    assert sum(line.endswith(f"{files[1]}: is that intended?") for line in log) == 3
+
+
+def test_a_batch_is_made_of_arrays_as_of_lists(rng):
+    words = Words.train(["a b c d"])
+    lines = [" ".join(rng.choice(list("abcd"), n)) for n in rng.integers(1, 9, 50)]
+    data = made(own((lines, lines[::-1])), words)
+    for rows in (*data.plan(0, 50, 0), np.array([3, 1, 3])):
+        sides = ([side[i].tolist() for i in rows] for side in (data.sources, data.targets))
+        batch, expected = data.batch(rows), make_batch(*sides, len(words))
+        for name in ("source", "target_in", "target_out"):
+            array, other = getattr(batch, name), getattr(expected, name)
+            assert array.dtype == other.dtype == np.int32 and np.array_equal(array, other)
+    data.sources.ids[0] = len(words)
+    with pytest.raises(ValueError, match="id 8 is not in a vocabulary of 8"):
+        data.batch([0])
 
 
 def test_the_fingerprint_sees_every_pair_and_its_place():

@@ -1,6 +1,4 @@
-"""Where corpora come from: the pinned table, and folders that are the same whether fetched or
-filled by hand.
-"""
+"""Recipes: the pinned downloads, and folders as a person would fill them by hand."""
 
 import gzip
 import hashlib
@@ -23,7 +21,7 @@ from minitf.errors import UserError
 
 REAL_DATA = os.environ.get("MINITF_DATA")
 REAL = pytest.mark.skipif(not REAL_DATA, reason="MINITF_DATA is not set: no real corpora")
-# Of each part of the training text: one without a line feed at its end, one with an odd line.
+# Of each training text: one without a line feed at its end, one with an odd line.
 LINES = {
     "europarl-v7": (b"Resumption\n\nRise\n", b"Wiederaufnahme\n\nErheben\n"),
     "commoncrawl": ("a\u2028b\r\nlast".encode(), b"a b\r\nletzte"),
@@ -120,7 +118,7 @@ def test_segments():
 
 def test_wmt_is_made_as_by_hand(data, internet, capsys):
     corpus = corpora.load("wmt14-en-de")
-    # As by cat, with the last line of each part ended.
+    # As by cat, with the last line of each text ended.
     for side, language in enumerate(("en", "de")):
         by_hand = b"".join(lines[side].removesuffix(b"\n") + b"\n" for lines in LINES.values())
         assert (data / f"wmt14-en-de/train.{language}").read_bytes() == by_hand
@@ -128,7 +126,7 @@ def test_wmt_is_made_as_by_hand(data, internet, capsys):
     assert corpus.valid == (["en"], ["de"])
     assert corpus.tests == {"newstest2014": (["deen-src.en", "R&D"], ["deen-ref.de", "R&D"])}
     said = capsys.readouterr().out
-    assert f"GB in {data / 'downloads'} are not needed any more" in said.splitlines()[-1]
+    assert f"GB in {data / 'downloads'} can be deleted, unless another" in said.splitlines()[-1]
     assert (
         "read     training-parallel-commoncrawl.tgz: 2 pairs" in said
         and f"made     {data / 'wmt14-en-de'}" in said
@@ -143,7 +141,7 @@ def test_wmt_is_made_as_by_hand(data, internet, capsys):
     ]
 
 
-def test_en_fr_has_five_parts(data, internet):
+def test_en_fr_has_five_texts(data, internet):
     packed = [
         (f"giga-fren.release2.fixed.{each}.gz", gzip.compress(f"giga {each}\n".encode()))
         for each in ("fr", "en")
@@ -174,7 +172,7 @@ def test_a_test_set_is_completed_and_not_changed(data, internet):
     }
 
 
-def test_unequal_parts_are_refused(data, internet):
+def test_texts_of_different_length_are_refused(data, internet):
     entries = [("commoncrawl.de-en.de", b"a\nb\n"), ("commoncrawl.de-en.en", b"a\n")]
     internet["training-parallel-commoncrawl.tgz"] = partial(write, entries=entries)
     with pytest.raises(UserError, match=r"commoncrawl.tgz has 2 lines of de but 1 lines of en"):
@@ -182,7 +180,7 @@ def test_unequal_parts_are_refused(data, internet):
     assert [path.name for path in data.iterdir()] == ["downloads"]
 
 
-def test_what_a_killed_process_left_is_made_anew(data, internet):
+def test_the_unfinished_folder_of_a_killed_process_is_replaced(data, internet):
     left = data / "wmt14-en-de.making" / "train.en"
     left.parent.mkdir()
     left.write_text("half of it")
@@ -196,7 +194,7 @@ def test_without_internet_one_line_says_what_to_fetch(data, internet):
     with pytest.raises(UserError) as caught:
         corpora.load("wmt14-en-de", quiet)
     assert str(caught.value) == (
-        f"{data / 'wmt14-en-de'} is not there: set MINITF_DATA to the folder that holds "
+        f"{data / 'wmt14-en-de'} is missing: set MINITF_DATA to the folder that contains "
         "wmt14-en-de, or put http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
         "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz "
         "http://data.statmt.org/wmt19/translation-task/dev.tgz "
@@ -215,7 +213,8 @@ def test_a_folder_that_cannot_be_written(data, internet, monkeypatch):
 
     monkeypatch.setattr(recipes, "_append", full)
     with pytest.raises(
-        UserError, match=r"wmt14-en-de cannot be made \(No space left on device\): make room there"
+        UserError,
+        match=r"wmt14-en-de cannot be written \(No space left on device\): free some space",
     ):
         corpora.load("wmt14-en-de", quiet)
     assert not (data / "wmt14-en-de").exists()
@@ -228,12 +227,12 @@ def test_an_impostor_is_refused(data, monkeypatch):
         monkeypatch.setenv("http_proxy", server.url)
         with pytest.raises(
             UserError,
-            match=r"europarl-v7.tgz is another file than published \(26 bytes, not 657,632,379",
+            match=r"europarl-v7.tgz is not the published file \(26 bytes, not 657,632,379",
         ):
             corpora.load("wmt14-en-de", quiet)
         with pytest.raises(
             UserError,
-            match=r"test-full.tgz is another file than the one published \(md5 \w+, not a8cd",
+            match=r"test-full.tgz is not the published file \(md5 \w+, not a8cd",
         ):
             make(["newstest2014/en-de"], data, quiet)
         assert [path for path, _ in server.requests] == [
@@ -285,7 +284,7 @@ def test_tatoeba_is_split_by_sentence(data, internet, monkeypatch):
     )
     said = []
     corpus = corpora.load("tatoeba-en-de", said.append)
-    assert "by a hash of the English sentence" in said[0] and "do not compare" in said[1]
+    assert "by a hash of the English sentence" in said[0] and "cannot be compared" in said[1]
 
     def keys(pairs):
         return [re.sub(r"\W", "", line.lower()) for line in pairs.source]
@@ -326,7 +325,7 @@ def test_multi30k(data, internet):
 
 def test_multi30k_tokenized(data, internet, monkeypatch):
     multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n\u2028 x\r\n\n")
-    (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder is there, its files are not
+    (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder exists without its files
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sacremoses", None)
         with pytest.raises(

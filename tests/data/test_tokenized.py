@@ -1,11 +1,9 @@
-"""A text in a file gives what a text in memory gives; the file is made once, whole or not at
-all, for one text.
-"""
+"""A text on the disk gives the batches of a text in memory; it is encoded once, and completely."""
 
-import json
 import os
 import pickle
 import re
+import shutil
 import sys
 import time
 import tracemalloc
@@ -49,7 +47,6 @@ def pairs(data, rng):
     return Pairs(*(Lines(write(data, name, text(rng, 400))) for name in ("train.en", "train.de")))
 
 
-NONE = Pairs([], [])
 WORDS = Words(LETTERS)
 
 
@@ -59,8 +56,8 @@ def files(data):
 
 
 def made(data, monkeypatch, held, **settings):
-    """The Dataset of the files train.* and valid.*, through memory or through a file."""
-    monkeypatch.setattr(corpora, "HELD", 1 << 30 if held else 0)
+    """Return the Dataset of train.* and valid.*, in memory or on the disk, and the log."""
+    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 1 << 30 if held else 0)
     train, valid = (
         [str(data / f"{name}.{language}") for language in ("en", "de")]
         for name in ("train", "valid")
@@ -70,11 +67,13 @@ def made(data, monkeypatch, held, **settings):
     return prepare(settings, read_corpus(settings), log.append), log
 
 
-@pytest.mark.parametrize("more", [{}, {"join": 30, "copy": 20}, {"max_length": 12}])
+@pytest.mark.parametrize("more", [{}, {"add": True}, {"max_length": 12}])
 @pytest.mark.parametrize("subwords", ["none", "sentencepiece"])
-def test_a_text_in_a_file_is_the_text_in_memory(data, monkeypatch, rng, pairs, more, subwords):
+def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs, more, subwords):
     for language in ("en", "de"):
         write(data, f"valid.{language}", ["a b"])
+    if "add" in more:
+        more = {"add": [str(write(data, name, text(rng, 50))) for name in ("more.en", "more.de")]}
     (held, said), (filed, also) = (
         made(
             data,
@@ -104,21 +103,21 @@ def test_a_text_in_a_file_is_the_text_in_memory(data, monkeypatch, rng, pairs, m
             )
 
 
-def test_any_number_of_threads_and_any_block_give_the_same_file(data, monkeypatch, rng):
+def test_any_number_of_threads_and_any_block_give_the_same_files(data, monkeypatch, rng):
     lines = [f"{'the cat ' * int(rng.integers(4))}sat on {i} mats" for i in range(500)]
     subwords = Subwords.train(lines, 300, log=lambda line: None)
     pairs = Pairs(*(Lines(write(data, name, lines)) for name in ("a", "b")))
     contents = set()
     for threads, block in ((1, 37), (2, 37), (3, 100), (0, 10_000)):
         monkeypatch.setattr(tokenized, "_BLOCK", block)
-        encode_pairs("x", pairs, NONE, subwords, 40, lambda line: None, threads)
+        encode_pairs("x", pairs, subwords, 40, lambda line: None, threads)
         (path,) = files(data)
-        contents.add(path.read_bytes())
-        path.unlink()
+        contents.add(tuple(content(path).items()))
+        shutil.rmtree(path)
     assert len(contents) == 1
 
 
-def test_another_process_maps_the_same_file(data, monkeypatch, pairs):
+def test_another_process_maps_the_same_files(data, monkeypatch, pairs):
     for language in ("en", "de"):
         write(data, f"valid.{language}", ["a b"])
     held, filed = (made(data, monkeypatch, held, subwords="none")[0] for held in (True, False))
@@ -128,88 +127,96 @@ def test_another_process_maps_the_same_file(data, monkeypatch, pairs):
         assert again.fingerprint() == dataset.fingerprint() and again.longest == dataset.longest
         rows = dataset.plan(0, 100, 0)[3]
         assert np.array_equal(again.batch(rows).source, dataset.batch(rows).source)
-    assert len(packed) < 2000 < len(pickle.dumps(held)) / 5  # the name of the file, and the words
-    packed = packed.replace(b".ids", b".gon")
+    assert len(packed) < 2000 < len(pickle.dumps(held)) / 5  # the path of the folder, and the words
+    packed = packed.replace(b"own-", b"gone")
     with pytest.raises(
-        UserError, match=r"\.gon cannot be read .*: all machines need the same data folder"
+        UserError, match=r"gone\w{16} cannot be read .*: all machines need the same data folder"
     ):
         pickle.loads(packed)
 
 
-def test_a_file_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pairs):
+def test_a_folder_is_made_once_for_one_text_and_one_setting(data, monkeypatch, pairs):
     log, made = [], []
     make = tokenized._make
     monkeypatch.setattr(
         tokenized, "_make", lambda *arguments: (made.append(1), make(*arguments))[1]
     )
-    added = Pairs(["a"], ["b"])
-    first = encode_pairs("x", pairs, NONE, WORDS, 20, log.append)
-    again = encode_pairs("x", pairs, NONE, WORDS, 20, log.append)
+    added = [Lines(write(data, name, [line])) for name, line in (("more.s", "a"), ("more.t", "b"))]
+    longer = Pairs(*(side + more for side, more in zip(pairs, added, strict=True)))
+    first = encode_pairs("x", pairs, WORDS, 20, log.append)
+    again = encode_pairs("x", pairs, WORDS, 20, log.append)
     assert len(made) == 1 and first.digest == again.digest and first.counts == again.counts
-    assert log[0].startswith("encoded  ") and log[1].endswith(" is there")
-    encode_pairs("x", pairs, NONE, WORDS, 19, log.append)
-    encode_pairs("x", pairs, NONE, Words(LETTERS[::-1]), 20, log.append)
-    encode_pairs("x", pairs, added, WORDS, 20, log.append)
-    assert (
-        encode_pairs("x", Pairs(*pairs[::-1]), NONE, WORDS, 20, log.append).digest != first.digest
-    )
+    assert log[0].startswith("encoded  ") and log[1].endswith(" exists already")
+    encode_pairs("x", pairs, WORDS, 19, log.append)
+    encode_pairs("x", pairs, Words(LETTERS[::-1]), 20, log.append)
+    encode_pairs("x", longer, WORDS, 20, log.append)
+    assert encode_pairs("x", Pairs(*pairs[::-1]), WORDS, 20, log.append).digest != first.digest
     assert len(made) == len(files(data)) == 5
     path = pairs.source.paths[0]
     lines = path.read_text().splitlines()
     write(path.parent, path.name, [*lines[1:], lines[0]])  # a text that has changed
-    assert encode_pairs("x", pairs, NONE, WORDS, 20, log.append).digest != first.digest
+    assert encode_pairs("x", pairs, WORDS, 20, log.append).digest != first.digest
     assert len(made) == 6
 
 
-def test_each_side_and_each_added_line_counts(data, pairs):
-    """A change in one of them, or in where a line ends, makes another text."""
-    digests = [encode_pairs("x", pairs, NONE, WORDS, 20).digest]
-    for added in (
-        Pairs(["ab", "c"], ["a", "b"]),
-        Pairs(["a", "bc"], ["a", "b"]),
-        Pairs(["a", "b"], ["ca", "b"]),
-    ):
-        digests.append(encode_pairs("x", pairs, added, WORDS, 20).digest)
+def test_each_side_and_each_line_counts(data, pairs):
+    """A change on one side, or of the end of a line, makes another text."""
+    digests = [encode_pairs("x", pairs, WORDS, 20).digest]
+    for added in ((["ab", "c"], ["a", "b"]), (["a", "bc"], ["a", "b"]), (["a", "b"], ["ca", "b"])):
+        more = [Lines(write(data, f"more.{i}", side)) for i, side in enumerate(added)]
+        longer = Pairs(*(side + lines for side, lines in zip(pairs, more, strict=True)))
+        digests.append(encode_pairs("x", longer, WORDS, 20).digest)
     path = pairs.target.paths[0]
     lines = path.read_text().splitlines()
     write(path.parent, path.name, [*lines[1:], lines[0]])
-    digests.append(encode_pairs("x", pairs, NONE, WORDS, 20).digest)
+    digests.append(encode_pairs("x", pairs, WORDS, 20).digest)
     assert len(set(digests)) == len(files(data)) == 5
 
 
-def test_a_damaged_file_is_made_anew(data, rng, pairs):
+def content(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_damaged_folder_is_made_again(data, rng, pairs):
     log = []
-    whole = encode_pairs("x", pairs, NONE, WORDS, 20, log.append)
+    whole = encode_pairs("x", pairs, WORDS, 20, log.append)
     ids = whole.ids.tolist()
     del whole
-    (path,) = files(data)
-    content = path.read_bytes()
-    header = len(content[:4096].rstrip())
-    places = [
-        0,
-        header - 1,
-        *rng.integers(header, size=10),
-        *rng.integers(4096, len(content), size=30),
-        len(content) - 1,
-    ]
-    damaged = [
-        content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :] for place in places
-    ]
-    damaged += [
-        b"",
-        content[:100],
-        content[:4096],
-        content[:-1],
-        content + b"x",
-        b"[]" + b" " * 5000,
-    ]
-    for wrong in damaged:
-        path.write_bytes(wrong)
+    (folder,) = files(data)
+    before = content(folder)
+    assert list(before) == ["facts.json", "ids.bin", "lengths.bin"]
+    damaged = []
+    for name, right in before.items():
+        places = [0, len(right) - 1, *rng.integers(len(right), size=12)]
+        damaged += [
+            (name, right[:place] + bytes([right[place] ^ 4]) + right[place + 1 :])
+            for place in places
+        ]
+        damaged += [(name, wrong) for wrong in (b"", right[:100], right[:-1], right + b"x", None)]
+    for name, wrong in [*damaged, ("facts.json", b"[]" + b" " * 500)]:
+        if wrong is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(wrong)
         log.clear()
-        assert encode_pairs("x", pairs, NONE, WORDS, 20, log.append).ids.tolist() == ids
-        assert "damaged: made again" in log[0], log
-        assert path.read_bytes() == content
-    assert files(data) == [path]
+        assert encode_pairs("x", pairs, WORDS, 20, log.append).ids.tolist() == ids
+        assert "is damaged: it is made again" in log[0], (name, log)
+        assert content(folder) == before
+    assert files(data) == [folder]
+
+
+def test_two_processes_make_the_same_folder(data, monkeypatch, pairs):
+    """The later one finds the folder of the other, and leaves nothing behind."""
+    replace = os.replace
+
+    def another_was_first(aside, folder):
+        shutil.copytree(aside, folder)
+        replace(aside, folder)
+
+    monkeypatch.setattr(os, "replace", another_was_first)
+    found = encode_pairs("x", pairs, WORDS, 20)
+    (folder,) = files(data)
+    assert len(found.ids) == folder.joinpath("ids.bin").stat().st_size // 2 > 0
 
 
 def test_ids_and_lengths_of_four_bytes(data):
@@ -218,7 +225,6 @@ def test_ids_and_lengths_of_four_bytes(data):
     found = encode_pairs(
         "x",
         Pairs(*(Lines(write(data, str(i), side)) for i, side in enumerate(sides))),
-        NONE,
         many,
         9,
     )
@@ -226,14 +232,14 @@ def test_ids_and_lengths_of_four_bytes(data):
     assert found.counts == {"empty": 1, "too long": 0, "ratio": 0, "kept": 3}
     line = " ".join(LETTERS * 9000)
     long = Pairs(*(Lines(write(data, name, [line, "a b"])) for name in ("s", "t")))
-    found = encode_pairs("x", long, NONE, WORDS, 80_000)
+    found = encode_pairs("x", long, WORDS, 80_000)
     assert found.lengths.tolist() == [[72_000, 2], [72_000, 2]] and found.ends.tolist()[1] == [
         144_000,
         144_004,
     ]
-    held = encode_pairs("x", long, NONE, WORDS, 65_534)
+    held = encode_pairs("x", long, WORDS, 65_534)
     assert held.lengths.dtype == np.uint16 and held.lengths.tolist() == [[2], [2]]
-    assert encode_pairs("x", long, NONE, WORDS, 65_535).lengths.dtype == np.uint32, (
+    assert encode_pairs("x", long, WORDS, 65_535).lengths.dtype == np.uint32, (
         "the end mark has to fit as well"
     )
 
@@ -260,23 +266,28 @@ def test_a_disk_that_is_full(data, monkeypatch, pairs):
         patch.setattr(os, "fsync", full)
         with pytest.raises(
             UserError,
-            match=r"x-\w{16}\.ids cannot be written \(No space left on device\): make room",
+            match=r"x-\w{16} cannot be written \(No space left on device\): free some space",
         ):
-            encode_pairs("x", pairs, NONE, WORDS, 20)
+            encode_pairs("x", pairs, WORDS, 20)
     assert files(data) == []
-    killed = data / "data" / "encoded" / "x-1234567890123456.ids.77.tmp"
-    key = tokenized._key(pairs, NONE, WORDS, 20)
-    left = killed.with_name(f"x-{key[:16]}.ids.78.tmp")
-    busy = killed.with_name(f"x-{key[:16]}.ids.79.tmp")
-    for path in (killed, left, busy):
-        path.write_bytes(b"half")
-    os.utime(left, (time.time() - 4000,) * 2)
-    encode_pairs("x", pairs, NONE, WORDS, 20)
-    names = {path.name for path in files(data)}
-    assert names == {killed.name, busy.name, f"x-{key[:16]}.ids"}  # another process may be at work
 
 
-def test_where_the_file_goes(tmp_path, monkeypatch):
+def test_unfinished_folders_of_killed_processes_are_removed(data, pairs):
+    name = f"x-{tokenized._key(pairs, WORDS, 20)[:16]}"
+    encoded = data / "data" / "encoded"
+    other, stale, busy = (
+        encoded / each for each in ("x-1234567890123456.77.tmp", f"{name}.78.tmp", f"{name}.79.tmp")
+    )
+    for folder in (other, stale, busy):
+        folder.mkdir(parents=True)
+        (folder / "ids.bin").write_bytes(b"half")
+        os.utime(folder, (time.time() - 4000,) * 2)
+    os.utime(stale / "ids.bin", (time.time() - 4000,) * 2)
+    encode_pairs("x", pairs, WORDS, 20)
+    assert {path.name for path in files(data)} == {other.name, busy.name, name}
+
+
+def test_the_folder_of_encoded_texts(tmp_path, monkeypatch):
     monkeypatch.setenv("MINITF_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert corpora.encoded_folder() == tmp_path / "data" / "encoded"
@@ -287,14 +298,12 @@ def test_where_the_file_goes(tmp_path, monkeypatch):
         corpora.encoded_folder()
 
 
-def test_a_run_on_a_file_is_the_run_in_memory_and_resumes(tmp_path, monkeypatch):
-    """The same losses, step by step; and a resumed run knows its pairs again without reading
-    the text of them.
-    """
+def test_a_run_on_the_disk_is_the_run_in_memory_and_resumes(tmp_path, monkeypatch):
+    """The losses are the same in each step; a resumed run finds its pairs without encoding."""
     folder = prepare_folder(tmp_path, monkeypatch)
     monkeypatch.setenv("MINITF_DATA", str(folder / "data"))
     assert run("held") == 0
-    monkeypatch.setattr(corpora, "HELD", 0)
+    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 0)
     assert run("filed", "--steps", "6") == 0 and run("filed", "--resume", "--steps", "13") == 0
     losses = [
         [(row["step"], row["loss"]) for row in read_history(out) if "loss" in row]
@@ -307,7 +316,7 @@ def test_a_run_on_a_file_is_the_run_in_memory_and_resumes(tmp_path, monkeypatch)
 def test_other_pairs_are_noticed_by_a_resumed_run(tmp_path, monkeypatch, capsys):
     folder = prepare_folder(tmp_path, monkeypatch)
     monkeypatch.setenv("MINITF_DATA", str(folder / "data"))
-    monkeypatch.setattr(corpora, "HELD", 0)
+    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 0)
     assert run("out", "--steps", "2") == 0 and run("out", "--resume", "--steps", "3") == 0
     assert "training pairs" not in capsys.readouterr().out
     write_text("train", 60, seed=3)
@@ -318,35 +327,25 @@ def test_other_pairs_are_noticed_by_a_resumed_run(tmp_path, monkeypatch, capsys)
 # Memory -------------------------------------------------------------------------------------------
 
 
-def lie(path, n, rng):
-    """Write the file of n pairs of about 30 ids a side, without a text."""
+def fake(folder, n, rng):
+    """Write the files of n pairs of about 30 ids a side, without a text; return Encoded."""
     lengths = rng.integers(5, 56, (2, n)).astype(np.uint16)
-    facts = {
-        "key": "k",
-        "content": "c",
-        "counts": {"kept": n},
-        "unknown": 0,
-        "type": "<u2",
-        "length_type": "<u2",
-    }
-    facts["ids"] = int(lengths.sum())
-    with open(path, "wb") as file:
-        file.write(json.dumps({"facts": facts}).encode().ljust(4096))
-        file.truncate(4096 + 2 * facts["ids"])  # a hole: zeros that take no room
-        file.seek(0, 2)
-        file.write(lengths)
-    return facts
+    folder.mkdir()
+    with open(folder / "ids.bin", "wb") as file:
+        file.truncate(2 * int(lengths.sum()))  # a hole: zeros that occupy no space
+    lengths.tofile(folder / "lengths.bin")
+    facts = {"counts": {"kept": n}, "unknown": 0, "content": "c"}
+    return folder, facts | {"type": "<u2", "length_type": "<u2"}
 
 
 def memory_of(n, tmp_path, rng):
-    """What n pairs take: (while there is a plan, at most while planning)."""
-    path = tmp_path / "x.ids"
-    facts = lie(path, n, rng)
+    """Return the bytes that n pairs take while there is a plan, and the most while planning."""
+    folder, facts = fake(tmp_path / f"x{n}", n, rng)
     tracemalloc.start()
     try:
-        file = Encoded(path, facts)
-        sides = map(Rows.mapped, (file.ids, file.ids), file.lengths, file.ends)
-        data = Dataset(None, WORDS, *sides, Pairs([], []), file)
+        encoded = Encoded(folder, facts)
+        sides = map(Rows.mapped, (encoded.ids, encoded.ids), encoded.lengths, encoded.ends)
+        data = Dataset(None, WORDS, *sides, Pairs([], []), encoded)
         plan = data.plan(0, 25_000, 0)
         data.largest(plan)
         assert data.longest == 55
@@ -356,9 +355,7 @@ def memory_of(n, tmp_path, rng):
 
 
 def test_a_pair_takes_few_bytes(tmp_path, rng):
-    """The slope from 100,000 to 300,000 pairs gives, for the 36 million of en-fr, 0.6 GB,
-    and 1.6 while planning.
-    """
+    """For the 36 million pairs of en-fr: 0.6 GB, and 1.6 GB while planning."""
     few, many = (np.array(memory_of(n, tmp_path, rng)) for n in (100_000, 300_000))
     held, most = (many - few) / 200_000
     assert held < 17 and most < 45, (held, most)
@@ -366,19 +363,24 @@ def test_a_pair_takes_few_bytes(tmp_path, rng):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which pages are in memory")
-def test_pages_that_a_batch_has_read_are_given_back(tmp_path, rng):
-    facts = lie(tmp_path / "x.ids", 100_000, rng)
-    file = Encoded(tmp_path / "x.ids", facts)
+def test_pages_that_a_batch_has_read_are_released(tmp_path, rng):
+    folder, facts = fake(tmp_path / "x", 100_000, rng)
+    encoded = Encoded(folder, facts)
 
     def resident():
         maps = re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text())
-        return (
-            sum(int(re.search(r"Rss: +(\d+)", each)[1]) for each in maps if "x.ids" in each) * 1024
-        )
+        sizes = [int(re.search(r"Rss: +(\d+)", each)[1]) for each in maps if "ids.bin" in each]
+        return 1024 * sum(sizes)
 
-    assert int(file.ids.max()) == 0 and resident() > facts["ids"]
-    file.release()
-    assert resident() == 0 and int(file.ids[-1]) == 0
+    assert int(encoded.ids.max()) == 0 and resident() >= encoded.ids.nbytes
+    encoded.release()
+    assert resident() == 0 and int(encoded.ids[-1]) == 0
+    encoded.ids[: len(encoded.ids) // 2].max()
+    sides = map(Rows.mapped, (encoded.ids, encoded.ids), encoded.lengths, encoded.ends)
+    data = Dataset(None, WORDS, *sides, Pairs([], []), encoded)
+    with pytest.raises(ValueError, match="id 0"):  # of the hole
+        data.batch(np.arange(0, 100_000, 97))
+    assert resident() == 0
 
 
 def test_cutting_a_text_takes_hardly_more_memory_for_more_of_it(data, rng, monkeypatch):
@@ -388,7 +390,7 @@ def test_cutting_a_text_takes_hardly_more_memory_for_more_of_it(data, rng, monke
         pairs = Pairs(*(Lines(write(data, f"{name}{n}", text(rng, n, 60))) for name in "st"))
         len(pairs.source), len(pairs.target)
         tracemalloc.start()
-        encode_pairs("x", pairs, NONE, WORDS, 80, lambda line: None)
+        encode_pairs("x", pairs, WORDS, 80, lambda line: None)
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     # Bytes a pair; held as text one takes 200.

@@ -1,14 +1,19 @@
-"""New pairs from old ones: what is replaced is replaced on both sides, and the rest of
-the pair stays.
-"""
+"""examples/models/augment.py: both sides of a new pair change alike, and nothing else changes."""
 
 import re
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from paths import EXAMPLES, ROOT
 
-from minitf.data import augment
 from minitf.text.vocabulary import printable
+
+sys.path.insert(0, str(EXAMPLES / "models"))
+
+import augment
 
 PAIRS = (
     [
@@ -170,6 +175,47 @@ def test_signs_stand_alone_or_at_either_end():
     assert places == {"alone", "after", "before"}
     alone = augment.copy_through(([], []), 20, rng())
     assert alone[0] == alone[1] and len(alone[0]) == 20
+
+
+def test_half_empty_pairs_are_not_used():
+    """Joined, ("a", "") and ("b", "c") would claim that "a b" means "c"."""
+    sources, targets = augment.added((["a", "b"] * 50, ["", "c"] * 50), 40, 0, 0)
+    assert len(sources) == 40 and set(sources) == {"b b", "b b b"}
+    assert set(targets) == {"c c", "c c c"}
+    assert augment.added((["a", " "], ["", "b"]), 5, 5, 0) == ([], [])
+
+
+def command(folder, *arguments):
+    program = [sys.executable, str(EXAMPLES / "models" / "augment.py"), *arguments]
+    return subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_command_writes_two_files(tmp_path):
+    for name, lines in zip(("train.en", "train.de"), PAIRS, strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    arguments = shlex.split("--train train.en train.de --output added.en added.de")
+    arguments += ["--join", "20", "--copy", "10"]
+    done = command(tmp_path, *arguments)
+    assert done.stdout == "30 pairs written to added.en and added.de\n" and not done.stderr
+    written = [(tmp_path / f"added.{each}").read_text(encoding="utf-8") for each in ("en", "de")]
+    expected = augment.added(PAIRS, 20, 10, 0)
+    assert [text.split("\n") for text in written] == [[*side, ""] for side in expected]
+    assert command(tmp_path, *arguments, "--seed", "1").returncode == 0
+    assert (tmp_path / "added.en").read_text(encoding="utf-8") != written[0]
+    (tmp_path / "train.de").write_text("one line\n")
+    for wrong, message in (
+        (arguments, "train.en has 5 lines but train.de has 1"),
+        ([*arguments, "--train", "nowhere", "train.de"], "nowhere cannot be read"),
+        ([*arguments, "--copy", "-1"], "must be at least 0"),
+    ):
+        refused = command(tmp_path, *wrong)
+        assert refused.returncode == 2 and message in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_the_card_of_the_model_names_the_options():
+    card = (ROOT / "examples" / "models" / "en-de" / "README.md").read_text(encoding="utf-8")
+    assert "augment.py --train" in card and "--add" in card
 
 
 def test_every_name_list_is_sound():

@@ -70,25 +70,17 @@ def write_text(folder, n):
         (folder / f"valid.{language}").write_text("one two\n")
 
 
-def lie(path, n, rng):
-    """Write the file of n pairs of about 30 ids a side as `encode_pairs` would, without a text, and
-    give its facts.
-    """
-    facts = {
-        "content": "",
-        "counts": {"kept": n},
-        "unknown": 0,
-        "type": "<u2",
-        "length_type": "<u2",
-    }
+def fake(folder, n, rng):
+    """Write the files of n pairs of about 30 ids a side, without a text; return the facts."""
     lengths = rng.integers(5, 56, (2, n), np.uint16)
-    facts["ids"] = int(lengths.sum())
-    with open(path, "wb") as file:
-        file.write(b" " * 4096)
-        for start in range(0, facts["ids"], 1 << 24):
-            file.write(rng.integers(4, 37_000, min(1 << 24, facts["ids"] - start), np.uint16))
-        file.write(lengths)
-    return facts
+    n_ids = int(lengths.sum())
+    folder.mkdir()
+    with open(folder / "ids.bin", "wb") as file:
+        for start in range(0, n_ids, 1 << 24):
+            file.write(rng.integers(4, 37_000, min(1 << 24, n_ids - start), np.uint16))
+    lengths.tofile(folder / "lengths.bin")
+    facts = {"counts": {"kept": n}, "unknown": 0, "content": ""}
+    return facts | {"type": "<u2", "length_type": "<u2"}
 
 
 def epoch(dataset, stages):
@@ -113,7 +105,7 @@ def epoch(dataset, stages):
 def opened(folder):
     """The text in the folder, as a trainer opens one that is too long to be held."""
     os.environ["MINITF_DATA"] = str(folder)
-    corpora.HELD = 0
+    corpora.MAX_IN_MEMORY = 0
     names = {
         name: [str(folder / f"{name}.{language}") for language in ("en", "fr")]
         for name in ("train", "valid")
@@ -137,20 +129,18 @@ def cut(folder, n):
     dataset = prepare(
         settings, corpus, lambda line: None, Subwords.load(folder / Subwords.file_name)
     )
-    seconds, (path,) = time.process_time() - started, (folder / "encoded").iterdir()
-    print(
-        f"CPU: cutting {seconds:.0f} s, a file of {path.stat().st_size / 1e9:.2f} GB",
-        file=sys.stderr,
-    )
+    seconds = time.process_time() - started
+    size = sum(path.stat().st_size for path in (folder / "encoded").rglob("*.bin")) / 1e9
+    print(f"CPU: cutting {seconds:.0f} s, {size:.2f} GB on the disk", file=sys.stderr)
     stages = {"cutting": memory(most=True)}
     epoch(dataset, stages)
     return stages
 
 
 def planned(folder, n):
-    facts = lie(folder / "x.ids", n, np.random.default_rng(0))
+    facts = fake(folder / "x", n, np.random.default_rng(0))
     memory(most=True)
-    file = Encoded(folder / "x.ids", facts)
+    file = Encoded(folder / "x", facts)
     stages = {"opening": memory(most=True)}
     sides = map(Rows.mapped, (file.ids, file.ids), file.lengths, file.ends)
     words = type("Vocabulary", (), {"__len__": lambda self: 37_000})()

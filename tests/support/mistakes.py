@@ -43,10 +43,9 @@ TRAINER = {
     "--batch-tokens 1": "--batch-tokens must be at least 2",
     "--batch-tokens 99999999999999999999": "--batch-tokens must be at most 1000000000",
     "--max-length 0": "--max-length must be at least 1",
-    f"{TEXTS} --copy 601": (
-        "--copy 601 is more than 10 for each of the 60 pairs of the text: lower it"
-    ),
-    f"{TEXTS} --join 1000000000": "--join 1000000000 is more than 10 for each of the 60 pairs",
+    f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
+    f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
+    f"{TEXTS} --add train.en": "argument --add: expected 2 arguments",
     "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
     "--replicas 9999": "--replicas must be at most 256",

@@ -225,9 +225,7 @@ def test_text_in_another_encoding_is_noticed(tmp_path):
     """It is read as U+FFFD, and every word with an umlaut would be wrong."""
     files = write(tmp_path / "out", ["Grüße.", "Ja."]), tmp_path / "test.de"
     files[1].write_bytes("Ja.\nGrüße.\n".encode("latin-1"))
-    notice = (
-        f"notice: {files[1]}: 1 line is no UTF-8 (the first: line 2): convert the file, as by iconv"
-    )
+    notice = f"notice: {files[1]}: 1 line is not UTF-8 (the first: line 2): convert the file, for"
     assert score_files(*files).splitlines()[-1].startswith(notice)
 
 

@@ -204,7 +204,7 @@ def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monk
     monkeypatch.setattr(tokenized, "_BLOCK", 2)
     words, said = Words(["a", "b"]), []
     blocks = tokenized._blocks(
-        Pairs(["a"] * 5, ["b"] * 5), Pairs([], []), words, 9, np.uint16, said.append, 1
+        Pairs(["a"] * 5, ["b"] * 5), words, 9, np.uint16, said.append, 1
     )
     for _ in blocks:
         clock[0] += 6

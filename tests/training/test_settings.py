@@ -1,6 +1,4 @@
-"""The command line: every setting arrives where it belongs,
-and what goes on is what went before.
-"""
+"""The command line: every setting arrives, and a resumed run keeps the settings it had."""
 
 import dataclasses
 import shlex
@@ -28,8 +26,6 @@ OTHERS = {
     "set": ["d_ff=12", "norm=pre"],
     "vocabulary_size": 77,
     "subwords": "none",
-    "join": 3,
-    "copy": 4,
     "max_length": 30,
     "batch_tokens": 99,
     "accumulate": 2,
@@ -64,9 +60,10 @@ def test_every_setting_arrives():
     assert dataclasses.asdict(found) == dataclasses.asdict(Settings(**OTHERS))
     assert given == OTHERS.keys()
     rest = {field.name for field in dataclasses.fields(Settings)} - OTHERS.keys()
-    assert rest == {"train", "valid", "start_from", "resume", "plan"}
-    found, given = parse(shlex.split("--train a b --valid c d --start-from e"))
+    assert rest == {"train", "valid", "add", "start_from", "resume", "plan"}
+    found, given = parse(shlex.split("--train a b --valid c d --add f g --start-from e"))
     assert (found.train, found.valid, found.start_from) == (["a", "b"], ["c", "d"], "e")
+    assert found.add == ["f", "g"]
     assert parse(["--resume"])[0].resume and not parse([])[0].resume
 
 
@@ -83,9 +80,7 @@ def test_quick_is_a_set_of_defaults():
 
 
 def test_the_paper_is_the_default():
-    """For a text of the size of WMT 2014, in the paper's batches or in those that
-    a laptop holds.
-    """
+    """For a text of the size of WMT 2014, in the paper's batches and in those of a laptop."""
     for epoch in (5_000, 33_000):
         found, _ = fill_in(parse([])[0], epoch)
         assert (found.learning_rate, found.warmup_steps, found.clip) == (1.0, 4000, 0)
@@ -229,7 +224,7 @@ def test_a_model_must_fit_its_text():
     config = Config.preset("tiny", 100, positions="learned", max_length=64)
     check_model(Settings(max_length=63), config, 100)
     with pytest.raises(
-        UserError, match=r"--max-length 64 .* take --max-length 63 or --set max_length=65"
+        UserError, match=r"--max-length 64 .* use --max-length 63 or --set max_length=65"
     ):
         check_model(Settings(max_length=64), config, 100)
     check_model(Settings(max_length=64), config.replace(positions="sinusoid"), 100)
@@ -238,11 +233,27 @@ def test_a_model_must_fit_its_text():
 
 
 def test_help_explains_every_setting(capsys):
-    assert settings._HELP.keys() == {field.name for field in dataclasses.fields(Settings)}
     with pytest.raises(SystemExit):
         parse(["--help"], "some_lesson.py")
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("usage: some_lesson.py")
     assert "3 if --minutes or --patience ended the run before its steps were done" in said
-    for name, text in settings._HELP.items():
-        assert f"--{name.replace('_', '-')} " in said and " ".join(text.split()[:6]) in said, name
+    for field in dataclasses.fields(Settings):
+        text = field.metadata["help"]
+        assert f"--{field.name.replace('_', '-')} " in said
+        assert len(text.split()) > 2 and " ".join(text.split()[:6]) in said, field.name
+
+
+def test_every_number_has_limits():
+    for field in dataclasses.fields(Settings):
+        is_number = settings._kind(Settings, field.name) in (int, float)
+        assert (field.metadata["limits"][0] is not None) == is_number, field.name
+
+
+def test_added_pairs_are_kept_by_a_resumed_run():
+    stored = dataclasses.asdict(Settings(train=["a", "b"], valid=["c", "d"], add=["e", "f"]))
+    assert resumed(*parse(["--resume"]), stored)[0].add == ["e", "f"]
+    merged, changes = resumed(*parse(shlex.split("--resume --add g h")), stored)
+    assert (
+        merged.add == ["g", "h"] and changes == {}
+    )  # the hash of the pairs tells whether they are

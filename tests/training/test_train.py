@@ -213,7 +213,7 @@ def test_odd_files_are_noticed(folder, capsys):
     assert run("there", "--steps", "1", "--valid", "train.en", "train.de") == 0
     said = capsys.readouterr().out
     assert (
-        said.count("notice   train.de: 3 lines are no UTF-8 (the first: line 1): convert the file")
+        said.count("notice   train.de: 3 lines are not UTF-8 (the first: line 1): convert the file")
         == 2
     )
     assert (
@@ -399,7 +399,7 @@ def test_help_names_every_setting(capsys):
         commandline.main(["--help"])
     assert stop.value.code == 0
     said = capsys.readouterr().out
-    for flag in ("--corpus", "--batch-tokens", "--resume", "--quick", "--start-from", "--copy"):
+    for flag in ("--corpus", "--batch-tokens", "--resume", "--quick", "--start-from", "--add"):
         assert flag in said
 
 

@@ -4,13 +4,17 @@
 """
 
 import re
+import sys
 
 import numpy as np
 import pytest
 from paths import EXAMPLES
 
-from minitf.data import augment
 from minitf.translation import Translator
+
+sys.path.insert(0, str(EXAMPLES / "models"))
+
+import augment
 
 COUNTED = ("I have {} books.", "Tom bought {} apples yesterday.")
 NAMED = ("{} lives in Boston.", "I saw {} in the park yesterday.")
