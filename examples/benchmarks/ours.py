@@ -19,7 +19,7 @@ from minitf.data import corpora, dataset
 from minitf.optim import Adam, gradient_norm
 from minitf.text import Batch
 from minitf.training.settings import Settings
-from minitf.translation.translator import Translator, cut
+from minitf.translation.translator import Translator, slices
 
 BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"  # for its subwords
 
@@ -133,10 +133,10 @@ def decoder(task):
 
     def decode():  # what a translator does between text and text
         with threadpool_limits(1, "blas"):
-            pieces = list(over_cores(search, cut(source, task["beam"])))
+            pieces = list(over_cores(search, slices(source, task["beam"])))
         return [(best[0].ids, best[0].log_probability) for best in chain.from_iterable(pieces)]
 
-    decode.forks = min(cores(), len(cut(source, task["beam"]))) - 1  # whose memory counts too
+    decode.forks = min(cores(), len(slices(source, task["beam"]))) - 1  # whose memory counts too
     return decode
 
 

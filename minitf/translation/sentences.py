@@ -1,63 +1,76 @@
-"""Where a line is cut before it is translated: between sentences, or where a sentence is too long
-to be read at once.
+"""Cutting a line into parts: its sentences, and slices of a sentence that is too long.
 
 A model that learned from single sentences leaves some out where several follow each other, and it
-reads no more than a limited number of subwords.
+reads a limited number of subwords at once.
 """
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from minitf.text import Subwords, Words
 from minitf.text.vocabulary import printable, valid
 
-__all__ = ["cut_line"]
+__all__ = ["cut_lines"]
 
 # A sentence ends here: not after a title or an initial, and not before a small letter.
 _TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
 _SENTENCE = re.compile(
     rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*"
 )
-# A sentence that is too long is cut after a clause, or else after a word.
-_CUTS = (re.compile(r"[,;:–—)]\s+|[，、；：]\s*"), re.compile(r"\s+"))
+# A sentence that is too long is cut after a clause; a clause that is too long, after a word.
+_CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
+_WORD = re.compile(r"\s+")
 
 
-def cut_line(line: str, subwords: Subwords | Words, longest: int, usual: int) -> list[list[int]]:
-    """Return the parts of a line as lists of subword ids; none if there is nothing to translate.
+def cut_lines(
+    lines: Sequence[str], subwords: Subwords | Words, longest: int, usual: int
+) -> list[list[list[int]]]:
+    """Return the parts of each line as lists of subword ids; no part where there is no text.
 
-    longest: the most subwords of a part. usual: a line of no more subwords than this is one part,
-    a longer one is cut into its sentences.
+    longest: the most subwords of a part. usual: a line of more subwords than this is cut into its
+    sentences; a shorter one is a single part.
     """
-    line = printable(valid(line)).strip()
-    (ids,) = subwords.encode([line])
-    if len(ids) <= min(usual, longest):
-        return [ids] if ids else []
-    return _parts(_split(line, _SENTENCE), subwords, longest, _CUTS)
+    texts = [printable(valid(line)).strip() for line in lines]
+    cut = []
+    for text, ids in zip(texts, subwords.encode(texts), strict=True):
+        sentences = [text] if len(ids) <= usual else _slices(text, _SENTENCE)
+        if len(sentences) == 1:
+            cut.append(_parts(text, ids, subwords, longest, (_CLAUSE, _WORD)))
+        else:
+            cut.append(_all_parts(sentences, subwords, longest, (_CLAUSE, _WORD)))
+    return cut
 
 
-def _parts(texts, subwords, longest, cuts):
-    """Return the ids of each text; one that is too long is cut at the first kind of
-    place in `cuts`.
-    """
+def _all_parts(texts, subwords, longest, cuts):
+    """Return the parts of all texts in one list."""
     texts = [text.strip() for text in texts]
     parts = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        if len(ids) <= longest:
-            parts += [ids] if ids else []
-        elif cuts:
-            joined = _joined(_split(text, cuts[0]), subwords, longest)
-            parts += _parts(joined, subwords, longest, cuts[1:])
-        elif len(text) > 1:
-            # One endless word: between two characters, never inside the bytes of one.
-            middle = len(text) // 2
-            parts += _parts([text[:middle], text[middle:]], subwords, longest, ())
-        else:  # a character spelled in more bytes than the model reads
-            parts += [ids[i : i + longest] for i in range(0, len(ids), longest)]
+        parts += _parts(text, ids, subwords, longest, cuts)
     return parts
 
 
+def _parts(text, ids, subwords, longest, cuts):
+    """Return the parts of one text: its ids, cut if they are too many.
+
+    cuts: the patterns after which it may be cut, the best first.
+    """
+    if len(ids) <= longest:
+        return [ids] if ids else []
+    if cuts:
+        slices = _joined(_slices(text, cuts[0]), subwords, longest)
+    elif len(text) > 1:
+        # One endless word: between two characters, never inside the bytes of one.
+        middle = len(text) // 2
+        slices = [text[:middle], text[middle:]]
+    else:  # a character spelled in more bytes than the model reads
+        return [ids[i : i + longest] for i in range(0, len(ids), longest)]
+    return _all_parts(slices, subwords, longest, cuts[1:])
+
+
 def _joined(texts, subwords, longest):
-    """Join neighbours that together are not too long."""
+    """Join neighbouring texts that together are not too long."""
     joined, size = [], 0
     lengths = map(len, subwords.encode([text.strip() for text in texts]))
     for text, length in zip(texts, lengths, strict=True):
@@ -70,7 +83,7 @@ def _joined(texts, subwords, longest):
     return joined
 
 
-def _split(line, end):
-    """Cut a line after each match of the pattern; nothing is lost."""
-    ends = [0, *(match.end() for match in end.finditer(line)), len(line)]
-    return [line[start:stop] for start, stop in pairwise(ends)]
+def _slices(text, end):
+    """Cut a text after each match of the pattern; joined, the slices are the text."""
+    ends = [match.end() for match in end.finditer(text)]
+    return [text[start:stop] for start, stop in pairwise([0, *ends, len(text)])]

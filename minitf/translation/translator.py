@@ -1,4 +1,4 @@
-"""Lines of text in, their translations out: in order, one for one, whatever the lines hold."""
+"""The Translator: lines of text in, one translation of each out, in the same order."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from minitf.cpu.workers import over_cores
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
 from minitf.tensor import no_grad
-from minitf.text import Subwords, Words, make_batch
+from minitf.text import BOS, EOS, Subwords, Words
+from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
-from minitf.translation.sentences import cut_line
+from minitf.translation.sentences import cut_lines
 
 __all__ = ["Translation", "Translator"]
 
-_LONGEST = 100  # for a model that does not say how long its sentences may be
-_ON_GPU = 8  # times as many tokens are decoded side by side
-# The number of slices that a batch of so many rows (sentences times beams) is cut into.
-_PIECES = {32: 2, 256: 4}
+_LONGEST = 100  # subwords; for a model whose notes do not name its longest sentence
+_ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
+# A batch of so many rows (sentences times beams) or more is cut into so many slices.
+_SLICES = {32: 2, 256: 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +47,14 @@ class Translation:
 
 
 class Translator:
-    """A model and its subwords.
+    """A model and its subwords, as a function from lines to translations.
 
-    The weights are read when it is made: where they change, make another one.
+    The weights are copied when it is made: after a change of the model, make another one.
 
-    longest: how many subwords it reads at once. A longer sentence is cut at the end of a clause
-    or a word. usual: a line of more subwords is translated sentence by sentence, because a model
-    that learned from single sentences leaves some out where several stand in a row (a sixth of the
-    longest, if it is not given).
+    longest: the number of subwords that the model reads at once. A longer sentence is cut at the
+    end of a clause or a word. usual: a line of more subwords is translated sentence by sentence,
+    because a model that learned from single sentences leaves some out where several follow each
+    other (default: a sixth of the longest).
     """
 
     def __init__(
@@ -64,8 +65,7 @@ class Translator:
         usual: int | None = None,
     ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
-        # There are none for more, and the end mark takes one.
-        if model.config.positions == "learned":
+        if model.config.positions == "learned":  # the end mark takes one of them
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
 
@@ -75,8 +75,8 @@ class Translator:
     ) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do.
 
-        whole: a line of up to so many subwords is translated in one piece, whatever the model says.
-        model: what makes it, as for `load_model`: the class or function that it was trained with.
+        whole: a line of up to this many subwords is one part, whatever the model's notes say.
+        model: the class or function that makes the model, as for `load_model`.
         """
         model, subwords, notes = load_model(directory, model)
         longest = notes.get("longest")
@@ -93,18 +93,17 @@ class Translator:
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
     ) -> list[list[Translation]]:
-        """Translate each line; returns a list of up to n_best Translations per line, in the
-        order of the lines.
+        """Return the best translations of each line, up to n_best of them, in the lines' order.
 
-        A line without any text gives one empty translation. batch_tokens: how many source tokens,
-        times beams, each core decodes side by side; a GPU takes eight times as many. progress:
-        called with the number of parts done and of all parts.
-        Raises UserError for a beam width or an n_best that cannot be, and for a model that
-        computes no numbers.
+        A line without any text gives one empty translation. batch_tokens: the number of source
+        tokens, times beams, that a core decodes side by side; a GPU takes eight times as many.
+        progress: called with the number of parts done and of all parts.
+        Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
             raise UserError(
-                f"{n_best} translations of a line cannot come from a beam of {beam}: widen the beam"
+                f"n_best must be at least 1 and at most the width of the beam, {beam}, "
+                f"not {n_best}: widen the beam"
             )
 
         def search(source, places):
@@ -122,11 +121,11 @@ class Translator:
         progress: Callable[[int, int], object] | None = None,
         **settings: float,
     ) -> list[list[Translation]]:
-        """Draw one translation of each line, word by word; returns what translate returns.
+        """Draw one translation of each line, word by word; the result is that of `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the lines beside it.
+        number and the seed, and not on the other lines.
         """
 
         def search(source, places):
@@ -139,50 +138,49 @@ class Translator:
         return self._over_lines(lines, search, 1, batch_tokens, progress)
 
     def _over_lines(self, lines, search, beam, batch_tokens, progress):
-        """Translate the parts of all lines, on all cores; search(source, places) translates a
-        batch of them.
+        """Translate the parts of all lines on all cores, then join those of each line.
 
-        places: of each row, the number of the line and that of the part in it.
+        search(source, places): returns the hypotheses of each row of a batch. places: for each
+        row, the number of its line and of the part in that line.
         """
         if isinstance(lines, str):
             raise TypeError("translate() and sample() take a list of lines, not one string")
         keep_memory()
-        lines = list(lines)
+        parts_of_lines = cut_lines(list(lines), self.subwords, self.longest, self.usual)
         parts, places = [], []
-        for i, line in enumerate(lines):
-            for k, part in enumerate(self.parts(line)):
-                parts.append(part)
-                places.append((i, k))
+        for i, parts_of_line in enumerate(parts_of_lines):
+            parts += parts_of_line
+            places += [(i, k) for k in range(len(parts_of_line))]
 
         def work(rows):
-            source = make_batch(
-                [parts[i] for i in rows], [[]] * len(rows), len(self.subwords)
-            ).source
+            source = self._padded([parts[i] for i in rows])
             return [self._ranked(best) for best in search(source, [places[i] for i in rows])]
 
-        if on_gpu():  # a GPU: whole batches, and large ones
-            batch_tokens *= _ON_GPU
-        batches = list(_by_length([len(part) for part in parts], max(1, batch_tokens // beam)))
-        pieces = batches if on_gpu() else [piece for rows in batches for piece in cut(rows, beam)]
-        found, done = [None] * len(parts), 0
+        found = {}
+        batches = _batches([len(part) for part in parts], beam, batch_tokens)
         with threadpool_limits(1, "blas"):
-            for rows, translations in zip(pieces, over_cores(work, pieces), strict=True):
-                for i, ranked in zip(rows, translations, strict=True):
-                    found[i] = ranked
-                done += len(rows)
+            for rows, translations in zip(batches, over_cores(work, batches), strict=True):
+                found.update(zip(rows, translations, strict=True))
                 if progress:
-                    progress(done, len(parts))
-        results = [[] for _ in lines]
-        for (owner, _), translations in zip(places, found, strict=True):
-            results[owner].append(translations)
-        return [_joined(pieces) for pieces in results]
+                    progress(len(found), len(parts))
+
+        by_line = [[] for _ in parts_of_lines]
+        for number, (line, _) in enumerate(places):
+            by_line[line].append(found[number])
+        return [_joined(translations) for translations in by_line]
+
+    def _padded(self, parts):
+        """Return the parts as one array of source ids (B, S)."""
+        return pad_rows(parts, len(self.subwords), last=EOS)
 
     def _ranked(self, hypotheses):
+        """Return hypotheses as Translations."""
         texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
         pairs = zip(texts, hypotheses, strict=True)
-        return [Translation(line.strip(), best.log_probability, best.score) for line, best in pairs]
+        return [Translation(text.strip(), best.log_probability, best.score) for text, best in pairs]
 
     def _search(self, source, beam, alpha, max_extra, n_best):
+        """Return the best hypotheses of each row of source ids (B, S)."""
         if beam == 1:
             found = [[best] for best in greedy(self.fast, source, max_extra, alpha=alpha)]
         else:
@@ -190,10 +188,8 @@ class Translator:
         return _finite(found)
 
     def parts(self, line: str) -> list[list[int]]:
-        """Cut a line into lists of subword ids of at most `longest` each; none if there is
-        nothing to translate.
-        """
-        return cut_line(line, self.subwords, self.longest, self.usual)
+        """Cut a line into lists of at most `longest` subword ids; none if there is no text."""
+        return cut_lines([line], self.subwords, self.longest, self.usual)[0]
 
     def attention(
         self,
@@ -204,11 +200,10 @@ class Translator:
         alpha: float = 0.6,
         max_extra: int = 50,
     ) -> tuple[np.ndarray, list[str], list[str]]:
-        """Say who attends to whom when the line is translated: (weights (H, T, S), row tokens,
-        column tokens).
+        """Return who attends to whom in a translation: weights (H, T, S), row and column tokens.
 
         kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer:
-        counted from 1; the last one by default. A line of several parts is read as its first part.
+        counted from 1; the last one by default. Of a line of several parts, the first is used.
         """
         model, parts = self.model, self.parts(line)
         stacks = {
@@ -219,77 +214,77 @@ class Translator:
         if kind not in stacks:
             raise UserError(f"unknown attention {kind!r}: choose source, encoder or decoder")
         if not parts:
-            raise UserError("there is no text whose attention could be drawn")
+            raise UserError("the line has no text whose attention could be drawn")
         stack, name = stacks[kind]
         layer = len(stack.layers) if layer is None else layer
         if not 1 <= layer <= len(stack.layers):
             raise UserError(f"no layer {layer}: the model has layers 1 to {len(stack.layers)}")
         chosen = getattr(stack.layers[layer - 1], name)
-        source = make_batch(parts[:1], [[]], len(self.subwords)).source
+
+        source = self._padded(parts[:1])
         with threadpool_limits(1, "blas"):
             best = self._search(source, beam, alpha, max_extra, 1)[0][0]
-        batch = make_batch(parts[:1], [best.ids], len(self.subwords))
         chosen.keep_weights = True
         try:
             with model.evaluating(), no_grad():
-                model(batch.source, batch.target_in)
+                model(source, pad_rows([best.ids], len(self.subwords), first=BOS))
         finally:
             chosen.keep_weights = False
+
         read = [*self.subwords.pieces(parts[0]), "</s>"]
-        # A row of the decoder is where the next word is decided, so it is labelled with that word.
+        # A decoder position decides on the next token, so its row is labelled with that token.
         written = [*self.subwords.pieces(best.ids), "</s>"]
         seen = ["<s>", *written[:-1]]
-        rows, columns = {
-            "source": (written, read),
-            "encoder": (read, read),
-            "decoder": (written, seen),
-        }[kind]
-        return chosen.weights[0], rows, columns
+        tokens = {"source": (written, read), "encoder": (read, read), "decoder": (written, seen)}
+        return chosen.weights[0], *tokens[kind]
 
 
 def _finite(found):
-    """Raise UserError if a row has no translation, or one without a finite probability."""
+    """Return the hypotheses of each row; raise UserError if a row has none that is finite."""
     if not all(best and math.isfinite(best[0].log_probability) for best in found):
-        raise UserError(
-            "the model computes no finite probabilities: its weights are of no use, take another"
-        )
+        raise UserError("the model outputs NaN: its weights are broken, use another model")
     return found
 
 
-def cut(rows, beam):
-    """Cut the rows of a batch into the pieces that cores take, each for itself with
-    one-thread products.
+def _batches(lengths, beam, batch_tokens):
+    """Return lists of row numbers to be decoded together: rows of about equal length.
 
-    The products of one step of decoding are too small to share. The cut follows from the size of
-    the batch alone, so that the result does not depend on the number of cores.
+    The longest come first: memory runs out at once or never. A GPU takes large batches, uncut.
     """
-    n = max((n for least, n in _PIECES.items() if len(rows) * beam >= least), default=1)
+    if on_gpu():
+        batch_tokens *= _ON_GPU
+    limit = max(1, batch_tokens // beam)
+    order = np.argsort([-length for length in lengths], kind="stable").tolist()
+    batches, start = [], 0
+    while start < len(order):
+        stop = start + max(1, limit // (lengths[order[start]] + 1))
+        rows = order[start:stop]
+        batches += [rows] if on_gpu() else slices(rows, beam)
+        start = stop
+    return batches
+
+
+def slices(rows, beam):
+    """Cut the rows of a batch into the slices that cores decode, each with one-thread products.
+
+    The products of one step of decoding are too small to be shared by threads. The cut depends on
+    the size of the batch alone, so that the result does not depend on the number of cores.
+    """
+    n = max((n for least, n in _SLICES.items() if len(rows) * beam >= least), default=1)
     return [rows[start:stop] for start, stop in stretches(len(rows), n) if start < stop]
 
 
-def _by_length(lengths, batch_tokens):
-    """Group indices into batches of about equal length, the longest first: memory runs out at
-    once or never.
-    """
-    order = np.argsort([-length for length in lengths], kind="stable").tolist()
-    start = 0
-    while start < len(order):
-        stop = start + max(1, batch_tokens // (lengths[order[start]] + 1))
-        yield order[start:stop]
-        start = stop
-
-
-def _joined(pieces):
-    """Join the k-th best translations of the parts of one line."""
-    if not pieces:
+def _joined(parts):
+    """Join the translations of a line's parts: the best of each, the second of each, ..."""
+    if not parts:
         return [Translation("", 0.0, 0.0)]
-    if len(pieces) == 1:
-        return pieces[0]
+    if len(parts) == 1:
+        return parts[0]
     return [
         Translation(
             " ".join(t.text for t in ranked if t.text),
             sum(t.log_probability for t in ranked),
             sum(t.score for t in ranked),
         )
-        for ranked in zip(*pieces, strict=False)
+        for ranked in zip(*parts, strict=False)
     ]

@@ -286,7 +286,7 @@ def _measured(folder):
         return "used", tracemalloc.get_traced_memory()[1]
     except UserError as error:
         assert "\n" not in str(error) and len(str(error)) < 1000, error
-        named = (str(folder), "no finite probabilities", *ELSEWHERE)
+        named = (str(folder), "the model outputs NaN", *ELSEWHERE)
         assert any(words in str(error) for words in named), f"it names no file: {error}"
         return "refused", tracemalloc.get_traced_memory()[1]
     finally:

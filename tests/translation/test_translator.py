@@ -325,10 +325,10 @@ def test_load_refuses_subwords_of_another_model(subwords, tmp_path):
 
 
 @pytest.mark.parametrize("beam", [1, 2])
-def test_model_that_computes_no_numbers_is_refused(subwords, beam):
+def test_model_that_outputs_nan_is_refused(subwords, beam):
     model = make_model(subwords)
     model.encoder.layers[0].feed_forward.inner.bias.data[:] = np.nan
-    assert "finite" in message(Translator(model, subwords).translate, ["the dog"], beam=beam)
+    assert "outputs NaN" in message(Translator(model, subwords).translate, ["the dog"], beam=beam)
 
 
 # Attention ----------------------------------------------------------------------------------------
