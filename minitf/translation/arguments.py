@@ -1,6 +1,4 @@
-"""The options of the command line, its help text, and the mistakes that are refused before
-anything is read.
-"""
+"""The options of translate.py, its help text, and the check of what the user typed."""
 
 import argparse
 import contextlib
@@ -23,7 +21,7 @@ examples:
 
 lines and paragraphs:
   Each line is translated by itself and gives one line, in the same order; an
-  empty line stays empty. A line may hold several sentences.
+  empty line stays empty. A line may contain several sentences.
 
   In a letter, a sentence often continues on the next line. Use --paragraphs:
   it joins the lines up to the next empty line (or one of blanks only), and each
@@ -31,10 +29,10 @@ lines and paragraphs:
   then count a paragraph as a line. A paragraph of more than a million
   characters is cut, at the end of a line, into several.
 
-  Text is read as UTF-8; bytes that are not UTF-8 become U+FFFD. A line ends at
-  a line feed and nowhere else. The output holds no control characters.
+  Text is read as UTF-8; bytes that are not UTF-8 become U+FFFD. Only a line
+  feed ends a line. The output contains no control characters.
 
-what is written:
+output formats:
   --format text       TRANSLATION
     with --scores     SCORE <tab> TRANSLATION
     with --nbest N    NUMBER ||| TRANSLATION ||| SCORE, up to N lines for each
@@ -54,27 +52,78 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(complain(f"{message} (see --help)"))
 
 
+def parse(arguments=None, model=None):
+    """Return the options of a command line; a mistake ends in one line and exit code 2.
+
+    model: the folder of the model that is used without --model.
+    """
+    parser = _parser(model)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    # Everything after -- is text, also "-Hello.".
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    # argparse would read -hello as -h with a value, so -h is not an option of the parser.
+    words = ("--help" if word == "-h" else word for word in arguments[:end])
+    options, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        parser.error(f"{unknown[0]} is not an option: put -- before text that starts with a dash")
+    options.text += arguments[end + 1 :]
+    _check(parser, options)
+    if options.beam is None:
+        options.beam = max(4, options.nbest)
+    if options.nbest > options.beam:
+        parser.error(
+            f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}"
+        )
+    return options
+
+
+def _check(parser, options):
+    """Refuse options that contradict each other, and collect those of sampling in `sampling`."""
+    if options.model is None:
+        parser.error(
+            "name a trained model with --model DIR: the repository has one in examples/models/en-de"
+        )
+    if options.text and options.input is not None:
+        parser.error("both TEXT and --input are given: choose one of them")
+    settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    options.sampling = {name: value for name, value in settings.items() if value is not None}
+    if options.sampling and not options.sample:
+        parser.error("--temperature, --top-k, --top-p and --seed belong to sampling: add --sample")
+    if options.sample and (options.beam or options.nbest > 1 or options.attention):
+        parser.error(
+            "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
+        )
+    of_picture = options.attention_kind or options.layer or options.attention_subwords
+    if of_picture and not options.attention:
+        parser.error(
+            "--attention-kind, --attention-subwords and --layer belong to a picture: name its "
+            "file with --attention FILE"
+        )
+
+
 def _number(kind, least, most):
-    def parse(text):
+    """Return the function that reads a number from the command line."""
+
+    def read(text):
         with contextlib.suppress(ValueError):
             if least <= kind(text) <= most:
                 return kind(text)
-        what = "a whole number" if kind is int else "a number"
-        raise argparse.ArgumentTypeError(f"must be {what} from {least} to {most}, not {text!r}")
+        noun = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"must be {noun} from {least} to {most}, not {text!r}")
 
-    return parse
+    return read
 
 
 def _parser(model):
     parser = _Parser(
         prog=USAGE,
+        usage=f"{USAGE} [OPTIONS] [TEXT ...]",
         description=DESCRIPTION,
         epilog=MORE.replace("translate.py", USAGE),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         add_help=False,
     )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.usage = f"{USAGE} [OPTIONS] [TEXT ...]"
     _add_text(parser.add_argument_group("text").add_argument)
     _add_output(parser.add_argument_group("output").add_argument)
     _add_model(parser.add_argument_group("model").add_argument, model)
@@ -90,13 +139,9 @@ def _add_text(add):
         "text",
         nargs="*",
         metavar="TEXT",
-        help="text to translate, in quotes; without it, text is read",
+        help="text to translate, in quotes (default: read it from a pipe or the keyboard)",
     )
-    add(
-        "--input",
-        metavar="FILE",
-        help="read the text from this file (default: from a pipe or the keyboard)",
-    )
+    add("--input", metavar="FILE", help="read the text from this file")
     add(
         "--paragraphs",
         action="store_true",
@@ -108,7 +153,7 @@ def _add_output(add):
     add(
         "--output",
         metavar="FILE",
-        help="write to this file, when all is translated (default: show each line at once)",
+        help="write to this file when everything is translated (default: print each line at once)",
     )
     add(
         "--format",
@@ -122,24 +167,40 @@ def _add_output(add):
         type=_number(int, 1, 1000),
         default=1,
         metavar="N",
-        help="give the N best translations",
+        help="write the N best translations of each line",
     )
 
 
 def _add_model(add, model):
-    trained = "folder of a trained model" + (" (default: English to German)" if model else "")
-    add("--model", metavar="DIR", default=model, help=trained)
-    wide = (
-        "compare N translations in the making; more takes longer, 1 is greedy (default: 4, "
-        "or as many as --nbest)"
+    default = " (default: English to German)" if model else ""
+    add(
+        "--model",
+        metavar="DIR",
+        default=model,
+        help=f"folder of a trained model{default}",
     )
-    add("--beam", type=_number(int, 1, 1000), metavar="N", help=wide)
-    penalty = "length penalty: a greater one favours longer translations (default 0.6)"
-    add("--alpha", type=_number(float, 0, 10), default=0.6, metavar="A", help=penalty)
-    extra = (
-        "a translation has at most N subwords (parts of words) more than its source (default 50)"
+    add(
+        "--beam",
+        type=_number(int, 1, 1000),
+        metavar="N",
+        help="compare N unfinished translations at a time; more take longer, 1 is greedy "
+        "(default: 4, or as many as --nbest)",
     )
-    add("--max-extra", type=_number(int, 0, 10_000), default=50, metavar="N", help=extra)
+    add(
+        "--alpha",
+        type=_number(float, 0, 10),
+        default=0.6,
+        metavar="A",
+        help="length penalty: a greater one favours longer translations (default: 0.6)",
+    )
+    add(
+        "--max-extra",
+        type=_number(int, 0, 10_000),
+        default=50,
+        metavar="N",
+        help="limit a translation to N subwords (words or parts of words) more than its source "
+        "(default: 50)",
+    )
     add(
         "--backend",
         choices=("numpy", "cupy"),
@@ -151,13 +212,13 @@ def _add_sampling(add):
     add(
         "--sample",
         action="store_true",
-        help="draw each word by its probability, instead of the best translation",
+        help="draw each word by its probability instead of searching for the best translation",
     )
     add(
         "--temperature",
         type=_number(float, 0, 100),
         metavar="T",
-        help="below 1 likely words are drawn more often",
+        help="below 1, likely words are drawn more often",
     )
     add(
         "--top-k",
@@ -165,13 +226,17 @@ def _add_sampling(add):
         metavar="K",
         help="draw among the K likeliest words only",
     )
-    likely = "draw among the likeliest words that together have the probability P"
-    add("--top-p", type=_number(float, 0.001, 1), metavar="P", help=likely)
+    add(
+        "--top-p",
+        type=_number(float, 0.001, 1),
+        metavar="P",
+        help="draw among the likeliest words whose probabilities add up to P",
+    )
     add(
         "--seed",
         type=_number(int, 0, 2**63),
         metavar="N",
-        help="another seed draws another text (default 0)",
+        help="draw a different text for each seed (default: 0)",
     )
 
 
@@ -181,66 +246,20 @@ def _add_picture(add):
         metavar="FILE",
         help="draw which words the model looks at in the first sentence: .png .pdf .svg",
     )
-    looks = "attention of the output to the source (default), or within the encoder or the decoder"
-    add("--attention-kind", choices=tuple(CAPTIONS), help=looks)
     add(
-        "--attention-subwords", action="store_true", help="draw the model's own subwords, not words"
+        "--attention-kind",
+        choices=tuple(CAPTIONS),
+        help="draw the attention of the output to the source (default), or the self-attention "
+        "of the encoder or the decoder",
+    )
+    add(
+        "--attention-subwords",
+        action="store_true",
+        help="label the picture with the model's own subwords, not with words",
     )
     add(
         "--layer",
         type=_number(int, 1, 1000),
         metavar="N",
-        help="draw this layer, 1 is the lowest (default: the last)",
+        help="draw this layer; 1 is the lowest (default: the last)",
     )
-
-
-def parse(arguments=None, model=None):
-    """Read the command line; a mistake ends in one line on stderr and exit code 2.
-
-    model: the folder of the model that is used without --model.
-    """
-    parser = _parser(model)
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # After it all is text, also "-Hello.".
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    # As an option it would claim -hello.
-    words = ("--help" if word == "-h" else word for word in arguments[:end])
-    options, unknown = parser.parse_known_intermixed_args(words)
-    if unknown:
-        parser.error(f"{unknown[0]} is not an option: put -- before text that starts with a dash")
-    options.text += arguments[end + 1 :]
-    if options.model is None:
-        parser.error(
-            "name a trained model with --model DIR: the repository has one in examples/models/en-de"
-        )
-    if options.text and options.input is not None:
-        parser.error("TEXT and --input: give one of them")
-    _check_sampling(parser, options)
-    if options.beam is None:
-        options.beam = max(4, options.nbest)
-    if options.nbest > options.beam:
-        parser.error(
-            f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}"
-        )
-    if not options.attention and (
-        options.attention_kind or options.layer or options.attention_subwords
-    ):
-        parser.error(
-            "--attention-kind, --attention-subwords and --layer need a picture: name it with "
-            "--attention FILE"
-        )
-    return options
-
-
-def _check_sampling(parser, options):
-    """Refuse options that contradict each other, and collect those of sampling in options.draw."""
-    options.draw = {
-        name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")
-    }
-    options.draw = {name: value for name, value in options.draw.items() if value is not None}
-    if options.draw and not options.sample:
-        parser.error("--temperature, --top-k, --top-p and --seed belong to sampling: add --sample")
-    if options.sample and (options.beam or options.nbest > 1 or options.attention):
-        parser.error(
-            "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
-        )

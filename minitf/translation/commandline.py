@@ -7,32 +7,26 @@ import sys
 
 from minitf.backend import use
 from minitf.errors import UserError, in_file
+from minitf.terminal import Progress
 from minitf.translation.arguments import parse
-from minitf.translation.console import Bar, Mistake, complain, is_terminal, say
-from minitf.translation.input import (
-    batches,
-    decoded,
-    joined_paragraphs,
-    opened_input,
-    size_of,
-    typed,
-)
+from minitf.translation.console import Mistake, complain, is_terminal, say
+from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.output import opened_output, rendered, settle_stdout
 from minitf.translation.picture import draw
 from minitf.translation.translator import Translator
 
 __all__ = ["main"]
 
-# Translations that are remembered, of lines of at most so many characters.
-RECENT, SHORT = 10_000, 500
+RECENT = 10_000  # translations that are remembered, at most
+SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
 def main(arguments=None, model=None, backend=""):
     """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
 
     model: the folder of the model that is used without --model. backend: the value of
-    MINITF_BACKEND, if the caller has hidden it from `import minitf`: here a wrong name is an error
-    only where --backend names no other.
+    MINITF_BACKEND, if the caller has hidden it from `import minitf`, so that --backend can
+    override a wrong name.
     """
     try:
         return _run(parse(arguments, model), backend)
@@ -42,10 +36,10 @@ def main(arguments=None, model=None, backend=""):
         if stop.args:
             complain(stop)
         return 130
-    except BrokenPipeError:  # whoever reads the output has read enough
+    except BrokenPipeError:  # the reader of the output has read enough
         return 0
     except MemoryError:
-        return complain("out of memory: take a smaller --beam")
+        return complain("out of memory: use a smaller --beam")
     finally:
         settle_stdout()
 
@@ -66,81 +60,107 @@ def _run(options, backend):
 def translate(options):
     """Translate the text that the options name, a batch of lines at a time."""
     with (
-        _ended_by_exception(),
-        opened_input(options) as file,
-        opened_output(options.output, file) as write,
+        _signals_as_exceptions(),
+        opened_input(options) as source,
+        opened_output(options.output, source.file) as write,
     ):
         translator = Translator.load(options.model)
-        search = (options.beam, options.alpha, options.max_extra)
-        number, undrawn = 0, options.attention
-        read = decoded(
-            typed(file, options) if file.isatty() and is_terminal(sys.stderr) else batches(file)
+        translations_of = (
+            _sampler(translator, options) if options.sample else _Recent(translator, options)
         )
-        recent = _Recent(
-            lambda lines, progress: translator.translate(
-                lines, *search, options.nbest, progress=progress
-            )
-        )
-        with Bar(size_of(file), not file.isatty()) as bar:
-            for raw, lines in joined_paragraphs(read) if options.paragraphs else read:
-                sentence = next(filter(translator.parts, lines), None) if undrawn else None
+        batches = joined_paragraphs(source.batches) if options.paragraphs else source.batches
+        drawn = not options.attention
+        number = 0  # of the first line of the batch
+        start = 0  # of the batch in the text
+        with Progress(*_label(source)) as bar:
+            for lines, size in batches:
+                sentence = None if drawn else next(filter(translator.parts, lines), None)
                 if sentence:
-                    draw(translator, sentence, search, options)
-                    undrawn = None
-                # The number of a line decides what is drawn for it, however the lines come.
-                if options.sample:
-                    shared = {
-                        "alpha": options.alpha,
-                        "max_extra": options.max_extra,
-                        "progress": bar.over(raw),
-                    }
-                    found = translator.sample(lines, first=number, **shared, **options.draw)
-                else:
-                    found = recent.translate(lines, options.nbest, bar.over(raw))
-                bar.clear()
-                write(
-                    "".join(
-                        rendered(number + i, lines[i], found[i], options) for i in range(len(lines))
-                    )
-                )
+                    draw(translator, sentence, options)
+                    drawn = True
+
+                def show(done, parts, start=start, size=size):
+                    bar.to(start + size * done // parts)
+
+                found = translations_of(lines, number, None if source.typed else show)
+                bar.wipe()
+                write(rendered(lines, number, found, options))
                 number += len(lines)
-        if undrawn:
+                start += size
+        if not drawn:
             raise Mistake("--attention: there is no text to draw a picture of: give a sentence")
 
 
-class _Recent:
-    """Translates equal lines once: those of one batch, and those that came not long before.
+def _label(source):
+    """Return the text beside the bar, and the size of the work."""
+    return ("of the text translated", source.size) if source.size else ("bytes translated", 0)
 
-    search: translates a list of different lines.
+
+def _sampler(translator, options):
+    """Return a function that draws a translation of each line; number: that of the first line.
+
+    The number of a line decides what is drawn for it, in whatever batches the lines come.
     """
 
-    def __init__(self, search):
-        self.search, self.known = search, collections.OrderedDict()
+    def sample(lines, number, progress):
+        return translator.sample(
+            lines,
+            options.alpha,
+            options.max_extra,
+            first=number,
+            progress=progress,
+            **options.sampling,
+        )
 
-    def translate(self, lines, n_best, progress):
-        """Return for each line the translations that `search` would return."""
+    return sample
+
+
+class _Recent:
+    """Translates equal lines once: those of one batch, and those of the batches before it."""
+
+    def __init__(self, translator, options):
+        self.translator, self.options = translator, options
+        self.known = collections.OrderedDict()  # line: translations; the least recent line first
+
+    def __call__(self, lines, number, progress):
+        """Return the translations of each line."""
         new = [line for line in dict.fromkeys(lines) if line not in self.known]
-        self.known.update(zip(new, self.search(new, progress), strict=True))
+        self.known.update(zip(new, self._search(new, progress), strict=True))
         found = [self.known[line] for line in lines]
+        self._forget(lines)
+        return found
+
+    def _search(self, lines, progress):
+        options = self.options
+        return self.translator.translate(
+            lines,
+            options.beam,
+            options.alpha,
+            options.max_extra,
+            options.nbest,
+            progress=progress,
+        )
+
+    def _forget(self, lines):
+        """Forget long lines, and the least recent ones if there are too many."""
         for line in dict.fromkeys(lines):
             if len(line) <= SHORT:
                 self.known.move_to_end(line)
             else:
                 del self.known[line]
-        while len(self.known) * n_best > RECENT:
+        while len(self.known) * self.options.nbest > RECENT:
             self.known.popitem(last=False)
-        return found
 
 
 @contextlib.contextmanager
-def _ended_by_exception():
-    """Let a kill and a closed terminal raise SystemExit, or they would leave half a file."""
+def _signals_as_exceptions():
+    """Let SIGTERM and SIGHUP raise SystemExit, or they would leave half a file."""
 
     def end(number, frame):
         raise SystemExit(128 + number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # nohup ignores SIGHUP
+    # nohup ignores SIGHUP, and so does a program under it.
     numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, end)

@@ -1,10 +1,7 @@
-"""The translations: as lines of text or JSON, to standard output or into a file that appears when
-it is complete.
-"""
+"""The translations, as lines of text or JSON, written to standard output or a file."""
 
 import contextlib
 import errno
-import io
 import json
 import os
 import re
@@ -13,7 +10,7 @@ import sys
 
 from minitf.translation.console import Mistake
 
-HINTS = {  # what to do where a file cannot be written
+HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another one",
     errno.ENOTDIR: "its folder is a file: choose another one",
     errno.EISDIR: "it is a folder: name a file in it",
@@ -27,9 +24,11 @@ HINTS = {  # what to do where a file cannot be written
 
 
 @contextlib.contextmanager
-def opened_output(path, source):
-    """Return the function that writes text: to standard output at once, to a file that appears when
-    it is complete.
+def opened_output(path, input_file):
+    """Yield a function that writes text: to standard output, a device or a new file.
+
+    A new file appears under its name when it is complete. input_file: the file that is translated,
+    which the output must not replace; None if there is none.
     """
     if path in (None, "-"):
         if sys.stdout is None:
@@ -37,52 +36,68 @@ def opened_output(path, source):
         yield lambda text: _write(sys.stdout.buffer, "standard output", text)
         return
     path = os.path.realpath(path)  # a link stays a link
-    from_file = not isinstance(source, io.BytesIO) and os.path.isfile(path)
-    if from_file and os.path.samestat(os.stat(path), os.fstat(source.fileno())):
+    if input_file and os.path.isfile(path) and _is_same(input_file, path):
         raise Mistake(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    # A device or a pipe is not to be replaced by a file.
-    is_device = os.path.exists(path) and not os.path.isfile(path)
-    aside = path if is_device else f"{path}.{os.getpid()}.tmp"
-    file = None
-    try:  # from here on: a signal may come as soon as the file is there
-        with _blame(path):
-            file = open(aside, "wb")  # noqa: SIM115
+    is_device = os.path.exists(path) and not os.path.isfile(path)  # which no file must replace
+    with _opened(path, path) if is_device else _replaced(path) as file:
         yield lambda text: _write(file, path, text)
-        with _blame(path):
+
+
+def _is_same(file, path):
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except OSError:  # not a file of the operating system
+        return False
+
+
+def _opened(path, name):
+    with _mistake_about(name):
+        return open(path, "wb")
+
+
+@contextlib.contextmanager
+def _replaced(path):
+    """Yield a new file, which takes the name `path` at the end of the block.
+
+    After an error or a signal the file is removed, and what was at `path` is unchanged.
+    """
+    aside = f"{path}.{os.getpid()}.tmp"
+    file = None
+    try:  # a signal may come as soon as the file is there
+        file = _opened(aside, path)
+        yield file
+        with _mistake_about(path):
             file.close()
             if os.path.isfile(path):
                 shutil.copymode(path, aside)
-            if not is_device:
-                os.replace(aside, path)
+            os.replace(aside, path)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            *([] if is_device else [f"stopped: nothing was written to {path}"])
-        ) from None
+        raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
     finally:
         if file:
             with contextlib.suppress(OSError):
                 file.close()
-        if not is_device:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
 
 
 def _write(file, name, text):
     rest = memoryview(text.encode())
-    with _blame(name):
-        while rest:  # without a buffer, as under python -u, a pipe may take a part only
+    with _mistake_about(name):
+        while rest:  # without a buffer, as under python -u, a pipe may take less than all of it
             rest = rest[file.write(rest) or 0 :]
         file.flush()
 
 
 @contextlib.contextmanager
-def _blame(name):
+def _mistake_about(name):
+    """Turn an OSError into a Mistake that names the file, or BrokenPipeError if nobody reads it."""
     try:
         yield
     except OSError as error:
-        # Windows says EINVAL of a pipe that nobody reads any more.
+        # Windows reports EINVAL for a pipe that nobody reads any more.
         if error.errno == errno.EPIPE or (os.name == "nt" and error.errno == errno.EINVAL):
             raise BrokenPipeError from None
         hint = HINTS.get(error.errno, "choose another file")
@@ -90,9 +105,7 @@ def _blame(name):
 
 
 def settle_stdout():
-    """Drop output that standard output refuses, so that Python does not try it
-    again when it ends.
-    """
+    """Drop output that standard output refuses, or Python would try again when it ends."""
     try:
         if sys.stdout:
             sys.stdout.flush()
@@ -101,23 +114,33 @@ def settle_stdout():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def rendered(number, line, translations, options):
-    """Return the line, or lines, of the output for one line of the input."""
-    best = translations[0]
+def rendered(lines, number, translations, options):
+    """Return the output for some lines of the input; number: that of the first one."""
+    numbered = enumerate(zip(lines, translations, strict=True), number)
+    return "".join(_rendered_line(i, line, found, options) for i, (line, found) in numbered)
+
+
+def _rendered_line(number, line, translations, options):
+    """Return the output for one line of the input: one line, or several with --nbest."""
     if options.format == "json":
-        found = [
-            {
-                "translation": t.text,
-                "score": round(t.score, 6),
-                "log_probability": round(t.log_probability, 6),
-            }
-            for t in translations
-        ]
-        text = json.dumps({"source": line, **found[0], "nbest": found}, ensure_ascii=False)
-        # JSON escapes only the control characters up to U+001F itself.
-        return (
-            re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
-        )
+        return _json(line, translations)
     if options.nbest > 1:
         return "".join(f"{number} ||| {t.text} ||| {t.score:.4f}\n" for t in translations)
-    return (f"{best.score:.4f}\t" if options.scores else "") + best.text + "\n"
+    best = translations[0]
+    score = f"{best.score:.4f}\t" if options.scores else ""
+    return f"{score}{best.text}\n"
+
+
+def _json(line, translations):
+    found = [
+        {
+            "translation": t.text,
+            "score": round(t.score, 6),
+            "log_probability": round(t.log_probability, 6),
+        }
+        for t in translations
+    ]
+    text = json.dumps({"source": line, **found[0], "nbest": found}, ensure_ascii=False)
+    # json.dumps escapes only the control characters up to U+001F.
+    text = re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text + "\n"

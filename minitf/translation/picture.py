@@ -1,4 +1,4 @@
-"""The picture of the attention: which words the model looks at while it translates."""
+"""The picture of the attention: the words that the model looks at while it translates."""
 
 from minitf.translation.console import PROGRAM, Mistake, say
 from minitf.translation.languages import languages_of
@@ -8,7 +8,7 @@ CAPTIONS = {
         "Where the model looks in the input to choose each word of the output (decoder to source"
     ),
     "encoder": (
-        "Where the model looks in the input to understand each word of it (encoder self-attention"
+        "Where the model looks in the input to understand each of its words (encoder self-attention"
     ),
     "decoder": (
         "Where the model looks in the output so far to choose its next word (decoder self-attention"
@@ -16,27 +16,27 @@ CAPTIONS = {
 }
 
 
-def draw(translator, sentence, search, options):
-    """Draw who attends to whom when the sentence is translated."""
+def draw(translator, sentence, options):
+    """Draw who attends to whom when the sentence is translated, into the file of --attention."""
     from minitf import plot
 
-    kind, last = options.attention_kind or "source", len(translator.model.encoder.layers)
+    kind = options.attention_kind or "source"
+    search = (options.beam, options.alpha, options.max_extra)
     weights, rows, columns = translator.attention(sentence, kind, options.layer, *search)
+
     parts = translator.parts(sentence)
     (title,) = translator.subwords.decode(parts[:1])
+    last = len(translator.model.encoder.layers)
+    layer = options.layer or last
+    caption = f"{CAPTIONS[kind]}, layer {layer} of {last}). Dark is much; each row sums to 1."
+
     source, target = languages_of(options.model)
     read, written = f"{source or ''} input".strip(), f"{target or ''} output".strip()
-    names = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}[
-        kind
-    ]
-    caption = (
-        f"{CAPTIONS[kind]}, layer {options.layer or last} of {last}). Dark is much; "
-        "each row sums to 1."
-    )
+    axes = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}
     words = not options.attention_subwords
     try:
         plot.attention_maps(
-            weights, rows, columns, options.attention, title.strip(), caption, names, words
+            weights, rows, columns, options.attention, title.strip(), caption, axes[kind], words
         )
     except ValueError as error:
         raise Mistake(error) from None

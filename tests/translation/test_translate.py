@@ -19,6 +19,7 @@ from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.translation import Translator, commandline
 from minitf.translation import input as reading
+from minitf.translation.arguments import parse
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
     monkeypatch.setattr(reading, "BYTES", 50)
     monkeypatch.setattr(reading, "PATIENCE", 0.001)
     content = b"\n".join(rng.randbytes(rng.randrange(20)).replace(b"\n", b"") for _ in range(200))
-    batches = list(reading.batches(Trickle(content)))
+    batches = list(reading.read_batches(Trickle(content)))
     assert [line for batch in batches for line in batch] == content.split(b"\n")
     assert all(len(batch) <= 7 and sum(map(len, batch[:-1])) < 50 for batch in batches)
 
@@ -165,16 +166,17 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
     for n_best, most in ((1, 12), (5, 2), (100, 0)):
         asked = []
 
-        def search(lines, progress, asked=asked):
-            asked += lines
-            return [line.upper() for line in lines]
+        class Upper:
+            def translate(self, lines, *options, progress, asked=asked):
+                asked += lines
+                return [line.upper() for line in lines]
 
-        recent = commandline._Recent(search)
+        recent = commandline._Recent(Upper(), parse(["--nbest", str(n_best)], "a model"))
         for _ in range(50):
             lines = ["a" * n for n in rng.integers(0, 7, 9)] + [
                 f"x{n}" for n in rng.integers(0, 30, 9)
             ]
-            assert recent.translate(lines, n_best, None) == [line.upper() for line in lines]
+            assert recent(lines, 0, None) == [line.upper() for line in lines]
             assert len(recent.known) <= most and max(map(len, recent.known), default=0) <= 4
         assert (len(asked) < 600) == (n_best == 1)
 

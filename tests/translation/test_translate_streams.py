@@ -5,6 +5,7 @@ files, pictures, pipes, terminals, environment.
 import contextlib
 import importlib
 import os
+import re
 import select
 import signal
 import stat
@@ -17,8 +18,7 @@ import pytest
 from command import QUICK, ROOT, SCRIPT, Command, Stream, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
-from minitf.translation import commandline, console
-from minitf.translation import input as reading
+from minitf import terminal
 
 pty = None if sys.platform == "win32" else importlib.import_module("pty")
 needs_terminal = pytest.mark.skipif(pty is None, reason="needs a pseudo-terminal")
@@ -318,14 +318,14 @@ def test_paste_of_several_lines_is_as_many_lines(run):
 
 
 @needs_terminal
-@pytest.mark.parametrize("after", [0, pytest.param(console.BAR_AFTER, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", [0, pytest.param(terminal.AFTER, marks=pytest.mark.slow)])
 def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
     (tmp_path / "in.txt").write_text("".join(f"the dog saw {i} birds\n" for i in range(100_000)))
     files = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
     screen = Screen(run, *files, streams=("stderr",), bar_after=after)
     screen.until(b"left")
     screen.process.send_signal(signal.SIGINT)
-    bar, end = screen.ends(130).rsplit("\r" + 60 * " " + "\r", 1)
+    bar, end = re.fullmatch(r"(.*)\r +\r(.*)", screen.ends(130), re.DOTALL).groups()
     assert (
         "left" in bar
         and end.lstrip("\r\n")
@@ -346,17 +346,18 @@ def test_ctrl_c_at_the_prompt_ends_its_line(run):
 
 
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(console, "BAR_AFTER", 0)
+    monkeypatch.setattr(terminal, "AFTER", 0)
+    monkeypatch.setattr(terminal, "EVERY", 0)
     (tmp_path / "in.txt").write_text("".join(f"the dog saw {i}\n" for i in range(600)))
     arguments = ("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
     code, out, screen = run(*arguments, stderr=Stream(terminal=True))
     assert code == 0 and out.count("\n") == 600
     assert "100%" in screen and "left" in screen and "\n" not in screen
     assert screen.endswith(" \r")  # wiped away
-    for module in (commandline, reading):
-        monkeypatch.setattr(module, "size_of", lambda file: None)  # as of a pipe
-    assert "600 lines read" in run(*arguments, stderr=Stream(terminal=True))[2]
     assert run(*arguments) == (0, out, "")
+    content = (tmp_path / "in.txt").read_bytes()
+    code, again, screen = run(*arguments[:-2], stdin=content, stderr=Stream(terminal=True))
+    assert (code, again) == (0, out) and f"bytes translated  {len(content):,}" in screen
 
 
 @pytest.mark.skipif(not (BUNDLED / "model.npz").exists(), reason="the trained model is not here")
