@@ -173,12 +173,7 @@ def _add_output(add):
 
 def _add_model(add, model):
     default = " (default: English to German)" if model else ""
-    add(
-        "--model",
-        metavar="DIR",
-        default=model,
-        help=f"folder of a trained model{default}",
-    )
+    add("--model", metavar="DIR", default=model, help=f"folder of a trained model{default}")
     add(
         "--beam",
         type=_number(int, 1, 1000),

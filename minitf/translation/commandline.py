@@ -71,9 +71,10 @@ def translate(options):
         batches = joined_paragraphs(source.batches) if options.paragraphs else source.batches
         drawn = not options.attention
         number = 0  # of the first line of the batch
-        start = 0  # of the batch in the text
+        start = 0  # of the batch in the text, in bytes
         with Progress(*_label(source)) as bar:
-            for lines, size in batches:
+            for lines in batches:
+                size = sum(len(line.encode()) + 1 for line in lines)
                 sentence = None if drawn else next(filter(translator.parts, lines), None)
                 if sentence:
                     draw(translator, sentence, options)
@@ -133,12 +134,7 @@ class _Recent:
     def _search(self, lines, progress):
         options = self.options
         return self.translator.translate(
-            lines,
-            options.beam,
-            options.alpha,
-            options.max_extra,
-            options.nbest,
-            progress=progress,
+            lines, options.beam, options.alpha, options.max_extra, options.nbest, progress=progress
         )
 
     def _forget(self, lines):

@@ -29,26 +29,16 @@ NOT_TEXT = {  # the first bytes of files that are not plain text
 }
 
 
-class Batch(NamedTuple):
-    """Lines to translate together, and the size of the text that was read for them.
-
-    size: in bytes, or characters if the text is on the command line; line feeds included.
-    """
-
-    lines: list[str]
-    size: int
-
-
 class Source(NamedTuple):
-    """An opened text, as batches of lines.
+    """A text, as lists of lines that are translated together.
 
-    size: the sum of the sizes of its batches, None if unknown. file: None for text on the command
-    line. typed: whether somebody types the text at the terminal.
+    file: where it comes from, None for the command line. size: in bytes, None if unknown. typed:
+    whether somebody types it at the terminal.
     """
 
-    batches: Iterator[Batch]
-    size: int | None = None
+    batches: Iterator[list[str]]
     file: BinaryIO | None = None
+    size: int | None = None
     typed: bool = False
 
 
@@ -56,7 +46,10 @@ class Source(NamedTuple):
 def opened_input(options):
     """Yield the Source that the options name."""
     if options.text:
-        yield _source_of_arguments(options.text)
+        # A line feed at the end of an argument begins no other line.
+        lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
+        lines = [_stripped(valid(line)) for line in lines]
+        yield Source(lines[start : start + LINES] for start in range(0, len(lines), LINES))
     elif options.input not in (None, "-"):
         try:
             # Unbuffered: a read returns the bytes that have come, and does not wait for more.
@@ -77,7 +70,7 @@ def opened_input(options):
 def _source_of(file, options):
     typed = file.isatty() and is_terminal(sys.stderr)
     batches = _typed(file, options) if typed else read_batches(file)
-    return Source(map(_decoded, batches), _size_of(file), file, typed)
+    return Source(map(_decoded, batches), file, _size_of(file), typed)
 
 
 def _check_is_text(file, name):
@@ -134,82 +127,64 @@ def read_batches(file):
 
 
 def _chunks(file):
-    """Yield lists of complete lines as bytes; an empty list where nothing has come for a moment."""
+    """Yield lists of complete lines as bytes; an empty list if nothing has come for a moment."""
     begun = []  # the slices of a line whose end has not come yet
-    while (data := _read(file)) != b"":
-        if data is None:  # a pipe that does not wait, and is empty at the moment
-            time.sleep(PATIENCE)
-            yield []
-            continue
-        lines, feed, rest = data.rpartition(b"\n")
-        if feed:
-            yield b"".join([*begun, lines]).split(b"\n")
-            begun = []
-        begun.append(rest)
+    try:
+        while (data := file.read(CHUNK)) != b"":
+            if data is None:  # a pipe that does not wait, and is empty at the moment
+                time.sleep(PATIENCE)
+                yield []
+                continue
+            lines, feed, rest = data.rpartition(b"\n")
+            if feed:
+                yield b"".join([*begun, lines]).split(b"\n")
+                begun = []
+            begun.append(rest)
+    except OSError as error:
+        raise Mistake(f"the input cannot be read ({error.strerror}): name a text file") from None
     if last := b"".join(begun):
         yield [last]
 
 
-def _read(file):
-    try:
-        return file.read(CHUNK)
-    except OSError as error:
-        raise Mistake(f"the input cannot be read ({error.strerror}): name a text file") from None
-
-
 def _read_ahead(chunks):
-    """Yield the chunks that a thread reads, and an empty one where it waits for the next."""
-    end = object()
-    waiting = queue.Queue(4)
-
-    def read():
-        try:
-            for chunk in chunks:
-                waiting.put(chunk)
-            waiting.put(end)
-        except Exception as error:  # such as no memory for a line: the consumer must hear of it
-            waiting.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
+    """Yield the chunks that a thread reads, and an empty one if the next does not come at once."""
+    ready = queue.Queue(4)
+    threading.Thread(target=_put_all, args=(chunks, ready), daemon=True).start()
     timeout = None
     while True:
         try:
-            chunk = waiting.get(timeout=timeout)
+            chunk = ready.get(timeout=timeout)
         except queue.Empty:
             chunk = []
-        if chunk is end:
-            return
         if isinstance(chunk, Exception):
             raise chunk
-        timeout = PATIENCE if chunk else None  # after an empty chunk the consumer has no lines
+        if chunk is None:
+            return
         yield chunk
+        timeout = PATIENCE if chunk else None  # after an empty chunk no line waits for others
+
+
+def _put_all(chunks, ready):
+    """Put all chunks into the queue, and at the end None or the error that ended them."""
+    try:
+        for chunk in chunks:
+            ready.put(chunk)
+        ready.put(None)
+    except Exception as error:  # such as no memory for a line: the other thread must hear of it
+        ready.put(error)
 
 
 def _decoded(lines):
-    """Return lines of bytes as a Batch of text.
-
-    A carriage return before the line feed and a byte order mark are not part of a line.
-    """
-    return Batch([_stripped(line.decode(errors="replace")) for line in lines], _total(lines))
+    """Return lines of bytes as text."""
+    return [_stripped(line.decode(errors="replace")) for line in lines]
 
 
 def _stripped(line):
+    """Return a line without a byte order mark and the carriage return before the line feed."""
     return line.removesuffix("\r").removeprefix("\ufeff")
 
 
-def _total(lines):
-    return sum(map(len, lines)) + len(lines)
-
-
-# Lines from the command line and the terminal -----------------------------------------------------
-
-
-def _source_of_arguments(texts):
-    """Return the lines of all arguments; a line feed at the end of an argument makes no line."""
-    lines = [line for text in texts for line in text.removesuffix("\n").split("\n")]
-    slices = (lines[start : start + LINES] for start in range(0, len(lines), LINES))
-    batches = (Batch([_stripped(valid(line)) for line in slice], _total(slice)) for slice in slices)
-    return Source(batches, _total(lines))
+# Lines from the terminal --------------------------------------------------------------------------
 
 
 def _typed(file, options):
@@ -245,13 +220,12 @@ def _prompted(file):
 
 
 def joined_paragraphs(batches):
-    """Join the lines of each paragraph; an empty line stays a line.
+    """Yield, for each list of lines, the paragraphs that end in it; an empty line stays a line.
 
-    A paragraph of BYTES characters is cut at the end of a line. Each Batch holds the paragraphs
-    that end in the lines of one that was read.
+    A paragraph of BYTES characters is cut at the end of a line.
     """
     begun, length = [], 0
-    for lines, size in batches:
+    for lines in batches:
         paragraphs = []
         for line in map(str.strip, lines):
             if line:
@@ -262,6 +236,6 @@ def joined_paragraphs(batches):
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
-        yield Batch(paragraphs, size)
+        yield paragraphs
     if begun:
-        yield Batch([" ".join(begun)], 0)
+        yield [" ".join(begun)]
