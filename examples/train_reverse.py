@@ -1,6 +1,4 @@
-"""Train a Transformer from nothing to reverse rows of numbers: the whole engine in thirty lines
-and ten seconds.
-"""
+"""Train a Transformer from scratch to reverse rows of numbers, in about ten seconds."""
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -10,7 +8,7 @@ from minitf.decode import greedy
 from minitf.optim import Adam, warmup_rate
 from minitf.text import make_batch
 
-threadpool_limits(1, "blas")  # products this small: a second thread would only wait
+threadpool_limits(1, "blas")  # products are so small here that a second thread would only wait
 VOCABULARY = 14  # ids 0 to 3: padding, unknown word, start, end; 4 to 13: the ten "words"
 
 rng = np.random.default_rng(0)

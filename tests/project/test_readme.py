@@ -1,6 +1,4 @@
-"""Every code block of the READMEs is run: Python is executed and its printed answers compared,
-commands are tried.
-"""
+"""Every code block of the READMEs is run: Python prints the answers it promises, commands work."""
 
 import contextlib
 import io
@@ -18,7 +16,13 @@ from minitf.translation import Translator
 
 PAGES = [
     ROOT / place
-    for place in ("README.md", "minitf/README.md", "lessons/README.md", "lessons/REPRODUCE.md")
+    for place in (
+        "README.md",
+        "minitf/README.md",
+        "lessons/README.md",
+        "lessons/REPRODUCE.md",
+        "examples/benchmarks/README.md",
+    )
 ]
 
 
