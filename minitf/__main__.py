@@ -1,23 +1,23 @@
-"""python -m minitf: print the commands, the lessons, and where to read on."""
+"""python -m minitf: print the commands, and the pages to read next."""
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
-Commands, to be run in the repository; each has --help:
+Commands to run in the repository; each has --help:
 
   python examples/translate.py "Where is the station?"
-                                   translate text, a file or a pipe
-  python lessons/01_attention.py   run a lesson; there are nine, 01 to 09
+                                   translate text, a file or the lines of a pipe
+  python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04
   python lessons/notebooks.py      make a notebook of each lesson
   python -m minitf.training --corpus toy --preset tiny --out runs/mine
                                    train a model (as lesson 09 does)
-  python -m minitf.data NAME       fetch a corpus for training
+  python -m minitf.data NAME       download a corpus for training
   python -m minitf.data.toy 10     print sentences of the built-in corpus
   pytest                           run the tests
 
-An installed package without the repository has  minitf-translate --model DIR
-and  minitf-train,  also as  python -m minitf.translation  and
-python -m minitf.training.
+If minitf is installed without the repository, the commands are
+minitf-translate --model DIR  and  minitf-train,  or
+python -m minitf.translation  and  python -m minitf.training.
 
 Start with README.md; then lessons/README.md for the course,
 minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""

@@ -11,14 +11,14 @@ import sys
 from minitf.translation.console import Mistake
 
 HINTS = {  # what to do if a file cannot be written
-    errno.ENOENT: "its folder does not exist: make it, or choose another one",
-    errno.ENOTDIR: "its folder is a file: choose another one",
+    errno.ENOENT: "its folder does not exist: make it, or choose another folder",
+    errno.ENOTDIR: "its folder is a file: choose another folder",
     errno.EISDIR: "it is a folder: name a file in it",
     errno.EACCES: "you may not write there: choose another folder",
     errno.EPERM: "you may not write there: choose another folder",
     errno.EROFS: "you may not write there: choose another folder",
-    errno.ENOSPC: "the disk is full: make room, or choose another one",
-    errno.EDQUOT: "your disk quota is used up: free some space, or choose another one",
+    errno.ENOSPC: "the disk is full: free some space, or choose another disk",
+    errno.EDQUOT: "your disk quota is used up: free some space, or choose another disk",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 
@@ -101,7 +101,7 @@ def _mistake_about(name):
         if error.errno == errno.EPIPE or (os.name == "nt" and error.errno == errno.EINVAL):
             raise BrokenPipeError from None
         hint = HINTS.get(error.errno, "choose another file")
-        raise Mistake(f"{name}: not written ({error.strerror}): {hint}") from None
+        raise Mistake(f"{name}: cannot be written ({error.strerror}): {hint}") from None
 
 
 def settle_stdout():

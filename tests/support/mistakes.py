@@ -166,7 +166,7 @@ TRANSLATE = {
         "the text would be replaced by its translation: give --output another name"
     ),
     "--output no/such/file 'the dog'": (
-        "no/such/file: not written (No such file or directory): its folder does"
+        "no/such/file: cannot be written (No such file or directory): its folder does"
     ),
     "--output train.en/x 'the dog'": "its folder is a file",
     "--output . 'the dog'": "it is a folder: name a file in it",

@@ -206,10 +206,10 @@ def test_full_disk_is_explained(run):
         message = process.stderr.read().decode()
     assert process.wait(timeout=60) == 2
     assert (
-        message.startswith("translate.py: standard output: not written")
+        message.startswith("translate.py: standard output: cannot be written")
         and message.count("\n") == 1
     )
-    assert "make room" in message
+    assert "free some space" in message
 
 
 def test_backend_variable_is_checked_and_the_flag_wins(run):
