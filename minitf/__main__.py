@@ -5,7 +5,7 @@ minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
 Commands to run in the repository; each has --help:
 
   python examples/translate.py "Where is the station?"
-                                   translate text, a file or the lines of a pipe
+                                   translate text, a file or a pipe
   python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04
   python lessons/notebooks.py      make a notebook of each lesson
