@@ -1,17 +1,18 @@
 """Label-smoothed cross-entropy: of logits, and of hidden states times the output embedding.
 
-The target distribution q of a position gives the true word 1 - eps and shares eps among the other
+The target distribution q of a position gives the true word 1 - eps, and divides eps among the other
 V - 1 words:
 
     q_v = 1 - eps if v is the true word, else eps / (V - 1)
     loss = - sum_v q_v ln p_v        with p = softmax(logits)
 
 Its gradient with respect to the logits is p - q. Positions whose target is `pad_id` do not count;
-without a `pad_id` every position does. A word whose logit is -inf is impossible. With smoothing,
-one such word makes the loss infinite; without it, only the true word does. The gradient stays
-p - q. The sum is divided by `n_tokens`, the number of target tokens of the update, however many
-batches the update is cut into: divided by the count of its own batch, a token of a small batch
-would weigh more than one of a large batch.
+without a `pad_id` every position counts. A word with the logit -inf is impossible: if q gives it
+any probability the loss is infinite, otherwise it has no effect.
+
+The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
+computed in several batches: if each batch were divided by its own number, a token of a small batch
+would weigh more than a token of a large one.
 Source: section 5.4; Szegedy et al. 2016, section 7. The form eps/(V-1) is tensor2tensor's.
 """
 
@@ -22,12 +23,11 @@ import numpy as np
 from minitf.backend import to_device, xp
 from minitf.forms import accelerated
 from minitf.functions import integers, linear, log_softmax
-from minitf.tensor import ArrayLike, Ids, Tensor, as_array, record
+from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 
 
-@accelerated
 def label_smoothed_cross_entropy(
     logits: ArrayLike,
     target: Ids,
@@ -35,15 +35,15 @@ def label_smoothed_cross_entropy(
     pad_id: int | None = None,
     n_tokens: float | None = None,
 ) -> Tensor:
-    """Return the mean cross-entropy between the smoothed true words and the predictions.
+    """Return the mean cross-entropy between the smoothed targets and the predictions.
 
         loss = - 1/n sum_t sum_v q_tv ln p_tv
 
     logits: (..., V)   target: int (...)   ->   ()
     n_tokens defaults to the number of targets that are not padding.
-    Raises IndexError for a target that is not a word, TypeError for targets that are not integers,
-    ValueError for targets of another shape, an n_tokens that is not positive, and smoothing that
-    has no other word to go to.
+    Raises IndexError for a target outside the vocabulary, TypeError for targets that are not
+    integers, ValueError for targets of another shape, for an n_tokens that is not positive, and for
+    smoothing over a vocabulary of one word.
     Source: section 5.4.
     """
     z = as_array(logits)
@@ -75,15 +75,16 @@ def projected_cross_entropy(
         loss = label_smoothed_cross_entropy(x E^T, target)
 
     x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
-    The second result, without gradient, has smoothing 0: summed over the batches of an update, its
+    The second result has smoothing 0 and no gradient. Summed over the batches of an update, its
     exponential is the perplexity. The forms never hold the logits of all positions at once. Raises
-    as above.
+    the errors of `label_smoothed_cross_entropy`.
     Source: sections 3.4, 5.4.
     """
-    features, w = as_array(x).shape[-1], as_array(weight)
-    if features != w.shape[1]:
+    x_data, w = arrays_of(x, weight)
+    if x_data.shape[-1] != w.shape[1]:
         raise ValueError(
-            f"projected_cross_entropy: x has {features} features, the weight has {w.shape[1]}"
+            f"projected_cross_entropy: x has {x_data.shape[-1]} features, but the weight has "
+            f"{w.shape[1]}"
         )
     logits = linear(x, weight.transpose() if isinstance(weight, Tensor) else w.T)
     loss = label_smoothed_cross_entropy(logits, target, smoothing, pad_id, n_tokens)
@@ -93,13 +94,18 @@ def projected_cross_entropy(
 
 def _smoothed(words, size, smoothing, dtype):
     """Return the target distributions q: (N,) -> (N, V)."""
-    q = xp.full((len(words), size), smoothing / (size - 1) if smoothing else 0.0, dtype=dtype)
+    q = xp.full((len(words), size), wrong_word(smoothing, size), dtype=dtype)
     q[xp.arange(len(words)), words] = 1 - smoothing
     return q
 
 
+def wrong_word(smoothing, size):
+    """Return the probability in q of each word but the true one."""
+    return smoothing / (size - 1) if smoothing else 0.0
+
+
 def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
-    """Return the positions that are not padding, their targets, and the count to divide by.
+    """Return the indices of the targets that are not padding, these targets, and the divisor.
 
     target: int (...) of the given shape   ->   int (N,), int (N,), a float
     """
@@ -120,4 +126,4 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     if words.size and not (words.min() >= 0 and words.max() < size):
         raise IndexError(f"targets from {words.min()} to {words.max()} do not fit {size} words")
     n_tokens = max(1, len(rows)) if n_tokens is None else n_tokens
-    return to_device(rows), to_device(words), float(n_tokens)  # an int64 would make float32 wider
+    return to_device(rows), to_device(words), float(n_tokens)  # int64 would widen float32

@@ -1,4 +1,4 @@
-"""The losses on a GPU: one kernel for each row of logits, which become their gradient in place."""
+"""The form of the loss on a GPU: chunk by chunk, a kernel turns logits into their gradient."""
 
 import math
 
@@ -8,45 +8,23 @@ from minitf.forms import form_of
 from minitf.gpu import kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_factor, matmul
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import arrays_of, is_recording, record
 
-CHUNK_ROWS = 4096  # rows whose logits exist at a time, however long the batch
+CHUNK_ROWS = 4096  # rows of logits held in memory at once
 
-_THREADS = 256  # threads of a block, which works on one row of logits
-
-
-@form_of(loss.label_smoothed_cross_entropy)
-def label_smoothed_cross_entropy(logits, target, smoothing=0.1, pad_id=None, n_tokens=None):
-    """Return the loss; the kernel computes the gradient with it, in one array."""
-    z = as_array(logits)
-    if not has_kernels(z):
-        return NotImplemented
-    shape = z.shape
-    rows, words, n_tokens = loss.real_rows(
-        target, shape[:-1], shape[-1], smoothing, pad_id, n_tokens
-    )
-    flat = math.prod(shape[:-1]), shape[-1]
-    gradient = z.reshape(flat)[rows]  # (N, V), a copy
-    losses, _ = loss_and_gradient(gradient, words, smoothing)
-
-    def backward(gy):
-        g_logits = xp.zeros(flat, dtype=gradient.dtype)
-        g_logits[rows] = gradient * (gy / n_tokens)
-        return g_logits.reshape(shape)
-
-    return record(losses.sum() / n_tokens, (logits,), backward)
+_THREADS = 256  # threads of a block, which computes one row of logits
 
 
 @form_of(loss.projected_cross_entropy)
 def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
-    """Return the loss and the plain likelihood, chunk by chunk,
-    in the precision that was chosen.
-    """
-    x_data, w = as_array(x), as_array(weight)
+    """Return the loss and the plain likelihood, with products in the chosen precision."""
+    x_data, w = arrays_of(x, weight)
     shape, dtype = x_data.shape, x_data.dtype
     if not has_kernels(x_data, w) or shape[-1] != w.shape[1]:
         return NotImplemented
     rows, words, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    if smoothing >= 0.5:
+        return NotImplemented  # the kernel needs a q that is larger for the true word
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
@@ -79,9 +57,7 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
 
 
 def loss_and_gradient(logits, target, smoothing):
-    """Turn logits (N, V) into p - q in place; return the smoothed and the plain
-    loss of each row.
-    """
+    """Turn logits (N, V) into p - q in place; return the smoothed and the plain losses."""
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
     launch(
         kernels.cross_entropy,

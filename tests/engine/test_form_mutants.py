@@ -168,36 +168,31 @@ MUTANTS = {
         "range(0, max(1, shape[axis] - 1), step)",
     ),
     "loss: the gradient of other rows": (
-        *(
-            loss.label_smoothed_cross_entropy,
-            "cpu/loss",
-            "g_logits[rows] =",
-            "g_logits[: len(rows)] =",
-        ),
+        *(loss.projected_cross_entropy, "cpu/loss", "gx[rows] =", "gx[: len(rows)] ="),
     ),
-    "loss: the logits are overwritten": (
-        *(
-            loss.label_smoothed_cross_entropy,
-            "cpu/loss",
-            "z.reshape(flat)[rows]",
-            "z.reshape(flat)[: len(rows)]",
-        ),
+    "loss: other hidden states": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "reshape(flat)[rows]",
+        "reshape(flat)[: len(rows)]",
     ),
     "loss: 0 times infinity": (
-        loss.label_smoothed_cross_entropy,
+        loss.projected_cross_entropy,
         "cpu/loss",
-        "    if each:",
+        "    if wrong:",
         "    if True:",
     ),
+    "loss: a true word that is impossible": (
+        *(loss.projected_cross_entropy, "cpu/loss", "smoothing >= 0.5", "smoothing > 9"),
+    ),
     "loss: a mass that does not add up": (
-        loss.label_smoothed_cross_entropy,
+        loss.projected_cross_entropy,
         "cpu/loss",
-        "/ (size - 1)",
-        "/ size",
+        "wrong_word(smoothing, size)",
+        "wrong_word(smoothing, size + 1)",
     ),
     "loss: the true word keeps its share": (
-        *(loss.label_smoothed_cross_entropy, "cpu/loss", "p[rows, target] -= 1 - smoothing - each"),
-        "p[rows, target] -= 1 - smoothing",
+        *(loss.projected_cross_entropy, "cpu/loss", "-= rest\n", "-= rest + wrong\n"),
     ),
     "loss: chunks with gaps": (
         loss.projected_cross_entropy,
@@ -353,6 +348,9 @@ MUTANTS = {
         "gpu/functions",
         " or x_data.shape != added_data.shape",
         "",
+    ),
+    "on a GPU, loss: a true word that is impossible": (
+        *(loss.projected_cross_entropy, "gpu/loss", "smoothing >= 0.5", "smoothing > 9"),
     ),
     "on a GPU, loss: chunks with gaps": (
         *(

@@ -176,7 +176,7 @@ def test_predictions_of_no_positions():
 
 
 def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
-    with pytest.raises(ValueError, match="x has 12 features, the weight has 13"):
+    with pytest.raises(ValueError, match="x has 12 features, but the weight has 13"):
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D + 1)), case[1])
 
 

@@ -14,7 +14,7 @@ from minitf import functions as F
 from minitf.backend import to_device, using
 from minitf.cpu.strips import PackedParameter
 from minitf.gpu.launch import has_kernels
-from minitf.loss import label_smoothed_cross_entropy
+from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Parameter
 from minitf.tensor import Tensor, no_grad
 
@@ -78,7 +78,7 @@ def test_threads_may_leave_their_blocks_in_any_order(form):
     [("on", 0, ""), ("", 0, ""), ("off", 0, ""), ("no", 2, "choose on or off")],
 )
 def test_the_environment_variable(value, code, said):
-    program = "from minitf import forms; print(forms._switch['on'])"
+    program = "from minitf import forms; print(forms.are_on())"
     done = subprocess.run(
         [sys.executable, "-c", program],
         check=False,
@@ -124,6 +124,8 @@ def test_options_may_be_scalars_of_numpy():
             smoothed = label_smoothed_cross_entropy(logits, target, np.float64(0.1))
             assert smoothed.dtype == np.float32
             assert F.layer_norm(x, ones, ones, np.float64(1e-6)).dtype == np.float32
+            both = projected_cross_entropy(x, np.eye(3), [0, 1, 2], np.float64(0.1))
+            assert {y.dtype for y in both} == {np.dtype(np.float32)}
 
 
 def test_a_packed_matrix_refuses_what_a_matrix_refuses():

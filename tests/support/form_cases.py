@@ -192,6 +192,24 @@ def _losses(rng):
         ("no smoothing", targets, {"smoothing": 0.0}),
     ):
         found.append(Row(name, projected, (logits(B, T, D), logits(V, D) / 3, target), options))
+    hidden, impossible = np.abs(logits(B, T, D)), logits(V, D) / 3
+    impossible[targets[0, 1], 0] = -np.inf  # one word, which is the true one of some positions
+    both = ("cpu", "gpu")
+    for smoothing in (0.0, 0.1):
+        found.append(
+            Row(
+                f"an impossible word, {smoothing}",
+                projected,
+                (hidden, impossible, targets, smoothing),
+            )
+        )
+    for smoothing in (1 - 1 / V, 0.95, 1.0):  # q is not larger for the true word
+        for weight in (logits(V, D) / 3, impossible):
+            arguments = hidden, weight, targets, smoothing
+            name = "impossible" if weight is impossible else "finite"
+            found.append(
+                Row(f"smoothing {smoothing:.2f}, {name}", projected, arguments, declined=both)
+            )
     many = rng.integers(0, V, 67)
     found.append(Row("rows beyond a chunk", projected, (logits(67, D), logits(V, D) / 3, many)))
     found.append(Row("one row", projected, (logits(D), logits(V, D), np.array(4))))
