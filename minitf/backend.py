@@ -1,10 +1,9 @@
-"""Which array library is in use: NumPy on the CPU, CuPy on the GPU.
+"""The array library in use, chosen once for the process: NumPy on the CPU, CuPy on the GPU.
 
-Chosen once for the whole process.
-
-Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object
-that `use` fills with the names of the chosen library, so switching costs nothing at the call: no
-array carries a device. All Tensors of a process are in one place; ids and masks wait on the CPU.
+Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object,
+which `use` fills with the names of the chosen library, so a call costs nothing extra. Arrays carry
+no device of their own: all Tensors of a process are on the same one, while ids and masks are NumPy
+arrays until they are used.
 """
 
 import contextlib
@@ -20,14 +19,14 @@ from minitf.errors import UserError
 
 __all__ = ["nccl", "on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
 
-DType = np.dtype | type | str  # for type hints: what NumPy takes as a dtype
+DType = np.dtype | type | str  # for type hints: anything that NumPy takes as a dtype
 
 
 class _Library:
     """The names of the array library in use."""
 
     def __getattr__(self, name):
-        # Reached only for names that the library itself makes on demand, such as numpy.random.
+        # Called only for names that the library creates on demand, such as numpy.random.
         return getattr(self.__dict__["_module"], name)
 
 
@@ -35,10 +34,10 @@ xp = _Library()
 
 
 def use(library: str | types.ModuleType) -> None:
-    """Choose the array library: "numpy", "cupy", or a module that looks like one of them.
+    """Choose the array library: "numpy", "cupy", or a module with the same functions.
 
-    Arrays made before the switch stay where they are, so call it before the first Tensor is made.
-    Raises UserError for an unknown name, for CuPy without a GPU, and where CuPy is not installed.
+    Arrays made before the switch do not move, so call it before the first Tensor is made.
+    Raises UserError for an unknown name, and if CuPy or a GPU is missing.
     """
     module = _load(library) if isinstance(library, str) else library
     if not isinstance(module, types.ModuleType):
@@ -56,7 +55,7 @@ def use(library: str | types.ModuleType) -> None:
 
 @contextlib.contextmanager
 def using(library: str | types.ModuleType) -> Iterator[_Library]:
-    """Use another array library inside a `with` block: for tests that compare the two."""
+    """Use another array library inside a `with` block, for tests that compare two."""
     before = xp.__dict__["_module"]
     use(library)
     try:
@@ -81,16 +80,14 @@ def _load(name):
 
 
 def to_device(array: np.ndarray | Sequence | float, dtype: DType | None = None) -> np.ndarray:
-    """Give the array (or nested list) as an array of the library in use, moved there
-    if it has to be.
-    """
+    """Return an array, list or number as an array of the library in use, on its device."""
     return xp.asarray(array, dtype=dtype)
 
 
 def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
-    """Give the array as a NumPy array.
+    """Return the array as a NumPy array.
 
-    From a GPU this waits for the result: log with it, do not compute.
+    On a GPU this waits for the result, so use it for logging and not in a computation.
     """
     if isinstance(array, np.ndarray):
         return array
@@ -98,16 +95,14 @@ def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
 
 
 def on_gpu():
-    """Whether a GPU computes: it works through a queue, and the host has to wait when it
-    reads a number.
-    """
+    """Return whether a GPU computes; there, reading a number waits for all that is queued."""
     return xp.__dict__["_module"] is not np
 
 
 def nccl():
-    """Give CuPy's door to NCCL, which sums arrays over several GPUs.
+    """Return CuPy's interface to NCCL, which sums arrays over several GPUs.
 
-    Raises UserError where it is not installed.
+    Raises UserError if it is not installed.
     """
     library = importlib.import_module("cupy.cuda.nccl")
     if not library.available:
@@ -120,6 +115,6 @@ def nccl():
 
 try:
     use(os.environ.get("MINITF_BACKEND") or "numpy")
-except UserError as error:  # while it is imported there is no program yet that could catch this
+except UserError as error:  # during an import there is no program yet that could catch it
     print(f"MINITF_BACKEND: {error}", file=sys.stderr)
     raise SystemExit(2) from None

@@ -1,4 +1,4 @@
-"""Mistakes of the user: their exception, the file they are in, and numbers they typed."""
+"""The exception for mistakes of the user, with the name of the file concerned."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["UserError", "in_file", "number"]
 
 
 class UserError(Exception):
-    """A mistake that the user can mend. Its text is one line: what is wrong, and what to do."""
+    """A mistake that the user can correct. Its one-line text says what is wrong and what to do."""
 
 
 @contextlib.contextmanager
 def in_file(path: str | os.PathLike) -> Iterator[None]:
-    """Prefix any UserError raised in this block with the path of the file that it is about."""
+    """Prefix any UserError raised in this block with the path of a file."""
     try:
         yield
     except UserError as error:

@@ -1,9 +1,9 @@
 """The seam between equations and speed.
 
-An op of the engine is its equation: the plainest program that is right. Where a faster program
-is worth its lines, that is a *form* of the op, in `minitf/cpu/` for the arrays of NumPy or in
-`minitf/gpu/` for those of CuPy. A form takes the arguments of its equation and returns the same
-values and gradients; tests/engine/test_forms.py holds it to them.
+An op of the engine is its equation: the plainest correct program. An op that needs a faster program
+has a *form* as well, in `minitf/cpu/` for NumPy's arrays or in `minitf/gpu/` for CuPy's. A form
+takes the arguments of its equation and returns the same values and gradients, which
+tests/engine/test_forms.py checks.
 
     @accelerated                                     # in the engine
     def relu(x): ...
@@ -12,7 +12,7 @@ values and gradients; tests/engine/test_forms.py holds it to them.
     def relu(x): ...
 
 The forms of the library in use are loaded at the first call of an accelerated op. To compute with
-equations only: `with forms.off():`, or the environment variable MINITF_FORMS=off.
+equations only, write `with forms.off():`, or set the environment variable MINITF_FORMS=off.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from minitf.backend import xp
 
 __all__ = ["accelerated", "form_of", "off", "on"]
 
-_forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: the form of each op that has one
+_forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form}
 _loaded = {None}  # rooms that have been imported; a library without a room has no forms
-# Whether forms are on now, and outside of all `with` blocks: in all threads and forked workers.
-_switch = {"on": True, "chosen": True}
-_blocks = []  # the open `with` blocks of all threads, in the order of their opening
+
+# Whether forms are on now, and whether MINITF_FORMS allows them: for all threads of the process.
+_switch = {"on": True, "allowed": True}
+_open = {}  # the `with` blocks open in any thread, oldest first: {block: whether it turns forms on}
 _lock = threading.Lock()
 
-Op = TypeVar("Op", bound=Callable)  # for type hints: an op takes and returns what its equation does
+Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of its equation
 
 
 def accelerated(equation: Op) -> Op:
-    """Let a form take the place of this equation, if the library in use has one that takes
-    the arguments.
-    """
+    """Let a form compute this op where the library in use has one that takes the arguments."""
 
     @functools.wraps(equation)
     def op(*arguments, **options):
@@ -60,10 +59,10 @@ def accelerated(equation: Op) -> Op:
 
 
 def form_of(op: Callable) -> Callable[[Callable], Callable]:
-    """Register the decorated function as the form of `op`, for the room that it is written in.
+    """Register the decorated function as the form of `op`, for the room that contains it.
 
-    For arguments that it does not take, the form returns NotImplemented before it has
-    changed anything.
+    For arguments that it does not take, the form returns NotImplemented before it changes anything.
+    Raises ValueError for a function outside minitf/cpu and minitf/gpu.
     """
 
     def register(form):
@@ -86,51 +85,39 @@ def _load(room):
 
 
 def are_on() -> bool:
-    """Return whether forms take the place of equations now."""
+    """Return whether forms are computing now, instead of equations."""
     return _switch["on"]
 
 
 def off() -> contextlib.AbstractContextManager[None]:
-    """Compute with equations only inside a `with` block: in all threads, and in
-    workers forked there.
-    """
+    """Compute with equations only in a `with` block, in all threads and in workers forked there."""
     return _switched(False)
 
 
 def on() -> contextlib.AbstractContextManager[None]:
-    """Use forms inside a `with` block, for a training or a timing where they are off; not
-    with MINITF_FORMS=off.
-    """
-    return _switched(_switch["chosen"])
+    """Use forms in a `with` block inside one of `off`, unless MINITF_FORMS=off forbids them."""
+    return _switched(_switch["allowed"])
 
 
 @contextlib.contextmanager
 def _switched(to: bool) -> Iterator[None]:
-    block = _Block(to)
-    _change(lambda: _blocks.append(block))
+    """Turn forms on or off; the newest block that is still open decides.
+
+    Threads may leave their blocks in any order.
+    """
+    block = object()
+    with _lock:
+        _open[block] = to
+        _switch["on"] = to
     try:
         yield
     finally:
-        _change(lambda: _blocks.remove(block))
+        with _lock:
+            del _open[block]
+            _switch["on"] = [_switch["allowed"], *_open.values()][-1]
 
 
-class _Block:
-    """A `with` block that is open."""
-
-    def __init__(self, on):
-        self.on = on
-
-
-def _change(blocks):
-    """Open or leave a block, and let the newest of the open ones decide: threads may leave
-    theirs in any order.
-    """
-    with _lock:
-        blocks()
-        _switch["on"] = _blocks[-1].on if _blocks else _switch["chosen"]
-
-
-if (chosen := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
-    print(f"MINITF_FORMS is {chosen!r}: choose on or off", file=sys.stderr)
+if (setting := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
+    print(f"MINITF_FORMS is {setting!r}: choose on or off", file=sys.stderr)
     raise SystemExit(2)
-_switch["on"] = _switch["chosen"] = chosen == "on"
+_switch["on"] = _switch["allowed"] = setting == "on"
