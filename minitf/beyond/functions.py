@@ -1,8 +1,7 @@
-"""Functions that variations of the Transformer use and the paper does not, each with its gradient
-right under it.
+"""Functions of Transformer variants, not used in the paper, each followed by its gradient.
 
-They follow the rules of functions.py, and take and give the same. Larger pieces are
-made of these and of operators: SwiGLU's gate is `g * sigmoid(g)`, and RMSNorm is
+They follow the conventions of minitf/functions.py. Other functions are compositions of these and of
+operators: SwiGLU's gate is `g * sigmoid(g)`, and RMSNorm is
 `x / sqrt((x * x).mean(-1, keepdims=True) + eps)`.
 """
 
@@ -12,13 +11,13 @@ import math
 from collections.abc import Sequence
 
 from minitf.backend import xp
-from minitf.tensor import ArrayLike, Tensor, as_array, record
+from minitf.tensor import ArrayLike, Tensor, arrays_of, as_array, record
 
 __all__ = ["gelu_tanh", "sigmoid", "sqrt", "stack", "tanh"]
 
 
 def tanh(x: ArrayLike) -> Tensor:
-    """Squeeze each number between -1 and 1.
+    """Return each number squeezed into the interval from -1 to 1.
 
         y = (e^x - e^-x) / (e^x + e^-x)
 
@@ -29,12 +28,12 @@ def tanh(x: ArrayLike) -> Tensor:
 
 
 def sigmoid(x: ArrayLike) -> Tensor:
-    """Squeeze each number between 0 and 1.
+    """Return each number squeezed into the interval from 0 to 1.
 
         y = 1 / (1 + e^-x)
 
     x: (...)   ->   (...)
-    The exponential is taken of -|x|, which cannot overflow.
+    The code computes the exponential of -|x|, which cannot overflow.
     """
     x_data = as_array(x)
     e = xp.exp(-abs(x_data))
@@ -43,13 +42,12 @@ def sigmoid(x: ArrayLike) -> Tensor:
 
 
 def gelu_tanh(x: ArrayLike) -> Tensor:
-    """Weigh each number by about the probability that a normal variable is smaller: GELU, in the
-    form with tanh.
+    """Return x times about the probability that a normal variable is less than x: GELU with tanh.
 
         y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 
     x: (...)   ->   (...)
-    The exact form has the error function in place of the tanh; they differ by less than 0.0005.
+    The exact form has the error function instead of tanh; they differ by less than 0.0005.
     Source: Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2.
     """
     x_data, factor = as_array(x), math.sqrt(2 / math.pi)
@@ -57,14 +55,14 @@ def gelu_tanh(x: ArrayLike) -> Tensor:
     y = 0.5 * x_data * (1 + t)
 
     def backward(gy):
-        slope = factor * (1 + 3 * 0.044715 * x_data * x_data)  # of what the tanh is taken of
+        slope = factor * (1 + 3 * 0.044715 * x_data * x_data)  # of the argument of tanh
         return gy * (0.5 * (1 + t) + 0.5 * x_data * (1 - t * t) * slope)
 
     return record(y, (x,), backward)
 
 
 def sqrt(x: ArrayLike) -> Tensor:
-    """Take the square root of each number; its gradient at 0 is infinite.
+    """Return the square root of each number; its gradient at 0 is infinite.
 
         y = x^(1/2)
 
@@ -75,12 +73,12 @@ def sqrt(x: ArrayLike) -> Tensor:
 
 
 def stack(tensors: Sequence[ArrayLike], axis: int = 0) -> Tensor:
-    """Join tensors of one shape along a new axis.
+    """Return tensors of one shape joined along a new axis.
 
         y_i = x_i
 
     tensors: a sequence of N of shape (..., D)   ->   (N, ..., D)
-    The new axis is the one that `axis` names.
+    axis: the position of the new axis in the result.
     """
-    y = xp.stack([as_array(x) for x in tensors], axis=axis)
+    y = xp.stack(arrays_of(*tensors), axis=axis)
     return record(y, tuple(tensors), lambda gy: tuple(xp.moveaxis(gy, axis, 0)))

@@ -1,3 +1,3 @@
-"""The ops of the engine once more, faster, for NumPy on the cores of a CPU."""
+"""Faster forms of the engine's ops, for NumPy on the cores of a CPU."""
 
 from minitf.cpu import decode, functions, loss, optim  # noqa: F401  (registers their forms)

@@ -1,4 +1,4 @@
-"""Adam on NumPy: block by block, so that a block stays in the cache, on all threads lent to it."""
+"""The form of Adam on NumPy: block by block, so that each stays in the cache, on all threads."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from minitf.forms import form_of
 
 @form_of(optim.adam_update)
 def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
-    """Change x, m and v in place, block by block: each array is fetched from memory once."""
+    """Change x, m and v in place; each array is read from memory once."""
     if not x.ndim:
         return NotImplemented
     if not finite:
         return None
-    # Both corrections are numbers, so they can leave the arrays:
+    # Both bias corrections are numbers, so they need no pass over the arrays:
     # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
     root = (1 - beta_2**t) ** 0.5
     scale = rate * root / (1 - beta_1**t)

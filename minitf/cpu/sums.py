@@ -1,6 +1,4 @@
-"""Sums over rows, columns and equal ids, and where an array is cut into blocks, as NumPy
-does them fastest.
-"""
+"""Sums over rows, columns and equal ids as NumPy computes them fastest, and blocks of arrays."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ __all__ = ["blocks", "column_sums", "row_dots", "row_sums", "segment_sum", "stre
 
 
 def segment_sum(ids, rows, n):
-    """Add up the rows that carry the same id: the gradient of looking rows up in a table of n rows.
+    """Return the sum of the rows with the same id: the gradient of a look-up in a table of n rows.
 
         out[v] = sum of rows[i] over all i with ids[i] == v
 
     ids: int (N,)   rows: (N, D)   ->   (n, D)
 
-    The ids are sorted and each run of equal ones is summed, three times as fast as by np.add.at.
+    Sorting the ids and summing each run of equal ids is three times as fast as np.add.at.
     """
     out = np.zeros((n, rows.shape[1]), dtype=rows.dtype)
     if len(ids):
@@ -31,31 +29,31 @@ def segment_sum(ids, rows, n):
 
 
 def row_sums(x):
-    """Sum over the last axis: (..., D) -> (..., 1).
+    """Return the sums over the last axis: (..., D) -> (..., 1).
 
-    The product with ones takes a third of the time of x.sum.
+    A product with ones takes a third of the time of x.sum.
     """
     return (x @ np.ones(x.shape[-1], dtype=x.dtype))[..., None]
 
 
 def column_sums(x):
-    """Sum over all axes but the last: (..., D) -> (D,)."""
+    """Return the sum over all axes but the last: (..., D) -> (D,)."""
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     return np.ones(len(rows), dtype=x.dtype) @ rows
 
 
 def row_dots(x, y):
-    """Multiply row by row, and sum: (..., D) and (..., D) -> (..., 1), without an array
-    of all products.
+    """Return the dot product of each pair of rows: (..., D) and (..., D) -> (..., 1).
+
+    np.vecdot needs no array of all products.
     """
     return np.vecdot(x, y)[..., None]
 
 
 def blocks(shape, size=1 << 17):
-    """Cut an array into blocks of about `size` elements, for several operations in a row on each:
-    a list of indices.
+    """Return the indices of blocks of about `size` elements that together cover an array.
 
-    Such a block stays in the cache from one operation to the next.
+    Several operations in a row on one block find it in the cache.
 
     >>> blocks((300_000,))
     [(slice(0, 131072, None),), (slice(131072, 262144, None),), (slice(262144, 300000, None),)]
@@ -74,7 +72,7 @@ def blocks(shape, size=1 << 17):
 
 
 def stretches(length, count):
-    """Cut a length into `count` stretches that differ by one at the most: a list of (start, stop).
+    """Return (start, stop) of `count` slices of a length that differ by at most one.
 
     >>> stretches(10, 3)
     [(0, 3), (3, 6), (6, 10)]

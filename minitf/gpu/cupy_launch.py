@@ -1,7 +1,4 @@
-"""How kernels and matrix products are started on a real GPU, through CuPy.
-
-Nothing else here knows of it.
-"""
+"""Start kernels and matrix products on a real GPU, through CuPy."""
 
 import functools
 import types
@@ -13,16 +10,16 @@ from cupyx import jit
 
 __all__ = ["gemm", "launch"]
 
-# (kernel, device, kinds of the arguments) -> the compiled function, the types of its numbers
+# {(kernel, device, kinds of the arguments): (the compiled function, the types of its numbers)}
 _ready = {}
 
 
 def launch(kernel, grid, block, *arguments):
-    """Run a kernel once for every thread: `grid` blocks of `block` threads each.
+    """Run a kernel once for every thread of `grid` blocks of `block` threads each.
 
-    cupyx.jit works out the types of all arguments at every call, and compares them as texts:
-    130 microseconds for 14 of them, longer than most kernels run. What it has compiled is therefore
-    kept by a shorter key, and called directly.
+    cupyx.jit determines the types of all arguments at every call and compares them as strings,
+    which takes 130 microseconds for 14 arguments: longer than most kernels run. So the compiled
+    function is stored here under a shorter key, and called directly.
     """
     key = kernel, cupy.cuda.get_device_id(), tuple([_kind(argument) for argument in arguments])
     if key not in _ready:
@@ -39,17 +36,16 @@ def launch(kernel, grid, block, *arguments):
 
 
 def _kind(argument):
-    """On what of an argument the compiled code depends."""
+    """Return the properties of an argument that the compiled code depends on."""
     if isinstance(argument, cupy.ndarray):
         return argument.dtype.char, argument.ndim, argument._c_contiguous, argument._index_32_bits
     return type(argument)
 
 
 def _inside(compiled, arguments):
-    """Take the function out that cupyx.jit has compiled for such arguments, and say what each
-    number becomes.
+    """Return the function that cupyx.jit compiled for such arguments, and the types of its numbers.
 
-    Another version of CuPy may keep it elsewhere: then it is called as before.
+    They are private to CuPy; if a version stores them elsewhere, `compiled` itself is returned.
     """
     try:
         from cupyx.jit import _cuda_typerules, _cuda_types
@@ -70,17 +66,17 @@ def _inside(compiled, arguments):
 
 @functools.cache
 def _compiled(function, inside=False):
-    """Hand a kernel to CuPy, which turns it into CUDA when it meets the types of its arguments.
+    """Return a kernel as CuPy's function, which compiles it to CUDA for the types of a first call.
 
-    Under the name `cuda` the kernel finds cupyx.jit, and the functions of ours that it calls are
-    handed over too.
+    In the kernel, `cuda` means cupyx.jit, and the functions of minitf that it calls are compiled
+    with it.
     """
     names = dict(function.__globals__, cuda=jit)
     for name in function.__code__.co_names:
         if isinstance(names.get(name), types.FunctionType):
             names[name] = _compiled(names[name], inside=True)
     with warnings.catch_warnings():
-        # cupyx.jit says of itself that it is experimental.
+        # cupyx.jit warns that it is experimental.
         warnings.simplefilter("ignore", FutureWarning)
         return jit.rawkernel(device=inside)(
             types.FunctionType(function.__code__, names, function.__name__)
@@ -88,13 +84,12 @@ def _compiled(function, inside=False):
 
 
 def gemm(a, b, c, sizes, count, precision, add=False):
-    """c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n), which lie column by column;
-    sizes: m, n, k.
+    """Compute c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n) in column order.
 
-    a, b: (array, transposed, distance of its columns, distance of its matrices); c lies without
-    gaps. The numbers are float32, or for bfloat16 their 16 bits; sums and c are float32.
+    sizes: m, n, k. a, b: (array, transposed, distance of its columns, distance of its matrices).
+    c: contiguous. The factors are float32, or the 16 bits of bfloat16; sums and c are float32.
     """
-    from cupy.cuda import device  # here, because where kernels are only compiled there is no cuBLAS
+    from cupy.cuda import device  # here: a machine that only compiles kernels has no cuBLAS
     from cupy_backends.cuda.api import runtime
     from cupy_backends.cuda.libs import cublas
 
@@ -118,4 +113,4 @@ def gemm(a, b, c, sizes, count, precision, add=False):
     )
 
 
-_ONE, _ZERO = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS reads them where they lie
+_ONE, _ZERO = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS reads them by their address

@@ -1,6 +1,4 @@
-"""Dropout as a kernel draws it: five numbers in place of a mask, from which it computes the mask
-that NumPy draws.
-"""
+"""Dropout inside a kernel: five numbers from which it computes the mask that NumPy would draw."""
 
 import math
 
@@ -12,15 +10,15 @@ __all__ = ["NO_DROPOUT", "decisions", "next_decisions"]
 
 
 def next_decisions(shape, rate, seed=None):
-    """Return the five numbers of the next mask in this forward pass. No dropout takes no place."""
+    """Return the five numbers of the next mask of this forward pass, as dropout.next_mask does."""
     return decisions(*next_place(seed), shape, rate) if rate else NO_DROPOUT
 
 
 def decisions(seed, step, place, first_row, shape, rate):
     """Return the five numbers of dropout_mask(seed, step, place, first_row, shape, rate).
 
-    The key of the generator (two), the number of the first decision, the threshold, and the factor
-    of what is kept.
+    They are the key of the generator (two numbers), the index of the first random number, the
+    threshold, and the factor of the elements that are kept.
     """
     threshold = threshold_of(rate)
     start = first_row * math.prod(shape[1:])

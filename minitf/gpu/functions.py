@@ -1,7 +1,6 @@
-"""Forms of the ops for a GPU: products by cuBLAS, and what is between them in one
-kernel for each row.
+"""The forms of the engine's functions for a GPU, in float32: cuBLAS for products, kernels between.
 
-They take float32 only. What an op computes is said by the op of the same name in functions.py.
+The op of the same name in minitf/functions.py says what each computes.
 """
 
 import math
@@ -18,7 +17,7 @@ from minitf.tensor import arrays_of, as_array, is_recording, record
 
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
-    """One product by cuBLAS for all positions, in the precision that was chosen."""
+    """Multiply all positions in one product by cuBLAS, in the chosen precision."""
     x_data, w, b = linear_arrays(x, weight, bias)
     if not has_kernels(x_data, w, *([] if b is None else [b])):
         return NotImplemented
@@ -39,7 +38,7 @@ def linear(x, weight, bias=None):
 
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
-    """One kernel for a row."""
+    """Normalize each row in one kernel."""
     arrays = layer_norm_arrays(x, gain, bias)
     if not has_kernels(*arrays):
         return NotImplemented
@@ -49,7 +48,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
 
 @form_of(functions.embedding)
 def embedding(table, ids):
-    """The gradient adds up rows in the same order every time, which atomic additions do not."""
+    """Add up the rows of the gradient in a fixed order, unlike atomic additions."""
     weight = as_array(table)
     if not has_kernels(weight):
         return NotImplemented
@@ -63,7 +62,7 @@ def embedding(table, ids):
 
 @form_of(functions.dropout)
 def dropout(x, rate, seed=None):
-    """The kernel draws the mask, and once more in backward."""
+    """Draw the mask inside the kernel, and a second time in backward."""
     x_data = as_array(x)
     if rate == 0 or not x_data.ndim or not has_kernels(x_data):
         return NotImplemented
@@ -73,7 +72,7 @@ def dropout(x, rate, seed=None):
 
 @form_of(functions.add_norm)
 def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
-    """One kernel for the dropout, the sum and the norm of a row."""
+    """Compute the dropout, the sum and the norm of a row in one kernel."""
     x_data, added_data, g, b = arrays = arrays_of(x, added, gain, bias)
     if not has_kernels(*arrays) or x_data.shape != added_data.shape:
         return NotImplemented
@@ -84,7 +83,7 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
 
 @form_of(functions.feed_forward)
 def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
-    """All that follows the first product is one kernel."""
+    """Compute bias, ReLU and dropout in one kernel between the two products."""
     arrays = linear_arrays(x, w_1, b_1)
     if b_1 is None or not has_kernels(*arrays):
         return NotImplemented
@@ -96,7 +95,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
 
 @form_of(functions.attention)
 def attention(query, key, value, mask=None, rate=0.0, seed=None):
-    """Products by cuBLAS, and between them one kernel for the softmax of a row and its dropout."""
+    """Compute the softmax of a row and its dropout in one kernel between two products."""
     q, k, v, mask = attention_arrays(query, key, value, mask)
     shape = *q.shape[:-1], k.shape[-2]
     if not has_kernels(q, k, v) or len(shape) != 4 or not math.prod(shape):

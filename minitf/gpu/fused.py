@@ -1,9 +1,8 @@
-"""Operations on plain arrays of a GPU that are one kernel each, in place of five or ten of
-the library's.
+"""Operations on plain GPU arrays, each one kernel where CuPy would run five or ten.
 
-Each returns (result, backward), where backward gives the gradients; functions.py makes the forms
-of the engine's ops of them. Dropout is given as five numbers (dropout.py) and not as a mask: the
-kernels draw it, the backward pass again.
+Most return (result, backward), where backward returns the gradients; functions.py turns them into
+forms of the engine's ops. They take dropout as five numbers (dropout.py) instead of a mask: the
+kernels draw the mask, and draw it again in the backward pass.
 """
 
 import math
@@ -25,21 +24,20 @@ __all__ = [
     "segment_sum",
 ]
 
-ROWS = 8  # of a block, each worked on by one warp
-
+ROWS = 8  # rows of a block, each computed by one warp
 
 NOTHING_ADDED = (*NO_DROPOUT[:4], 0.0)
 
 
 def _launch_rows(kernel, n, *arguments):
-    """Give each of n rows to a warp."""
+    """Run a kernel with one warp for each of n rows."""
     launch(kernel, (-(-n // ROWS),), (WARP, ROWS), *arguments)
 
 
 def _launch_stripes(kernel, shape, *arguments):
-    """Give 32 columns of a strip of rows to each block of (32, 8) threads.
+    """Run a kernel with one block of (32, 8) threads for 32 columns of each strip of rows.
 
-    Sums over the rows come as one row for each strip, which the caller adds up.
+    A sum over the rows has one row for each strip, and the caller adds these up.
     """
     launch(
         kernel, (-(-shape[1] // WARP), -(-shape[0] // _strip(shape[0]))), (WARP, STRIPE), *arguments
@@ -47,17 +45,17 @@ def _launch_stripes(kernel, shape, *arguments):
 
 
 def _strip(n):
-    """How many of n rows a block adds up: enough blocks for a GPU, few enough sums."""
+    """Return how many of n rows a block adds up: enough blocks for a GPU, few enough sums."""
     return max(4 * STRIPE, -(-n // 128))
 
 
 def _sums(rows, strip):
-    """Make room for one sum of the rows for each strip."""
+    """Return an empty array for the sum of the rows of each strip."""
     return xp.empty((-(-len(rows) // strip), rows.shape[1]), dtype=rows.dtype)
 
 
 def column_sums(rows):
-    """out = sum of the rows (N, D): CuPy's own sum keeps a tenth of a GPU busy with it."""
+    """Return the sum of rows (N, D) -> (D,); CuPy's own sum keeps a tenth of a GPU busy."""
     strip = _strip(len(rows))
     sums = _sums(rows, strip)
     _launch_stripes(kernels.column_sums, rows.shape, rows, sums, strip)
@@ -65,7 +63,7 @@ def column_sums(rows):
 
 
 def dropout(x, numbers):
-    """y = keep * x * scale; backward does the same to the gradient."""
+    """Return keep * x * scale; backward does the same to the gradient."""
 
     def apply(array):
         rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
@@ -77,8 +75,9 @@ def dropout(x, numbers):
 
 
 def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
-    """y = keep * max(0, x + bias) * scale, in the place of x; backward gives the gradients of x
-    and of the bias.
+    """Return keep * max(0, x + bias) * scale, computed in place of x.
+
+    backward returns the gradients of x and of the bias.
     """
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
@@ -94,8 +93,9 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
 
 
 def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
-    """y = LayerNorm(x + keep * added * scale); backward gives the gradients of x, added,
-    gain and bias.
+    """Return LayerNorm(x + keep * added * scale).
+
+    backward returns the gradients of x, added, gain and bias.
     """
     shape, n = x.shape, math.prod(x.shape[:-1])
     x, added = x.reshape(n, shape[-1]), added.reshape(n, shape[-1])
@@ -118,7 +118,10 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
 
 
 def layer_norm(x, gain, bias, eps):
-    """y = LayerNorm(x), as x + 0 x; backward gives the gradients of x, gain and bias."""
+    """Return LayerNorm(x), computed as that of x + 0 x.
+
+    backward returns the gradients of x, gain and bias.
+    """
     y, backward = add_norm(x, x, gain, bias, eps, NOTHING_ADDED)
 
     def without_added(gy):
@@ -129,8 +132,9 @@ def layer_norm(x, gain, bias, eps):
 
 
 def softmax_dropout(scores, mask, factor, numbers=NO_DROPOUT):
-    """Turn scores (B, H, T, S) into weights in place: (weights, dropped), which is one array
-    without dropout.
+    """Turn scores (B, H, T, S) into weights in place; return the weights and the dropped weights.
+
+    Without dropout they are one array.
     """
     mask = xp.broadcast_to(xp.ones((), dtype=bool) if mask is None else mask, scores.shape)
     dropped = xp.empty_like(scores) if numbers[3] else scores
@@ -140,8 +144,9 @@ def softmax_dropout(scores, mask, factor, numbers=NO_DROPOUT):
 
 
 def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
-    """Turn the gradient of the dropped weights into that of the scores in place: (that, the
-    dropped weights).
+    """Turn the gradient of the dropped weights into that of the scores in place.
+
+    Returns the gradient of the scores, and the dropped weights.
     """
     rows = weights.reshape(-1, weights.shape[-1])
     dropped = xp.empty_like(rows) if numbers[3] else rows
@@ -158,14 +163,13 @@ def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
 
 
 def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
-    """y = dropout(softmax(query key^T / sqrt(d_k))) value, of (B, H, T, K); backward gives the
-    three gradients.
+    """Return dropout(softmax(query key^T / sqrt(d_k))) value, for a query (B, H, T, K).
 
-    once: there will be no backward.
+    backward returns the gradients of query, key and value. once: backward will not be called.
     """
     scale = 1 / math.sqrt(query.shape[-1])
     query, key, value = map(as_factor, (query, key, value))
-    if not once:  # one copy for the six products
+    if not once:  # one copy, for six products
         query, key, value = map(xp.ascontiguousarray, (query, key, value))
     weights, dropped = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
     y = matmul(dropped, value)
@@ -183,7 +187,7 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
 
 
 def segment_sum(ids, rows, n):
-    """out[v] = sum of rows[i] over all i with ids[i] = v, with the same bits every time."""
+    """Return out[v] = sum of rows[i] over all i with ids[i] = v, with the same bits every time."""
     out = xp.zeros((n, rows.shape[1]), dtype=rows.dtype)
     order = xp.argsort(ids, kind="stable")
     grid = len(ids), -(-rows.shape[1] // WARP)

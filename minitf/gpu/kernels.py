@@ -1,20 +1,19 @@
-"""GPU kernels: what one thread of very many does, for the operations that are bound by memory and
-not by arithmetic.
+"""GPU kernels for the operations limited by memory and not by arithmetic: the programs of a thread.
 
-They are Python functions. On a GPU, CuPy (cupyx.jit) turns them into CUDA; the tests run the very
-same functions on NumPy arrays, thread by thread, and compare them with the plain form of each
-operation. minitf/gpu/fused.py launches them.
+They are Python functions. On a GPU, CuPy (cupyx.jit) compiles them to CUDA; the tests run the same
+functions on NumPy arrays, thread by thread, and compare them with the plain form of each operation.
+minitf/gpu/fused.py launches them.
 
-Threads come in blocks, and 32 threads of a block are a warp, which advances together. A thread
-knows its place (`cuda.threadIdx` in its block, `cuda.blockIdx`), and so which numbers are its own.
-The threads of a warp can hand each other what they hold (`cuda.shfl_sync`); those of a block meet
-in shared memory, where a barrier (`cuda.syncthreads`) has to stand between the writing of one
-thread and the reading of another. Blocks know nothing of each other.
+Threads are grouped into blocks, and 32 threads of a block are a warp, which advances together. A
+thread knows its index in its block (`cuda.threadIdx`) and the index of the block (`cuda.blockIdx`);
+from these it computes which numbers to work on. The threads of a warp can exchange values
+(`cuda.shfl_sync`). The threads of a block can share memory, with a barrier (`cuda.syncthreads`)
+between the write of one thread and the read of another. Blocks cannot communicate.
 
-Most kernels give each row to one warp: a block (32, n) takes n rows, and of its row the thread
-number `lane` takes the columns lane, lane + 32, lane + 64 ..., so that neighbours read what lies
-side by side, which is the fast way. Numbers are converted by name (`xp.float32(n)`), since CUDA and
-NumPy differ about mixtures of integers and floats.
+Most kernels assign each row to one warp: a block (32, n) computes n rows, and in its row thread
+`lane` computes the columns lane, lane + 32, lane + 64 ..., because memory is fast when neighbouring
+threads read neighbouring numbers. Numbers are converted by name (`xp.float32(n)`), because CUDA and
+NumPy differ in how they mix integers and floats.
 """
 
 from minitf.backend import xp
@@ -72,13 +71,12 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, scale):
 
 
 def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
-    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over `strip` rows for each
-    row of g_bias.
+    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over each strip of rows.
 
-    What the ReLU or dropout set to zero is zero in y, so nothing is drawn here. A block (32, 8)
-    takes 32 columns, 8 rows at a time, each thread for itself; in the end come the 8 sums in
-    their order. So the result does not depend on which thread is first, as it would if all added
-    to one number.
+    Elements that the ReLU or dropout set to zero are zero in y, so no mask is drawn here. A block
+    (32, 8) computes 32 columns, 8 rows at a time, one sum for each thread; then the 8 sums of each
+    column are added in their order. So the result does not depend on which thread is first, as it
+    would if all threads added to one number.
     """
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
@@ -98,7 +96,7 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
 
 
 def column_sums(x, sums, strip):
-    """sums = sum_r x, over `strip` rows for each row of sums, as above."""
+    """sums = sum_r x, over each strip of rows, as above."""
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -118,8 +116,9 @@ def column_sums(x, sums, strip):
 
 
 def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start, threshold, scale):
-    """y = gain * normal + bias with normal = (s - mean s) / sqrt(var s + eps) and
-    s = x + keep * added * scale.
+    """y = gain * normal + bias,  normal = (s - mean s) / sqrt(var s + eps).
+
+    s = x + keep * added * scale
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -156,10 +155,9 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
 def add_norm_gradient(
     gy, normal, deviation, gain, gx, g_added, seed, draw, start, threshold, scale
 ):
-    """gx = (g - mean g - normal * mean(g * normal)) / deviation with g = gain * gy;
-    g_added = keep * gx * scale.
+    """gx = (g - mean g - normal * mean(g * normal)) / deviation,  g_added = keep * gx * scale.
 
-    Without dropout (threshold 0) g_added is gx, and not written.
+    g = gain * gy. Without dropout (threshold 0) g_added is gx, and is not written.
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -190,9 +188,7 @@ def add_norm_gradient(
 
 
 def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
-    """g_gain = sum_r gy * normal;  g_bias = sum_r gy, over `strip` rows for each row of the
-    results, as above.
-    """
+    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each strip of rows, as above."""
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -216,11 +212,10 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
 
 
 def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, threshold, scale):
-    """weights = softmax(factor * scores), 0 where the mask is False;
-    dropped = keep * weights * scale.
+    """weights = softmax(factor * scores), 0 under the mask,  dropped = keep * weights * scale.
 
-    All are (B, H, T, S), and the weights may take the place of the scores: each thread writes only
-    where it alone has read. Without dropout (threshold 0) `dropped` is not written.
+    All are (B, H, T, S). The weights may replace the scores: each thread writes only where it alone
+    has read. Without dropout (threshold 0) `dropped` is not written.
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -234,7 +229,7 @@ def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, th
     query = row % queries
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    largest = -1e30  # stays so in a row that may attend to nothing: its weights are 0
+    largest = -1e30  # also the largest of a row that may attend to nothing: its weights are 0
     for column in range(lane - skip, columns, WARP):
         if column >= 0 and mask[batch, head, query, column]:
             largest = max(largest, scores[batch, head, query, column] * factor)
@@ -243,7 +238,7 @@ def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, th
     for column in range(lane - skip, columns, WARP):
         if column >= 0 and mask[batch, head, query, column]:
             total += xp.exp(scores[batch, head, query, column] * factor - largest)
-    total = max(warp_sum(total), 1.0)  # below 1 only in such an empty row, where it is 0
+    total = max(warp_sum(total), 1.0)  # only the sum of such a row is below 1: 0
     for i in range(0, columns + skip, WARP):
         if i % 512 == 0:
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
@@ -259,11 +254,10 @@ def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, th
 
 
 def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, threshold, scale):
-    """g = factor * weights * (d - sum_c d * weights) with d = keep * g * scale, in place;
-    dropped as above.
+    """g = factor * weights * (d - sum_c d * weights), in place, with d = keep * g * scale.
 
-    g: the gradient of the dropped weights, and then that of the scores. g, weights,
-    dropped: (rows, S).
+    g: the gradient of the dropped weights, replaced by that of the scores. dropped: as above.
+    g, weights and dropped are (rows, S).
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -293,11 +287,11 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
 
 
 def cross_entropy(logits, target, losses, nlls, smoothing):
-    """loss = - sum_v q_v ln p_v, nll = - ln p_target, and logits = p - q, with p = softmax(logits).
+    """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  logits = p - q, with p = softmax(logits).
 
-    q is 1 - smoothing for the target and smoothing / (V - 1) for every other word. One block for
-    each row: the largest logit and the sum of the exponentials come from one reading, for which
-    a sum so far is scaled down whenever a larger logit appears.
+    q is 1 - smoothing for the target and smoothing / (V - 1) for every other word. Each block
+    computes one row. It reads the logits once for both the largest and the sum of exponentials: the
+    sum so far is scaled down whenever a larger logit appears.
     """
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)
@@ -326,17 +320,16 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
         nll = log_total - (true_logit - highest)
         nlls[row] = nll
         smoothed = (1.0 - smoothing - each) * nll
-        if each > 0.0:  # a logit of -inf makes the rest infinite, and 0 times that is not 0
+        if each > 0.0:  # a logit of -inf makes the sum infinite, and 0 times infinity is NaN
             smoothed += each * (xp.float32(size) * log_total - shifted)
         losses[row] = smoothed
 
 
 def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
-    """m = beta_1 m + (1 - beta_1) g;  v = beta_2 v + (1 - beta_2) g^2;
-    data = data - rate * m / (sqrt(v) + eps).
+    """m = beta_1 m + (1 - beta_1) g,  v = beta_2 v + (1 - beta_2) g^2,  data -= rate * m / root.
 
-    The two corrections of the first steps are numbers, and are inside rate and eps. Nothing changes
-    if finite[0] is 0.
+    root = sqrt(v) + eps. The two bias corrections are contained in rate and eps. Nothing changes if
+    finite[0] is 0.
     """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if i < data.size and finite[0] != 0:
@@ -349,11 +342,10 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
 
 
 def segment_sum(ids, order, rows, out):
-    """out[v] = sum of rows[order[i]] over all i with ids[i] = v; ids are sorted, and out
-    is zero before.
+    """out[v] = sum of rows[order[i]] over all i with ids[i] = v; ids are sorted, out is zero.
 
-    The block (32, 8) of position i works if a run of equal ids begins there: 8 rows at a time, as
-    in column_sums, and so with the same result every time.
+    The block (32, 8) at index i does something only if a run of equal ids begins there: it adds 8
+    rows at a time, as in column_sums, and so with the same result every time.
     """
     lane = xp.int32(cuda.threadIdx.x)
     place = xp.int32(cuda.threadIdx.y)
@@ -373,9 +365,7 @@ def segment_sum(ids, order, rows, out):
 
 
 def round_to_bfloat16(x, y):
-    """y = the upper 16 of the 32 bits of x, rounded to the nearest, halves to even; both
-    seen as integers.
-    """
+    """y = the upper 16 of the 32 bits of x, as integers, rounded to nearest, ties to even."""
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if i < x.size:
         bits = x[i]

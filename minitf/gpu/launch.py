@@ -1,6 +1,4 @@
-"""How the forms of a GPU start kernels and matrix products: on a real one, or on the
-simulator of the tests.
-"""
+"""Start kernels and matrix products, on a real GPU or on the simulator of the tests."""
 
 import functools
 import importlib
@@ -13,13 +11,14 @@ __all__ = ["cuda", "gemm", "generation", "has_kernels", "launch"]
 
 
 class _InsideKernels:
-    """The words that have a meaning only inside a kernel:
-    `launch` puts the real ones in its place.
+    """A placeholder for cupyx.jit, whose functions exist only inside a kernel.
+
+    `launch` replaces it in the kernels that it compiles.
     """
 
     def __getattr__(self, name):
         raise AttributeError(
-            f"cuda.{name} is for kernels: start them with minitf.gpu.launch.launch"
+            f"cuda.{name} works only inside a kernel: start kernels with minitf.gpu.launch.launch"
         )
 
 
@@ -27,20 +26,21 @@ cuda = _InsideKernels()
 
 
 def has_kernels(*arrays):
-    """Tell whether kernels can work on these arrays: on a GPU, in float32."""
+    """Return whether kernels take these arrays: on a GPU, in float32."""
     return xp.__dict__["_room"] == "gpu" and all(array.dtype == np.float32 for array in arrays)
 
 
 def launch(kernel, grid, block, *arguments):
-    """Run a kernel once for every thread: `grid` blocks of `block` threads each, both given as one
-    to three lengths.
+    """Run a kernel once for every thread of a grid of blocks.
+
+    grid: the number of blocks along one to three axes. block: the number of threads of each.
     """
     if min(grid) > 0:
         _starters()[0](kernel, grid, block, *arguments)
 
 
 def gemm(*arguments):
-    """Multiply matrices as cuBLAS does: see cupy_launch.py, and matmul.py, where this is called."""
+    """Multiply matrices with cuBLAS: see `gemm` in cupy_launch.py, and its caller matmul.py."""
     _starters()[1](*arguments)
 
 
@@ -50,7 +50,7 @@ def generation():
 
 
 def _starters():
-    """Return what starts a kernel, and a product: the simulator's own two functions, or CuPy's."""
+    """Return the functions `launch` and `gemm` of the simulator, or else those for CuPy."""
     return getattr(xp.__dict__["_module"], "kernels", None) or _of_cupy()
 
 

@@ -1,15 +1,13 @@
-"""Matrix products.
+"""Matrix products on a GPU: cuBLAS with operands of any memory layout, in a chosen precision.
 
-On a GPU they go to cuBLAS with operands as they lie in memory, and in a chosen precision.
-
-CuPy's own product copies a transposed operand, works in float32 only, and takes (B, T, D) @ (D, F)
-for B products. cuBLAS reads a matrix as it lies or transposed, any number of them in equal
-distances, at three speeds:
+CuPy's own product copies a transposed operand, works in float32 only, and computes
+(B, T, D) @ (D, F) as B products. cuBLAS reads matrices in row or column order, any number of them
+at equal distances, in three precisions:
 
 - float32: 24 bits of each number.
 - tf32: the tensor cores round the factors to 11 bits as they read them; sums are float32.
-- bfloat16: the factors are rounded to 8 bits before, so that half as much is read; sums are
-  float32. What is a factor of several products is rounded once, by `as_factor`.
+- bfloat16: the factors are rounded to 8 bits beforehand, so half as many bytes are read; sums are
+  float32. `as_factor` rounds an array once that is a factor of several products.
 
 Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are
 float32 in all three.
@@ -33,7 +31,7 @@ _chosen = {"precision": "float32"}
 
 
 def use_precision(precision):
-    """Choose how exactly a GPU multiplies matrices, for the whole process. Raises UserError."""
+    """Choose the precision of matrix products on a GPU, for the process. Raises UserError."""
     if precision not in PRECISIONS:
         raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if precision != "float32" and not has_kernels():
@@ -53,15 +51,17 @@ def use_precision(precision):
 
 
 def as_factor(x):
-    """Give an array for several products: in bfloat16 its 16 bits, which `matmul` takes as they
-    are; else itself.
+    """Return x rounded to bfloat16, once for several products, if that precision is chosen; else x.
+
+    `matmul` takes the rounded array, of 16-bit integers, as a factor.
     """
     return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
 
 
 def matmul(x, y, out=None):
-    """Multiply matrices, or batches of them, into `out` if it is given: (..., m, k) @ (..., k, n)
-    -> (..., m, n).
+    """Return the product of matrices or batches: (..., m, k) @ (..., k, n) -> (..., m, n).
+
+    The product is written to `out` if it is given.
     """
     if not _by_cublas(x, y):
         return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
@@ -88,18 +88,16 @@ def add_product(x, y, out):
 
 
 def _by_cublas(x, y):
-    """Whether this is for cuBLAS: factors that are float32 or rounded, on a GPU, and no batches
-    that broadcast.
-    """
+    """Return whether cuBLAS takes these factors: float32 or rounded, without broadcasting."""
     good = all(array.dtype == xp.uint16 or has_kernels(array) for array in (x, y))
     return good and not (y.ndim > 2 and x.shape[:-2] != y.shape[:-2])
 
 
 def _multiply(x, y, out, add=False):
-    """Let cuBLAS compute out = x y, or out + x y.
+    """Compute out = x y, or out + x y, with cuBLAS.
 
-    To cuBLAS, columns lie one behind the other where for us rows do: what we call x it reads as
-    x^T. So it is asked for out^T = y^T x^T, which it writes just where out = x y has to be.
+    cuBLAS stores matrices column by column, and NumPy row by row, so cuBLAS reads x as x^T. It is
+    therefore asked for out^T = y^T x^T, which NumPy reads as out = x y.
     """
     *batch, m, k = x.shape
     n, count = y.shape[-1], math.prod(batch)
@@ -114,10 +112,10 @@ def _multiply(x, y, out, add=False):
 
 
 def _operand(x):
-    """Say how the matrices x (..., m, k) lie: (x, whether transposed, from row to row, from
-    matrix to matrix).
+    """Return the memory layout of matrices x (..., m, k) as cuBLAS needs it.
 
-    What lies in no way that cuBLAS can read is copied.
+    That is (x, whether transposed, distance of rows, distance of matrices). If cuBLAS cannot read
+    the layout of x, x is copied.
     """
     *batch, m, k = x.shape
     *steps, row, column = [stride // x.itemsize for stride in x.strides]
@@ -130,7 +128,7 @@ def _operand(x):
 
 
 def _one_step(batch, steps):
-    """The distance from each matrix of a batch to the next if it is always the same, else None."""
+    """Return the distance from each matrix of a batch to the next, or None if it varies."""
     axes = [(length, step) for length, step in zip(batch, steps, strict=True) if length > 1]
     for (_, outer), (length, inner) in itertools.pairwise(axes):
         if outer != length * inner:
@@ -139,7 +137,7 @@ def _one_step(batch, steps):
 
 
 def _rounded(x):
-    """Round to bfloat16, as integers of 16 bits, in the order in which x lies."""
+    """Return x rounded to bfloat16, as 16-bit integers in the memory layout of x."""
     if x.strides[-1] > x.strides[-2]:
         return _rounded(x.swapaxes(-1, -2)).swapaxes(-1, -2)
     x = xp.ascontiguousarray(x)

@@ -1,4 +1,4 @@
-"""Adam on a GPU: one kernel, which reads and writes each number once."""
+"""The form of Adam on a GPU: one kernel, which reads and writes each number once."""
 
 from minitf import optim
 from minitf.backend import to_device, xp
@@ -11,13 +11,10 @@ _THREADS = 256  # threads of a block
 
 @form_of(optim.adam_update)
 def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
-    """Change x, m and v in place.
-
-    The kernel reads `finite` itself: the host does not wait for it.
-    """
+    """Change x, m and v in place; the kernel reads `finite`, so the host need not wait for it."""
     if not has_kernels(x, g, m, v) or x.ndim != 1:
         return NotImplemented
-    # Both corrections are numbers, so they can leave the arrays:
+    # Both bias corrections are numbers, so the kernel does not compute them for each element:
     # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
     root = (1 - beta_2**t) ** 0.5
     scale = rate * root / (1 - beta_1**t)

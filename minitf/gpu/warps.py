@@ -1,7 +1,7 @@
-"""What the threads of a GPU kernel do together: sums and maxima, and the decisions of dropout.
+"""Computations that the threads of a GPU kernel share: sums, maxima, and the masks of dropout.
 
-These functions are called by the kernels of minitf/gpu/kernels.py, by every thread of a warp or
-of a block at once: what that means, and why numbers are converted by name, is said there.
+All threads of a warp or of a block call these functions together. See minitf/gpu/kernels.py for
+what a warp is, and why numbers are converted by name.
 """
 
 import numpy as np
@@ -10,30 +10,28 @@ from minitf.backend import xp
 from minitf.gpu.launch import cuda
 
 WARP = 32
-STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time, where it sums columns
-ALL = 0xFFFFFFFF  # the 32 bits that say: every thread of the warp takes part
+STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time when it sums columns
+ALL = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
 
 # Sums and maxima ----------------------------------------------------------------------------------
 
 
 def warp_sum(value):
-    """Add up what the 32 threads of a warp hold; each gets the sum, to the same bit."""
+    """Return the sum of the values of a warp's 32 threads, with the same bits in each thread."""
     for step in range(5):
         value += cuda.shfl_xor_sync(ALL, value, 16 >> step)
     return value
 
 
 def warp_max(value):
-    """Find the largest of what the 32 threads of a warp hold."""
+    """Return the largest of the values of a warp's 32 threads."""
     for step in range(5):
         value = max(value, cuda.shfl_xor_sync(ALL, value, 16 >> step))
     return value
 
 
 def block_sum(value):
-    """Add up what all threads of a block (n) hold: each warp its own, then the sums of the warps,
-    in their order.
-    """
+    """Return the sum of the values of a block of n threads: of each warp, then of all warps."""
     of_warp = cuda.shared_memory(xp.float32, WARP)
     value = warp_sum(value)
     cuda.syncthreads()  # the shared memory may still be in use from the call before
@@ -47,7 +45,7 @@ def block_sum(value):
 
 
 def block_max(value):
-    """Find the largest of what all threads of a block (n) hold."""
+    """Return the largest of the values of a block of n threads."""
     of_warp = cuda.shared_memory(xp.float32, WARP)
     value = warp_max(value)
     cuda.syncthreads()
@@ -60,7 +58,7 @@ def block_max(value):
 
 
 def stripe_sum(value):
-    """Add up, in a block (32, 8), what the 8 threads of each column hold, in their order."""
+    """Return, in a block (32, 8), the sum of the values of the 8 threads of each column."""
     lane = xp.int32(cuda.threadIdx.x)
     values = cuda.shared_memory(xp.float32, WARP * STRIPE)
     cuda.syncthreads()
@@ -80,7 +78,7 @@ STEP_A, STEP_C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 
 def multiply_high(a, b):
-    """The upper 64 of the 128 bits of a product, by halves, as one multiplies on paper."""
+    """Return the upper 64 of the 128 bits of a product, by halves, as one multiplies on paper."""
     low = (a & LOW) * (b & LOW)
     middle = (a >> 32) * (b & LOW) + (low >> 32)
     other = (a & LOW) * (b >> 32) + (middle & LOW)
@@ -88,26 +86,24 @@ def multiply_high(a, b):
 
 
 def keep_bits(seed, draw, place, threshold):
-    """Decide which of 16 elements stay, each with probability 1 - threshold / 65536: bit i is 1 for
-    element n + i.
+    """Decide which of 16 elements to keep, each with probability 1 - threshold / 65536.
 
-    n is `place` rounded down to a multiple of 16.
+    Bit i of the result is 1 if element n + i stays; n is `place` rounded down to a multiple of 16.
     """
     return 0xFFFF if threshold == 0 else drawn_bits(seed, draw, place // xp.uint64(16), threshold)
 
 
 def drawn_bits(seed, draw, count, threshold):
-    """Draw 16 decisions by Philox-4x64-10 (Salmon et al. 2011): 256 random bits, a function of
-    (seed, draw) and count.
+    """Draw 16 decisions with Philox-4x64-10 (Salmon et al. 2011).
 
-    So any thread draws what it needs, the backward pass draws it once more, and NumPy, which has
-    the same generator, draws the same mask.
+    Its 256 random bits are a function of (seed, draw) and count. So any thread can draw the bits it
+    needs, the backward pass can draw them again, and NumPy's Philox draws the same mask.
     """
     a = count + xp.uint64(1)  # NumPy adds 1 before it draws
     b = xp.uint64(0)
     c = xp.uint64(0)
     d = xp.uint64(0)
-    # As a loop it needs half the registers, so that more warps run at a time.
+    # Not unrolled, it needs half the registers, so more warps run at a time.
     for i in cuda.range(10, unroll=1):
         low_a = MULTIPLIER_A * a
         high_a = multiply_high(MULTIPLIER_A, a)
@@ -125,12 +121,10 @@ def drawn_bits(seed, draw, count, threshold):
 
 
 def stays(word, i, threshold):
-    """Compare the i-th 16 bits of a word with the threshold: 1 if they reach it, else 0."""
+    """Return 1 if the i-th 16 bits of a word reach the threshold, else 0."""
     return 1 if xp.int32(word >> xp.uint64(16 * i) & xp.uint64(0xFFFF)) >= threshold else 0
 
 
 def kept(bits, i, lane):
-    """Tell whether decision i + lane of the warp's row is to keep: another thread of the
-    warp has drawn it.
-    """
+    """Return decision i + lane of the warp's row, which another thread of the warp has drawn."""
     return cuda.shfl_sync(ALL, bits, i % 512 // 16 + lane // 16) >> lane % 16 & 1

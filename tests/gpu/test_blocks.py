@@ -196,5 +196,5 @@ def test_arrays_that_repeat_themselves():
 
 
 def test_the_words_of_a_kernel_mean_nothing_elsewhere():
-    with pytest.raises(AttributeError, match="for kernels"):
+    with pytest.raises(AttributeError, match="only inside a kernel"):
         shift(np.zeros(1), np.zeros(1))
