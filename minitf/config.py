@@ -1,10 +1,9 @@
 """The sizes and switches of a Transformer, and the models of the paper's Table 3 by name."""
 
 import dataclasses
-import re
 import reprlib
-import types
-import typing
+from numbers import Real
+from typing import Any, Self
 
 from minitf.errors import UserError
 
@@ -13,17 +12,18 @@ __all__ = ["PRESETS", "Config"]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that defines a model apart from its weights.
+    """Everything that defines a model apart from its weights; by default the paper's base model.
 
-    The defaults are the paper's base model.
-
-    d_k and d_v default to d_model / n_heads. norm: "post", LayerNorm(x + Sublayer(x)), as in the
-    paper, or "pre", x + Sublayer(LayerNorm(x)) with one more norm at the end. positions: "sinusoid"
-    or "learned" (up to max_length). sinusoid_layout: "interleaved" as in the paper, or "halves"
-    (all sines, then all cosines). sinusoid_base: "paper" for exponents 2i/d_model, "t2t" for
-    tensor2tensor's i/(d_model/2 - 1).
-    tie: one matrix for both embeddings and the output. The three dropout rates are those of
-    sub-layer outputs and embeddings, of attention weights, and inside the feed-forward network.
+    d_k, d_v: by default d_model / n_heads.
+    dropout, attention_dropout, feed_forward_dropout: the rates for sub-layer outputs and
+    embeddings, for attention weights, and inside the feed-forward network.
+    norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or "pre", x + Sublayer(LayerNorm(x))
+    with one more norm at the end.
+    positions: "sinusoid", or "learned" for a table of max_length rows.
+    sinusoid_layout: "interleaved" as in the paper, or "halves", all sines before all cosines.
+    sinusoid_base: "paper" for exponents 2i/d_model, "t2t" for tensor2tensor's i/(d_model/2 - 1).
+    tie: whether both embeddings and the output share one matrix.
+    Raises UserError for a value that no model can have.
     """
 
     vocabulary_size: int
@@ -50,66 +50,67 @@ class Config:
     eos_id: int = 3
 
     def __post_init__(self):
-        for name in (
-            "vocabulary_size",
-            "n_layers",
-            "d_model",
-            "d_ff",
-            "n_heads",
-            "max_length",
-            "d_k",
-            "d_v",
-        ):
-            if name in ("d_k", "d_v") and getattr(self, name) is None:
-                if self.d_model % self.n_heads:
-                    raise UserError(
-                        f"d_model {self.d_model} is not a multiple of n_heads "
-                        f"{self.n_heads}: set {name}"
-                    )
-                object.__setattr__(self, name, self.d_model // self.n_heads)
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise UserError(
-                    f"{name} must be a whole number of 1 or more, not {getattr(self, name)!r}"
-                )
-        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing"):
-            # Dropout is rounded to 1/65536, and something must stay.
-            if not 0 <= getattr(self, name) <= 0.9999:
-                raise UserError(
-                    f"{name} must be at least 0 and at most 0.9999, not {getattr(self, name)!r}"
-                )
-        if not 0 <= self.eps < 1:
-            raise UserError(f"eps must be at least 0 and less than 1, not {self.eps!r}")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}"
-                )
-        if self.d_model % 2 and self.positions == "sinusoid":
+        _check_size("vocabulary_size", self.vocabulary_size)
+        _check_size("n_layers", self.n_layers)
+        _check_size("d_model", self.d_model)
+        _check_size("d_ff", self.d_ff)
+        _check_size("n_heads", self.n_heads)
+        if self.d_k is None:
+            object.__setattr__(self, "d_k", self._width_of_a_head("d_k"))
+        if self.d_v is None:
+            object.__setattr__(self, "d_v", self._width_of_a_head("d_v"))
+        _check_size("d_k", self.d_k)
+        _check_size("d_v", self.d_v)
+        # Dropout is rounded to 1/65536, and something must remain.
+        _check_range("dropout", self.dropout, 0.9999)
+        _check_range("attention_dropout", self.attention_dropout, 0.9999)
+        _check_range("feed_forward_dropout", self.feed_forward_dropout, 0.9999)
+        _check_range("label_smoothing", self.label_smoothing, 0.9999)
+        _check_choice("norm", self.norm, "post", "pre")
+        _check_range("eps", self.eps, 0.9999)
+        _check_choice("positions", self.positions, "sinusoid", "learned")
+        _check_choice("sinusoid_layout", self.sinusoid_layout, "interleaved", "halves")
+        _check_choice("sinusoid_base", self.sinusoid_base, "paper", "t2t")
+        if self.positions == "sinusoid" and self.d_model % 2:
             raise UserError(f"sinusoids need an even d_model, not {self.d_model}")
+        _check_size("max_length", self.max_length)
+        if type(self.tie) is not bool:
+            raise UserError(f"tie must be true or false, not {reprlib.repr(self.tie)}")
         ids = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
-        if len(set(ids)) < 4 or not all(0 <= i < self.vocabulary_size for i in ids):
-            raise UserError(f"the special ids {ids} must differ and be less than vocabulary_size")
+        in_vocabulary = all(type(i) is int and 0 <= i < self.vocabulary_size for i in ids)
+        if not in_vocabulary or len(set(ids)) < 4:
+            raise UserError(
+                f"the special ids {reprlib.repr(ids)} must be different integers from 0 "
+                f"to vocabulary_size - 1"
+            )
+
+    def _width_of_a_head(self, name):
+        if self.d_model % self.n_heads:
+            raise UserError(
+                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: set {name}"
+            )
+        return self.d_model // self.n_heads
 
     @classmethod
-    def preset(cls, name: str, vocabulary_size: int = 37000, **changes: typing.Any) -> typing.Self:
-        """Give a named model: tiny, small, base, big, or a row of the paper's Table 3
-        (see PRESETS).
-        """
+    def preset(cls, name: str, vocabulary_size: int = 37000, **changes: Any) -> Self:
+        """Return a named model: tiny, small, base, big, or a row of Table 3 (see PRESETS)."""
         if name not in PRESETS:
             raise UserError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
         return cls(vocabulary_size, **{**PRESETS[name], **changes})
 
-    def replace(self, **changes: typing.Any) -> typing.Self:
-        """Give a copy with some fields changed; d_k and d_v follow d_model / n_heads where
-        they did before.
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed.
+
+        A d_k or d_v of d_model / n_heads follows a change of these.
         """
-        for name in ("d_k", "d_v"):
-            if getattr(self, name) * self.n_heads == self.d_model:
-                changes.setdefault(name, None)
+        if self.d_k * self.n_heads == self.d_model:
+            changes.setdefault("d_k", None)
+        if self.d_v * self.n_heads == self.d_model:
+            changes.setdefault("d_v", None)
         return dataclasses.replace(self, **changes)
 
     def count_parameters(self) -> int:
-        """Count the numbers that training changes, without building the model.
+        """Return the number of parameters of the model, without building it.
 
         >>> Config.preset("base").count_parameters()
         63045632
@@ -117,124 +118,49 @@ class Config:
         norm = 2 * self.d_model
         attention = 2 * self.d_model * self.n_heads * (self.d_k + self.d_v)
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
-        # Layers of the encoder, and as many of the decoder.
-        layers = self.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)
-        tables = self.vocabulary_size * (1 if self.tie else 3)
-        tables += 2 * self.max_length if self.positions == "learned" else 0
-        return layers + tables * self.d_model + (2 * norm if self.norm == "pre" else 0)
-
-    def check_subwords(self, count: int) -> None:
-        """Raise UserError if a model of this size does not go with so many subwords."""
-        if count != self.vocabulary_size:
-            raise UserError(
-                f"{count:,} subwords, but the model knows {self.vocabulary_size:,}: "
-                "two models' files?"
-            )
-
-    def check_size(self, arrays: dict) -> None:
-        """Raise UserError if a model of this configuration would be far larger than these
-        arrays, by name.
-
-        To be called before a model is built from a file, where a wrong number must not cost
-        memory. The count need not be that of `count_parameters`, because layers may have been
-        changed in the code.
-        """
-        size = sum(array.size for array in arrays.values())
-        if self.count_parameters() > 2 * size or self.n_layers > len(arrays):
-            self.check_arrays(arrays)
-            raise UserError(
-                f"{size:,} numbers in {len(arrays)} arrays are too few for a model of "
-                f"{self.n_layers} layers and {self.count_parameters():,} parameters: "
-                "use the settings that it was made with, and if its code was changed, "
-                "give the class or function that makes it"
-            )
-
-    def check_arrays(self, arrays: dict) -> None:
-        """Raise UserError if arrays, by name, were made with other settings than these, and
-        name the settings.
-        """
-        found = _settings_of({name: array.shape for name, array in arrays.items()})
-        mine = dataclasses.asdict(self)
-        mine |= {"n_heads * d_k": self.n_heads * self.d_k, "n_heads * d_v": self.n_heads * self.d_v}
-        differing = [
-            f"{name} is {there}, not {mine[name]}"
-            for name, there in found.items()
-            if there != mine[name]
-        ]
-        if differing:
-            what = "; ".join(differing)
-            raise UserError(
-                f"weights of another configuration ({what}): use the settings and the code that "
-                "it was made with"
-            )
+        encoder_layer = attention + feed_forward + 2 * norm
+        decoder_layer = 2 * attention + feed_forward + 3 * norm
+        last_norms = 2 * norm if self.norm == "pre" else 0
+        tables = (1 if self.tie else 3) * self.vocabulary_size * self.d_model
+        positions = 2 * self.max_length * self.d_model if self.positions == "learned" else 0
+        return self.n_layers * (encoder_layer + decoder_layer) + last_norms + tables + positions
 
     def to_dict(self) -> dict:
-        """Give all fields as a dictionary, for JSON."""
+        """Return all fields as a dictionary, for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: dict) -> typing.Self:
-        """Build from a dictionary. Raises UserError for a field that this version does not know."""
-        unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(cls)})
+    def from_dict(cls, fields: dict) -> Self:
+        """Return the configuration that `to_dict` returned these fields of.
+
+        Raises UserError for an unknown field, a missing vocabulary_size, and an impossible value.
+        """
+        unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise UserError(
                 f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?"
             )
         if "vocabulary_size" not in fields:
-            raise UserError("the model settings lack vocabulary_size: copy the file again")
-        check_types(cls, fields)
+            raise UserError("vocabulary_size is missing from the settings: copy the file again")
         return cls(**fields)
 
 
-def check_types(kind, fields):
-    """Raise UserError where a dictionary from a file has a value that a field of this
-    dataclass cannot have.
-    """
-    for name, hint in typing.get_type_hints(kind).items():
-        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        if name in fields and not any(_is(fields[name], option) for option in options):
-            raise UserError(
-                f"the setting {name} cannot be {reprlib.repr(fields[name])}: copy the file again"
-            )
+def _check_size(name, value):
+    if type(value) is not int or value < 1:
+        raise UserError(f"{name} must be an integer of at least 1, not {reprlib.repr(value)}")
 
 
-def _is(value, kind):
-    if kind == list[str]:
-        return type(value) is list and all(type(item) is str for item in value)
-    return type(value) in ((int, float) if kind is float else (kind,))
+def _check_range(name, value, greatest):
+    if not isinstance(value, Real) or not 0 <= value <= greatest:
+        raise UserError(
+            f"{name} must be at least 0 and at most {greatest}, not {reprlib.repr(value)}"
+        )
 
 
-def _settings_of(shapes):
-    """Read from the names and shapes of a model's arrays what they say about its settings."""
-    layers = [
-        int(name.split(".")[2]) for name in shapes if re.match(r"encoder\.layers\.\d+\.", name)
-    ]
-    found = {
-        "n_layers": max(layers, default=-1) + 1,
-        "tie": "target_embedding.weight" not in shapes,
-    }
-    found["norm"] = "pre" if "encoder.norm.gain" in shapes else "post"
-    found["positions"] = "learned" if "source_positions.learned.weight" in shapes else "sinusoid"
-    layer = "encoder.layers.0."
-    for name, axis, place in (
-        ("vocabulary_size", 0, "embedding.weight"),
-        ("d_model", 1, "embedding.weight"),
-        ("d_ff", 1, layer + "feed_forward.inner.weight"),
-        ("n_heads * d_k", 1, layer + "self_attention.query.weight"),
-        ("n_heads * d_v", 1, layer + "self_attention.value.weight"),
-        ("max_length", 0, "source_positions.learned.weight"),
-    ):
-        if len(shapes.get(place, ())) == 2:
-            found[name] = shapes[place][axis]
-    return found
+def _check_choice(name, value, *choices):
+    if value not in choices:
+        raise UserError(f"{name} must be {' or '.join(choices)}, not {reprlib.repr(value)}")
 
-
-_CHOICES = {
-    "norm": ("post", "pre"),
-    "positions": ("sinusoid", "learned"),
-    "sinusoid_layout": ("interleaved", "halves"),
-    "sinusoid_base": ("paper", "t2t"),
-}
 
 PRESETS = {
     "tiny": {"n_layers": 2, "d_model": 64, "d_ff": 256, "n_heads": 4},

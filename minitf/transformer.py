@@ -1,7 +1,7 @@
 """The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
 
-Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary, W beams.
-Ids are NumPy integers (B, T); masks are boolean, True = may attend.
+Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary,
+W beams. Ids are NumPy integers (B, T); masks are boolean, True = may attend.
 """
 
 from __future__ import annotations

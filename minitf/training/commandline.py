@@ -40,7 +40,7 @@ from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import COUNTS, Trainer
 from minitf.transformer import Transformer
 from minitf.translation import Translator
-from minitf.translation.loading import load_model, load_weights
+from minitf.translation.loading import check_size, load_model, load_weights
 
 __all__ = ["build", "finish", "main", "train"]
 
@@ -163,7 +163,7 @@ def _resume(settings, given, ranks, model):
         check_stored(meta["settings"])
         config = Config.from_dict(meta["config"])
         if model is Transformer:
-            config.check_size(weights)
+            check_size(config, weights)
     settings, changes = resumed(settings, given, meta["settings"])
     config, more_changes = resumed_model(config, assignments)
     _choose_device(settings)

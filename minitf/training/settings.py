@@ -5,13 +5,16 @@
 import argparse
 import dataclasses
 import re
+import reprlib
+import types
 import typing
 
-from minitf.config import PRESETS, Config, check_types
+from minitf.config import PRESETS, Config
 from minitf.cpu.machine import free_memory
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError, number
 from minitf.gpu.matmul import PRECISIONS
+from minitf.translation.loading import check_subwords
 
 __all__ = [
     "Settings",
@@ -382,8 +385,8 @@ def fill_in(settings, epoch):
 
 
 def check_model(settings, config, n_subwords):
-    """Raise UserError for a model that does not fit the memory or the text."""
-    config.check_subwords(n_subwords)
+    """Refuse a model that the text of these settings does not fit."""
+    check_subwords(config, n_subwords)
     count, free = config.count_parameters(), free_memory()
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
         raise UserError(
@@ -400,9 +403,25 @@ def check_model(settings, config, n_subwords):
 
 
 def check_stored(stored):
-    """Raise UserError for settings of a checkpoint that no run can have had."""
-    check_types(Settings, _known(stored))
+    """Refuse settings of a checkpoint that no run can have had. Raises UserError."""
+    _check_types(_known(stored))
     _check(Settings(**_known(stored)))
+
+
+def _check_types(stored):
+    """Raise UserError for a value from a file that a field of Settings cannot have."""
+    for name, hint in typing.get_type_hints(Settings).items():
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        if name in stored and not any(_is(stored[name], option) for option in options):
+            raise UserError(
+                f"the setting {name} cannot be {reprlib.repr(stored[name])}: copy the file again"
+            )
+
+
+def _is(value, kind):
+    if kind == list[str]:
+        return type(value) is list and all(type(item) is str for item in value)
+    return type(value) in ((int, float) if kind is float else (kind,))
 
 
 def _known(stored):

@@ -26,7 +26,7 @@ from minitf.training.settings import Settings, fill_in
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.transformer import Transformer
 from minitf.translation import Translator
-from minitf.translation.loading import load_weights
+from minitf.translation.loading import check_size, load_weights
 from minitf.translation.probe import check_probe, probe
 
 __all__ = ["Trainer"]
@@ -68,7 +68,7 @@ class Trainer:
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)
         if model is Transformer:  # or it could not be read from its files
-            config.check_size(dict(self.model.named_parameters()))
+            check_size(config, dict(self.model.named_parameters()))
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
         n_replicas = 1 if backend.on_gpu() else settings.replicas or self.ranks.cores()

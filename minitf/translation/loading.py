@@ -1,6 +1,4 @@
-"""From a model's folder to a Transformer with its weights;
-one whose code was changed is refused.
-"""
+"""From a model's folder to a Transformer with its weights; changed code is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,7 @@ from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 from minitf.translation.probe import check_probe
 
-__all__ = ["load_model", "load_weights"]
+__all__ = ["check_size", "check_subwords", "load_model", "load_weights"]
 
 
 def load_model(
@@ -24,22 +22,21 @@ def load_model(
 
     model: called as model(config, initialise=False); a model whose code was changed is made by
     its own function.
-    Raises UserError as `read_model` does, where the weights are those of another model, and where
-    the model computes something else than the one that was saved.
+    Raises UserError as `read_model` does, for weights of another model, and if the model computes
+    other numbers than the one that was saved.
     """
     arrays, fields, subwords, notes = read_model(directory)
     with in_file(directory):
         config = Config.from_dict(fields)
         try:
             if model is Transformer:
-                config.check_size(arrays)
+                check_size(config, arrays)
             made = load_weights(model(config, initialise=False), arrays)
         except (TypeError, ValueError, MemoryError) as error:
-            # A mistake in the code that was given is shown with its traceback.
-            if model is not Transformer:
+            if model is not Transformer:  # a mistake in the given code is shown with its traceback
                 raise
-            raise UserError(f"its {CONFIG} is damaged ({error}): copy the model again") from None
-        config.check_subwords(len(subwords))
+            raise UserError(f"its {CARD} is damaged ({error}): copy the model again") from None
+        check_subwords(config, len(subwords))
         check_probe(made, notes.pop("probe", None))
     return made, subwords, notes
 
@@ -47,10 +44,72 @@ def load_model(
 def load_weights(model: Transformer, arrays: dict[str, np.ndarray]) -> Transformer:
     """Return the model with the weights of a file.
 
-    Raises UserError; if settings differ, it names them.
+    Raises UserError, which names the settings that differ.
     """
     try:
         return model.load_state(arrays)
     except UserError:
-        model.config.check_arrays(arrays)
+        _check_settings(model.config, arrays)
         raise
+
+
+def check_size(config: Config, arrays: dict) -> None:
+    """Raise UserError if a model of this configuration would be far larger than these arrays.
+
+    Call it before building a model from a file: then a damaged number does not fill the memory. The
+    number of parameters may differ a little, because a layer may have been changed in the code.
+    """
+    size = sum(array.size for array in arrays.values())
+    if config.count_parameters() > 2 * size or config.n_layers > len(arrays):
+        _check_settings(config, arrays)
+        raise UserError(
+            f"{size:,} numbers in {len(arrays)} arrays are too few for a model of "
+            f"{config.n_layers} layers and {config.count_parameters():,} parameters: use the "
+            "settings that it was made with, and if its code was changed, give the class or "
+            "function that makes it"
+        )
+
+
+def check_subwords(config: Config, count: int) -> None:
+    """Raise UserError unless the model has as many ids as there are subwords."""
+    if count != config.vocabulary_size:
+        raise UserError(
+            f"{count:,} subwords, but the model knows {config.vocabulary_size:,}: "
+            "are these files from two different models?"
+        )
+
+
+def _check_settings(config, arrays):
+    """Raise UserError if arrays, by name, were made with other settings, and name these."""
+
+    def length(name, axis):
+        return arrays[name].shape[axis] if name in arrays and arrays[name].ndim == 2 else None
+
+    layer, c = "encoder.layers.0.", config
+    numbers = [name.removeprefix("encoder.layers.").split(".")[0] for name in arrays]
+    n_layers = max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+    settings = {  # setting: in the file (None if unknown), in the configuration
+        "n_layers": (n_layers, c.n_layers),
+        "tie": ("target_embedding.weight" not in arrays, c.tie),
+        "norm": ("pre" if "encoder.norm.gain" in arrays else "post", c.norm),
+        "positions": (
+            "learned" if "source_positions.learned.weight" in arrays else "sinusoid",
+            c.positions,
+        ),
+        "vocabulary_size": (length("embedding.weight", 0), c.vocabulary_size),
+        "d_model": (length("embedding.weight", 1), c.d_model),
+        "d_ff": (length(layer + "feed_forward.inner.weight", 1), c.d_ff),
+        "n_heads * d_k": (length(layer + "self_attention.query.weight", 1), c.n_heads * c.d_k),
+        "n_heads * d_v": (length(layer + "self_attention.value.weight", 1), c.n_heads * c.d_v),
+        "max_length": (length("source_positions.learned.weight", 0), c.max_length),
+    }
+    differing = [
+        f"{name} is {in_file}, not {here}"
+        for name, (in_file, here) in settings.items()
+        if in_file not in (None, here)
+    ]
+    if differing:
+        raise UserError(
+            f"weights of another configuration ({'; '.join(differing)}): use the settings and the "
+            "code that they were made with"
+        )
