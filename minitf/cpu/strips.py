@@ -1,10 +1,10 @@
-"""A model laid out for decoding, where a few rows meet large matrices.
+"""A copy of a model for decoding, where few rows are multiplied by large matrices.
 
-Before OpenBLAS multiplies, it copies the matrix into an order that suits the processor. For a
-thousand rows that is nothing; for the few rows of a decoding step it takes longer than the product.
-It leaves the copy out below a million multiplications, and asks for no order but this one: a strip
-of columns, row after row. So a matrix that is used for many steps is cut into such strips once, and
-products of few rows get up to three times as fast.
+Before a product, OpenBLAS copies the matrix into an order that suits the processor. For a thousand
+rows the copy costs little; for the few rows of a decoding step it takes longer than the product.
+Below a million multiplications OpenBLAS does without the copy, and is fast if the matrix has few
+columns. So a matrix that is used for many steps is cut once into strips, blocks of 64 columns:
+products of few rows become up to three times as fast.
 """
 
 import copy
@@ -16,14 +16,15 @@ from minitf.tensor import as_array, is_recording, record
 
 __all__ = ["PackedParameter", "for_decoding", "in_strips", "packed_linear", "product"]
 
-_WIDTH = 64  # columns in a strip
-_FEW = 10**6  # multiplications that OpenBLAS does without a copy
+_WIDTH = 64  # columns of a strip
+_FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
 
 
 def in_strips(matrix):
-    """Return a matrix (D, F) as strips of 64 columns (F/64, D, 64), the last filled with zeros."""
+    """Return a matrix (D, F) as strips (F/64, D, 64); the last is padded with zeros."""
     d, f = matrix.shape
-    padded = np.zeros((d, -(-f // _WIDTH) * _WIDTH), dtype=matrix.dtype)
+    count = -(-f // _WIDTH)  # rounded up
+    padded = np.zeros((d, count * _WIDTH), dtype=matrix.dtype)
     padded[:, :f] = matrix
     return np.ascontiguousarray(padded.reshape(d, -1, _WIDTH).swapaxes(0, 1))
 
@@ -36,26 +37,27 @@ def product(x, strips, f):
            [3., 4., 5., 0., 0.]])
     """
     n, (count, d, width) = len(x), strips.shape
-    if n == 1:  # goes another way through OpenBLAS, which takes twice the time of two rows
+    if n == 1:  # a single row would use another program of OpenBLAS, slower than two rows
         return product(np.concatenate([x, x]), strips, f)[:1]
     y = np.empty((n, count * width), dtype=x.dtype)
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
-    most = max(4, _FEW // (d * width) & ~3)
+    most = max(4, _FEW // (d * width) & ~3)  # rows of one product, a multiple of four
     if n <= most:
         np.matmul(x, strips, out=out)
     else:
-        few = -(-n // -(-n // most)) + 3 & ~3  # equal slices of rows, in fours
+        slices = -(-n // most)
+        few = -(-n // slices) + 3 & ~3  # rows of each slice: the same number, rounded up to fours
         for start in range(0, n, few):
             np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
     return y if f == y.shape[1] else y[:, :f]
 
 
 class PackedParameter(Parameter):
-    """A matrix beside a copy of it in strips, which the form of `functions.linear` multiplies by.
+    """A matrix with a copy of it in strips, which the form of `functions.linear` multiplies by.
 
-    strips: of the matrix, or None. transpose() returns the packed transpose if there is one and
-    nothing is recorded. All other operations work on the matrix itself. It is for decoding: the
-    strips do not change with the matrix.
+    strips: the copy, or None; it does not follow later changes of the matrix. transpose() returns
+    the packed transpose if there is one and nothing is recorded. All other operations use the
+    matrix itself.
     """
 
     strips = packed_transpose = None
@@ -74,21 +76,23 @@ class PackedParameter(Parameter):
 def packed_linear(x, weight, bias=None):
     """Return x W + b from the strips of a packed W, without a gradient."""
     x_data, (d, f) = as_array(x), weight.data.shape
+    b = None if bias is None else as_array(bias)
     shape = x_data.shape
-    if shape[-1:] != (d,) or x_data.dtype != weight.data.dtype:
-        return NotImplemented  # the equation says why
-    y = product(x_data.reshape(-1, shape[-1]), weight.strips, f)
-    if bias is not None:
-        y += as_array(bias)
+    fits = shape[-1:] == (d,) and (b is None or b.shape == (f,))
+    if not fits or x_data.dtype != weight.data.dtype:
+        return NotImplemented  # the equation says what is wrong
+    y = product(x_data.reshape(-1, d), weight.strips, f)
+    if b is not None:
+        y += b
     return record(y.reshape(*shape[:-1], f), (x,), None)
 
 
 def for_decoding(model):
-    """Return a copy of a model with packed matrices; when weights change, make another copy.
+    """Return a copy of a model with packed matrices; make another copy when the weights change.
 
-    The matrices are those of Linear layers, and that of the output embedding, transposed, which
-    scores the vocabulary. What the modules compute stays their own: a subclass, a replaced method,
-    an attribute of somebody else.
+    Packed are the matrices of Linear layers, and the transposed output embedding, which scores the
+    vocabulary. The copied modules compute what the originals compute, also those of a subclass or
+    with a replaced method.
     """
     linears = [module for module in model.modules() if isinstance(module, Linear)]
     matrices = [getattr(linear, "weight", None) for linear in linears]
@@ -103,29 +107,29 @@ def for_decoding(model):
 
 
 def _can_be_packed(parameter):
-    """Return whether this is a matrix of NumPy, and a Parameter of the library."""
-    own = type(parameter) is Parameter
-    return own and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
+    """Return whether this is a plain Parameter, and its data a matrix of NumPy."""
+    plain = type(parameter) is Parameter
+    return plain and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
 
 
 def _copied(value, copies):
-    """Return a copy of a module and of all that it holds, without dropout.
+    """Return a copy of a module and of everything in its attributes, with dropout off.
 
-    copies: those made so far, by the id of the original.
+    copies: the copies made so far, by the id of the original.
     """
     if id(value) in copies:
         return copies[id(value)]
     if isinstance(value, tuple):
-        parts = [_copied(part, copies) for part in value]
-        return type(value)._make(parts) if hasattr(value, "_make") else type(value)(parts)
+        items = [_copied(item, copies) for item in value]
+        return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
     if not isinstance(value, Module | dict | list):
         return value
     twin = copies[id(value)] = copy.copy(value)
     if isinstance(value, list):
-        twin[:] = [_copied(part, copies) for part in value]
+        twin[:] = [_copied(item, copies) for item in value]
     else:
         held = vars(twin) if isinstance(value, Module) else twin
-        held.update({name: _copied(part, copies) for name, part in held.items()})
+        held.update({name: _copied(item, copies) for name, item in held.items()})
     if isinstance(value, Module):
         twin.training = False
     return twin

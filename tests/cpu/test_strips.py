@@ -10,6 +10,7 @@ from seam import forms_on
 from sizes import V
 from tiny_translator import TEXT, make_model, make_subwords
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import using
 from minitf.cpu import strips
@@ -272,3 +273,13 @@ def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
     layer.inner.scale = scale = [2.0]
     copy = for_decoding(layer)
     assert copy.inner.scale == scale and type(copy.inner) is Linear
+
+
+@pytest.mark.parametrize("bias", [np.ones((1, 1)), np.ones(4), np.ones(1), np.float64(1)], ids=str)
+def test_a_bias_of_another_shape_is_refused_as_by_the_equation(bias, rng):
+    holder = Module()
+    holder.layer = Linear(3, 5, rng).astype("float64")
+    weight, x = for_decoding(holder).layer.weight, rng.normal(size=(2, 3))
+    for which in (forms_on, forms.off):
+        with no_grad(), which(), pytest.raises(ValueError, match="bias"):
+            F.linear(x, weight, bias)
