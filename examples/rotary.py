@@ -1,8 +1,7 @@
 """Rotary positions (Su et al. 2021) in place of the sinusoids, trained to write digits backwards.
 
-An example of how to change attention: `attend` is told the positions of queries and keys,
-so that the change works in training, in greedy decoding and in beam search, where the keys
-come from a cache.
+An example of how to change attention: `attend` receives the positions of queries and keys, so the
+change works in training, in greedy decoding and in beam search, where the keys come from a cache.
 """
 
 import numpy as np
@@ -16,9 +15,7 @@ from minitf.transformer import MultiHeadAttention, Positions
 
 
 def rotate(x, positions):
-    """Turn the features (i, i + K/2) of each head by the angle position / 10000^(2i/K):
-    x (B, H, T, K).
-    """
+    """Turn the features i and i + K/2 of x (B, H, T, K) by the angle position / 10000^(2i/K)."""
     half = x.shape[-1] // 2
     angles = positions[:, None, :, None] / 10000 ** (np.arange(half) / half)  # (B, 1, T, K/2)
     angles = np.concatenate([angles, angles], axis=-1)  # (B, 1, T, K)
@@ -31,7 +28,7 @@ def rotate(x, positions):
 
 
 class RotaryAttention(MultiHeadAttention):
-    """Attention whose scores depend on how far apart a query and a key are."""
+    """Attention whose scores depend on the distance of a query and a key."""
 
     def attend(self, queries, keys, values, mask, positions):
         queries, keys = (rotate(x, at) for x, at in zip((queries, keys), positions, strict=True))
@@ -39,7 +36,7 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class NoPositions(Positions):
-    """Nothing is added to the embeddings, at any position: so a cache does no harm."""
+    """Add nothing to the embeddings; as this is so at every position, a cache works."""
 
     can_cache = True
 
@@ -59,13 +56,13 @@ class RotaryTransformer(Transformer):
 
 
 def digits(rng, rows):
-    """Draw lines of 3 to 8 digits, as the ids 4 to 13, and the same lines backwards."""
+    """Return a batch of lines of 3 to 8 digits, as the ids 4 to 13, and their reversals."""
     lines = [rng.integers(4, 14, rng.integers(3, 9)).tolist() for _ in range(rows)]
     return make_batch(lines, [line[::-1] for line in lines], vocabulary_size=14)
 
 
 def train(updates=400):
-    """Train a small model; returns it."""
+    """Return a trained small model."""
     rng = np.random.default_rng(0)
     model = RotaryTransformer(Config(14, n_layers=2, d_model=64, d_ff=128, n_heads=4, dropout=0.0))
     adam = Adam(model.named_parameters())

@@ -1,4 +1,4 @@
-"""Texts drawn word by word, instead of searched for: translations, and what follows a prompt."""
+"""Texts drawn token by token instead of searched for: translations, continuations of prompts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def sample(
     alpha: float = 0.0,
     rows: Ids | None = None,
 ) -> list[Hypothesis]:
-    """Draw a translation of each row of source ids (B, S), word by word: one Hypothesis each.
+    """Draw a translation of each row of source ids (B, S), token by token: one Hypothesis each.
 
-        P(word) = softmax(logits / temperature)
+        P(token) = softmax(logits / temperature)
 
-    Below a temperature of 1 probable words become more probable, and at 0 it is greedy decoding.
-    top_k: only the k most probable words can be drawn (0: all). top_p: of these, only the fewest
-    that together have this probability. A draw depends on the seed, the row and the step alone.
-    rows: a key for each row, integers (B,) or (B, n), where the batch is a part of a text (its
-    number in the batch, if it is not given). The rest is as in greedy; ln P is the model's, without
-    temperature, top_k and top_p.
+    Below a temperature of 1 probable tokens become more probable; 0 is greedy decoding. top_k: only
+    the k most probable tokens can be drawn (0: all). top_p: of these, only the fewest whose
+    probabilities sum to top_p. A draw depends on the seed, the row and the step alone.
+    rows: a key for each row, integers (B,) or (B, n), by default its number in the batch: with
+    other keys a sentence gets the same draws in any batch. The other arguments are those of greedy;
+    ln P is the model's, without temperature, top_k and top_p.
     Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
     """
     if rows is not None and len(rows) != len(source):
-        raise ValueError(f"{len(rows)} rows are named, but source has {len(source)}")
+        raise ValueError(f"{len(rows)} keys in `rows` for {len(source)} rows of source")
     choose = _drawing(temperature, top_k, top_p, seed, rows)
     return write(model, source, choose, max_extra, cached, alpha)
 
@@ -56,12 +56,12 @@ def generate(
     seed: int = 0,
     end_id: int | None = None,
 ) -> list[Hypothesis]:
-    """Draw how each of the prompts, ids (R, t), goes on: one Hypothesis each, without the prompt.
+    """Draw a continuation of each prompt, ids (R, t): one Hypothesis each, without the prompt.
 
-    next_logits: a function that scores the word after each text, ids (R, t) -> logits (R, V), such
-    as the last position of a language model; switch its dropout off before, with model.eval().
-    length: how many words are written, fewer where the word end_id is drawn. The rest is as in
-    sample.
+    next_logits: a function that scores the token after each text, ids (R, t) -> logits (R, V), such
+    as the last position of a language model; switch its dropout off first, with model.eval().
+    length: the number of tokens written, fewer if the token end_id is drawn. The other arguments
+    are those of sample.
     """
     prompts = np.asarray(prompts)
     if prompts.ndim != 2:
@@ -78,7 +78,7 @@ def generate(
 
 
 class _Rereading:
-    """The scorer for lengthen whose function reads the texts from the beginning at each step."""
+    """A scorer for `lengthen` whose function reads the texts from the beginning at each step."""
 
     def __init__(self, next_logits):
         self.next_logits = next_logits
@@ -87,28 +87,29 @@ class _Rereading:
         logits = as_array(self.next_logits(texts))
         if logits.ndim != 2 or len(logits) != len(texts):
             raise ValueError(
-                f"next_logits must give logits (R, V) for ids {texts.shape}, not {logits.shape}"
+                f"next_logits must return logits (R, V) for ids {texts.shape}, not {logits.shape}"
             )
-        if not np.isfinite(normalisers := normalisers_of(logits)).all():
-            raise ValueError("next_logits gave logits that are NaN or infinite")
+        normalisers = normalisers_of(logits)
+        if not np.isfinite(normalisers).all():
+            raise ValueError("next_logits returned logits that are NaN or infinite")
         return logits, normalisers
 
     def select(self, rows):
-        """Do nothing: nothing is kept from step to step."""
+        """Do nothing: there is no cache."""
 
 
 def _drawing(temperature, top_k, top_p, seed, rows=None):
-    """Return the function choose(logits, alive) for lengthen, which draws a word for each row."""
+    """Return the function choose(logits, alive) for `lengthen` that draws a token for each row."""
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
     if operator.index(top_k) < 0:
-        raise ValueError(f"top_k must be at least 1, or 0 for all words, not {top_k}")
+        raise ValueError(f"top_k must be at least 1, or 0 for all tokens, not {top_k}")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be more than 0 and at most 1, not {top_p}")
-    generators = {}  # one for each row, which gives one number at each step
+    generators = {}  # by row: each is asked for one number at each step
 
     def number(row):
-        if row not in generators:  # the key keeps large seeds apart from rows
+        if row not in generators:  # as spawn_key, the key is never mixed up with a large seed
             key = tuple(np.ravel(row if rows is None else rows[row]).tolist())
             generators[row] = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         return generators[row].random()
@@ -123,7 +124,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
 
 
 def _weights(logits, temperature, top_k, top_p):
-    """Return unnormalised probabilities (R, V), 0 for words that cannot be drawn."""
+    """Return unnormalised probabilities (R, V), 0 for tokens that cannot be drawn."""
     size = logits.shape[-1]
     if temperature == 0:
         return np.arange(size) == logits.argmax(axis=-1)[:, None]
@@ -131,13 +132,12 @@ def _weights(logits, temperature, top_k, top_p):
     count = min(top_k or size, size)
     if count == size and top_p == 1:
         return weights
-    # To sort all of the vocabulary would take longer.
-    largest = -np.partition(-weights, count - 1, axis=-1)[:, :count]
+    largest = -np.partition(-weights, count - 1, axis=-1)[:, :count]  # faster than to sort all
     ordered = -np.sort(-largest, axis=-1)
     sums = ordered.cumsum(axis=-1)
     counts = np.minimum(1 + (sums < top_p * sums[:, -1:]).sum(axis=-1, keepdims=True), count)
-    # The weight of the last word that can be drawn.
-    least = np.take_along_axis(ordered, counts - 1, axis=-1)
-    equal = weights == least  # of equals the lower ids can be drawn
-    room = counts - (weights > least).sum(axis=-1, keepdims=True)
-    return weights * ((weights > least) | equal & (equal.cumsum(axis=-1) <= room))
+    least = np.take_along_axis(ordered, counts - 1, axis=-1)  # of the tokens that can be drawn
+    greater, equal = weights > least, weights == least
+    # Of the tokens with the least weight, those of the lowest ids, up to `counts` tokens in all.
+    n_equal = counts - greater.sum(axis=-1, keepdims=True)
+    return weights * (greater | equal & (equal.cumsum(axis=-1) <= n_equal))

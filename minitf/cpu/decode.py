@@ -16,7 +16,7 @@ from minitf.tensor import Tensor
 __all__ = ["SharedNextWords", "continuations", "next_words", "normalisers_of"]
 
 _GROW_BY = 8  # tokens of each beam by which the caches grow
-# Scores in a block: the first of these that divides the vocabulary.
+# Scores in a block of continuations; the first divisor of the vocabulary's size is taken.
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
 
 
@@ -202,34 +202,42 @@ class SourceCache:
 
 @form_of(decode.continuations)
 def continuations(scores, totals, count):
-    """Return the best continuations, from the few blocks of scores with the greatest maxima.
+    """Return the best continuations, found among the blocks of scores with the greatest maxima.
 
-    The best are in these blocks: so nearly all scores need not be compared one by one. Block i is
-    the words i, i + stride, i + 2 * stride ...: then the maxima of all blocks are those of rows of
-    an array.
+    The best `count` scores are in the `count` blocks with the greatest maxima, so few scores are
+    compared one by one. Block i has the tokens i, i + stride, i + 2 * stride ...: then the maxima
+    of all blocks are those along one axis.
     """
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
     width = next(width for width in _BLOCKS if size % width == 0 and beams * size // width >= count)
     stride = size // width
     blocks = scores.reshape(n, beams, width, stride)
+    more = min(count + 1, beams * stride)  # one more, to see whether it equals the last
+
+    # Of each sentence, the blocks with the greatest maxima, (B, more).
     negative = (to_device(-totals)[:, :, None] - blocks.max(axis=2)).reshape(n, -1)
-    more = min(count + 1, beams * stride)  # one more, to see whether it is an equal of the last
-    chosen = to_numpy(xp.argpartition(negative, more - 1, axis=-1)[:, :more])  # (B, more)
+    chosen = to_numpy(xp.argpartition(negative, more - 1, axis=-1)[:, :more])
     sentence, beam, block = np.arange(n)[:, None], chosen // stride, chosen % stride
+
+    # All continuations in them: indices in the flat scores of a sentence, and totals.
     index = sentence[:, :, None], beam[:, :, None], np.arange(width), block[:, :, None]
     values = to_numpy(blocks[tuple(map(to_device, index))]).astype(np.float64)  # (B, more, width)
     values = (values + totals[sentence, beam, None]).reshape(n, -1)
     best = (beam[:, :, None] * size + np.arange(width) * stride + block[:, :, None]).reshape(n, -1)
+
+    # The best of them, sorted; equals by their index.
     first = np.argpartition(-values, more - 1, axis=-1)[:, :more]
     best, values = np.take_along_axis(best, first, -1), np.take_along_axis(values, first, -1)
     order = np.lexsort((best, -values))
     best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
-    equal = values[:, count - 1] == values[:, -1]  # at the border: then all have to be compared
+
+    # If the one more equals the last, a block that was not chosen may have the lower index.
+    equal = values[:, count - 1] == values[:, -1]
     for i in np.flatnonzero(equal):
-        every = (to_numpy(scores[i * beams : (i + 1) * beams]) + totals[i, :, None]).ravel()
-        best[i] = np.argsort(-every, kind="stable")[:more]
-        values[i] = every[best[i]]
+        sums = (to_numpy(scores[i * beams : (i + 1) * beams]) + totals[i, :, None]).ravel()
+        best[i] = np.argsort(-sums, kind="stable")[:more]
+        values[i] = sums[best[i]]
     best, values = best[:, :count], values[:, :count]
     return best % size, best // size, values
 

@@ -1,9 +1,8 @@
-"""A few numbers that a model computed when it was saved; whoever loads it computes them
-again and compares.
+"""A probe: a few numbers that a model computes when it is saved, and again when it is loaded.
 
-Weights do not say what is done with them. Where a layer was changed in code and has no parameters
-of its own, such as a GELU in place of the ReLU, the weights fit the original layer as well, and it
-would translate badly without an error.
+Weights alone do not show how they were used. If a layer without parameters was changed in the code,
+such as the ReLU to a GELU, the weights fit the original layer as well, and it would translate badly
+without an error. The probe would differ.
 """
 
 import contextlib
@@ -20,19 +19,18 @@ from minitf.tensor import no_grad
 
 __all__ = ["check_probe", "probe"]
 
-_LENGTH = 8  # positions of the input, each of which gives one number
-# Share of their size by which the numbers may differ. Weights rounded to float16 change them by
-# 0.001; GELU in place of ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
+_LENGTH = 8  # positions of the input, with one number for each
+# Relative difference that is accepted. Weights rounded to float16 change the numbers by 0.001; a
+# GELU in place of the ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
 _TOLERANCE = 0.02
 
 
 def probe(model, arrays=None):
-    """Return some logits of a model for a fixed input, as a list of numbers; None where one
-    is not finite.
+    """Return some logits of a model for a fixed input, or None if one of them is not finite.
 
-    The input is two sentences, the second with padding, and of each target position one logit is
-    taken. It may never change, because the numbers are kept with saved models.
-    arrays: weights by name, to be used in place of the model's own.
+    The input is two sentences, the second with padding; the result has one logit per position. The
+    input must never change, because the numbers are saved with models.
+    arrays: weights by name, used in place of the model's own.
     """
     c = model.config
     length = min(_LENGTH, c.max_length)
@@ -56,9 +54,7 @@ def probe(model, arrays=None):
 
 
 def check_probe(model, expected):
-    """Raise UserError unless the model computes what `probe` returned when it was saved; None
-    is not compared.
-    """
+    """Raise UserError unless the model computes the numbers expected (None: anything)."""
     if expected is None:
         return
     numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
@@ -79,7 +75,7 @@ def check_probe(model, expected):
 
 @contextlib.contextmanager
 def _weights(model, arrays):
-    """Give the model other weights inside a `with` block."""
+    """Replace the model's weights inside a `with` block."""
     before = [(parameter, parameter.data) for parameter in model.parameters()]
     try:
         for name, parameter in model.named_parameters() if arrays else ():

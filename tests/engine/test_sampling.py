@@ -219,7 +219,7 @@ def test_a_translator_draws_as_the_model(translator):
         ({"temperature": -0.1}, "temperature must be a number of at least 0, not -0.1"),
         ({"temperature": math.nan}, "temperature must be"),
         ({"temperature": math.inf}, "temperature must be"),
-        ({"top_k": -1}, "top_k must be at least 1, or 0 for all words, not -1"),
+        ({"top_k": -1}, "top_k must be at least 1, or 0 for all tokens, not -1"),
         ({"top_p": 0.0}, "top_p must be more than 0 and at most 1, not 0.0"),
         ({"top_p": 1.1}, "top_p must be"),
     ],
@@ -238,10 +238,10 @@ def test_no_sentences_and_wrong_shapes():
         sample(small_model(), [5, 6, 3])
     with pytest.raises(ValueError, match=r"prompts are ids of the shape \(R, t\)"):
         generate(lambda ids: SCORES, [5, 6, 3], 3)
-    with pytest.raises(ValueError, match="2 rows are named, but source has 1"):
+    with pytest.raises(ValueError, match="2 keys in `rows` for 1 rows of source"):
         sample(small_model(), sources(3), rows=[4, 5])
     with pytest.raises(
-        ValueError, match=r"next_logits must give logits \(R, V\) for ids \(1, 2\), not \(1, 2, 9\)"
+        ValueError, match=r"next_logits must return logits \(R, V\) for ids \(1, 2\), not \(1, 2, 9\)"
     ):
         generate(lambda ids: np.zeros((*ids.shape, 9)), [[5, 6]], 1)
     with pytest.raises(ValueError, match="length must be at least 1, not 0"):
