@@ -375,11 +375,12 @@ finish(
 
 
 # %%
-def merge_heads(heads):
-    """Undo split_heads for a Tensor: (B, H, T, K) -> (B, T, H*K).
+def prune(W_q, W_k, W_v, W_o, n_heads, kept):
+    """Remove heads, of which many do little (Michel et al. 2019): return the four
+    smaller matrices of a layer with only the heads in the list `kept`.
 
-    Hint: "How can one position look at several places at once?" cuts heads apart by
-    a reshape and a transpose. Undo the last one first.
+    Hint: heads_one_by_one in "How can one position look at several places at once?"
+    has the columns of a head. Which rows of W_o does a head meet?
     """
     ...
 
@@ -394,14 +395,19 @@ def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
     ...
 
 
-def check_merge_heads():
-    heads = np.random.default_rng(3).standard_normal((2, 3, 5, 4))
-    same(
-        "merge_heads",
-        merge_heads(Tensor(heads)),
-        F.concatenate(list(heads.swapaxes(0, 1))),
+def check_prune():
+    rng = np.random.default_rng(3)
+    large, small = (
+        MultiHeadAttention(
+            Config(vocabulary_size=11, d_model=12, n_heads=n, d_k=4, d_v=5), rng
+        ).astype(np.float64)
+        for n in (3, 2)
     )
-    grad_check(merge_heads, heads)
+    matrices = prune(*large.state().values(), 3, [0, 2])
+    small.load_state(dict(zip(small.state(), matrices, strict=True)))
+    large.output.weight.data[5:10] = 0  # nothing of head 1 is used
+    x = rng.standard_normal((2, 5, 12))
+    same("prune", small(x, x), large(x, x))
 
 
 def check_multi_query():

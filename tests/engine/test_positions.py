@@ -81,6 +81,11 @@ class TurnedHeads(MultiHeadAttention):
         return rotary.rotate(heads, np.arange(heads.shape[2])[None])
 
 
+class TurnedOutput(MultiHeadAttention):
+    def merge_heads(self, heads):
+        return super().merge_heads(rotary.rotate(heads, np.arange(heads.shape[2])[None]))
+
+
 def with_attention(model, kind, everywhere=False):
     """Make all self-attentions of this kind, and those to the source as well; d_k is even in
     all models here.
@@ -192,7 +197,7 @@ def test_a_translator_decodes_as_the_model(kind, beam):
 # Without a cache ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Biased, TurnedKeys, TurnedHeads])
+@pytest.mark.parametrize("kind", [Biased, TurnedKeys, TurnedHeads, TurnedOutput])
 def test_a_method_that_the_cache_relies_on_turns_it_off(rng, kind):
     """Written before there were positions, or without a thought of a cache: slower, and right."""
     model = with_attention(likely_end(small_model()), kind)

@@ -1,16 +1,21 @@
 """Answers to the exercises of lesson 03, and wrong ones that must not pass."""
 
+import numpy as np
+
 from minitf import functions as F
 
 
-def merge_heads(heads):
-    batch, _, length, _ = heads.shape
-    return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+def prune(W_q, W_k, W_v, W_o, n_heads, kept):
+    def columns(W):
+        return np.concatenate([np.split(W, n_heads, axis=1)[i] for i in kept], axis=1)
+
+    return columns(W_q), columns(W_k), columns(W_v), columns(W_o.T).T
 
 
-def wrong_merge_heads(heads):
-    batch, _, length, _ = heads.shape
-    return heads.reshape(batch, length, -1)  # without the transpose: positions and heads are mixed
+def wrong_prune(W_q, W_k, W_v, W_o, n_heads, kept):
+    # The first rows of W_o, whichever heads are kept.
+    W_q, W_k, W_v, _ = prune(W_q, W_k, W_v, W_o, n_heads, kept)
+    return W_q, W_k, W_v, W_o[: W_v.shape[1]]
 
 
 def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
