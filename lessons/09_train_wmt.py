@@ -433,7 +433,7 @@ same(
 # Use: the whole way, on a small corpus from a grammar, with a model that learns it
 # in two minutes.
 if QUICK:
-    found = train(main, "--quick --steps 2600 --valid-every 1300 --save-every 50")
+    found = train("--quick --steps 2600 --valid-every 1300 --save-every 50")
     mean, last = (found["valid"][which]["perplexity"] for which in ("averaged", "last"))
     claim(
         "the mean of 8 is better than the last alone",

@@ -1,6 +1,4 @@
-"""What every lesson needs besides its subject: its options, where its figures go, headings, last
-line, exercises.
-"""
+"""The frame of every lesson: options, figures, section headings, the last line, exercises."""
 
 import argparse
 import ast
@@ -12,6 +10,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 from threadpoolctl import threadpool_limits
 
@@ -23,13 +22,12 @@ from minitf.translation import Translator
 
 __all__ = ["begin", "check_exercises", "draw", "finish", "toy_model", "train"]
 
-_run = {"name": "", "started": 0.0, "figures": Path("figures"), "drawn": 0}
-_equations = contextlib.ExitStack()  # the forms are off until it is closed, which only a test does
+_run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
+_equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
 
 
 class _UnderHeadings:
-    """Standard output that prints the heading of each section of a lesson before the first output
-    of that section.
+    """Standard output that prints each section's heading before the section's first output.
 
     The headings are comments in the lesson's file, which only a notebook shows. frame: the lesson's
     own frame, whose f_lineno is the line that is running.
@@ -59,15 +57,15 @@ class _Parser(argparse.ArgumentParser):
 
 
 def begin(name, trainer=None):
-    """Start a lesson: read --figures and --backend from the command line (a notebook has none).
+    """Start a lesson: read its options, and compute with equations from here on.
 
-    From here on the library computes with its equations, so that `show` prints the program that
-    a check has run. A training or a timing says `with forms.on():`.
-    trainer: of lesson 09, what runs in place of the lesson if any other option is given; --quick
-    alone is the lesson with a training at its end. Returns whether that was asked for.
+    The options are --figures and --backend; a notebook has none. Because the forms are off, `show`
+    prints the program that a check runs; `train` turns them on, and so does `with forms.on():`.
+    trainer: for lesson 09, the command line that runs instead of the lesson if any other option is
+    given. --quick alone is the lesson with a training at its end; returns whether it was given.
     """
     arguments = [] if _notebook() else sys.argv[1:]
-    _run["name"] = name
+    _run.name, _run.trainer = name, trainer
     parser = _Parser(description=f"Lesson {name} of the minitf course.", allow_abbrev=False)
     parser.add_argument(
         "--figures",
@@ -80,29 +78,31 @@ def begin(name, trainer=None):
     )
     if trainer:
         parser.add_argument("--quick", action="store_true")
-        if {"-h", "--help"} & set(arguments) or _or_stop(parser.parse_known_args, arguments)[1]:
+        with _one_line_errors():
+            others = {"-h", "--help"} & set(arguments) or parser.parse_known_args(arguments)[1]
+        if others:
             sys.exit(trainer(arguments, f"{name}.py"))
-    options = _or_stop(parser.parse_args, arguments)
-    if options.backend:
-        _or_stop(use, options.backend)
-    # The products of a lesson are small: a second thread would only be waited for.
+    with _one_line_errors():
+        options = parser.parse_args(arguments)
+        if options.backend:
+            use(options.backend)
+    # The products of a lesson are small: a second thread would only cost time.
     threadpool_limits(1, "blas")
     _equations.enter_context(forms.off())
     proved.clear()
-    _run.update(started=time.perf_counter(), figures=Path(options.figures), drawn=0)
+    _run.started, _run.figures, _run.drawn = time.perf_counter(), Path(options.figures), 0
     if not _notebook():
         sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
     return getattr(options, "quick", False)
 
 
 def draw(picture, file_name, *arguments, **options):
-    """Draw a figure of the lesson: picture(*arguments, path=..., **options), saved
-    as figures/<file_name>.
-    """
-    path = _run["figures"] / file_name
-    _or_stop(path.parent.mkdir, parents=True, exist_ok=True)
-    _or_stop(picture, *arguments, path=path, **options)
-    _run["drawn"] += 1
+    """Draw a figure: call picture(*arguments, path=..., **options), with a path in --figures."""
+    path = _run.figures / file_name
+    with _one_line_errors():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture(*arguments, path=path, **options)
+    _run.drawn += 1
     print(f"    figure {path}")
     if _notebook():
         from IPython.display import Image, display
@@ -110,63 +110,56 @@ def draw(picture, file_name, *arguments, **options):
         display(Image(filename=str(path), width=720))
 
 
-def train(trainer, options):
-    """Train in a folder of its own, with the forms on, at the end of lesson 09; gives what
-    results.json says.
+def train(options):
+    """Run the trainer given to `begin` in a new folder, with the forms on; return its results.
 
-    trainer: as in `begin`. A training that does not come to its end ends the lesson, with the
-    trainer's exit code.
+    options: its command line, without --out. If the trainer does not finish, the lesson ends with
+    its exit code.
     """
     folder = Path("runs", time.strftime("quick-%Y%m%d-%H%M%S"))
     with forms.on():
-        code = trainer([*options.split(), "--out", str(folder)])
+        code = _run.trainer([*options.split(), "--out", str(folder)])
     if code:
         sys.exit(code)
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def finish(summary):
-    """Print the last line of a lesson.
-
-    All its claims were true, or it would not have come this far.
-    """
-    seconds = time.perf_counter() - _run["started"]
-    counted = f"{len(proved)} claims hold, {_run['drawn']} figures, {seconds:.1f} s"
-    print(f"\nlesson {_run['name']}: {counted}. {summary}")
+    """Print the last line of a lesson: a false claim would have ended it before."""
+    seconds = time.perf_counter() - _run.started
+    counted = f"{len(proved)} claims hold, {_run.drawn} figures, {seconds:.1f} s"
+    print(f"\nlesson {_run.name}: {counted}. {summary}")
     if isinstance(sys.stdout, _UnderHeadings):
         sys.stdout = sys.stdout.stream
 
 
 def toy_model():
-    """Give the small trained model that lies beside the lessons, as a Translator.
+    """Return the small trained model in the lessons' folder, as a Translator.
 
     Its README says how it was made.
     """
-    return _or_stop(_load_toy_model)
-
-
-def _load_toy_model():
-    beside = [
+    folders = [
         Path(sys.argv[0]).parent,
         Path.cwd(),
         Path.cwd() / "lessons",
         Path(__file__).parents[2] / "lessons",
     ]
-    for place in beside:
-        if (place / "toy-model").is_dir():
-            return Translator.load(place / "toy-model")
-    raise UserError(
-        "the folder toy-model is missing: it is beside the lessons in the repository, "
-        "run this there"
-    )
+    with _one_line_errors():
+        for folder in folders:
+            if (folder / "toy-model").is_dir():
+                return Translator.load(folder / "toy-model")
+        raise UserError(
+            "the folder toy-model is missing: it is in the folder lessons of the repository, "
+            "so run this there"
+        )
 
 
 def check_exercises(names):
-    """Say of each exercise whether it is still to do, wrong and where, or right; exit code 0 if
-    all are right.
+    """Print for each exercise whether it is still to do, wrong and where, or right.
 
-    names: globals(). Each function check_NAME in it checks what the reader wrote in the function
-    NAME, whose docstring may end with a hint for answers that are wrong.
+    names: globals(). A function check_NAME in it checks the reader's function NAME, whose docstring
+    may end with a hint for wrong answers. Exits with code 0 if all are right, else 1; in a notebook
+    it only prints.
     """
     checks = [
         name
@@ -177,18 +170,20 @@ def check_exercises(names):
     for number, check in enumerate(checks, 1):
         name = check.removeprefix("check_")
         exercise = names.get(name)
-        missing = "wrong", ": the function is not there"
-        state, said = _state(exercise, names[check]) if inspect.isfunction(exercise) else missing
+        state, said = _state(exercise, names[check])
         states.append(state)
         print(f"{state:7s}{number}. {name}{said}")
         hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
-        if state == "wrong" and hint:
+        if state == "wrong" and hint and inspect.isfunction(exercise):
             print(f"          hint: {' '.join(hint.split())}")
     if not _notebook():
         sys.exit(0 if states and set(states) == {"right"} else 1)
 
 
 def _state(exercise, check):
+    """Return (the state of an exercise, the text that explains it)."""
+    if not inspect.isfunction(exercise):
+        return "wrong", ": the function is missing"
     if _is_empty(exercise):
         return "to do", f": {(inspect.getdoc(exercise) or 'write its body').splitlines()[0]}"
     try:
@@ -203,33 +198,31 @@ def _state(exercise, check):
 
 
 def _is_empty(function):
-    """Whether the body ends in the three dots, in pass, or in its docstring: nothing
-    was written yet.
-    """
+    """Return whether the body still ends in three dots, in pass, or in its docstring."""
     definition = ast.parse(inspect.getsource(function)).body[0]
-    # name = lambda: ...
+    # An answer may also be a lambda, which is an assignment.
     last = definition.body[-1] if isinstance(definition, ast.FunctionDef) else definition
     return isinstance(last, ast.Pass) or (
         isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
     )
 
 
-def _or_stop(function, *arguments, **options):
-    """Call it; what the reader can mend, such as a folder that cannot be written, ends the lesson
-    with one line.
-    """
+@contextlib.contextmanager
+def _one_line_errors():
+    """End the lesson with one line for errors that its reader can fix, such as a wrong folder."""
     try:
-        return function(*arguments, **options)
+        yield
+        return
     except UserError as error:
         text = str(error)
     except OSError as error:
-        text = f"{error.filename}: {error.strerror}: choose another place with --figures"
+        text = f"{error.filename}: {error.strerror}: choose another folder with --figures"
     except ValueError as error:
-        # Not a picture that could not be written: a mistake in its data.
+        # plot.save_figure turns an OSError into a ValueError; others are mistakes in the data.
         if not isinstance(error.__cause__, OSError):
             raise
         text = str(error)
-    print(f"lesson {_run['name']}: {text}", file=sys.stderr)
+    print(f"lesson {_run.name}: {text}", file=sys.stderr)
     sys.exit(2)
 
 

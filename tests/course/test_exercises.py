@@ -158,7 +158,7 @@ def test_an_answer_may_be_a_lambda_and_a_number_is_none(tmp_path):
     assert run(tmp_path / "sheet.py", sheet.format(body="lambda: 1"))[:2] == (0, ["right  1. one"])
     assert run(tmp_path / "sheet.py", sheet.format(body="1"))[:2] == (
         1,
-        ["wrong  1. one: the function is not there"],
+        ["wrong  1. one: the function is missing"],
     )
 
 
@@ -178,7 +178,7 @@ def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
         tmp_path / "sheet.py", sheet.replace("\n\nif __name__", f"\n\n{broken}\nif __name__")
     )
     assert (code, err) == (1, "")
-    assert lines[0] == "wrong  1. additive_mask: the function is not there"
+    assert lines[0] == "wrong  1. additive_mask: the function is missing"
     assert len(lines) == 2  # the answer has no docstring, and so no hint
     assert re.fullmatch(
         r"wrong  2\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[1]

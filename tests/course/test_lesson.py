@@ -82,8 +82,13 @@ def test_other_lessons_know_no_trainer(monkeypatch, capsys):
 def test_a_lesson_computes_with_equations_and_its_training_with_forms(tmp_path, monkeypatch, begin):
     monkeypatch.chdir(tmp_path)
     begin()
+
+    def trainer(arguments):
+        return 130 if forms._switch["on"] else 131
+
+    monkeypatch.setattr(lesson._run, "trainer", trainer)
     with pytest.raises(SystemExit, match="130"):
-        lesson.train(lambda arguments: 130 if forms._switch["on"] else 131, "--quick")
+        lesson.train("--quick")
     assert not forms._switch["on"]
 
 
@@ -103,12 +108,14 @@ def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, mo
         (Path(arguments[-1]) / "results.json").write_text(json.dumps({"step": 3}))
         return 0
 
-    assert lesson.train(trainer, "--quick --steps 3") == {"step": 3}
+    monkeypatch.setattr(lesson._run, "trainer", trainer)
+    assert lesson.train("--quick --steps 3") == {"step": 3}
     assert seen[0][:4] == ["--quick", "--steps", "3", "--out"] and Path(seen[0][4]).parent == Path(
         "runs"
     )
+    monkeypatch.setattr(lesson._run, "trainer", lambda arguments: 130)
     with pytest.raises(SystemExit, match="130"):
-        lesson.train(lambda arguments: 130, "--quick")
+        lesson.train("--quick")
 
 
 def test_each_heading_is_printed_once_before_the_first_output_of_its_section(

@@ -104,7 +104,7 @@ def test_figures_go_where_they_are_wanted(tmp_path):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--figures", f"{__file__}/slides"), "choose another place with --figures"),
+        (("--figures", f"{__file__}/slides"), "choose another folder with --figures"),
         (("--backend", "cupy"), "use --backend numpy"),
         (("--backend", "torch"), "unknown backend 'torch'"),
     ],
