@@ -1,8 +1,9 @@
-"""Write a lesson's exercise sheet: `python lessons/exercise.py 04` makes
-my_04_layers.py in the current folder.
+"""Write the exercise sheet of a lesson into the current folder.
 
-The sheet is the part "Your turn" of the lesson itself, with the imports that it needs
-and a last line that checks the answers.
+    python lessons/exercise.py 04        writes my_04_layers.py
+
+The sheet is the section "Your turn" of the lesson, with the imports that it needs and
+a last line that checks the answers.
 """
 
 import ast
@@ -11,66 +12,68 @@ import sys
 from pathlib import Path
 
 MARK = "# ## Your turn"
-# Begins the last cell of a lesson, which is not for its reader.
+# The first line of a lesson's last cell, which is not for its reader.
 SCAFFOLDING = "# For the tests:"
 LAST = '\n\nif __name__ == "__main__":\n    check_exercises(globals())\n'
 
 
 def sheet(lesson):
-    """Give the text of the exercise sheet of a lesson file."""
+    """Return the text of the exercise sheet of a lesson file."""
     source = lesson.read_text(encoding="utf-8")
     lines = source.splitlines()
-    start = lines.index(MARK) - 1  # with the cell's own line
+    start = lines.index(MARK) - 1  # the line above begins the cell
     end = next(n for n, line in enumerate(lines) if line.startswith(SCAFFOLDING)) - 1
     part = "\n".join(lines[start:end]).rstrip()
-    # Also what only the text asks the reader to use.
-    used = set(re.findall(r"\w+", part))
+    title = ast.get_docstring(ast.parse(source)).splitlines()[0].removeprefix("# ")
+    imports = [
+        *imports_of(source, set(re.findall(r"\w+", part))),
+        "from minitf.course.lesson import check_exercises",
+    ]
+    return f'"""Exercises. {title}"""\n\n' + "\n".join(imports) + f"\n\n{part}\n{LAST}"
+
+
+def imports_of(source, words):
+    """Return the imports of a lesson whose names are among these words.
+
+    The words are those of the code and of the text, which may ask for more functions.
+    """
     imports = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             node.names = [
-                name for name in node.names if (name.asname or name.name) in used
+                name for name in node.names if (name.asname or name.name) in words
             ]
             if node.names:
                 imports.append(ast.unparse(node))
-    title = ast.get_docstring(ast.parse(source)).splitlines()[0].removeprefix("# ")
-    imports.append("from minitf.course.lesson import check_exercises")
-    return f'"""Exercises. {title}"""\n\n' + "\n".join(imports) + f"\n\n{part}\n{LAST}"
+    return imports
 
 
 def main(arguments):
-    """Write the sheet of the lesson whose number is given. Returns the exit code."""
+    """Write the sheet of the lesson with the given number; return the exit code."""
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
-    found = (
-        sorted(Path(__file__).parent.glob(f"{arguments[0]:0>2}_*.py"))
-        if len(arguments) == 1
-        else []
-    )
-    found = [lesson for lesson in found if MARK in lesson.read_text(encoding="utf-8")]
-    if not found:
-        print("exercise.py: give the number of a lesson, such as 04", file=sys.stderr)
-        return 2
-    path = Path(f"my_{found[0].name}")
+    if len(arguments) != 1:
+        return refuse("give the number of one lesson, such as 04")
+    lessons = sorted(Path(__file__).parent.glob(f"{arguments[0]:0>2}_*.py"))
+    lessons = [path for path in lessons if MARK in path.read_text(encoding="utf-8")]
+    if not lessons:
+        return refuse(f"there is no lesson {arguments[0]}: give a number such as 04")
+    path = Path(f"my_{lessons[0].name}")
     if path.exists():
-        print(
-            f"exercise.py: {path} already exists: rename it first if you "
-            "want a new sheet",
-            file=sys.stderr,
-        )
-        return 2
+        return refuse(f"{path} already exists: rename it if you want a new sheet")
     try:
-        path.write_text(sheet(found[0]), encoding="utf-8")
+        path.write_text(sheet(lessons[0]), encoding="utf-8")
     except OSError as error:
-        print(
-            f"exercise.py: {path}: {error.strerror}: go to a folder "
-            "where you may write",
-            file=sys.stderr,
-        )
-        return 2
-    print(f"wrote {path}: fill in the bodies, and run  python {path}")
+        return refuse(f"{path}: {error.strerror}: run this in a folder of yours")
+    print(f"wrote {path}: fill in the bodies, then run  python {path}")
     return 0
+
+
+def refuse(message):
+    """Print a line on a mistake of the user; return the exit code."""
+    print(f"exercise.py: {message}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
-"""Make a notebook of each lesson: `python lessons/notebooks.py` writes them into the
-folder `notebooks`.
+"""Write a notebook of each lesson into a folder, `notebooks` if none is given.
 
     python lessons/notebooks.py [FOLDER]
 
-A notebook is its lesson, cell by cell, with one more cell at the end that checks
-the answers to the exercises. One that already exists stays as it is, with what was
-written into it.
+A notebook has the cells of its lesson, and a last one that checks the answers to the
+exercises. A notebook that already exists is kept, with the answers in it.
 """
 
 import ast
@@ -44,8 +42,9 @@ def notebook(lesson):
 
 
 def without_output(source):
-    """Return the code with a semicolon after a check in its last line, whose error a
-    notebook would print again.
+    """Return the code with a semicolon after a check in its last line.
+
+    Without it a notebook would also print the value of the check, its largest error.
     """
     last = ast.parse(source).body[-1]
     if not ast.unparse(last).startswith(("same(", "grad_check(")):
@@ -59,39 +58,42 @@ def without_output(source):
 
 
 def main(arguments):
-    """Write the notebooks; returns the exit code."""
+    """Write the notebooks; return the exit code."""
     if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
         print(__doc__)
         return 0 if {"-h", "--help"} & set(arguments) else 2
+    folder = Path(*arguments or ["notebooks"])
     try:
-        import nbformat
-
-        folder = Path(*arguments or ["notebooks"])
-        folder.mkdir(parents=True, exist_ok=True)
-        for lesson in sorted(Path(__file__).parent.glob("0*.py")):
-            path = folder / f"{lesson.stem}.ipynb"
-            if path.exists():
-                print(f"{path} already exists: kept as it is")
-            else:
-                nbformat.write(notebook(lesson), path)
-                print(f"wrote {path}")
-        print(
-            f"open them with:  jupyter lab {folder}   (pip install -e "
-            '".[classroom]" brings it)'
-        )
+        write_notebooks(folder)
     except ImportError as error:
-        print(
-            f'notebooks.py: {error.name} is missing: pip install -e ".[classroom]"',
-            file=sys.stderr,
-        )
-        return 2
+        return refuse(f'{error.name} is missing: pip install -e ".[classroom]"')
     except OSError as error:
-        print(
-            f"notebooks.py: {error.filename}: {error.strerror}: choose another folder",
-            file=sys.stderr,
-        )
-        return 2
+        return refuse(f"{error.filename}: {error.strerror}: choose another folder")
+    print(
+        f"to open them:  jupyter lab {folder}   (if jupyter is missing: "
+        'pip install -e ".[classroom]")'
+    )
     return 0
+
+
+def write_notebooks(folder):
+    """Write the notebooks that do not exist yet."""
+    import nbformat
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for lesson in sorted(Path(__file__).parent.glob("0*.py")):
+        path = folder / f"{lesson.stem}.ipynb"
+        if path.exists():
+            print(f"{path} already exists: kept")
+        else:
+            nbformat.write(notebook(lesson), path)
+            print(f"wrote {path}")
+
+
+def refuse(message):
+    """Print a line on a mistake of the user; return the exit code."""
+    print(f"notebooks.py: {message}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_a_notebook_that_exists_is_kept(tmp_path):
     answers = tmp_path / "mine" / "04_layers.ipynb"
     answers.write_text("answers")
     again = make(tmp_path, "mine")
-    assert again.returncode == 0 and "04_layers.ipynb already exists: kept as it is" in again.stdout
+    assert again.returncode == 0 and "04_layers.ipynb already exists: kept" in again.stdout
     assert answers.read_text() == "answers"
 
 
