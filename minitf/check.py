@@ -26,7 +26,8 @@ SAMPLED = 24  # elements of a large input that are checked one by one
 GROUPS = 16  # groups that cover all elements of a large input
 
 # Fractions of the input's size, tried together where a single step leaves a doubt.
-_STEPS = 10.0 ** -np.arange(1, 13)
+_STEPS = 10.0 ** -np.arange(1, 8)
+_FINER_STEPS = 10.0 ** -np.arange(1, 13)
 _EPS = np.finfo(np.float64).eps
 
 
@@ -71,14 +72,13 @@ def grad_check(
             f"{name}: nothing to check, give it at least one array of floating-point numbers"
         )
     weights, gradients = _backward(fn, name, arrays, floats, rng)
-    sizes = {i: _size(arrays[i]) for i in floats}
-    smallest = min((size for size in sizes.values() if size), default=1.0)  # for an input of zeros
+    sizes = _sizes(arrays, floats)
     worst, notes = 0.0, []
     for i in floats:
         others = [arrays[j] for j in floats if j != i]
         checked = _Input(
-            f"{name}: the gradient of {_label(fn, i)}", arrays[i], sizes[i] or smallest,
-            gradients[i], _outputs(fn, arrays, i), weights, others, rtol, atol, step, rng,
+            f"{name}: the gradient of {_label(fn, i)}", arrays[i], sizes[i], gradients[i],
+            _outputs(fn, arrays, i), weights, others, rtol, atol, step, rng,
         )  # fmt: skip
         slopes = checked.check()
         worst = max(worst, *(slope.error for slope in slopes))
@@ -211,10 +211,17 @@ def _as_float64(array):
     return array.astype(np.float64) if _is_float(array) else array
 
 
-def _size(array):
-    """Return the mean size of the finite elements: a mask may contain -infinity."""
-    finite = array[np.isfinite(array)]
-    return float(abs(finite).mean()) if finite.size else 0.0
+def _sizes(arrays, floats):
+    """Return the mean size of each input's elements; for zeros, that of the smallest other input.
+
+    Only finite elements count: a mask may contain -infinity.
+    """
+    sizes = {}
+    for i in floats:
+        finite = arrays[i][np.isfinite(arrays[i])]
+        sizes[i] = float(abs(finite).mean()) if finite.size else 0.0
+    smallest = min((size for size in sizes.values() if size), default=1.0)
+    return {i: size or smallest for i, size in sizes.items()}
 
 
 def _away_from_zero(rng, shape):
@@ -300,9 +307,9 @@ class _Input:
 
         if size and (found := slope(np.array([self.step]))).right and found.seen:
             return found
-        found = slope(_STEPS[:7])
+        found = slope(_STEPS)
         # Numbers of very different sizes, or a function whose domain ends nearby.
-        return found if found.right else slope(_STEPS)
+        return found if found.right else slope(_FINER_STEPS)
 
     def central_difference(self, v, steps):
         """Return the slope of sum(weights * outputs) along v, and its possible error.
@@ -355,20 +362,16 @@ class _Input:
 
     def reject(self, group, slope, singles):
         """Raise AssertionError for the element with the largest error, with the likely cause."""
-        size = group.size
-        while group.size > 1:  # halve it, to find an element that is wrong
-            halves = np.array_split(group, 2)
-            errors = [self.compare(half).error * half.size**0.5 for half in halves]
-            group = halves[int(errors[1] > errors[0])]
         small = self.x.size <= SMALL
-        elements = np.arange(self.x.size) if small else np.unique([*group, *singles])
+        suspects = range(self.x.size) if small else [*singles, self.suspect(group)]
+        elements = np.unique(suspects)
         slopes = [self.compare(element) for element in elements[:, None]]
         got, numeric = np.array([(one.got, one.numeric) for one in slopes]).T
         errors = [np.inf if np.isnan(one.error) else one.error * (not one.right) for one in slopes]
         worst = int(np.argmax(errors))
-        if slopes[worst].right:  # only together are they wrong
+        if slopes[worst].right:  # only the sum of their errors can be noticed
             raise AssertionError(
-                f"{self.subject}, along a random direction through {size:,} elements, "
+                f"{self.subject}, along a random direction through {group.size:,} elements, "
                 f"is {slope.got:.9g}, but the function changes by {slope.numeric:.9g}"
             )
         if not np.isfinite(numeric).all():
@@ -383,6 +386,14 @@ class _Input:
             f"{self.subject}{where} is {slopes[worst].got:.9g}, but should be "
             f"{slopes[worst].numeric:.9g}{cause}"
         )
+
+    def suspect(self, group):
+        """Halve a wrong group, always taking the half with the larger error; return the element."""
+        while group.size > 1:
+            halves = np.array_split(group, 2)
+            errors = [self.compare(half).error * half.size**0.5 for half in halves]
+            group = halves[int(errors[1] > errors[0])]
+        return int(group[0])
 
 
 def _sample(by_size, rng):

@@ -206,6 +206,7 @@ WRONG = {
     "one of many by 0.1%": (lambda x: x * x, at(54_321, 1.001), MANY, 1),
     "the first of many by 0.1%": (mean_square, at(0, 1.001), MANY, 1),
     "one of many left out": (mean_square, at(99_998, 0), MANY, 1),
+    "one of few left out": (lambda x: x * x * 1e-9 + 1, at(3, 0), FEW, 1),
     "one of many left out, where most are zero": (look_up, at(190 * 5 + 2, 0), (200, 5), 1),
     "one of many too much": (
         lambda x: x[:500] * 2.0,
@@ -304,6 +305,15 @@ def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
         grad_check(spoiled(mean_square, at(17 * 30 + 23, 1.001)), rng.normal(size=(40, 30)))
     with pytest.raises(AssertionError, match="all of it is off by the factor -1 "):
         grad_check(spoiled(mean_square, np.negative), rng.normal(size=(40, 30)))
+
+
+def test_of_a_large_input_with_few_gradients_these_are_checked(rng, capsys):
+    """All others are zero: one group, in which a gradient that was left out is found."""
+    x = rng.normal(size=(200, 5))
+    grad_check(look_up, x)
+    assert "checked 15 of 1,000 elements" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match=r"at \(77, 1\) is 0, but should be"):
+        grad_check(spoiled(look_up, at(77 * 5 + 1, 0)), x)
 
 
 def test_an_input_of_zeros_is_moved_by_the_size_of_the_others(rng):
