@@ -1,6 +1,4 @@
-"""The exercise sheets: written from the lessons, honest about what is missing, hard to pass with
-a wrong answer.
-"""
+"""The exercise sheets: written from the lessons, and hard to pass with a wrong answer."""
 
 import ast
 import contextlib
@@ -29,7 +27,7 @@ def load(path):
 
 
 def answers(lesson):
-    """{name: function} of the right answers of a lesson and of the wrong ones."""
+    """Return {name: function} of the right answers of a lesson, and of the wrong ones."""
     module = load(ROOT / "tests" / "support" / "answers" / lesson.name)
     own = {name: thing for name, thing in vars(module).items() if inspect.isfunction(thing)}
     own = {name: thing for name, thing in own.items() if thing.__module__ == module.__name__}
@@ -42,14 +40,14 @@ def answers(lesson):
 
 
 def answered(sheet, functions, source):
-    """The sheet with these functions in place of the empty ones, as a reader would hand it in."""
+    """Return the sheet with these functions instead of the empty ones, as a reader saves it."""
     own = Path(source).read_text(encoding="utf-8")
     taken = "".join(f"{name} = {thing.__name__}\n" for name, thing in functions.items())
     return sheet.replace("\n\nif __name__", f"\n\n{own}\n{taken}\nif __name__")
 
 
 def run(path, text):
-    """Run a sheet in this process, which takes no time to start: exit code, lines, messages."""
+    """Run a sheet in this process, which is quick; return (exit code, lines, messages)."""
     path.write_text(text, encoding="utf-8")
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (

@@ -1,6 +1,4 @@
-"""Figures for a slide: the text stands where it belongs, grey tells what colour tells, and the
-file is there.
-"""
+"""The lessons' figures: labels are in their positions, and grey tells as much as colour."""
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ NODES = [  # a beam of 2: two steps, and the end
 
 @pytest.fixture
 def saved(monkeypatch):
-    """Collects the saved that would be saved."""
+    """Return the list of figures that would be saved."""
     kept = []
     monkeypatch.setattr(figures, "save_figure", lambda figure, path: kept.append(figure))
     return kept

@@ -1,6 +1,4 @@
-"""What lessons share: which command line is a lesson, which one is lesson 09's trainer, and
-where it trains.
-"""
+"""The frame of the lessons: which command line runs lesson 09 and which its trainer."""
 
 import json
 import runpy
@@ -22,9 +20,7 @@ def as_before():
 
 @pytest.fixture
 def begin(monkeypatch):
-    """Gives what `begin` returns for a command line,
-    and what it handed to the trainer, if it did.
-    """
+    """Return a function of a command line: (what `begin` returned, the calls of the trainer)."""
     for name in ("use", "threadpool_limits"):
         monkeypatch.setattr(lesson, name, lambda *_: None)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # begin puts another in its place

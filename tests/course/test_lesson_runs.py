@@ -1,6 +1,4 @@
-"""The lessons are run: from an empty folder, offline; and with a broken library, which
-each must notice.
-"""
+"""The lessons run from an empty folder, offline, and each must notice a broken library."""
 
 import importlib.util
 import os
@@ -20,7 +18,7 @@ OFFLINE = (
 
 
 def run(lesson, folder, *options, package=ROOT):
-    """Run a lesson in an empty folder, without network, on the package that lies in this folder."""
+    """Run a lesson in an empty folder, offline, with the minitf package of the folder `package`."""
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(OFFLINE)
     (folder / "empty").mkdir()
@@ -67,9 +65,7 @@ def test_lesson_proves_itself(lesson, tmp_path):
 
 
 def numbers(line):
-    """The figures that a line of prose states: decimals and what is ten or more; not
-    numbers of sections.
-    """
+    """Return the numbers in a line of prose: decimals, and those from ten on, but not sections."""
     named = r"`[^`]*`|\b(section|lesson|table|eq\.|equation|et al\.,?|version)s? [\d.]+"
     line = re.sub(named, "", line, flags=re.IGNORECASE)
     found = re.findall(r"(?<![\w.^/-])\d[\d,]*(?:\.\d+)?(?![\w^])", line)
@@ -83,7 +79,7 @@ def numbers(line):
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS[:6] + LESSONS[7:], ids=lambda path: path.stem)
 def test_a_lesson_holds_on_a_gpu_as_far_as_the_stand_in_tells(lesson, tmp_path):
-    """Lesson 07 as well, in minutes: it trains.
+    """Lesson 07 is left out because it trains, which takes minutes.
 
     On a real GPU: examples/benchmarks/gpu_check.py --parts course.
     """
@@ -117,9 +113,9 @@ def test_what_the_reader_can_mend_is_said_in_one_line(options, reason, tmp_path)
     assert reason in done.stderr.splitlines()[-1]
 
 
-# Each is a mistake that somebody has made, in an equation, which is what lessons run, or in a room
-# that one teaches: (lesson that must notice, correct text, wrong text). The text is in one file
-# of the package, once.
+# Mistakes that people have made: (lesson that must notice, correct text, wrong text). They are in
+# equations, because lessons run on equations, or in a room that a lesson teaches. Each correct text
+# occurs once in the package.
 MUTANTS = {
     "a mask shifted by one": (
         "01",

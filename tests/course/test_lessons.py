@@ -1,6 +1,4 @@
-"""The form of the lessons: in order, complete, equated with the library, nothing copied,
-in plain words.
-"""
+"""The form of the lessons: in order, complete, equated with the library, nothing copied."""
 
 import ast
 import functools
@@ -23,8 +21,7 @@ from lesson_files import (
 )
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-# What holds other things is not computed, so there is nothing to equate: it has a proof
-# that names it.
+# Containers compute nothing, so there is nothing to equate: a proof must name them.
 CONTAINERS = {
     "Module",
     "Config",
@@ -81,7 +78,7 @@ def test_what_is_introduced_is_equated(path):
 
 @functools.cache
 def library_windows():
-    """Return {row of statements: the library's function that has it}."""
+    """Return {sequence of statements: the library's function that contains it}."""
     library = {}
     for file in sorted((ROOT / "minitf").rglob("*.py")):
         for node in ast.walk(tree_of(file)):

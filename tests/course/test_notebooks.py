@@ -1,6 +1,4 @@
-"""The teacher's command makes notebooks of the lessons: the same code, cell by cell, and exercises
-that are checked.
-"""
+"""The notebooks: the code of the lessons, cell by cell, and exercises that are checked."""
 
 import ast
 import importlib.util
@@ -22,7 +20,7 @@ each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.s
 
 
 def make(folder, *arguments):
-    """Run the command in a folder that has the lessons and nothing else."""
+    """Run the command in a folder that contains only the lessons."""
     if not (folder / "lessons").exists():
         (folder / "lessons").mkdir()
         for script in (ROOT / "lessons").glob("*.py"):
@@ -33,7 +31,7 @@ def make(folder, *arguments):
 
 @pytest.fixture(scope="module")
 def notebooks(tmp_path_factory):
-    """Give the folder of the notebooks, made once."""
+    """Return the folder of the notebooks, which are written once."""
     folder = tmp_path_factory.mktemp("classroom")
     done = make(folder)
     assert done.returncode == 0, done.stderr
@@ -46,7 +44,7 @@ def cells_of(path, kind):
 
 
 def trees(body):
-    """The statements as text, without those for the tests."""
+    """Return the statements as text, without those for the tests."""
     return [ast.dump(node) for node in body if not ast.unparse(node).startswith("INTRODUCES = ")]
 
 

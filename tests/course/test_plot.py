@@ -1,6 +1,4 @@
-"""Pictures: every token and head is there and whole,
-and the reader's own matplotlib is left alone.
-"""
+"""Pictures: every token and every head is drawn, and matplotlib's settings do not change."""
 
 import subprocess
 import sys
@@ -37,7 +35,7 @@ ODD = [
 
 @pytest.fixture
 def figures(monkeypatch):
-    """Collects the figures that would be saved: a look at what they hold costs less than a file."""
+    """Return the list of figures that would be saved: looking at them is quicker than saving."""
     kept = []
     monkeypatch.setattr(plot, "save_figure", lambda figure, path: kept.append(figure))
     return kept

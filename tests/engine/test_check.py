@@ -135,9 +135,7 @@ def test_a_wrong_gradient_is_rejected(mutant, shapes, message, rng):
 
 @pytest.mark.parametrize("mutant", [mutant_softmax_zero, mutant_norm_zero])
 def test_a_check_of_the_sum_would_accept_some_of_them(mutant, rng):
-    """Why grad_check weighs the outputs at random: their plain sum does not change, so any
-    check of it passes.
-    """
+    """The plain sum of these outputs does not change, so grad_check weighs them at random."""
     x, step = rng.normal(size=(B, D)), 1e-5
     t = Tensor(x)
     mutant(t).sum().backward()
@@ -152,7 +150,7 @@ def test_a_check_of_the_sum_would_accept_some_of_them(mutant, rng):
 
 
 def spoiled(function, change):
-    """The same function with a backward whose gradient goes through `change`."""
+    """Return the function with a backward whose gradient goes through `change`."""
 
     def op(x):
         def backward(gy):
@@ -166,7 +164,7 @@ def spoiled(function, change):
 
 
 def at(place, factor):
-    """Multiply one element of a gradient."""
+    """Return a change that multiplies one element of a gradient by a factor."""
     return lambda gx: gx * np.where(np.arange(gx.size).reshape(gx.shape) == place, factor, 1.0)
 
 
@@ -287,8 +285,8 @@ def test_a_right_gradient_of_any_size_passes(case, rng):
 
 
 def test_rounding_errors_inside_a_function_are_no_mistake():
-    """Its values do not show how large they are; slopes of the finest steps do, also where two
-    agree by chance.
+    """The values do not show their size; the slopes of the finest steps do, unless two happen to
+    agree.
     """
     for seed in range(25):
         x = np.random.default_rng(seed).normal(size=(3, 6))
@@ -317,7 +315,7 @@ def test_of_a_large_input_with_few_gradients_these_are_checked(rng, capsys):
 
 
 def test_an_input_of_zeros_is_moved_by_the_size_of_the_others(rng):
-    """A bias beside tiny numbers: a step that goes with 1 would be far too long."""
+    """A bias beside tiny numbers: a step relative to 1 would be far too long."""
 
     def op(x, bias):
         return F.layer_norm(x + bias, np.ones(6), np.zeros(6), 0.0)
@@ -327,7 +325,7 @@ def test_an_input_of_zeros_is_moved_by_the_size_of_the_others(rng):
 
 @pytest.mark.parametrize("every", [23, pytest.param(7, marks=pytest.mark.slow)])
 def test_every_element_of_a_large_input_counts(rng, every):
-    """Whichever it is, the groups have it."""
+    """The groups contain every element."""
     x = rng.normal(size=500)
     for place in range(0, 500, every):
         with pytest.raises(AssertionError, match=rf"at \({place},\)"):
@@ -406,14 +404,14 @@ def test_constants_are_passed_on(rng):
 
 
 def test_of_several_results_the_first_is_checked(rng):
-    """As the loss is, beside which the negative log-likelihood has no gradient."""
+    """The loss is such a function: its second result, the negative log-likelihood, has none."""
     grad_check(lambda x: (F.exp(x), Tensor([1.0])), rng.normal(size=3))
     with pytest.raises(AssertionError, match="zero everywhere"):
         grad_check(lambda x: (mutant_softmax_zero(x), F.exp(x)), rng.normal(size=(B, D)))
 
 
 def test_errors_that_cancel_in_a_sum_are_found(rng):
-    """In an input too large to be checked element by element."""
+    """Even if the input is too large to be checked element by element."""
 
     def op(x):
         wrong = np.where(np.arange(500) == 20, 1.0, np.where(np.arange(500) == 400, -1.0, 0.0))
@@ -432,7 +430,7 @@ def test_a_large_input_that_leaves_the_domain_is_no_success():
 
 
 def test_an_input_that_is_changed_only_once_is_noticed(rng):
-    """The second result is that of the first call, so only the input itself tells."""
+    """The second call returns the same result, so only the input itself shows the change."""
 
     def relu_in_place(x):
         np.maximum(x.data, 0, out=x.data)
@@ -445,7 +443,7 @@ def test_an_input_that_is_changed_only_once_is_noticed(rng):
 
 
 def test_another_seed_is_another_check(rng):
-    """Of the weights and directions; the same seed is the same check."""
+    """Weights and directions depend on the seed alone."""
     x = rng.normal(size=(B, D))
     one, same_again, other = (
         grad_check(F.softmax, x, seed=seed, verbose=False) for seed in (1, 1, 2)
@@ -492,9 +490,7 @@ def test_same(capsys):
 
 def test_a_claim_that_is_false_is_an_error(capsys):
     for false in (False, np.False_, 0, []):
-        with pytest.raises(
-            AssertionError, match=r"false claim: rain falls up .measured: 0\.3333."
-        ):
+        with pytest.raises(AssertionError, match=r"false claim: rain falls up .measured: 0\.3333."):
             claim("rain falls up", false, 1 / 3)
     assert not capsys.readouterr().out
 
@@ -523,7 +519,7 @@ def test_show_prints_the_source(capsys):
 
 
 def test_a_single_number_is_checked_too():
-    """A sum of arrays without axes is one of NumPy's scalars, which is no array."""
+    """A sum of arrays without axes is a NumPy scalar, not an array."""
     grad_check(lambda x: x * x, np.array(3.0), verbose=False)
     with pytest.raises(AssertionError, match="all of it is off by the factor 2"):
         grad_check(lambda x: record(x.data**2, (x,), lambda gy: gy * x.data), np.array(3.0))

@@ -24,7 +24,7 @@ class Three(Module):
 
 
 def give(parameter, gradient):
-    """Let a gradient arrive at a parameter as backward() lets it."""
+    """Add a gradient to a parameter, as backward() does."""
     parameter.backward(to_device(gradient, parameter.dtype))
 
 
@@ -97,7 +97,7 @@ def test_adam_is_the_algorithm_number_by_number(rng, constants):
     "change", [lambda m: m.astype("float32"), lambda m: Adam(m.named_parameters())]
 )
 def test_an_optimizer_whose_parameters_have_gone_elsewhere_says_so(change):
-    """It would change an array that nobody reads, and the model would never learn."""
+    """Otherwise it would update arrays that nobody reads, and the model would never learn."""
     model = Linear(2, 3, np.random.default_rng(0)).astype("float64")
     optimizer = Adam(model.named_parameters())
     give(model.weight, np.ones((2, 3)))
@@ -119,9 +119,7 @@ COPIES = {
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_a_model_and_its_adam_are_copied_together(rng, copied):
-    """A copy goes on as the original does, bit by bit, also from the middle of an update, and
-    leaves that alone.
-    """
+    """A copy continues like the original, bit for bit, even from the middle of an update."""
     model = small_model("float32")
     optimizer, batches = Adam(model.named_parameters()), [random_batch(rng) for _ in range(4)]
 
@@ -159,7 +157,7 @@ def test_a_shallow_copy_is_refused_and_takes_nothing_from_the_original(rng):
 
 @pytest.mark.parametrize("steps_before", [0, 1])
 def test_what_is_assigned_to_a_parameter_counts(rng, steps_before):
-    """The next step starts from it, as it would from numbers written into the array."""
+    """The next step starts from it, as from numbers written into the array."""
     assigned, written = Three(rng), Three(np.random.default_rng(9))
     written.load_state(assigned.state())
     optimizers = [Adam(model.named_parameters()) for model in (assigned, written)]
@@ -245,9 +243,7 @@ def test_the_flat_form_equals_one_adam_per_parameter(rng):
 
 
 def test_a_parameter_without_a_gradient_counts_as_zero(rng):
-    """It goes on by its momentum, as if its gradient had been 0; no gradient of an earlier step
-    is used again.
-    """
+    """It moves by its momentum; the gradient of an earlier step is not used again."""
     model = Three(rng)
     start = model.state()
     optimizer = Adam(model.named_parameters())
@@ -422,7 +418,7 @@ def test_a_gradient_whose_squares_overflow_is_clipped_and_not_erased():
 
 
 def test_a_length_that_is_known_is_not_computed_again():
-    """It may be that of the gradients of several machines."""
+    """It may be the length of the sum over several machines."""
     gradients = np.array([3.0, -4.0])
     assert clip_gradient(gradients, 1.0, norm=10.0) == 10
     assert np.allclose(gradients, [0.3, -0.4])
