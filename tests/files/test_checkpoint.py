@@ -1,6 +1,4 @@
-"""Checkpoints and models: saved arrays come back; a killed save leaves the old file or the new one;
-averages are exact.
-"""
+"""Checkpoints and models come back as they were saved, and a killed save leaves a complete file."""
 
 import errno
 import json
@@ -25,7 +23,7 @@ from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
 from minitf.files.atomic import clean_leftovers
 from minitf.files.models import read_model, read_notes, save_model
 
-# What is saved comes back -------------------------------------------------------------------------
+# Saved and loaded ---------------------------------------------------------------------------------
 
 
 def test_arrays_and_values_come_back(saved, arrays):
@@ -54,7 +52,7 @@ def test_files_of_the_first_edition_are_read(tmp_path, arrays, compressed):
 
 
 def test_arrays_of_any_memory_order_come_back(tmp_path):
-    """Without a word, safetensors would store them in the order that they have in memory."""
+    """Safetensors stores the bytes in memory order, and raises no error for a transposed array."""
     cube = np.arange(24.0).reshape(2, 3, 4)
     views = {
         "transposed": cube.T,
@@ -164,9 +162,7 @@ def save_old_model(folder, *arguments, **options):
 
 @pytest.mark.parametrize("save_first", [save_model, save_old_model])
 def test_the_model_folder_is_complete_after_each_rename(tmp_path, words, monkeypatch, save_first):
-    """Copies the folder before and after every rename and deletion, as a kill would leave it, and
-    reads each copy.
-    """
+    """Reads copies of the folder from before and after every rename and deletion."""
     folder = tmp_path / "model"
     save_first(folder, {"weight": np.ones(3)}, {"version": 1}, words)
     copies = []
@@ -264,7 +260,7 @@ def test_a_library_that_finds_no_space_is_one_line(saved, arrays, monkeypatch):
 
 
 def test_a_checkpoint_is_not_copied_to_be_saved(tmp_path):
-    """The trainer saves several times its model; a copy would have to fit beside it."""
+    """A checkpoint is three times as large as its model."""
     arrays = {f"{i}": np.ones(1 << 20, np.float32) for i in range(16)}
     before = resident(forget=True)
     save_arrays(tmp_path / "a.safetensors", arrays, {})
@@ -292,9 +288,7 @@ def test_a_read_only_folder_keeps_the_old_file(saved, arrays):
 def test_the_file_is_on_the_disk_before_its_name_and_the_name_thereafter(
     saved, arrays, monkeypatch
 ):
-    """A power failure after the rename would else leave a name without a content,
-    or the old one.
-    """
+    """Otherwise a power failure after the rename could leave an empty file."""
     steps, replace = [], os.replace
     monkeypatch.setattr(
         os, "fsync", lambda handle: steps.append(stat.S_ISDIR(os.fstat(handle).st_mode))

@@ -1,4 +1,4 @@
-"""Files that do not fit, damaged and hostile files: one line names the file, no memory is taken."""
+"""Files of another model, damaged and hostile files: one line names the file, at little memory."""
 
 import json
 import random
@@ -19,13 +19,13 @@ from minitf.text import Subwords
 
 
 def write_safetensors(path, header, data=b""):
-    """Write a file with a header of our choice: a dictionary, or the bytes of its text."""
+    """Write a file with this header: a dictionary, or the bytes of its text."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def entry(shape=(4,), dtype="F32", size=16):
-    """The header's entry for an array of 16 bytes, the first of the file."""
+    """Return the header's entry for the first array of a file."""
     return {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}
 
 
@@ -36,7 +36,7 @@ def write_npz(path, entries, compression=zipfile.ZIP_STORED):
 
 
 def npy_bytes(array, **header):
-    """The bytes of an .npy file, with entries of its header changed."""
+    """Return the bytes of an .npy file, with some entries of its header replaced."""
     stream = BytesIO()
     header = np.lib.format.header_data_from_array_1_0(array) | header
     np.lib.format.write_array_header_1_0(stream, header)
@@ -48,7 +48,7 @@ META = npy_bytes(np.frombuffer(b"{}", np.uint8))
 
 @pytest.fixture(params=["new", "old"])
 def either(request, tmp_path, arrays):
-    """The file that either edition writes for the arrays and {"step": 12}."""
+    """Return the file that each edition writes for the arrays and {"step": 12}."""
     if request.param == "new":
         save_arrays(tmp_path / "a.safetensors", arrays, {"step": 12})
         return tmp_path / "a.safetensors"
@@ -56,7 +56,7 @@ def either(request, tmp_path, arrays):
     return tmp_path / "a.npz"
 
 
-# Files that do not fit ----------------------------------------------------------------------------
+# Files of another model ---------------------------------------------------------------------------
 
 
 def test_missing_and_unknown_arrays_are_named(either, arrays):
@@ -90,14 +90,14 @@ def test_missing_file_folder_and_other_files(tmp_path):
 
 
 def test_a_truncated_file_is_refused(either):
-    whole = either.read_bytes()
-    for length in range(0, len(whole), 97):
-        either.write_bytes(whole[:length])
+    intact = either.read_bytes()
+    for length in range(0, len(intact), 97):
+        either.write_bytes(intact[:length])
         assert "damaged" in message(load_arrays, either)
 
 
 def test_a_flipped_bit_is_noticed(either, arrays):
-    """Safetensors checks no sum; our sha256 covers names, types, shapes, bytes and values."""
+    """Safetensors has no checksum, so save_arrays adds a sha256."""
     intact = either.read_bytes()
     data = intact.index(arrays["encoder.weight"].tobytes())
     for position in (data, data + 9, intact.index(b"encoder.bias"), intact.index(b'"step') + 9):
@@ -169,7 +169,7 @@ def test_a_hostile_header_takes_no_memory(tmp_path, header):
 
 
 def test_a_long_header_takes_little_memory(tmp_path):
-    """The library parses a header into about 20 times its size."""
+    """Safetensors parses a header into about 20 times its size."""
     path = tmp_path / "a.safetensors"
     write_safetensors(path, {"w": entry([1] * (MAX_HEADER // 3 - 100) + [4])}, bytes(16))
     before = resident(forget=True)

@@ -1,20 +1,19 @@
-"""Campaigns against the promises of reliability, each with a seed: python
-tests/support/campaigns.py NAME --seed 0
+"""Fault injection against the promises of reliability: python tests/support/campaigns.py NAME
 
-    resume    a run stopped by SIGTERM at random steps, a process for each part, equals the run that
-              was not stopped
-    kills     kill -9 at random moments of a training that saves after every step: nothing is
-              ever lost or half
+    resume    a run stopped by SIGTERM at random steps and resumed in a new process each time equals
+              a run without stops
+    kills     kill -9 at random moments of a run that saves after every step: no checkpoint is lost
+              or incomplete
     stops     SIGTERM at random moments; a disk that is full, and one that becomes read-only
               (mounts, so root only)
-    models    mutated model folders and checkpoints: an error or what was saved; never pickle,
-              memory, or a crash
-    lines     fuzzed lines through translate.py: as many come out, in order, without
+    models    damaged models and checkpoints, in the formats of both editions: each is refused in
+              one line or still readable, without pickle, a crash or more than twice the memory
+    lines     random lines through translate.py: as many come out, in order, without
               control characters
-    mistakes  each bad input of mistakes.py, as a process
+    mistakes  each bad input of mistakes.py, in a process
 
-A campaign prints one line when all is well; else what went wrong, with exit code 1. In short they
-are run by tests/project/test_campaigns.py.
+--seed decides the random moments and damages. A campaign that succeeds prints one line; one that
+fails prints the reason and exits with 1. tests/project/test_campaigns.py runs short forms.
 """
 
 import argparse
@@ -47,7 +46,7 @@ STEP = re.compile(rb"^step +([\d,]+)  epoch", re.MULTILINE)
 
 
 def start(command, folder, **streams):
-    """Start a process in a folder."""
+    """Start Python with these arguments in a folder."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -63,9 +62,7 @@ def start(command, folder, **streams):
 
 
 def finish(process, code=0):
-    """Wait for a process that must end with this exit code; returns what it said and what it
-    complained of.
-    """
+    """Wait for a process that must end with this exit code; returns stdout and stderr."""
     out, err = process.communicate(timeout=3600)
     assert process.returncode == code, (
         f"exit code {process.returncode}, not {code}: {err.decode()[-2000:]}"
@@ -96,7 +93,7 @@ def watched_update(self):
 Dataset.batch, Trainer.update = watched_batch, watched_update
 sys.exit(commandline.main(sys.argv[2:]))
 """
-# Batches of 2,200 tokens of d_model 64 are large enough to be cut in two.
+# Batches of 2,200 tokens of d_model 64 are large enough for two replicas.
 EXACT = (
     "--batch-tokens 2200 --warmup-steps 50 --average 2 --log-every 1 --replicas 2 --max-extra 2 "
 )
@@ -105,7 +102,7 @@ EXACT += "--set dropout=0.2 --set attention_dropout=0.1 --set feed_forward_dropo
 
 
 def resume(folder, seed, count=20, steps=200):
-    """The parts of a stopped run against the whole one."""
+    """Compare a run that was stopped and resumed with one that was not."""
     rng = np.random.default_rng(seed)
     write_text("train", 3000, seed)
     write_text("valid", 5, seed + 1)
@@ -114,24 +111,24 @@ def resume(folder, seed, count=20, steps=200):
         f"{1 + seed % 2} --seed {seed}"
     )
     arguments = shlex.split(f"{TEXTS} {EXACT} {pace}")
-    finish(start(["-c", WATCHED, "0", *arguments, "--out", "whole"], folder))
+    finish(start(["-c", WATCHED, "0", *arguments, "--out", "unstopped"], folder))
     stops = sorted(rng.choice(np.arange(1, steps), count, replace=False).tolist())
     for i, stop in enumerate([*stops, 0]):
         more = ["--resume"] if i else []
         out, _ = finish(
-            start(["-c", WATCHED, str(stop), *arguments, "--out", "parts", *more], folder)
+            start(["-c", WATCHED, str(stop), *arguments, "--out", "stopped", *more], folder)
         )
         assert b"not bit for bit" not in out
         if stop:
-            assert load_arrays("parts/checkpoint.safetensors")[1]["step"] == stop
-    whole, parts = (
+            assert load_arrays("stopped/checkpoint.safetensors")[1]["step"] == stop
+    unstopped, stopped = (
         [json.loads(line) for line in Path(f"{out}.steps").read_text().splitlines()]
-        for out in ("whole", "parts")
+        for out in ("unstopped", "stopped")
     )
-    assert [row[0] for row in parts] == list(range(1, steps + 1))
-    differing = [one[0] for one, other in zip(whole, parts, strict=True) if one != other]
+    assert [row[0] for row in stopped] == list(range(1, steps + 1))
+    differing = [one[0] for one, other in zip(unstopped, stopped, strict=True) if one != other]
     assert not differing, f"loss, norm or batches differ from step {differing[0]} on"
-    assert_same_run("whole", "parts")
+    assert_same_run("unstopped", "stopped")
     return (
         f"{steps} steps, stopped at {', '.join(map(str, stops))}: parameters, moments, losses, "
         "batches bit-identical"
@@ -147,26 +144,24 @@ KILLED = (
 
 
 def begin(folder, out, steps, *more):
-    """Start a training, or go on with it, that saves after every step; returns it and what it
-    said up to a step.
-    """
+    """Start or resume a run that saves after every step; returns its process."""
     again = ["--resume"] if Path(out, "checkpoint.safetensors").exists() else []
     arguments = [*shlex.split(KILLED), *SMALL, "--out", out, "--steps", str(steps), *again, *more]
     return start([LESSON, *arguments], folder)
 
 
 def read_until_step(process):
-    """What a training says up to its first step."""
-    said = b""
-    while not STEP.search(said):
+    """Return the output of a run up to its first step."""
+    output = b""
+    while not STEP.search(output):
         line = process.stdout.readline()
         assert line, f"it ended before the first step: {process.stderr.read().decode()}"
-        said += line
-    return said
+        output += line
+    return output
 
 
 def check_folder(out):
-    """Everything in the folder of a killed run is whole; returns the step of the checkpoint."""
+    """Check that every file of a killed run is complete; returns the step of its checkpoint."""
     arrays, meta = load_arrays(Path(out, "checkpoint.safetensors"))
     assert all(np.isfinite(array).all() for array in arrays.values())
     for name in meta["weights"]:
@@ -177,24 +172,22 @@ def check_folder(out):
 
 
 def kills(folder, seed, count=200):
-    """kill -9 at random moments; the run that survived them all equals one that
-    was never killed.
-    """
+    """Kill a run at random moments; in the end it equals one that was never killed."""
     rng = random.Random(seed)
     write_text("train", 60, seed)
     write_text("valid", 5, seed + 1)
     last = midway = early = 0
     for _ in range(count):
-        process, said = begin(folder, "killed", 10**9), b""
+        process, output = begin(folder, "killed", 10**9), b""
         if rng.random() < 0.1:  # while it starts, too
             time.sleep(rng.uniform(0, 2))
         else:
-            said = read_until_step(process)
+            output = read_until_step(process)
             time.sleep(rng.uniform(0, 0.3))
         process.kill()
         out, _ = process.communicate()
-        steps = STEP.findall(said + out)
-        # The step before the one last said is saved.
+        steps = STEP.findall(output + out)
+        # The step before the last one printed is saved.
         done = int(steps[-1].replace(b",", b"")) - 1 if steps else last
         if not Path("killed/checkpoint.safetensors").exists():
             assert not steps
@@ -202,22 +195,22 @@ def kills(folder, seed, count=200):
             continue
         step = check_folder("killed")
         assert max(done, last) <= step <= max(done + 1, last + 1), (
-            f"step {step}, but {done} was saved, and {last} before"
+            f"the checkpoint is of step {step}, but {done} was saved, and {last} earlier"
         )
         last = step
         asides = [path for path in Path("killed").iterdir() if ASIDE.fullmatch(path.name)]
         midway += bool(asides)
         for path in asides:
-            os.utime(path, (time.time() - 3600,) * 2)  # as old as they would be when somebody looks
+            os.utime(path, (time.time() - 3600,) * 2)  # older than ten minutes, so it is removed
     finish(begin(folder, "killed", last + 3))
-    finish(begin(folder, "whole", last + 3))
+    finish(begin(folder, "unkilled", last + 3))
     left = [path.name for path in Path("killed").iterdir() if ASIDE.fullmatch(path.name)]
     assert not left, f"half-written files remain: {left}"
-    assert_same_run("killed", "whole")
+    assert_same_run("killed", "unkilled")
     return (
         f"{count} kills in {last} steps, {midway} in the middle of a file, {early} before the "
-        "first checkpoint: none lost, none half, no temporary file left, in the end bit for bit "
-        "the run that was not killed"
+        "first checkpoint: none lost, none incomplete, no temporary file left, in the end bit for "
+        "bit the run that was not killed"
     )
 
 
@@ -225,18 +218,18 @@ def kills(folder, seed, count=200):
 
 
 def stops(folder, seed, count=20):
-    """SIGTERM, and disks that refuse."""
+    """Stop a run by SIGTERM at random moments, then let its disk fill up or become read-only."""
     rng = random.Random(seed)
     write_text("train", 60, seed)
     write_text("valid", 5, seed + 1)
     for _ in range(count):
         process = begin(folder, "stopped", 10**9)
-        said = read_until_step(process)
+        output = read_until_step(process)
         time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGTERM)
         out, err = finish(process)
         step = check_folder("stopped")
-        assert step == int(STEP.findall(said + out)[-1].replace(b",", b"")) and err == ""
+        assert step == int(STEP.findall(output + out)[-1].replace(b",", b"")) and err == ""
         assert f"stopped  SIGTERM received: --resume goes on from step {step:,}".encode() in out
     finish(begin(folder, "stopped", step + 2))
     return f"{count} times SIGTERM: saved, exit code 0, went on; {disks(folder, rng)}"
@@ -247,15 +240,13 @@ def mount(*arguments):
 
 
 def disks(folder, rng):
-    """A small disk that fills up, and one that becomes read-only: one line, and what was
-    saved is whole.
-    """
+    """Fill up a small disk, then make it read-only: one line, and saved files are complete."""
     disk = Path(folder, "disk")
     disk.mkdir()
     try:
         mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", disk)
     except (OSError, subprocess.CalledProcessError):
-        return "full and read-only disks not tried: mounting takes root"
+        return "full and read-only disks not tried: only root can mount them"
     try:
         sizes, saved = [16, 64, *sorted(rng.sample(range(100, 400, 4), 4))], 0
         for size in sizes:
@@ -282,15 +273,15 @@ def disks(folder, rng):
         subprocess.run(["umount", "-l", disk], check=False)
     return (
         f"{len(sizes)} full disks ({saved} after a checkpoint) and a read-only one: one line, "
-        "what was saved is whole"
+        "saved files are complete"
     )
 
 
-# Mutated files ------------------------------------------------------------------------------------
+# Damaged files ------------------------------------------------------------------------------------
 
 
 def models(folder, seed, count=5000, batch=250):
-    """Mutated files, some hundred in a process each, so that a crash would be seen."""
+    """Read damaged files, 250 in each process, so that a crash is noticed."""
     total, most = {"used": 0, "refused": 0}, 0.0
     for first in range(0, count, batch):
         with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -302,12 +293,12 @@ def models(folder, seed, count=5000, batch=250):
                     f"crash at file {Path(place, 'current').read_text()}: {error}"
                 ) from None
         assert not result["failed"], "; ".join(result["failed"])
-        total = {what: n + result[what] for what, n in total.items()}
+        total = {outcome: n + result[outcome] for outcome, n in total.items()}
         most = max(most, result["memory"])
     assert sum(total.values()) == count
     return (
-        f"{count} mutated files: {total['refused']} refused in one line, {total['used']} loaded "
-        f"and used; no pickle, no crash, at the most {most:.2f} times the memory of the whole file"
+        f"{count} damaged files: {total['refused']} refused in one line, {total['used']} still "
+        f"readable; no pickle, no crash, at most {most:.2f} times the memory of the intact files"
     )
 
 
@@ -315,7 +306,7 @@ def models(folder, seed, count=5000, batch=250):
 
 
 def lines(folder, seed, count=10_000):
-    """Fuzzed lines through the command: from a pipe in pieces, and from a file into a file."""
+    """Translate random lines, from a pipe and from a file into a file."""
     rng = random.Random(seed)
     command = Command(save(Path(folder, "tiny"), make_subwords(), {"longest": LONGEST}))
     fuzzed = [random_line(rng) for _ in range(count)]
@@ -339,12 +330,12 @@ def lines(folder, seed, count=10_000):
     assert [record["source"] for record in records[:-1]] == wanted, "the order"
     assert [record["translation"] for record in records] == texts
     return (
-        f"{count:,} fuzzed lines in, {len(texts) - 1:,} out, in order, from a pipe and from a file"
+        f"{count:,} random lines in, {len(texts) - 1:,} out, in order, from a pipe and from a file"
     )
 
 
 def mistakes(folder, seed, count=None):
-    """Every bad input (or so many of them, drawn) in a process of its own."""
+    """Try every bad input, or `count` drawn ones, each in a process."""
     write_text("train", 60, 1)
     write_text("valid", 5, 2)
     prepare(folder, lambda out: finish(begin(folder, out, 1)))
@@ -363,9 +354,7 @@ def mistakes(folder, seed, count=None):
         assert err.startswith(program) and err.count("\n") == 1 and table[line] in err, (line, err)
         assert not Path(folder, "made", "checkpoint.safetensors").exists(), line
         assert table is TRAINER or out == b"", line
-    return (
-        f"{len(names)} bad inputs: each one line that says what is wrong, exit code 2, no traceback"
-    )
+    return f"{len(names)} bad inputs: one line with the reason, exit code 2, no traceback"
 
 
 CAMPAIGNS = {
@@ -374,7 +363,7 @@ CAMPAIGNS = {
 
 
 def run(name, seed, count=None, **more):
-    """Run a campaign in a folder of its own; returns its line."""
+    """Run a campaign in a temporary folder; returns its line."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

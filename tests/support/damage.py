@@ -1,6 +1,4 @@
-"""Damaged files of models and runs, of this edition and of the first: each must be refused in one
-line, or still be readable.
-"""
+"""Damaged models and runs, in the formats of both editions: each is refused or still readable."""
 
 import contextlib
 import hashlib
@@ -112,9 +110,7 @@ def mutated_json(text, rng):
 
 
 def mutated_safetensors(content, rng):
-    """Return a .safetensors file with a right sha256, in which the header, the values or one array
-    is odd.
-    """
+    """Return a .safetensors file with an odd header, value or array; its sha256 is correct."""
     size = int.from_bytes(content[:8], "little")
     header = content[8 : 8 + size]
     if rng.random() < 0.3:
@@ -135,9 +131,7 @@ def mutated_safetensors(content, rng):
 
 
 def mutated_npz(content, rng):
-    """Return an .npz file with right checksums, one of whose arrays is odd: its header, its bytes,
-    or the values in its JSON.
-    """
+    """Return an .npz file with one odd header, array or value; its checksums are correct."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w") as new:
         members = old.infolist()
@@ -232,13 +226,13 @@ def damage(folder, rng):
 
 
 def hash_again(folder, name):
-    """Make config.json fit a changed file, as somebody would who changed it on purpose."""
+    """Update the sha256 of a changed file in config.json, as for a deliberate change."""
     config = json.loads((folder / "config.json").read_text())
     config["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     (folder / "config.json").write_text(json.dumps(config))
 
 
-# A checkpoint can ask for things that are missing; then the message names those.
+# In a message about something that a damaged checkpoint asks for.
 ELSEWHERE = ("cannot be read", "is a folder", "unknown backend", "CuPy", "of the text")
 
 # bytes in all for a small model; Python's own figures leave out the memory of other languages
@@ -250,8 +244,9 @@ def refuse_pickle(*_, **__):
 
 
 def resident(forget=False):
-    """Return the peak memory of this process in bytes, since it was last forgotten, all libraries
-    included; 0 if the system does not tell.
+    """Return the peak memory of this process in bytes, 0 if the system does not tell.
+
+    forget: start a new measurement.
     """
     status = Path("/proc/self/status")
     if not status.exists():
