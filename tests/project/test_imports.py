@@ -37,13 +37,14 @@ HOMES = {  # a room, or a file of it
     "cupy_backends": {"gpu"},
     "matplotlib": {"plot", "course"},
     "sentencepiece": {"text"},
+    "safetensors": {"files"},
     "sacrebleu": {"training.evaluation"},
     "mpi4py": {"training.distributed"},
     "sacremoses": {"training.evaluation", "data.recipes"},
     "threadpoolctl": {"cpu", "translation", "training.distributed", "course"},
 }
 # Not while `import minitf` runs.
-LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "sacrebleu", "sacremoses"}
+LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "safetensors", "sacrebleu", "sacremoses"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [
     path
