@@ -1,9 +1,12 @@
-"""Decoding on all cores of one machine: copies of the process, each with sentences of its own.
+"""Decoding on all cores of one machine: each worker, a copy of this process, has some sentences.
 
-Threads of Python take turns at everything but the long computations inside NumPy. A word of
-decoding is hundreds of small operations, and two threads wait for each other for a fifth of the
-time. A process that is forked has the model and all else at once, as its memory is shared until
-somebody writes; its results come back through a pipe.
+Python's threads take turns at everything but the long computations inside NumPy. Decoding a token
+takes hundreds of small operations, so two threads wait for each other for a fifth of the time. A
+forked process has the model at once, because it shares the memory until one of them writes; its
+results come back through a pipe.
+
+A ProcessPoolExecutor would be shorter, but its workers survive a parent killed by SIGKILL, its
+pipes stay open for a while, and Ctrl-C while it forks can block it.
 """
 
 import contextlib
@@ -18,87 +21,81 @@ from minitf.cpu.machine import cores
 
 __all__ = ["over_cores"]
 
-_MOST = 8  # processes: each takes memory for the sentences that it works on
-_MOST_THREADS = 4  # more of them would only wait for each other
-_DISTURBANCES = {
+_MAX_PROCESSES = 8  # each needs memory for the sentences that it decodes
+_MAX_THREADS = 4  # more threads would only wait for each other
+_DEFERRED_SIGNALS = {
     getattr(signal, name, signal.SIGINT) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 }
 
 
 def over_cores(function, items):
-    """Yield function(item) for each item, in their order.
+    """Yield function(item) for each item, in their order, computed by several processes.
 
-    Of n processes, each takes every n-th item.
-
-    What a copy of the process does not deliver, because it failed or was killed, is computed here:
-    so errors arise here as well.
+    Each of n processes, this one included, computes every n-th item. A result that a worker does
+    not deliver, because it failed or was killed, is computed here; so errors are raised here too.
     """
-    n = min(cores(), len(items), _MOST)
+    n = min(cores(), len(items), _MAX_PROCESSES)
     if n < 2:
         yield from map(function, items)
     elif not _can_fork():
-        with ThreadPoolExecutor(min(n, _MOST_THREADS)) as pool:
+        with ThreadPoolExecutor(min(n, _MAX_THREADS)) as pool:
             yield from pool.map(function, items)
     else:
-        copies = [_Copy(function, items[i::n]) for i in range(1, n)]
+        workers = [_Worker(function, items[i::n]) for i in range(1, n)]
         try:
-            for copy in copies:
-                copy.start(copies)
+            for worker in workers:
+                worker.start(workers)
             for i, item in enumerate(items):
-                yield function(item) if i % n == 0 else copies[i % n - 1].next()
+                yield function(item) if i % n == 0 else workers[i % n - 1].next()
         finally:
-            with _undisturbed():
-                for copy in copies:
-                    copy.end()
+            with _deferred_signals():
+                for worker in workers:
+                    worker.end()
 
 
 def _can_fork():
-    """Linux can.
+    """Return whether this process may be forked.
 
-    On macOS its own libraries fail afterwards, Windows has no such thing, and MPI forbids it.
+    On macOS the system's libraries fail after a fork, Windows has none, and MPI forbids it.
     """
     return sys.platform == "linux" and "mpi4py.MPI" not in sys.modules
 
 
 @contextlib.contextmanager
-def _undisturbed():
-    """Let signals wait, Ctrl-C among them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DISTURBANCES)
+def _deferred_signals():
+    """Hold back signals, including Ctrl-C, until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Copy:
-    """A copy of this process, which works on some items and ends."""
+class _Worker:
+    """A copy of this process, which computes the results of some items and ends."""
 
     def __init__(self, function, items):
         self.function, self.items, self.pid, self.results = function, iter(items), None, None
 
-    def start(self, copies):
-        """Fork; where the system allows no more processes, the items are worked on here."""
+    def start(self, workers):
+        """Fork; if the system allows no more processes, `next` computes the results here."""
         reading, writing = os.pipe()
         self.results = os.fdopen(reading, "rb")
-        with os.fdopen(writing, "wb") as file, _undisturbed(), warnings.catch_warnings():
-            # Python warns of locks that other threads may hold just now: the copy only computes,
-            # and takes none.
+        with os.fdopen(writing, "wb") as file, _deferred_signals(), warnings.catch_warnings():
+            # Python warns of locks that other threads may hold now. A worker takes none of them.
             warnings.simplefilter("ignore", DeprecationWarning)
             with contextlib.suppress(OSError):
                 self.pid = os.fork()
             if self.pid == 0:
-                self._work(file, copies)
+                self._work(file, workers)
 
-    def _work(self, file, copies):
-        """Send all results, and end without the tidying up that is left to the original.
-
-        No signal comes here.
-        """
+    def _work(self, file, workers):
+        """Send all results, and exit without Python's clean-up; signals are held back here."""
         try:
-            # Where nobody can read any more, writing fails: so a copy ends when the original does.
-            for copy in copies:
-                if copy.results:
-                    copy.results.close()
+            # With every reading end closed here, writing fails as soon as the parent has ended.
+            for worker in workers:
+                if worker.results:
+                    worker.results.close()
             for item in self.items:
                 pickle.dump(self.function(item), file)
                 file.flush()
@@ -106,7 +103,7 @@ class _Copy:
             os._exit(0)
 
     def next(self):
-        """Give the result of the next item."""
+        """Return the result of the next item."""
         item = next(self.items)
         if self.pid is not None:
             try:
@@ -116,11 +113,11 @@ class _Copy:
         return self.function(item)
 
     def end(self):
-        """End the process, whatever it is doing."""
+        """Kill the process and wait for it."""
         if self.results:
             self.results.close()
         if self.pid is not None:
-            # Somebody else has waited for it.
+            # Its end may have been noticed elsewhere already.
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)

@@ -1,6 +1,4 @@
-"""Subwords to ids and back (section 5.1 of the paper: byte-pair encoding, one vocabulary for
-both languages).
-"""
+"""Text to ids of subwords and back, by byte-pair encoding (section 5.1 of the paper)."""
 
 import io
 import re
@@ -26,16 +24,16 @@ from minitf.text.words import Words
 
 __all__ = ["Subwords", "load_subwords"]
 
-TRAINING_LINES = 2_000_000  # lines: more of them cost time and memory and change no piece
+TRAINING_LINES = 2_000_000  # lines; more cost time and memory, and change no subword
 _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 
 
 class Subwords:
-    """Joint byte-pair encoding by SentencePiece; what it has never seen is spelled in bytes.
+    """One vocabulary of subwords for all languages, by SentencePiece's byte-pair encoding.
 
-    The text is not normalised and blanks are kept: `decode(encode(lines)) == lines`, but
-    for control characters, which decode never puts out, and for U+2581, SentencePiece's own
-    sign for a blank.
+    Unknown characters are spelled in bytes. The text is not normalised and blanks are kept:
+    `decode(encode(lines)) == lines`, except for control characters, which `decode` removes, and
+    for U+2581, SentencePiece's sign for a blank.
     Source: Sennrich et al. 2016; Kudo and Richardson 2018.
 
     >>> subwords = Subwords.train(["the cat sat", "the hat"], 280, log=lambda notice: None)
@@ -46,20 +44,19 @@ class Subwords:
     file_name = "subwords.model"
 
     def __init__(self, model: bytes):
-        """model: the content of a SentencePiece file.
+        """Read the content of a SentencePiece file.
 
-        Raises UserError for one that minitf has not written.
+        Raises UserError for a file that minitf did not write.
         """
         self.model = model
         try:
             self._processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
             names = self._processor.id_to_piece(list(range(len(SPECIALS))))
         except (RuntimeError, IndexError, UnicodeDecodeError):
-            # The last where its complaint quotes the damage.
-            names = []
+            names = []  # UnicodeDecodeError: SentencePiece's message quotes the damaged bytes
         if names != list(SPECIALS):
             raise UserError(
-                "no SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: "
+                "not a SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: "
                 "copy the file again"
             )
 
@@ -67,19 +64,19 @@ class Subwords:
     def train(
         cls, lines: Iterable[str], vocabulary_size: int, log: Callable[[str], object] = print
     ) -> "Subwords":
-        """Learn pieces from lines of all languages together; the same lines give the same pieces.
+        """Learn subwords from lines of all languages; the same lines give the same subwords.
 
-        Of two million lines or more every second is taken, of four or more every third, and so on:
-        37,000 pieces from two million lines of 220 characters take 1.9 GB of memory. What can say
-        its length and be read several times is not held. A size that the text is too small for is
-        lowered, with a notice through `log`.
+        From two million lines on every second line is used, from four million every third, and so
+        on: 37,000 subwords from two million lines of 220 characters need 1.9 GB of memory. Input
+        that has a length and can be iterated repeatedly is not copied into memory. If the text is
+        too small for the size, a smaller size is used, and logged.
         Raises UserError if there is no text, or if the size is too small for its characters.
         """
         lines = lines if hasattr(lines, "__len__") else list(lines)
-        # SentencePiece's own sampling may change from run to run.
+        # SentencePiece's own sampling may differ between runs.
         stride = len(lines) // TRAINING_LINES + 1
 
-        def sample():  # the lines are read twice: SentencePiece keeps its own copy
+        def sample():  # called for each reading: SentencePiece makes a copy
             return map(valid, islice(lines, 0, None, stride))
 
         if not any(line.strip() for line in sample()):
@@ -94,16 +91,15 @@ class Subwords:
             return cls(_train(sample(), int(smaller[1])))
         if larger:
             raise UserError(
-                f"a vocabulary of {vocabulary_size} is too small here: ask for more "
-                f"than {larger[1]}"
+                f"a vocabulary of {vocabulary_size} is too small here: choose more than {larger[1]}"
             )
         raise UserError(
-            f"no vocabulary of {vocabulary_size} can be learnt from this text: try another size"
+            f"cannot learn a vocabulary of {vocabulary_size} from this text: try another size"
         )
 
     @classmethod
     def load(cls, path: str | Path) -> "Subwords":
-        """Read what `save` wrote. Raises UserError for a missing or damaged file."""
+        """Return the subwords in a file. Raises UserError for a missing or damaged file."""
         with in_file(path):
             return cls(read(path))
 
@@ -119,40 +115,35 @@ class Subwords:
         return self._processor.get_piece_size()
 
     def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
-        """Return the piece ids of each line, without special ids; any string will do.
+        """Return the ids of each line, without special ids; every string can be encoded.
 
-        threads: the number that share the lines inside SentencePiece, 0 for one on each core: twice
-        as fast on two.
+        threads: the number of SentencePiece's threads, 0 for one on each core.
         """
         return self._processor.encode([valid(line) for line in lines], num_threads=threads or -1)
 
     def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
-        """Return the text of each list of ids; special ids are skipped, bytes that are not UTF-8
-        become U+FFFD.
+        """Return the text of each list of ids, without special ids.
 
-        Raises ValueError for an id out of range.
+        Bytes that are not UTF-8 become U+FFFD. Raises ValueError for an id out of range.
         """
         texts = self._processor.decode([ordinary(ids, len(self)) for ids in id_lists])
         return [printable(text) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the piece of each id, for tables and plots; U+2581 means a blank."""
+        """Return the subword of each id, for tables and plots; U+2581 means a blank."""
         names = self._processor.id_to_piece(in_range(ids, len(self)))
         names = [_ASCII_BYTE.sub(lambda byte: chr(int(byte[1], 16)), name) for name in names]
         return [printable(name) or repr(name) for name in names]
 
 
 def load_subwords(directory: str | Path) -> Subwords | Words:
-    """Read the subwords or the words that a model's folder holds.
-
-    Raises UserError if it holds neither.
-    """
+    """Return the vocabulary in a model's folder. Raises UserError if there is none."""
     for kind in (Subwords, Words):
         path = Path(directory) / kind.file_name
         if path.exists():
             return kind.load(path)
     raise UserError(
-        f"{directory}: neither {Subwords.file_name} nor {Words.file_name} is there: "
+        f"{directory} contains neither {Subwords.file_name} nor {Words.file_name}: "
         "is this a model's folder?"
     )
 
@@ -160,7 +151,7 @@ def load_subwords(directory: str | Path) -> Subwords | Words:
 def _sentencepiece():
     import sentencepiece  # lazily: `import minitf` need not wait for it
 
-    sentencepiece.set_min_log_level(3)  # its complaints reach the user as our one line
+    sentencepiece.set_min_log_level(3)  # its errors reach the user as one line of ours
     return sentencepiece
 
 
@@ -173,7 +164,7 @@ def _train(lines, vocabulary_size):
         vocab_size=vocabulary_size,
         character_coverage=0.9995,
         byte_fallback=True,
-        max_sentence_length=100_000,  # bytes; longer lines are passed over
+        max_sentence_length=100_000,  # bytes; longer lines are skipped
         split_digits=True,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,

@@ -1,6 +1,4 @@
-"""Both kinds of vocabulary, Subwords and Words, share the special ids, the rules for a
-line, and the file.
-"""
+"""The special ids, the characters of a line, and the file: shared by Subwords and Words."""
 
 import os
 import re
@@ -18,24 +16,17 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def valid(line: str) -> str:
-    """Return the line with U+FFFD in place of each lone surrogate, so that it can be
-    written as UTF-8.
-    """
+    """Return the line as valid Unicode: each lone surrogate becomes U+FFFD."""
     return _SURROGATE.sub("\ufffd", line)
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters: a blank for those that separate words, nothing
-    for the others.
-    """
+    """Return the text without control characters; those that separate words become blanks."""
     return _CONTROL.sub("", _SPACE_CONTROL.sub(" ", text))
 
 
 def in_range(ids: Iterable[int], size: int) -> list[int]:
-    """Return the ids as a list.
-
-    Raises ValueError for one that a vocabulary of this size does not have.
-    """
+    """Return the ids as a list. Raises ValueError for an id outside the vocabulary."""
     ids = [int(i) for i in ids]
     if ids and not (min(ids) >= 0 and max(ids) < size):
         wrong = next(i for i in ids if not 0 <= i < size)
@@ -57,9 +48,7 @@ def read(path: str | Path) -> bytes:
 
 
 def write(path: str | Path, content: bytes) -> None:
-    """Write a file completely or not at all: under another name first, which is then
-    changed to its own.
-    """
+    """Write a file completely or not at all: under another name, which is then changed."""
     aside = Path(f"{path}.tmp")
     with open(aside, "wb") as file:
         file.write(content)

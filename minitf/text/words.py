@@ -1,4 +1,4 @@
-"""Words to ids and back, for text that is already cut, with blanks between its tokens."""
+"""Tokens to ids and back, for text that is already cut into tokens, separated by blanks."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ __all__ = ["Words", "join_cuts"]
 
 
 class Words:
-    """A vocabulary for text that is already cut: each token is a piece, `@@` marks a cut in a word.
+    """A vocabulary for text that is already cut; `@@` at the end of a token marks a cut word.
 
     It has the methods of Subwords.
 
@@ -27,15 +27,18 @@ class Words:
     file_name = "words.txt"
 
     def __init__(self, words: Iterable[str]):
-        """words: those of ids 4, 5, ... Raises UserError for one that is empty, repeated
-        or has blanks.
+        """Give the words the ids 4, 5, ...
+
+        Raises UserError for a word that is empty, repeated, or contains a blank.
         """
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         if len(self._ids) != len(self.words) - len(SPECIALS) or any(
             word.split() != [word] for word in self._ids
         ):
-            raise UserError("not a word list: every line must hold one word, and each word once")
+            raise UserError(
+                "not a word list: each line must contain one word, and no word may repeat"
+            )
 
     @classmethod
     def train(
@@ -44,9 +47,10 @@ class Words:
         vocabulary_size: int | None = None,
         log: Callable[[str], object] = print,
     ) -> "Words":
-        """Take the most frequent tokens, ties alphabetical; all of them if no size is given.
+        """Return the most frequent tokens, equally frequent ones in alphabetical order.
 
-        vocabulary_size: special ids included. Raises UserError if there is no text.
+        vocabulary_size: special ids included; None for all tokens. Raises UserError if there is no
+        text.
         """
         counts = Counter(chain.from_iterable(valid(line).split() for line in lines))
         if not counts:
@@ -57,13 +61,13 @@ class Words:
             log(f"words: {vocabulary_size} are too many for this text, {size} are used")
         if vocabulary_size and vocabulary_size <= len(SPECIALS):
             raise UserError(
-                f"a vocabulary of {vocabulary_size} is too small: ask for more than {len(SPECIALS)}"
+                f"a vocabulary of {vocabulary_size} is too small: choose more than {len(SPECIALS)}"
             )
         return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
 
     @classmethod
     def load(cls, path: str | Path) -> "Words":
-        """Read what `save` wrote. Raises UserError for a missing or damaged file."""
+        """Return the words in a file. Raises UserError for a missing or damaged file."""
         try:
             with in_file(path):
                 return cls(read(path).decode("utf-8").removesuffix("\n").split("\n"))
@@ -82,15 +86,13 @@ class Words:
         return len(self.words)
 
     def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
-        """Return the ids of each line's tokens, UNK for unknown ones. threads: ignored,
-        one is enough.
-        """
+        """Return the ids of each line's tokens, UNK for unknown tokens. threads: not used."""
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
     def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
-        """Return the words of each list of ids, cuts joined, special ids skipped.
+        """Return the text of each list of ids: words joined, without special ids.
 
-        Raises ValueError out of range.
+        Raises ValueError for an id out of range.
         """
         lines = (" ".join(self.words[i] for i in ordinary(ids, len(self))) for ids in id_lists)
         return [printable(join_cuts(line)) for line in lines]
@@ -101,7 +103,7 @@ class Words:
 
 
 def join_cuts(line: str) -> str:
-    """Return a line of cut words, each cut marked by `@@`, with the words joined.
+    """Return a line with the words joined that `@@` marks as cut.
 
     >>> join_cuts("klei@@ nes haus")
     'kleines haus'

@@ -1,6 +1,4 @@
-"""What several processes share out arrives as from one: in order, with its errors; and no process
-is left behind.
-"""
+"""Results of several processes arrive as from one: in order, with errors, and none survives."""
 
 import os
 import pickle
@@ -45,7 +43,7 @@ def test_results_come_in_order(n_cores, count):
 
 
 @forks
-def test_each_core_has_a_process_of_its_own(n_cores):
+def test_each_core_has_its_own_process(n_cores):
     own = list(over_cores(lambda i: os.getpid(), range(16)))
     assert len(set(own)) == n_cores and own[0] == os.getpid() == own[n_cores]
     assert own == [own[i % n_cores] for i in range(16)]
@@ -77,7 +75,7 @@ def test_results_that_cannot_be_pickled(n_cores):
 
 @forks
 @pytest.mark.parametrize("half_way", [False, True])
-def test_what_a_killed_process_left_is_done_here(n_cores, half_way, monkeypatch):
+def test_the_items_of_a_killed_process_are_computed_here(n_cores, half_way, monkeypatch):
     def dump(message, file):
         data = pickle.dumps(message)
         if message[0] == n_cores + 1:
@@ -94,8 +92,8 @@ def test_what_a_killed_process_left_is_done_here(n_cores, half_way, monkeypatch)
 
 
 @forks
-def test_children_that_somebody_else_waits_for(n_cores):
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system itself, here
+def test_children_that_the_system_waits_for(n_cores):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert list(over_cores(lambda i: i, range(9))) == list(range(9))
     finally:
@@ -104,7 +102,7 @@ def test_children_that_somebody_else_waits_for(n_cores):
 
 @forks
 def test_an_interruption_while_processes_are_made(n_cores, monkeypatch):
-    """In the copy nothing happens at all; here all copies are ended."""
+    """A worker ignores the signal; the parent ends all workers."""
     fork, here = os.fork, os.getpid()
 
     def interrupted():
@@ -119,13 +117,13 @@ def test_an_interruption_while_processes_are_made(n_cores, monkeypatch):
 
 
 @forks
-def test_no_more_processes_than_memory_is_for(monkeypatch):
+def test_the_number_of_processes_is_limited(monkeypatch):
     monkeypatch.setattr(workers, "cores", lambda: 500)
-    assert len(set(over_cores(lambda i: os.getpid(), range(100)))) == workers._MOST
+    assert len(set(over_cores(lambda i: os.getpid(), range(100)))) == workers._MAX_PROCESSES
 
 
 @forks
-def test_who_stops_listening_stops_the_work(n_cores):
+def test_closing_the_generator_stops_the_work(n_cores):
     results = over_cores(lambda i: i if i < 2 else time.sleep(600), range(n_cores))
     assert next(results) == 0
     results.close()
@@ -144,7 +142,7 @@ def test_an_interruption_stops_the_work(n_cores):
         list(over_cores(work, range(n_cores)))
 
 
-def test_no_more_processes_are_allowed(n_cores, monkeypatch):
+def test_where_the_system_allows_no_more_processes(n_cores, monkeypatch):
     def refuse():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -155,7 +153,7 @@ def test_no_more_processes_are_allowed(n_cores, monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["MPI", "macOS"])
-def test_threads_where_a_process_must_not_be_forked(n_cores, monkeypatch, why):
+def test_threads_where_forking_is_not_allowed(n_cores, monkeypatch, why):
     if why == "MPI":
         monkeypatch.setitem(sys.modules, "mpi4py.MPI", object())
     else:
@@ -173,7 +171,7 @@ import os, time
 from minitf.cpu import workers
 workers.cores = lambda: 3
 def work(i):
-    os.write(1, b"%d\\n" % os.getpid())  # in one piece
+    os.write(1, b"%d\\n" % os.getpid())  # in one call
     time.sleep(0.1)
     return bytes(1 << 20)
 list(workers.over_cores(work, range(3_000)))
@@ -182,7 +180,7 @@ list(workers.over_cores(work, range(3_000)))
 
 @forks
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_copies_end_with_the_process(number):
+def test_workers_end_with_the_process(number):
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=-1, stderr=-1, text=True
     ) as process:
@@ -191,7 +189,7 @@ def test_copies_end_with_the_process(number):
         process.send_signal(number)
         deadline = time.monotonic() + 60
         while any(Path(f"/proc/{pid}/fd").exists() and _alive(pid) for pid in started):
-            assert time.monotonic() < deadline, "a copy goes on without the process"
+            assert time.monotonic() < deadline, "a worker outlives the process"
             time.sleep(0.05)
         process.stdout.close()
         assert process.stderr.read().count("Traceback") == (number == signal.SIGINT)

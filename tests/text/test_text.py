@@ -166,7 +166,7 @@ def test_vocabulary_size_is_fitted_to_the_text():
     subwords = Subwords.train(["a few words", "a few more"], 5000, log=notices.append)
     assert notices == [f"subwords: 5000 are too many for this text, {len(subwords)} are used"]
     assert subwords.decode(subwords.encode(["more words"])) == ["more words"]
-    with pytest.raises(UserError, match="100 is too small here: ask for more than 2"):
+    with pytest.raises(UserError, match="100 is too small here: choose more than 2"):
         Subwords.train(LINES, 100)
     for nothing in ([], ["", "  "]):
         with pytest.raises(UserError, match="no text"):
