@@ -64,7 +64,7 @@ def record(training):
     with backend.using(_watching()):
         for p in training.model.parameters():
             p.data = p.data.view(Watched)
-        for part in training.replicas.parts(batch):
+        for part in training.replicas.slices(batch):
             Watched.seen = []
             with F.dropout_state(1, 0, part.first_row):
                 loss, _ = training.model.train().loss(

@@ -1,18 +1,19 @@
-"""Threads for forms: who has some lends them, and a form that can use several takes them."""
+"""Threads for forms: replicas lend theirs, and a form that can use several takes them."""
 
 import contextlib
 import contextvars
 
 __all__ = ["each", "lent"]
 
-_FEW = 8  # items, each a tenth of a millisecond: fewer are not worth waking the threads
+_FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 
-_lent = contextvars.ContextVar("_lent", default=(None, 1))  # of this thread: a pool, and its size
+# The pool that was lent to this thread, and its number of threads.
+_lent = contextvars.ContextVar("_lent", default=(None, 1))
 
 
 @contextlib.contextmanager
 def lent(pool, count):
-    """Let the forms called inside a `with` block use the `count` threads of a pool."""
+    """Let the forms called in this block use the `count` threads of a pool."""
     token = _lent.set((pool, count))
     try:
         yield
@@ -21,7 +22,7 @@ def lent(pool, count):
 
 
 def each(function, items):
-    """Call a function with every item, in any order, on all threads that are lent."""
+    """Call a function with every item, in any order, on all threads that were lent."""
     pool, count = _lent.get()
     if count == 1 or len(items) < _FEW:
         for item in items:

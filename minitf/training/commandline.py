@@ -1,31 +1,27 @@
-"""The command line of lessons/09_train_wmt.py: begin or resume a training, and score the
-model it makes.
-"""
+"""The command line of lessons/09_train_wmt.py: begins or resumes a run, and scores its model."""
 
 import contextlib
 import dataclasses
-import functools
-import json
 import os
 import shlex
 import sys
-import types
 import warnings
 from collections.abc import Callable, Collection, Iterable
+
+import numpy as np
 
 from minitf import backend
 from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
-from minitf.data.dataset import prepare, read_corpus
+from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.errors import UserError, in_file
-from minitf.files.atomic import save_text
-from minitf.files.models import read_notes
 from minitf.gpu.matmul import use_precision
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
-from minitf.training.evaluation import paper_bleu, score_files
-from minitf.training.log import RunLog, versions
+from minitf.training.evaluation import score_files
+from minitf.training.log import RunLog
 from minitf.training.planning import report
+from minitf.training.results import finish
 from minitf.training.settings import (
     Settings,
     as_typed,
@@ -37,18 +33,37 @@ from minitf.training.settings import (
     resumed_model,
 )
 from minitf.training.signals import Interrupted, stop_on_signals
-from minitf.training.trainer import COUNTS, Trainer
+from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
-from minitf.translation import Translator
-from minitf.translation.loading import check_size, load_model, load_weights
+from minitf.translation.loading import load_model, load_weights
 
-__all__ = ["build", "finish", "main", "train"]
+__all__ = ["build", "main", "train"]
 
-RESULTS = "results.json"
-# By the trainer's command.
+# The translating command that belongs to each training command.
 TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}
-NO_MODEL = 1.0  # BLEU on the validation text: a model with less than this cannot translate
+NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
+
+
+# What a run begins with ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Start:
+    """Everything that a run begins with; rank 0 reads it, and sends it to the other ranks.
+
+    weights: None if they are drawn from the seed. optimizer, meta: the rest of a checkpoint, None
+    for a new run. changes: {setting: (before, now)} of a resumed run. library: of arrays.
+    """
+
+    settings: Settings
+    config: Config
+    dataset: Dataset
+    weights: dict[str, np.ndarray] | None
+    optimizer: dict[str, np.ndarray] | None = None
+    meta: dict | None = None
+    changes: dict[str, tuple] = dataclasses.field(default_factory=dict)
+    library: str = dataclasses.field(default_factory=lambda: backend.xp.__name__)
 
 
 def build(
@@ -57,78 +72,45 @@ def build(
     ranks: Ranks | None = None,
     model: Callable[..., Transformer] = Transformer,
 ) -> Trainer:
-    """Make the Trainer for the settings: new, from another model's weights, or where the last
-    checkpoint was.
+    """Return the Trainer for the settings: new, from another model's weights, or from a checkpoint.
 
-    given: the names of the settings that were asked for, which --resume changes. ranks: who
-    shares the run; this is the first of them. model: what makes the model, as for `Trainer`.
+    given: the names of the settings that were asked for, which --resume changes. ranks: those that
+    share the run. model: makes the model, as for `Trainer`.
     Raises UserError.
     """
-    trainer = (
-        _resume(settings, given, ranks, model)
-        if settings.resume
-        else _begin(settings, ranks, model)
-    )
-    if trainer.ranks.size > 1:
-        _hand_out(trainer)
-    count = sum(p.size for p in trainer.model.parameters())
-    trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
-    trainer.log.say(
-        f"machine  {', '.join(f'{value} {what}' for what, value in trainer.machine.items())}"
-    )
+    ranks = ranks or Ranks()
+    start, log = None, RunLog(None)
+    if ranks.rank == 0:
+        read = _read_checkpoint if settings.resume else _read_new
+        start, log = read(settings, given, model)
+    start = ranks.tell(start)
+    if ranks.rank:
+        _choose_device(dataclasses.replace(start.settings, backend=start.library))
+    ranks.connect()
+    trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
+    if start.meta:
+        with in_file(trainer.folder.checkpoint):
+            trainer.load(start.weights, start.optimizer, start.meta)
+        _say_resumed(trainer, start)
+    elif start.weights:
+        with in_file(settings.start_from):
+            load_weights(trainer.model, start.weights)
+    ranks.copy_first(trainer.optimizer.data)  # other machines may draw weights with other last bits
+    _say_machine(trainer)
     return trainer
 
 
-def _hand_out(trainer):
-    """Give the other ranks the data and the state, so that nothing is read or drawn twice."""
-    counts = {key: getattr(trainer, key) for key in COUNTS}
-    state = trainer.model.state(), trainer.optimizer.state(), counts
-    # Not what a variable says elsewhere.
-    settings = dataclasses.replace(trainer.settings, backend=backend.xp.__name__)
-    trainer.ranks.tell((settings, trainer.dataset, trainer.config, state))
-    trainer.ranks.connect()
-    trainer.log.say(f"ranks    {trainer.ranks.place}")
-
-
-def _follow(ranks, model):
-    """Be one of the other ranks: take what `_hand_out` gives, and do what the first rank does
-    until it ends.
-    """
-    if (given := ranks.tell()) is None:
-        return
-    settings, dataset, config, state = given
-    _choose_device(settings)
-    ranks.connect()
-    trainer = Trainer(
-        settings, dataset, config, types.SimpleNamespace(say=lambda text: None), ranks, model
-    )
-    trainer.load(*state)
-    with _quiet():
-        trainer.run()
-
-
-@contextlib.contextmanager
-def _quiet():
-    """Leave out NumPy's warnings of overflow: the trainer stops for that, and says in one
-    line where it was.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
-
-
-def _begin(settings, ranks, model):
+def _read_new(settings, given, model):
+    """Return the Start of a new run, and its log. Raises UserError."""
     if not settings.plan:
         RunFolder(settings.out).must_be_free()
     _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
-        start, subwords, _ = load_model(settings.start_from, model)
-        weights, config = start.state(), start.config.replace(**model_changes(settings.set))
-        del start
+        first, subwords, _ = load_model(settings.start_from, model)
+        weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         check_model(settings, config, len(subwords))
-    _say_reading(settings)
-    corpus = read_corpus(settings)  # what the user named must be there before anything is written
+    corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
@@ -136,26 +118,11 @@ def _begin(settings, ranks, model):
             settings.preset, len(dataset.subwords), **model_changes(settings.set)
         )
         check_model(settings, config, len(dataset.subwords))
-    trainer = Trainer(settings, dataset, config, log, ranks, model)
-    if weights:
-        with in_file(settings.start_from):
-            load_weights(trainer.model, weights)
-    return trainer
+    return Start(settings, config, dataset, weights), log
 
 
-def _say_reading(settings):
-    """Say at once what is read: a long text takes its time."""
-    texts = [*(settings.train or [settings.corpus]), *(settings.add or [])]
-    RunLog(None).say(f"corpus   {', '.join(texts)}")
-
-
-def _choose_device(settings):
-    if settings.backend:
-        backend.use(settings.backend)
-    use_precision(settings.precision)
-
-
-def _resume(settings, given, ranks, model):
+def _read_checkpoint(settings, given, model):
+    """Return the Start of a resumed run, and its log. Raises UserError."""
     folder = RunFolder(settings.out)
     weights, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
@@ -165,172 +132,138 @@ def _resume(settings, given, ranks, model):
         if model is Transformer:
             check_size(config, weights)
     settings, changes = resumed(settings, given, meta["settings"])
-    config, more_changes = resumed_model(config, assignments)
+    config, model_changed = resumed_model(config, assignments)
     _choose_device(settings)
-    check_model(settings, config, len(subwords))  # which looks at the memory of the device
-    _say_reading(settings)
-    corpus = read_corpus(settings)
+    check_model(settings, config, len(subwords))  # looks at the memory of the device
+    corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
-    trainer = Trainer(
-        settings, prepare(settings, corpus, log.say, subwords), config, log, ranks, model
-    )
-    with in_file(folder.checkpoint):
-        trainer.load(weights, optimizer, meta)
-    changes |= more_changes | trainer.changes(meta)
-    if changes:
-        what = "; ".join(
-            f"{name} was {before}, is {now}" for name, (before, now) in changes.items()
+    dataset = prepare(settings, corpus, log.say, subwords)
+    changes |= model_changed
+    return Start(settings, config, dataset, weights, optimizer, meta, changes), log
+
+
+def _read_corpus(settings):
+    """Read the corpus; files that the user named must exist before anything is written."""
+    # Said first, because a long text takes its time.
+    RunLog(None).say(f"corpus   {', '.join(settings.train or [settings.corpus])}")
+    return read_corpus(settings)
+
+
+def _choose_device(settings):
+    if settings.backend:
+        backend.use(settings.backend)
+    use_precision(settings.precision)
+
+
+def _say_resumed(trainer, start):
+    if changes := start.changes | trainer.changes(start.meta):
+        pairs = (f"{name} was {before}, is {now}" for name, (before, now) in changes.items())
+        trainer.log.say(
+            f"notice   not bit for bit the result of an uninterrupted run: {'; '.join(pairs)}"
         )
-        log.say(f"notice   not bit for bit as without the stop: {what}")
-    log.say(
-        f"resumed  after step {trainer.step:,}, epoch {trainer.epoch + 1}, batch {trainer.position}"
+    cursor = trainer.cursor
+    trainer.log.say(
+        f"resumed  after step {trainer.step:,}, epoch {cursor.epoch + 1}, batch {cursor.position}"
     )
-    return trainer
 
 
-def finish(trainer: Trainer, command: str) -> dict:
-    """Choose between the averaged weights and the last, and score them on the test texts;
-    writes results.json.
-
-    Averaging helps when the last checkpoints are about equally good (section 6.1 of the paper).
-    After a short run the older ones are worse, and pull the average down: then the weights of the
-    last step are the model.
-    """
-    settings, log, folder = trainer.settings, trainer.log, trainer.folder.path
-    # Scored line by line.
-    load = functools.partial(Translator.load, folder, settings.max_length, trainer.make_model)
-    translator = load()
-    value, score = trainer.measure(translator)
-    valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
-    averaged = read_notes(folder).get("averaged")
-    what = (
-        f"average  of the last {averaged} checkpoints"
-        if averaged != 1
-        else "weights  of the last step"
+def _say_machine(trainer):
+    ranks, facts = trainer.team.ranks, trainer.team.machine
+    if ranks.size > 1:
+        trainer.log.say(f"ranks    {ranks.description}")
+    count = sum(p.size for p in trainer.model.parameters())
+    trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
+    counts = [
+        f"{facts[name]} {name if facts[name] > 1 else name[:-1]}" for name in ("replicas", "ranks")
+    ]
+    trainer.log.say(
+        f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}, "
+        + ", ".join(counts)
     )
-    line = f"{what}: perplexity {value:.3f}  BLEU {score.score:.2f}"
-    for entry in [entry for entry in log.history if "valid_bleu" in entry and averaged != 1][-1:]:
-        valid["last"] = {"perplexity": entry["valid_perplexity"], "bleu": entry["valid_bleu"]}
-        line += f"; the last alone: {entry['valid_perplexity']:.3f}  {entry['valid_bleu']:.2f}"
-    log.say(line)
-    valid["bleu"] = max(score.score, valid.get("last", {}).get("bleu", 0))
-    if valid["bleu"] > score.score:
-        log.say("average  did not help: the model keeps the weights of the last step")
-        trainer.save_model(trainer.model.state(), 1)
-        translator = load()
-    texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
-    tests = {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()}
-    results = {"tests": tests, "valid": valid}
-    results |= {
-        "command": command,
-        "step": trainer.step,
-        "seconds": round(trainer.trained_seconds(), 1),
-    }
-    results |= {
-        "settings": dataclasses.asdict(settings),
-        "versions": versions(),
-        "machine": trainer.machine,
-    }
-    save_text(folder / RESULTS, json.dumps(results, indent=1) + "\n")
-    return results
 
 
-def _test(trainer, translator, name, pairs):
-    """Translate a text with the beam, keep the translations beside the model, and score them."""
-    s = trainer.settings
-    what = "validation text" if name == "valid" else name
-    trainer.log.say(f"{what}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
-    with trainer.watch(f"sentences of {name} translated") as progress:
-        found = translator.translate(pairs.source, s.beam, s.alpha, s.max_extra, progress=progress)
-    lines = [best[0].text for best in found]
-    save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
-    score = trainer.score(lines, pairs.target)
-    trainer.log.say(f"{what}: {score.text}")
-    found = {
-        "bleu": score.score,
-        "signature": score.signature,
-        "sentences": len(lines),
-        "text": score.text,
-    }
-    if trainer.dataset.corpus.name in ("wmt14-en-de", "wmt14-en-fr"):  # what the paper reports
-        try:
-            paper = paper_bleu(lines, pairs.target, trainer.dataset.corpus.target_language)
-            found["paper_style"] = {
-                "bleu": paper.score,
-                "signature": paper.signature,
-                "text": paper.text,
-            }
-            trainer.log.say(f"{what}: {paper.text}")
-        except UserError as error:
-            trainer.log.say(f"{what}: paper-style BLEU: not counted: {error}")
-    return found
+# Training -----------------------------------------------------------------------------------------
 
 
 def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -> dict | None:
-    """Train from Python as the command line does, and return what results.json says; None if a
-    signal stopped it.
+    """Train from Python as the command line does; return the content of results.json.
+
+    Returns None if a signal stopped the run.
 
         texts = {"train": ["my.en", "my.de"], "valid": ["valid.en", "valid.de"]}
         results = train(Settings(**texts, out="runs/variant"), model=MyTransformer)
         translator = Translator.load("runs/variant", model=MyTransformer)
 
-    model: what makes the model, as for `Trainer`. Raises UserError.
+    model: makes the model, as for `Trainer`. Raises UserError.
     """
-    trainer = build(settings, model=model)
-    with stop_on_signals(trainer), _quiet():
-        return _train(trainer, "minitf.training.train")[0]
+    results, _ = _train(build(settings, model=model), "minitf.training.train")
+    return results
 
 
 def _train(trainer, command):
-    """Train, and score the model; a signal leaves either of them so that --resume goes
-    on from there.
+    """Train, and on rank 0 score the model; return the content of results.json and the exit code.
 
-    Returns what results.json says (None after a signal), and the exit code.
+    The content is None if a signal stopped the run, and on the other ranks.
     """
-    try:
-        finished = trainer.run()
-    except UserError:
-        trainer.log.draw()  # how it diverged can be seen
-        raise
-    trainer.log.draw()
-    if not finished:
-        return None, 0
-    try:
-        results = finish(trainer, command)
-    except Interrupted:
-        trainer.log.say(
-            f"stopped  {trainer.stopping}: all steps are done, --resume scores the model"
-        )
-        return None, 0
+    with stop_on_signals(trainer.stop), _without_warnings():
+        try:
+            finished = trainer.run()
+        except UserError:
+            trainer.log.draw()  # the curves show how the loss diverged
+            raise
+        trainer.log.draw()
+        if not finished or trainer.team.ranks.rank:
+            return None, 0
+        try:
+            results = finish(trainer, command)
+        except Interrupted:
+            trainer.log.say(
+                f"stopped  {trainer.stop.reason}: all steps are done; --resume scores the model"
+            )
+            return None, 0
+    _say_usage(trainer, command)
+    return results, _exit_code(trainer, results["valid"]["bleu"])
+
+
+@contextlib.contextmanager
+def _without_warnings():
+    """Leave out NumPy's warnings of overflow: the trainer reports in one line where it was."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def _say_usage(trainer, command):
+    """Say how to translate with the model."""
     out = trainer.settings.out
-    translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
-    use = (
-        f"{translate} --model {out}"
-        if trainer.make_model is Transformer
-        else f"Translator.load({out!r}, model=...)"
-    )
-    trainer.log.say(f"model    in {out}: {use}")
-    return results, _judge(trainer, results["valid"]["bleu"])
+    if trainer.make_model is Transformer:
+        translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
+        usage = f"{translate} --model {out}"
+    else:
+        usage = f"Translator.load({out!r}, model=...)"
+    trainer.log.say(f"model    in {out}: {usage}")
 
 
-def _judge(trainer, score):
-    """Say so if the model cannot translate; returns the exit code."""
+def _exit_code(trainer, score):
+    """Return the exit code of a run, and say so if its model cannot translate."""
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
         return 0
     if done >= s.steps:
-        more, code = "a larger --steps", 0
+        code, more = 0, "a larger --steps"
+    elif trainer.out_of_patience():
+        code, more = CUT_SHORT, "--patience 0"
     else:
-        more, code = (
-            "--patience 0" if trainer.patience_is_over() else "the same --minutes or more",
-            CUT_SHORT,
-        )
+        code, more = CUT_SHORT, "the same --minutes or more"
     trainer.log.say(
-        f"notice   the model cannot translate yet, it has {score:.2f} BLEU on the validation "
-        f"text after {done:,} of {s.steps:,} updates (the learning rate rises for the first "
+        f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
+        f"{done:,} of {s.steps:,} updates (the learning rate rises for the first "
         f"{s.warmup_steps:,}): train on with --resume --out {s.out} and {more}"
     )
     return code
+
+
+# The command --------------------------------------------------------------------------------------
 
 
 def main(
@@ -338,50 +271,65 @@ def main(
     program: str = "09_train_wmt.py",
     model: Callable[..., Transformer] = Transformer,
 ) -> int:
-    """Run the command line; returns the exit code, which --help explains.
+    """Run the command line; return the exit code, which --help explains.
 
-    model: what makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it,
+    model: makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it,
     with all options.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # A name that the terminal cannot show is no reason to stop.
+    # A name that the terminal cannot show must not end the program.
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a notebook's has not
+        if hasattr(stream, "reconfigure"):  # not in a notebook
             stream.reconfigure(errors="backslashreplace")
-    ranks, code = Ranks(*launched()), 0
+    ranks = Ranks(*launched())
     try:
-        if len(arguments) == 3 and arguments[0] == "--score":
-            print(score_files(*arguments[1:]))
-            return 0
-        ranks.join()
-        keep_to_cores()
-        if ranks.rank:
-            _follow(ranks, model)
-            return 0
-        settings, given = parse(arguments, program)
-        trainer = build(settings, given, ranks, model)
-        if settings.plan:
-            for line in report(trainer):
-                trainer.log.say(line)
-        else:
-            with stop_on_signals(trainer), _quiet():
-                _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
-        if trainer.log.closed:
-            # Otherwise Python complains at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code
+        with ranks.quiet():
+            return _run(arguments, program, model, ranks)
     except UserError as error:
         message, code = str(error), 2
     except MemoryError:
         message, code = "out of memory: choose a smaller model, corpus or --batch-tokens", 2
     except KeyboardInterrupt:
-        message, code = "stopped at once; what was saved before is whole", 130
+        message, code = "stopped at once; the last checkpoint is intact", 130
     ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
     return code
 
 
+def _run(arguments, program, model, ranks):
+    """Do what the arguments ask for; return the exit code."""
+    if len(arguments) == 3 and arguments[0] == "--score":
+        print(score_files(*arguments[1:]))
+        return 0
+    ranks.join()
+    keep_to_cores(ranks.cores())
+    settings, given = parse(arguments, program)
+    trainer = build(settings, given, ranks, model)
+    if settings.plan:
+        code = _plan(trainer)
+    else:
+        _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
+    if trainer.log.closed:  # else Python complains when it flushes the output at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ranks.tell(code)  # the other ranks wait here while rank 0 scores the model
+
+
+def _plan(trainer):
+    """Say what the run would take; return the exit code."""
+
+    def update():
+        *_, n_tokens = trainer.update()
+        trainer.guard.read()  # waits for a GPU
+        return n_tokens
+
+    team, say = trainer.team, trainer.log.say
+    batches = list(team.largest_slices(trainer.cursor.plan, trainer.settings.accumulate))
+    for line in report(trainer.workload(), team, batches, update, say):
+        say(line)
+    return 0
+
+
 def installed(program="minitf-train"):
-    """Run the command of the installed package; returns the exit code.
+    """Run the command of the installed package; return the exit code.
 
     Without arguments nothing is trained.
     """

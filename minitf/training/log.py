@@ -1,6 +1,4 @@
-"""The log of a training run: lines to read, the same as JSON, curves, and what the run
-was made with.
-"""
+"""The log of a training run: lines to read, the same as JSON, curves, package versions."""
 
 import contextlib
 import importlib.metadata
@@ -23,19 +21,19 @@ CURVES = "curves.png"
 class RunLog:
     """Prints each entry as one line, and appends it to log.jsonl in the run's folder.
 
-    folder: None for lines that are only said. after: when a run is resumed, the step of its
-    checkpoint; what was logged later is forgotten. closed: whether nobody reads the lines any more,
-    as in `... | head`. bar: a Progress that is on the terminal between the lines.
-    Raises UserError if the folder cannot be written; later on, a full disk costs log entries but
+    folder: None to print lines and write no files. after: when a run is resumed, the step of its
+    checkpoint; later entries are removed. closed: whether nobody reads the lines any more,
+    as in `... | head`. bar: a Progress on the terminal, which a line replaces.
+    Raises UserError if the folder cannot be written; later, a full disk costs log entries but
     never the training.
     """
 
     def __init__(self, folder, after=None, write=None):
+        self.folder = None if folder is None else Path(folder)
         self.history, self.closed, self.bar = [], False, None
         self._write, self._lossy, self._drawn = write or _print, False, time.monotonic()
-        if folder is None:
+        if self.folder is None:
             return
-        self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if after is not None:
@@ -49,7 +47,7 @@ class RunLog:
         save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
 
     def say(self, text):
-        """Print a line that is not part of the history."""
+        """Print a line that is not an entry of the log."""
         if self.closed:
             return
         if self.bar:
@@ -60,38 +58,45 @@ class RunLog:
             self.closed = True
 
     def step(self, entry):
-        """Log the values of a step: a dictionary with "step" and figures."""
+        """Log an entry: a dictionary with "step" and figures."""
         entry = {**entry, "time": round(time.time(), 1)}
         self.history.append(entry)
+        if self.folder:
+            self._append(entry)
+        self.say(step_line(entry))
+
+    def _append(self, entry):
         try:
             with open(self.folder / LINES, "a", encoding="utf-8") as file:
                 file.write(_as_json(entry))
         except OSError as error:
             if not self._lossy:
-                self.say(f"{self.folder / LINES} lacks entries from here on: {error.strerror}")
+                self.say(
+                    f"notice   {self.folder / LINES}: entries from here on are missing "
+                    f"({error.strerror}); the training continues"
+                )
             self._lossy = True
-        self.say(step_line(entry))
 
     def draw(self, seconds=0):
-        """Draw the history as curves.png, unless that was done less than so many seconds ago."""
+        """Draw the history as curves.png, unless it was drawn less than so many seconds ago."""
         from minitf import plot
 
-        if time.monotonic() - self._drawn < seconds or not self.history:
+        if self.folder is None or not self.history or time.monotonic() - self._drawn < seconds:
             return
         try:
             plot.curves(self.history, self.folder / CURVES)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
-            # A picture is no reason to lose a training.
-            self.say(f"{CURVES} was not drawn: {error}")
+            # A missing picture must not end a training.
+            self.say(f"notice   {CURVES} could not be drawn: {error}")
         self._drawn = time.monotonic()
 
 
 def _print(text):
-    print(text, flush=True)  # or the lines of a run in the background come hours late
+    print(text, flush=True)  # else the lines of a run in the background appear hours late
 
 
 def read_history(folder):
-    """Read log.jsonl; a last line that a killed run left unfinished is skipped."""
+    """Return the entries of log.jsonl, without lines that a killed run left unfinished."""
     entries = []
     path = Path(folder) / LINES
     if path.exists():
@@ -106,7 +111,7 @@ def read_history(folder):
 
 
 def _as_json(entry):
-    """One line of strict JSON, which has no infinity."""
+    """Return an entry as one line of strict JSON; NaN and infinity, which it lacks, become null."""
     finite = {
         k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in entry.items()
     }
@@ -114,26 +119,28 @@ def _as_json(entry):
 
 
 def step_line(entry):
-    """Return an entry as a line to read."""
+    """Return an entry of the log as a line to read."""
     head = f"step {entry['step']:>7,}"
     if "valid_bleu" in entry:
         return (
             f"{head}  validation: perplexity {entry['valid_perplexity']:.3f}  "
             f"BLEU {entry['valid_bleu']:.2f}"
         )
-    left = int(entry["seconds_left"])
-    return (
+    line = (
         f"{head}  epoch {entry['epoch']:6.2f}  loss {entry['loss']:.4f}  perplexity "
         f"{entry['perplexity']:9.3f}  {entry['tokens_per_second']:6,.0f} tokens/s  "
-        f"rate {entry['learning_rate']:.2e}  gradient {entry['gradient_norm']:.3f}  "
-        f"left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
+        f"rate {entry['learning_rate']:.2e}  gradient {entry['gradient_norm']:.3f}"
     )
+    if entry["seconds_left"] is None:  # too early to tell
+        return line
+    left = int(entry["seconds_left"])
+    return f"{line}  left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
 
 
 def versions():
-    """Return the versions of Python and of the packages that a result depends on."""
+    """Return the versions of Python and of the packages on which a result depends."""
     found = {"python": platform.python_version(), "minitf": __version__}
     for package in ("numpy", "cupy", "sentencepiece", "sacrebleu"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # without CuPy, say
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # CuPy is optional
             found[package] = importlib.metadata.version(package)
     return found

@@ -1,36 +1,58 @@
-"""How a signal ends a run: at the next place where its state is whole."""
+"""Graceful shutdown: on a signal, finish the update, save a checkpoint, exit."""
 
 import contextlib
 import signal
 
-__all__ = ["Interrupted", "stop_on_signals"]
+__all__ = ["Interrupted", "StopRequest", "stop_on_signals"]
+
+
+class StopRequest:
+    """Whether the run was asked to stop before its end, and why.
+
+    reason: None until somebody asks. The training loop reads it after every update.
+    """
+
+    def __init__(self):
+        self.reason: str | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Return whether the run was asked to stop."""
+        return self.reason is not None
+
+    def ask(self, reason: str) -> None:
+        """Ask the run to stop. The first reason counts."""
+        self.reason = self.reason or reason
 
 
 class Interrupted(Exception):
-    """A signal asked to stop in the middle of a translation."""
+    """Raised in the middle of a validation when the run was asked to stop."""
 
 
 @contextlib.contextmanager
-def stop_on_signals(trainer):
-    """Let Ctrl-C, SIGTERM and a closed terminal end the run after the current update,
-    with a checkpoint.
-    """
+def stop_on_signals(stop: StopRequest):
+    """Let Ctrl-C, SIGTERM and a closed terminal ask the run in this block to stop.
 
-    def stop(number, frame):
-        if trainer.interrupted:  # asked twice: at once
+    A second signal raises KeyboardInterrupt: the run stops immediately.
+    """
+    received = False
+
+    def handle(number, frame):
+        nonlocal received
+        if received:
             raise KeyboardInterrupt
-        trainer.interrupted = True
-        trainer.stopping = f"{signal.Signals(number).name} received"
+        received = True
+        stop.ask(f"{signal.Signals(number).name} received")
 
     before = {}
-    # Windows has neither SIGHUP nor SIGUSR1, the others no SIGBREAK. mpirun passes SIGUSR1 on and
-    # lets us finish; on SIGTERM it kills its ranks a moment later.
+    # Windows has neither SIGHUP nor SIGUSR1, other systems no SIGBREAK. mpirun forwards SIGUSR1 and
+    # lets the ranks finish; after SIGTERM it kills them a moment later.
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGBREAK"):
         number = getattr(signal, name, None)
-        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as nohup wants it
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup ignores SIGHUP
             continue
         with contextlib.suppress(ValueError):  # only the main thread may set handlers
-            before[number] = signal.signal(number, stop)
+            before[number] = signal.signal(number, handle)
     try:
         yield
     finally:

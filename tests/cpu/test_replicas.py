@@ -134,22 +134,22 @@ def test_a_wrong_way_would_be_found(rng):
         assert not np.allclose(optimizer.collect(), expected, rtol=1e-2, atol=0)
 
 
-def test_the_parts_are_the_rows_of_the_batch(rng, monkeypatch):
+def test_the_slices_are_the_rows_of_the_batch(rng, monkeypatch):
     model, _ = build()
     replicas = replicate(model, 3)
     batch = random_batch(rng, ROWS)
-    parts = replicas.parts(batch)
-    assert [len(part.source) for part in parts] == [2, 2, 3]
-    assert [part.first_row for part in parts] == [0, 2, 4]
+    slices = replicas.slices(batch)
+    assert [len(part.source) for part in slices] == [2, 2, 3]
+    assert [part.first_row for part in slices] == [0, 2, 4]
     for field in ("source", "target_in", "target_out"):
         assert np.array_equal(
-            np.concatenate([getattr(part, field) for part in parts]), getattr(batch, field)
+            np.concatenate([getattr(part, field) for part in slices]), getattr(batch, field)
         )
-    assert len(replicas.parts(random_batch(rng, 2))) == 2, "no part is empty"
+    assert len(replicas.slices(random_batch(rng, 2))) == 2, "no slice is empty"
     size = batch.target_in.size * model.config.d_model
     for worth_it, n in ((size // 2, 2), (size, 1), (size + 1, 1)):
         monkeypatch.setattr(parallel, "_WORTH_IT", worth_it)
-        assert len(replicas.parts(batch)) == n, "small batches are not worth a thread"
+        assert len(replicas.slices(batch)) == n, "small batches are not worth a thread"
 
 
 def train(count, rng, dtype="float64", steps=3):
@@ -335,9 +335,8 @@ def test_a_batch_of_quick_is_tiny():
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, {1}), (2, {2}), (64, {2})])
-def test_blas_keeps_to_the_cores_of_a_container(monkeypatch, two_threads, cores, threads):
-    monkeypatch.setattr(parallel, "cpu_cores", lambda: cores)
-    parallel.keep_to_cores()
+def test_blas_keeps_to_the_cores_of_a_container(two_threads, cores, threads):
+    parallel.keep_to_cores(cores)
     assert blas_threads() == threads
 
 

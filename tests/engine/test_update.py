@@ -20,6 +20,7 @@ from minitf.optim import Adam
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 from minitf.training import commandline
+from minitf.training.clock import WARM_UP, Clock
 from minitf.training.evaluation import perplexity
 from minitf.training.log import read_history
 from minitf.training.settings import parse
@@ -88,10 +89,10 @@ def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
     # At small rates the last bits of a sum, which depend on how a batch is cut, stay small.
     trainer = build(*more.split(), "--replicas", str(replicas), "--learning-rate", "0.02")
     model = Transformer(trainer.config, trainer.settings.seed)
-    n = 7 * len(trainer.plan) // (2 * trainer.settings.accumulate)
+    n = 7 * len(trainer.cursor.plan) // (2 * trainer.settings.accumulate)
     for expected in plain_updates(trainer, model, n):
         assert [float(figure) for figure in trainer.update()] == pytest.approx(expected, rel=1e-4)
-    assert trainer.epoch == 3 and trainer.step == n
+    assert trainer.cursor.epoch == 3 and trainer.step == n
     for name, array in trainer.model.state().items():
         assert np.allclose(array, model.state()[name], atol=1e-4), name
 
@@ -103,8 +104,8 @@ def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
     step, seen = trainer.optimizer.step, []
     trainer.optimizer.step = lambda *arguments: (seen.append(threads._lent.get()), step(*arguments))
     trainer.update()
-    assert seen == [(trainer.replicas.pool, replicas)]
-    assert (trainer.replicas.pool is None) == (replicas == 1)
+    assert seen == [(trainer.team.replicas.pool, replicas)]
+    assert (trainer.team.replicas.pool is None) == (replicas == 1)
     assert threads._lent.get() == (None, 1)
 
 
@@ -156,10 +157,11 @@ def test_perplexity_weighs_every_token_alike(folder):
 
 def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     trainer = build()
-    trainer.began = 0, 0.0
-    trainer.step, trainer.position, trainer.epoch = 4, 3, 2
-    trainer.seen = [(1.0, 0.5, 2.0, 10), (3.0, 2.5, 4.0, 30)]
-    entry = trainer._entry(time.perf_counter() - 8)
+    trainer.optimizer.step_count = 4
+    trainer.cursor.move(2, 3)
+    trainer.guard.unlogged = [(1.0, 0.5, 2.0, 10), (3.0, 2.5, 4.0, 30)]
+    trainer.clock._lap = time.perf_counter() - 8
+    entry = trainer._entry()
     assert (entry["loss"], entry["gradient_norm"], round(entry["tokens_per_second"], 1)) == (
         2.5,
         3.5,
@@ -168,7 +170,7 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     assert entry["perplexity"] == pytest.approx(math.exp(2.0)), (
         "of the plain likelihood, without smoothing"
     )
-    assert entry["epoch"] == 2 + 3 / len(trainer.plan)
+    assert entry["epoch"] == 2 + 3 / len(trainer.cursor.plan)
     assert entry["learning_rate"] == pytest.approx(
         trainer.settings.learning_rate * 16**-0.5 * 4 * 8**-1.5
     )
@@ -177,7 +179,7 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
 def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     """An hour of them between two entries of the log changes nothing in the tokens per second."""
     now = [0.0]
-    monkeypatch.setattr("minitf.training.trainer.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     update, validate = Trainer.update, Trainer.validate
 
     def passing(method, seconds):
@@ -201,12 +203,19 @@ def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     )
 
 
-def test_the_time_that_is_left(folder, monkeypatch):
-    monkeypatch.setattr("minitf.training.trainer.time.perf_counter", lambda: 100.0)
-    trainer = build("--steps", "50")
-    trainer.began, trainer.step = (10, 40.0), 30  # twenty updates in a minute
-    assert trainer._left() == pytest.approx(60)
-    trainer.settings.minutes = 1.5
-    assert trainer._left() == pytest.approx(30)
-    trainer.settings.minutes, trainer.step = 0, 50
-    assert trainer._left() == 0
+def test_the_time_that_is_left(monkeypatch):
+    """The first updates of a session say nothing about it: they are slower."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    clock = Clock()
+    clock.start(10)
+    left = []
+    for step in range(11, 31):
+        now[0] += 100 if step <= 10 + WARM_UP else 3
+        clock.count(step)
+        left.append(clock.left(step, 50))
+    assert left[:WARM_UP] == [None] * WARM_UP, "not known yet"
+    assert left[WARM_UP:] == pytest.approx([3 * (50 - step) for step in range(11 + WARM_UP, 31)])
+    minutes = (clock.session() + 30) / 60
+    assert clock.left(30, 50, minutes) == pytest.approx(30), "--minutes ends it before"
+    assert clock.left(50, 50) == 0

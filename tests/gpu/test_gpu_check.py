@@ -71,7 +71,7 @@ def test_threads_of_a_cpu_can_be_done_without(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); "
         "from minitf.cpu.replicas import keep_to_cores, machine, threads_for; "
-        "keep_to_cores(); threads_for(1).__enter__(); print(machine(1))"
+        "keep_to_cores(1); threads_for(1).__enter__(); print(machine(1))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True

@@ -47,7 +47,7 @@ def watch_updates(accidents, out):
     update = Trainer.update
 
     def watched(self):
-        backward = self.replicas.backward
+        backward = self.team.replicas.backward
 
         def noted(batch, n_tokens, seed, step):
             for i, (source, target) in enumerate(
@@ -56,11 +56,11 @@ def watch_updates(accidents, out):
                 print(step, batch.first_row + i, source, target, n_tokens, file=out)
             return backward(batch, n_tokens, seed, step)
 
-        self.replicas.backward = noted
+        self.team.replicas.backward = noted
         try:
             result = update(self)
         finally:
-            self.replicas.backward = backward
+            self.team.replicas.backward = backward
         for step, rank, what in accidents:
             if (self.step, launched()[0]) == (step, rank):
                 act(self, what)

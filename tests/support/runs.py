@@ -10,7 +10,7 @@ import numpy as np
 
 from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
-from minitf.training import commandline, trainer
+from minitf.training import commandline
 from minitf.training.log import RunLog, read_history
 from minitf.training.trainer import Trainer
 
@@ -32,6 +32,9 @@ SMALL = shlex.split(
 PACE = shlex.split(
     "--batch-tokens 60 --steps 13 --valid-every 4 --log-every 1 --warmup-steps 8 --average 2"
 )
+# Of a checkpoint: where a run is, and what its validations found.
+NUMBERS = ("step", "epoch", "position", "weights")
+NUMBERS += ("validated", "best", "best_perplexity", "bad_validations")
 
 
 def prepare_folder(tmp_path, monkeypatch):
@@ -90,8 +93,8 @@ def trained(out):
     """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the
     losses by step.
     """
-    arrays, meta = load_arrays(f"{out}/checkpoint.safetensors")
-    numbers = {key: meta[key] for key in trainer.COUNTS + trainer.MERITS if key != "seconds"}
+    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
+    numbers = {key: meta[key] for key in NUMBERS}
     losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
     return arrays, read_model(out)[0], numbers, losses
 

@@ -25,6 +25,7 @@ def main():
             )
     assert one.total(one.rank, 0.1) == (sum(range(one.size)), sum([0.1] * one.size))
     assert one.tell(f"said by {one.rank}") == "said by 0"
+    assert one.gather(one.rank) == list(range(one.size))
     one.check_same(mine, "the sums")
     mine[0] += one.rank == one.size - 1
     try:
@@ -35,9 +36,9 @@ def main():
         ) and "are not those of rank 0" in str(error)
     else:
         raise AssertionError("a difference went unnoticed")
-    if one.rank:
-        assert one.tell() is None, "rank 0 has ended"
-    else:
+    one.copy_first(mine)
+    one.check_same(mine, "the copies")
+    with one.quiet():
         print(f"{one.size} ranks agree")
 
 

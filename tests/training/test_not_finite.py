@@ -45,8 +45,8 @@ def after_backward(spoil):
     """
 
     def poison(trainer):
-        backward = trainer.replicas.backward
-        trainer.replicas.backward = lambda *arguments: spoil(trainer, *backward(*arguments))
+        backward = trainer.team.replicas.backward
+        trainer.team.replicas.backward = lambda *arguments: spoil(trainer, *backward(*arguments))
 
     return poison
 
@@ -88,7 +88,7 @@ PLACES = {
     "the loss is nan, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.nan, nll)),
     "the loss is inf, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.inf, nll)),
     # Its square is too great for float32.
-    "the length of the gradient is not finite": gradient(NAMES[1], 1e30),
+    "the norm of the gradient is not finite": gradient(NAMES[1], 1e30),
     "the loss is nan, not finite, ": positions,
 }
 
@@ -134,11 +134,11 @@ def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
         with pytest.raises(UserError) as error:
             for _ in range(3):  # on a GPU, what follows is none either
                 trainer.update()
-            trainer.look()
+            trainer.guard.read()
         assert (trainer.step, trainer.optimizer.step_count) == (2, 2)
         for old, new in zip(before, state(trainer.optimizer), strict=True):
             assert np.array_equal(old, new, equal_nan=True)
-    assert f"{words.strip()} at step 3 (epoch 1, batch 3): nothing was changed; --resume" in str(
+    assert f"{words.strip()} at step 3 (epoch 1, batch 3): no weight was changed; continue" in str(
         error.value
     )
     assert "\n" not in str(error.value)
@@ -182,19 +182,19 @@ def test_a_fault_that_does_not_come_again_is_reported_too(folder):
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
-        backward, calls = trainer.replicas.backward, []
+        backward, calls = trainer.team.replicas.backward, []
 
         def faulty_once(*arguments):
             calls.append(0)
             loss, nll = backward(*arguments)
             return (loss * np.nan, nll) if len(calls) == 1 else (loss, nll)
 
-        trainer.replicas.backward = faulty_once
+        trainer.team.replicas.backward = faulty_once
         trainer.update()
         with pytest.raises(
             UserError, match=r"the loss is nan, not finite, at step 2 \(epoch 1, batches 3 to 4\)"
         ):
-            trainer.look()
+            trainer.guard.read()
         assert len(calls) == 4
 
 
@@ -205,7 +205,7 @@ def test_no_checkpoint_holds_what_is_not_finite(folder, injected, capsys):
 
     def poison(trainer):
         trainer.optimizer.m[7] = np.nan
-        trainer.interrupted, trainer.stopping = True, "somebody asked to"
+        trainer.stop.ask("somebody asked to")
 
     injected(poison)
     assert run("here") == 2
@@ -239,17 +239,17 @@ def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch,
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits
-        assert waiting(trainer.look) == 1
-        assert len(trainer.seen) == 3 and all(
-            type(x) is float for row in trainer.seen for x in row[:3]
+        assert waiting(trainer.guard.read) == 1
+        assert len(trainer.guard.unlogged) == 3 and all(
+            type(x) is float for row in trainer.guard.unlogged for x in row[:3]
         )
-        assert waiting(trainer.look) == 0
+        assert waiting(trainer.guard.read) == 0
         trainer.update()
         saved = []
         monkeypatch.setattr(
             trainer.folder,
             "add_weights",
-            lambda *arguments: saved.append(len(trainer.seen)) or 1 / 0,
+            lambda *arguments: saved.append(len(trainer.guard.unlogged)) or 1 / 0,
         )
         with pytest.raises(ZeroDivisionError):
             trainer.save()
@@ -264,8 +264,8 @@ def test_the_same_losses_as_on_the_cpu(folder):
         other = build()
         for _ in range(3):
             other.update()
-        other.look()
-        assert np.allclose(other.seen, trainer.seen, rtol=1e-5)
+        other.guard.read()
+        assert np.allclose(other.guard.unlogged, trainer.guard.unlogged, rtol=1e-5)
         for mine, theirs in zip(state(trainer.optimizer), state(other.optimizer), strict=True):
             assert np.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
 

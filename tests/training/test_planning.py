@@ -20,7 +20,6 @@ from minitf.cpu.replicas import Replicas
 from minitf.training import commandline, planning
 from minitf.training.planning import arithmetic
 from minitf.training.settings import parse
-from minitf.training.trainer import Trainer
 
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
 
@@ -37,6 +36,20 @@ def trainer(folder):
         "--set d_model=64 --set d_ff=256 --batch-tokens 300 --replicas 1 --accumulate 2"
     )
     return commandline.build(parse([*TEXTS, *SMALL, *sizes])[0])
+
+
+def largest(trainer):
+    return list(trainer.team.largest_slices(trainer.cursor.plan, trainer.settings.accumulate))
+
+
+def needed(trainer):
+    return sum(planning._needed(trainer.team, largest(trainer)))
+
+
+def report(trainer, update=None):
+    """The lines of --plan, as the command makes them."""
+    update = update or (lambda: trainer.update()[-1])
+    return planning.report(trainer.workload(), trainer.team, largest(trainer), update, print)
 
 
 # Arithmetic ---------------------------------------------------------------------------------------
@@ -71,12 +84,12 @@ def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
 
 
 def test_averages_are_those_of_the_epoch(trainer):
-    tokens, work = planning._averages(trainer)
-    batches = [trainer.dataset.batch(rows) for rows in trainer.plan]
+    load = trainer.workload()
+    batches = [trainer.dataset.batch(rows) for rows in trainer.cursor.plan]
     n_tokens = sum(batch.n_tokens for batch in batches)
-    assert tokens == pytest.approx(2 * n_tokens / len(batches)), "two batches to an update"
+    assert load.tokens == pytest.approx(2 * n_tokens / len(batches)), "two batches to an update"
     shapes = [(*batch.source.shape, batch.target_in.shape[1], batch.n_tokens) for batch in batches]
-    assert work == pytest.approx(
+    assert load.work == pytest.approx(
         2 * np.mean([arithmetic(trainer.config, *shape) for shape in shapes])
     )
 
@@ -95,12 +108,12 @@ def test_memory_of_is_what_stands_at_one_time():
     assert memory_of(work) == pytest.approx(7 << 20, rel=0.01)
 
 
-def test_the_largest_batch_is_foretold_from_a_part_of_it(trainer):
-    batch = next(trainer.largest_shares())
-    foretold = sum(planning._predicted(trainer, batch))
-    real = memory_of(lambda: trainer.replicas.backward(batch, batch.n_tokens, 0, 0))
+def test_the_largest_batch_is_predicted_from_a_slice_of_it(trainer):
+    batch = largest(trainer)[0]
+    predicted = sum(planning._predicted(trainer.team, batch))
+    real = memory_of(lambda: trainer.team.replicas.backward(batch, batch.n_tokens, 0, 0))
     assert len(batch.source) > 20 and real > 1e6
-    assert foretold == pytest.approx(real, rel=0.15)
+    assert predicted == pytest.approx(real, rel=0.15)
 
 
 def test_memory_of_this_process():
@@ -116,13 +129,12 @@ def changed(line):
 
 @pytest.mark.parametrize("share", [0.9, 0.4])
 def test_what_it_says_to_change_fits(folder, trainer, monkeypatch, share):
-    needed = sum(planning._needed(trainer))
-    free = int(share * needed / planning.SAFE)
+    free = int(share * needed(trainer) / planning.SAFE)
     monkeypatch.setattr(planning, "free_memory", lambda: free)
-    monkeypatch.setattr(planning, "FEWEST", 5)
-    monkeypatch.setattr(Trainer, "try_largest_batches", lambda self: pytest.fail("it does not fit"))
-    lines = list(planning.report(trainer))
-    assert "this run does not fit" in lines[-2] and "more are needed" in lines[-2]
+    monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
+    monkeypatch.setattr(planning, "try_batches", lambda *_: pytest.fail("it does not fit"))
+    lines = list(report(trainer, lambda: pytest.fail("it does not fit")))
+    assert re.match(r"memory +this run does not fit: it needs [\d.]+ .B more, ", lines[-2])
     more = changed(lines[-1])
     settings, _ = parse(
         [*TEXTS, *SMALL, "--set", "d_model=64", "--set", "d_ff=256", "--replicas", "1", *more]
@@ -130,12 +142,12 @@ def test_what_it_says_to_change_fits(folder, trainer, monkeypatch, share):
     assert settings.batch_tokens * settings.accumulate >= 600, (
         "the update has as many tokens as before"
     )
-    assert sum(planning._needed(commandline.build(settings))) < planning.SAFE * free
+    assert needed(commandline.build(settings)) < planning.SAFE * free
 
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 1000)
-    assert "take a smaller model with --preset" in list(planning.report(trainer))[-1]
+    assert "choose a smaller model with --preset" in list(report(trainer))[-1]
 
 
 # Lines --------------------------------------------------------------------------------------------
@@ -146,27 +158,31 @@ def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
     it is measured.
     """
     rows, updates = [], []
-    backward, update = Replicas.backward, Trainer.update
+    backward = Replicas.backward
 
     def watch(self, batch, *arguments):
         rows.append(len(batch.source))
         return backward(self, batch, *arguments)
 
     monkeypatch.setattr(Replicas, "backward", watch)
-    monkeypatch.setattr(
-        Trainer, "update", lambda self: (updates.append(len(rows)), update(self))[1]
-    )
-    monkeypatch.setattr(planning, "MEASURED", (1e9, 2, 3))  # as many updates as may be: three
-    lines = planning.report(trainer)
+    monkeypatch.setattr(planning, "MEASURE_SECONDS", 1e9)  # as many updates as may be: three
+    monkeypatch.setattr(planning, "FEWEST_UPDATES", 2)
+    monkeypatch.setattr(planning, "MOST_UPDATES", 3)
+
+    def update():
+        updates.append(len(rows))
+        return trainer.update()[-1]
+
+    lines = report(trainer, update)
     assert [next(lines).split()[0] for _ in range(3)] == ["update", "products", "measure"]
     assert not rows, "nothing was run before"
     announced = re.match(r"measure  about (\d+) passes .*, (.*) each: (.*)", next(lines))
-    assert sum(rows) <= len(next(trainer.largest_shares()).source) / 8, (
-        "a small part of one batch tells how long"
+    assert sum(rows) <= len(largest(trainer)[0].source) / 8, (
+        "a small slice of one batch tells how long"
     )
     assert next(lines).startswith("memory") and len(updates) == 4
-    # And those of parts, before the updates.
-    whole = len(rows) - updates[0] + len(list(trainer.largest_shares()))
+    # And those of slices, before the updates.
+    whole = len(rows) - updates[0] + len(largest(trainer))
     assert int(announced[1]) == whole
     assert [line.split()[0] for line in lines] == ["speed", "time", "paper"]
 
@@ -174,8 +190,14 @@ def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
 # The command --------------------------------------------------------------------------------------
 
 
+def measure(monkeypatch, updates):
+    """Let --plan measure so many updates."""
+    monkeypatch.setattr(planning, "FEWEST_UPDATES", updates)
+    monkeypatch.setattr(planning, "MOST_UPDATES", updates)
+
+
 def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
-    monkeypatch.setattr(planning, "MEASURED", (0, 2, 2))
+    measure(monkeypatch, 2)
     before = sorted(folder.rglob("*"))
     assert run("here", "--plan") == 0
     assert sorted(folder.rglob("*")) == before
@@ -192,7 +214,7 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
         "time",
         "paper",
     ]
-    assert "for the 13 updates to come" in said and "measured over 2 updates" in said
+    assert "for the remaining 13 updates" in said and "measured over 2 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {
         planning._duration(2.5e9 / (speed + change)) for change in np.linspace(-0.5, 0.5, 101)
@@ -200,12 +222,12 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
 
 
 def test_a_run_that_goes_on_is_planned_for_the_rest(folder, monkeypatch, capsys):
-    monkeypatch.setattr(planning, "MEASURED", (0, 1, 1))
+    measure(monkeypatch, 1)
     assert run("here", "--steps", "5") == 0
     before = {path: path.read_bytes() for path in Path("here").iterdir()}
     capsys.readouterr()
     assert run("here", "--resume", "--plan", "--steps", "45") == 0
-    assert "for the 40 updates to come" in capsys.readouterr().out
+    assert "for the remaining 40 updates" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
     assert run("here", "--steps", "5", "--plan") == 0, (
         "where a run is already, a plan takes nothing away"
@@ -218,10 +240,11 @@ def test_a_long_run_says_what_it_will_take(folder, monkeypatch, capsys):
     monkeypatch.setattr(planning, "LONG", 0)
     assert run("long", "--steps", "2") == 0
     assert re.search(
-        r"plan +\d+ target tokens and .* for the 2 updates to come; --plan", capsys.readouterr().out
+        r"plan +\d+ target tokens and .* for the remaining 2 updates; --plan",
+        capsys.readouterr().out,
     )
     assert run("cut", "--steps", "1000000", "--minutes", "0.001") in (0, commandline.CUT_SHORT)
     assert re.search(
-        r"for the 1,000,000 updates to come \(--minutes 0.001 ends it before\)",
+        r"for the remaining 1,000,000 updates \(--minutes 0.001 ends the run earlier\)",
         capsys.readouterr().out,
     )

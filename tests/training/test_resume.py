@@ -29,7 +29,7 @@ from minitf.data.dataset import Dataset
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
 from minitf.training import commandline
-from minitf.training.trainer import Trainer
+from minitf.training.validation import Validator
 from minitf.translation import Translator
 
 
@@ -120,7 +120,7 @@ def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, mo
         patch.setattr(commandline, "finish", lambda *arguments: (terminate(), finish(*arguments)))
         assert run("parts") == 0
     assert (
-        "stopped  SIGTERM received: all steps are done, --resume scores the model"
+        "stopped  SIGTERM received: all steps are done; --resume scores the model"
         in capsys.readouterr().out
     )
     assert not Path("parts/results.json").exists()
@@ -317,8 +317,8 @@ def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, outside)
-    assert f"stopped  {name} received: --resume goes on from step 2" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
+    assert f"stopped  {name} received: --resume continues from step 2" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
 
 
 def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
@@ -341,7 +341,7 @@ def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
 
 def test_minutes(folder, monkeypatch, capsys):
     monkeypatch.setattr(
-        Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up"))
+        Validator, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up"))
     )
     assert run("here", "--steps", "1000000", "--minutes", "0.001") == 0
     assert re.search(
@@ -357,7 +357,7 @@ def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys
     for, and a notice.
     """
     monkeypatch.setattr(
-        Trainer, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up"))
+        Validator, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up"))
     )
     for more, found, hint in (
         ("--steps 1000000 --minutes 0.001", code, "the same --minutes or more"),
@@ -379,7 +379,7 @@ def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys
 def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
     scores = iter([5.0, 5.0, 0.5])  # two validations, then the average
     monkeypatch.setattr(
-        Trainer,
+        Validator,
         "measure",
         lambda *_: (9.0, SimpleNamespace(score=next(scores), signature="made up")),
     )
@@ -391,7 +391,7 @@ def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
 
 def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, capsys):
     found = iter([(9, 1), (8, 1), (8, 2), (8, 2), (9, 1), (7, 0), (7, 0), (7, 1), (7, 2), (0, 99)])
-    measure = Trainer.measure
+    measure = Validator.measure
 
     def fake(self, translator):
         _, score = measure(self, translator)
@@ -399,12 +399,10 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
         object.__setattr__(score, "score", bleu)
         return value, score
 
-    monkeypatch.setattr(Trainer, "measure", fake)
+    monkeypatch.setattr(Validator, "measure", fake)
     assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
-    assert "neither BLEU nor perplexity got better in 3 validations" in capsys.readouterr().out
-    assert (
-        load_arrays("here/checkpoint.safetensors")[1]["step"] == 9
-    )  # steps 7, 8 and 9 brought nothing
+    assert "no improvement of BLEU or perplexity in 3 validations" in capsys.readouterr().out
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # steps 7, 8 and 9 brought nothing
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):

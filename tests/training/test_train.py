@@ -19,9 +19,9 @@ from minitf.cpu import replicas as parallel
 from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
-from minitf.training import commandline, trainer
+from minitf.training import commandline, planning, results, team
 from minitf.training.settings import parse
-from minitf.training.trainer import Trainer
+from minitf.training.validation import Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 
@@ -62,7 +62,9 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
     # The peak: step = warmup_steps.
     assert steps[7]["learning_rate"] == pytest.approx(0.5 * 16**-0.5 * 8**-0.5)
     assert steps[0]["loss"] > steps[-1]["loss"]
-    assert steps[-1]["seconds_left"] == 0 and steps[0]["seconds_left"] > 0
+    left = [entry["seconds_left"] for entry in steps]
+    assert left[:3] == [None] * 3, "not known yet"
+    assert min(left[3:-1]) > 0 and left[-1] == 0
     assert sum(line.startswith("step ") for line in said.splitlines()) == len(entries)
 
     results = json.loads(Path("here/results.json").read_text())
@@ -152,9 +154,9 @@ def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, mon
         return 9.0, SimpleNamespace(score=next(scores), signature="made up")
 
     tested = []
-    monkeypatch.setattr(Trainer, "measure", made_up)
+    monkeypatch.setattr(Validator, "measure", made_up)
     monkeypatch.setattr(
-        commandline, "_test", lambda _, translator, *more: tested.append(translator.model.state())
+        results, "_test", lambda _, translator, *more: tested.append(translator.model.state())
     )
     assert run("here", "--steps", "12", "--average", "3") == 0
     last, _ = load_arrays("here/weights-00000012.safetensors")
@@ -173,7 +175,7 @@ def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, mon
 def test_a_single_checkpoint_is_not_compared_with_itself(folder, capsys):
     assert run("here", "--steps", "4", "--average", "3") == 0
     assert "weights  of the last step: perplexity" in (said := capsys.readouterr().out)
-    assert "the last alone" not in said and "did not help" not in said
+    assert "the last one alone" not in said and "did not help" not in said
 
 
 def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
@@ -183,7 +185,8 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
     ]
     assert commandline.main([*texts, "--out", "here", "--steps", "3"]) == 0
     said = (
-        "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50 (updates in an epoch: 7;"
+        "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50 (to suit the text, an "
+        "epoch of which has 7 updates; "
     )
     assert capsys.readouterr().out.count(said) == 1
     write_text("train", 600, seed=1)  # ten times the text, and the numbers stay
@@ -197,8 +200,8 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
     )
     tuned = commandline.build(parse([*texts[:8], "--start-from", "here", "--out", "there"])[0])
     assert (tuned.settings.steps, tuned.settings.warmup_steps) == (
-        5 * len(tuned.plan),
-        5 * len(tuned.plan) // 10,
+        5 * len(tuned.cursor.plan),
+        5 * len(tuned.cursor.plan) // 10,
     )
 
 
@@ -254,10 +257,10 @@ def test_words_that_came_cut_are_joined(folder):
     )
     built = commandline.build(settings)
     lines = Path("valid.de").read_text().splitlines()
-    assert built.score([line.replace("@@ ", "") for line in lines], lines).score == pytest.approx(
-        100
-    )
-    assert built.score(lines, lines).score < 100
+    assert built.validator.score(
+        [line.replace("@@ ", "") for line in lines], lines
+    ).score == pytest.approx(100)
+    assert built.validator.score(lines, lines).score < 100
 
 
 # Numbers ------------------------------------------------------------------------------------------
@@ -279,11 +282,11 @@ def test_accumulated_batches_weigh_every_token_alike(small):
     """Two batches in one update: the gradient of the mean over the tokens of both together."""
     small.settings.accumulate, small.settings.replicas = 2, 1
     small.model.eval()
-    batches = [small.dataset.batch(rows) for rows in small.plan[:2]]
+    batches = [small.dataset.batch(rows) for rows in small.cursor.plan[:2]]
     n_tokens = [batch.n_tokens for batch in batches]
     assert n_tokens[0] != n_tokens[1]
     wanted, losses = 0, []
-    small.replicas.models[0].train = lambda: small.model  # no dropout
+    small.team.replicas.models[0].train = lambda: small.model  # no dropout
     for batch in batches:
         small.optimizer.zero_grad()
         loss, _ = small.model.loss(batch.source, batch.target_in, batch.target_out)
@@ -305,7 +308,7 @@ def test_the_length_of_a_small_gradient_takes_one_thread(small, monkeypatch):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return gradient_norm(gradients)
 
-    monkeypatch.setattr(trainer, "gradient_norm", watch)
+    monkeypatch.setattr(team, "gradient_norm", watch)
     with threadpool_limits(2, "blas"):
         small.update()
     assert set(seen) == {1}
@@ -353,10 +356,10 @@ def test_the_largest_batch_comes_first(small, monkeypatch):
 
     monkeypatch.setattr(parallel.Replicas, "backward", watch)
     before = small.model.state()
-    small.try_largest_batches()
+    planning.try_batches(small.team, list(small.team.largest_slices(small.cursor.plan, 1)), print)
     assert all(np.array_equal(array, before[name]) for name, array in small.model.state().items())
     assert all(parameter.grad is None for parameter in small.model.parameters())
-    batches = [small.dataset.batch(rows) for rows in small.plan]
+    batches = [small.dataset.batch(rows) for rows in small.cursor.plan]
     for need in (positions, scores):
         assert max(map(need, batches)) in map(need, tried)
 
@@ -376,7 +379,9 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(parallel.Replicas, "backward", backward)
     assert run("here") == 2
-    assert "out of memory after step 0 with --batch-tokens 60: lower it" in capsys.readouterr().err
+    assert (
+        "out of memory after step 0: lower --batch-tokens, which is 60" in capsys.readouterr().err
+    )
 
 
 # Refused (what else is, stands in mistakes.py) ----------------------------------------------------

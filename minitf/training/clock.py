@@ -1,0 +1,70 @@
+"""The time that a run has taken, and how long it will still take."""
+
+import contextlib
+import time
+
+__all__ = ["Clock"]
+
+WARM_UP = 3  # updates of a session that take longer than later ones, and say nothing about them
+
+
+class Clock:
+    """Measures the seconds of a session, from its first update to now.
+
+    earlier: seconds that earlier sessions of the run took.
+    first_step: the number of updates done before this session.
+    """
+
+    def __init__(self):
+        self.earlier = 0.0
+        self.start(0)
+
+    def start(self, step: int) -> None:
+        """Begin the session, with so many updates done before it."""
+        self.first_step, self.started = step, time.perf_counter()
+        self._lap, self._warm = self.started, None
+
+    def session(self) -> float:
+        """Return the seconds since `start`."""
+        return time.perf_counter() - self.started
+
+    def total(self) -> float:
+        """Return the seconds of all sessions together."""
+        return self.earlier + self.session()
+
+    def lap(self) -> float:
+        """Return the seconds since `next_lap`, without pauses."""
+        return time.perf_counter() - self._lap
+
+    def next_lap(self) -> None:
+        """Begin a lap: the updates between two entries of the log."""
+        self._lap = time.perf_counter()
+
+    @contextlib.contextmanager
+    def pause(self):
+        """Leave the time of this block, such as a validation, out of the lap."""
+        started = time.perf_counter()
+        yield
+        self._lap += time.perf_counter() - started
+
+    def count(self, step: int) -> None:
+        """Take note that so many updates are done."""
+        if step == self.first_step + WARM_UP:
+            self._warm = step, time.perf_counter()
+
+    def left(self, step: int, steps: int, minutes: float = 0.0) -> float | None:
+        """Return the seconds until the run ends, None while they cannot be judged yet.
+
+        They are judged by all updates and validations of this session but the first few.
+        step, steps: updates done, and in all. minutes: the time limit of a session, 0 for none.
+        """
+        if step >= steps:
+            return 0.0
+        if self._warm is None or step == self._warm[0]:
+            return None
+        warm_step, warm_time = self._warm
+        seconds = (time.perf_counter() - warm_time) / (step - warm_step)
+        left = (steps - step) * seconds
+        if minutes:
+            left = min(left, 60 * minutes - self.session())
+        return max(0.0, left)

@@ -1,0 +1,68 @@
+"""Where a run is in its training text."""
+
+import dataclasses
+
+import numpy as np
+
+from minitf.data.dataset import Dataset
+
+__all__ = ["Cursor", "UpdateBatches"]
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateBatches:
+    """The batches of one update, and where they are in the training text.
+
+    epoch, position: of the first batch; both count from 0.
+    indices: for each batch an array of indices into the dataset.
+
+    >>> str(UpdateBatches(0, 2, [np.arange(9)])), str(UpdateBatches(1, 2, [np.arange(9)] * 3))
+    ('epoch 1, batch 3', 'epoch 2, batches 3 to 5')
+    """
+
+    epoch: int
+    position: int
+    indices: list[np.ndarray]
+
+    def __str__(self):
+        first, last = self.position + 1, self.position + len(self.indices)
+        batches = f"batch {first}" if first == last else f"batches {first} to {last}"
+        return f"epoch {self.epoch + 1}, {batches}"
+
+
+class Cursor:
+    """Steps through the batches of epoch after epoch.
+
+    The batches of an epoch and their order depend on the seed and the epoch alone. So `epoch` and
+    `position`, the number of its batches already taken, are all that a checkpoint has to store.
+    plan: the batches of this epoch.
+    """
+
+    def __init__(self, dataset: Dataset, batch_tokens: int, seed: int):
+        self.dataset, self.batch_tokens, self.seed = dataset, batch_tokens, seed
+        self.move(0, 0)
+
+    def move(self, epoch: int, position: int) -> None:
+        """Go to a position in an epoch."""
+        self.epoch, self.position = epoch, position
+        self.plan = self.dataset.plan(epoch, self.batch_tokens, self.seed)
+
+    def next(self, n: int) -> UpdateBatches:
+        """Return the next n batches, which may reach into the next epoch."""
+        self._begin_epoch_if_due()
+        epoch, position = self.epoch, self.position
+        return UpdateBatches(epoch, position, [self._next_batch() for _ in range(n)])
+
+    def epochs(self) -> float:
+        """Return the number of epochs done, the current one as a fraction."""
+        return self.epoch + self.position / len(self.plan)
+
+    def _next_batch(self):
+        self._begin_epoch_if_due()
+        self.position += 1
+        return self.plan[self.position - 1]
+
+    def _begin_epoch_if_due(self):
+        # More than one epoch ahead only if a resumed run has less text than before.
+        while self.position >= len(self.plan):
+            self.move(self.epoch + 1, 0)

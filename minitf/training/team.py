@@ -1,0 +1,92 @@
+"""The gradient of one update, computed by all cores of all ranks together."""
+
+import time
+from collections.abc import Callable
+
+from minitf.backend import on_gpu, to_device
+from minitf.cpu.replicas import Replicas, machine, threads_for
+from minitf.data.dataset import Dataset
+from minitf.optim import Adam, gradient_norm
+from minitf.training.distributed import Ranks
+from minitf.transformer import Transformer
+
+__all__ = ["Team"]
+
+
+class Team:
+    """Everybody who computes an update: ranks, and on each rank replicas, one for each core.
+
+    Each rank takes a slice of the update, each replica a slice of the rank's. Their sum is the
+    gradient that one core would have found.
+    model, optimizer: of this rank. build: makes a model for another replica. replicas: their
+    number, 0 for one on each core; a GPU has one.
+    machine: the facts on which the last bits of a sum depend.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        optimizer: Adam,
+        dataset: Dataset,
+        ranks: Ranks,
+        build: Callable[[], Transformer],
+        replicas: int = 0,
+        seed: int = 0,
+    ):
+        self.optimizer, self.dataset, self.ranks, self.seed = optimizer, dataset, ranks, seed
+        n = 1 if on_gpu() else replicas or ranks.cores()
+        self.replicas = Replicas(model, build, n)
+        self.machine = machine(n) | {"ranks": ranks.size}
+
+    def gradient(self, batches, step):
+        """Leave the gradient of some batches in the optimizer: the same on every rank.
+
+        batches: arrays of indices into the dataset. step: the number of updates before this one;
+        it decides which dropout masks are drawn.
+        Returns (loss, plain negative log-likelihood, gradient norm) as arrays, and the number of
+        target tokens, by which loss and gradient are divided.
+        """
+        mine = self._slices(batches)
+        (n_tokens,) = self.ranks.total(sum(batch.n_tokens for _, batch in mine))
+        self.optimizer.zero_grad()
+        loss, nll = 0.0, 0.0
+        for i, batch in mine:
+            figures = self.replicas.backward(batch, n_tokens, self.seed, step * len(batches) + i)
+            loss, nll = loss + figures[0], nll + figures[1]
+        gradients = self.optimizer.collect()
+        self.ranks.sum(gradients)
+        with threads_for(2 * gradients.size):
+            norm = gradient_norm(gradients)
+        if self.ranks.size > 1:
+            loss, nll = self.ranks.total(float(loss), float(nll))
+            norm = self.ranks.tell(float(norm))  # its last bits depend on the machine
+            loss, nll, norm = (to_device(x, gradients.dtype) for x in (loss, nll, norm))
+        return (loss, nll, norm), n_tokens
+
+    def _slices(self, batches):
+        """Return this rank's slices of some batches: [(number of the batch, Batch)]."""
+        slices = self.ranks.slices([len(indices) for indices in batches])
+        return [(i, self.dataset.batch(batches[i]).rows(*rows)) for i, *rows in slices]
+
+    def largest_slices(self, plan, accumulate):
+        """Yield this rank's slices of the batches of a plan that need the most memory."""
+        for indices in self.dataset.largest(plan):
+            slices = self.ranks.slices([len(indices)] * accumulate)
+            most = max((stop - start for _, start, stop in slices), default=1)
+            yield self.dataset.batch(indices).rows(0, most)
+
+    def try_batch(self, batch):
+        """Run a batch forward and backward, discard the results, and return the seconds it took."""
+        started = time.perf_counter()
+        loss, _ = self.replicas.backward(batch, batch.n_tokens, self.seed, 0)
+        float(loss)  # waits for a GPU
+        self.replicas.models[0].zero_grad()
+        return time.perf_counter() - started
+
+    def lend_threads(self):
+        """Return a `with` block in which Adam may use the threads of the replicas."""
+        return self.replicas.lend_threads()
+
+    def check_same_weights(self, step):
+        """Raise UserError unless all ranks have the same weights, as they should at any step."""
+        self.ranks.check_same(self.optimizer.data, f"the weights after step {step:,}")
