@@ -173,13 +173,10 @@ def _say_machine(trainer):
         trainer.log.say(f"ranks    {ranks.description}")
     count = sum(p.size for p in trainer.model.parameters())
     trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
-    counts = [
-        f"{facts[name]} {name if facts[name] > 1 else name[:-1]}" for name in ("replicas", "ranks")
-    ]
-    trainer.log.say(
-        f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}, "
-        + ", ".join(counts)
-    )
+    line = f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}"
+    if facts["replicas"] > 1:
+        line += f"; {facts['replicas']} cores, each with a replica of the model"
+    trainer.log.say(line)
 
 
 # Training -----------------------------------------------------------------------------------------

@@ -144,7 +144,9 @@ class Trainer:
 
     def _try_largest_batches(self):
         """Compute the largest batches before the first update, and predict what the run takes."""
-        self.log.say("trial    computing the largest batches first, to see if the memory suffices")
+        self.log.say(
+            "trial    running the largest batches first, to find out whether they fit into memory"
+        )
         batches = list(self.team.largest_slices(self.cursor.plan, self.settings.accumulate))
         seconds = planning.try_batches(self.team, batches, self.log.say)
         if line := planning.summary(self.workload(), self.team, batches[-1], seconds):
@@ -376,7 +378,7 @@ def _filled_in(settings, epoch, log):
     settings, chosen = fill_in(settings, epoch)
     if chosen:
         log.say(
-            f"chosen   {chosen} (to suit the text, an epoch of which has {math.ceil(epoch):,} "
-            "updates; --help explains how)"
+            f"chosen   {chosen}, for a text with {math.ceil(epoch):,} updates per epoch "
+            "(--help explains the rules)"
         )
     return settings

@@ -3,7 +3,8 @@
     mpirun -n 2 python rank_program.py '{"float64": true}' [options of the trainer]
 
 float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank,
-what happens there right after the update]].
+what happens there right after the update]]. slow_validation: seconds that rank 0 sleeps in one;
+every rank writes to computed-RANK.txt for how many seconds it kept a core busy meanwhile.
 Each rank notes in rows-RANK.txt the rows that it computes, and no rank but the first
 may write a file.
 """
@@ -12,6 +13,8 @@ import json
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 from variants import Variant
@@ -21,6 +24,7 @@ from minitf.training import commandline
 from minitf.training.distributed import launched
 from minitf.training.log import RunLog
 from minitf.training.trainer import Trainer
+from minitf.training.validation import Validator
 from minitf.transformer import Transformer
 
 
@@ -69,6 +73,22 @@ def watch_updates(accidents, out):
     Trainer.update = watched
 
 
+def slow_down_validation(seconds):
+    """Let a validation take longer, and note how busy this rank was in it."""
+    measure, validate = Validator.measure, Trainer.validate
+
+    def slow(self, translator):
+        time.sleep(seconds)
+        return measure(self, translator)
+
+    def noted(self):
+        started = time.process_time()
+        validate(self)
+        Path(f"computed-{launched()[0]}.txt").write_text(str(time.process_time() - started))
+
+    Validator.measure, Trainer.validate = slow, noted
+
+
 def refuse_to_write(*arguments):
     raise AssertionError(f"rank {launched()[0]} writes {arguments}")
 
@@ -86,6 +106,8 @@ def main(wish, arguments):
     model = in_float64 if wish.get("float64") else Variant if wish.get("variant") else Transformer
     with open(f"rows-{launched()[0]}.txt", "w") as out:
         watch_updates(wish.get("accidents", ()), out)
+        if "slow_validation" in wish:
+            slow_down_validation(wish["slow_validation"])
         return commandline.main(arguments, "program", model)
 
 

@@ -144,7 +144,7 @@ def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsy
     record(
         Replicas,
         "backward",
-        "trial    computing the largest batches first, to see if the memory suffices",
+        "trial    running the largest batches first, to find out whether they fit into memory",
     )
     assert run("here", "--steps", "1") == 0
     assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])

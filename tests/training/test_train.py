@@ -185,8 +185,8 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
     ]
     assert commandline.main([*texts, "--out", "here", "--steps", "3"]) == 0
     said = (
-        "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50 (to suit the text, an "
-        "epoch of which has 7 updates; "
+        "chosen   --warmup-steps 1 --learning-rate 0.0158 --valid-every 50, for a text with "
+        "7 updates per epoch"
     )
     assert capsys.readouterr().out.count(said) == 1
     write_text("train", 600, seed=1)  # ten times the text, and the numbers stay
