@@ -1,6 +1,4 @@
-"""The cores and the memory of this machine, and of the GPU if one computes: how much there is, and
-how to keep it.
-"""
+"""The cores and the memory of this machine, or of the GPU in use."""
 
 from __future__ import annotations
 
@@ -10,106 +8,104 @@ import math
 import os
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 from minitf.backend import on_gpu, xp
 
 __all__ = ["cores", "cpu_cores", "free_memory", "keep_memory", "largest_memory", "memory_of"]
 
-_CGROUP = Path("/sys/fs/cgroup")  # what Linux lets this container use
+_CGROUP = Path("/sys/fs/cgroup")  # the limits that Linux sets for this container
 
 
 def cores() -> int:
-    """Return how many threads or processes may share the work: one per core of this process, one
-    where a GPU computes.
-
-    A container may have fewer cores than its machine: with a quota of 1.5 cores it is two threads.
-    """
+    """Return the number of workers to use: the cores of this process, or 1 if a GPU computes."""
     return 1 if on_gpu() else cpu_cores()
 
 
 def cpu_cores() -> int:
-    """Return how many cores of the CPU this process may use, also where a GPU computes."""
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """Return how many cores of the CPU this process may use.
+
+    A container may have a quota of fewer cores than its machine; one of 1.5 cores counts as two.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
     return max(1, math.ceil(min(count, _quota())))
 
 
 def _quota():
-    """Return how many cores this container may use: microseconds of computing in a period,
-    over its length.
-    """
+    """Return how many cores this container may use: computing time in a period over its length."""
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # cgroup v2, v1
-        # v2 says "max" where there is no quota.
+        # Without a quota, v2 has "max", which is not an integer, and v1 has -1.
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            quota, period = map(
-                int, " ".join((_CGROUP / name).read_text() for name in files).split()
-            )
-            return quota / period if quota > 0 else math.inf  # v1 says -1
+            text = " ".join((_CGROUP / name).read_text() for name in files)
+            quota, period = map(int, text.split())
+            return quota / period if quota > 0 else math.inf
     return math.inf
 
 
-def keep_memory():
-    """Ask the C library to keep freed memory for the next array of that size (Linux with glibc;
-    else nothing).
+def keep_memory() -> None:
+    """Ask the C library to keep freed memory for the next array of that size.
 
-    By default each array of some megabytes is given back to the system when it is freed and its
+    By default each array of some megabytes is returned to the system when it is freed, and its
     pages are fetched again, zeroed, for the next one: a quarter of a training step. Call once,
-    before training.
+    before training. Works on Linux with glibc; elsewhere it does nothing.
     """
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: take arrays of up to 1 GiB from the heap ...
-        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: ... that is not given back ...
-        mallopt(-2, 100 << 20)  # M_TOP_PAD: ... and grows in steps of 100 MiB.
-        # M_ARENA_MAX: one heap for all threads, because those of their own are given back.
+        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: take arrays of up to 1 GiB from the heap,
+        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: never return the heap to the system,
+        mallopt(-2, 100 << 20)  # M_TOP_PAD: and let it grow in steps of 100 MiB.
+        # M_ARENA_MAX: one heap for all threads, because heaps of other threads are returned.
         mallopt(-8, 1)
 
 
-def free_memory():
-    """How many bytes new arrays may take: on the GPU in use, else on this machine (None where it
-    does not say).
+def free_memory() -> int | None:
+    """Return how many bytes new arrays may take, None if unknown.
+
+    On the GPU in use, else on this machine, or in its container.
     """
-    if pool := getattr(xp, "get_default_memory_pool", None):
-        return xp.cuda.Device().mem_info[0] + pool().free_bytes()
+    if pool := _gpu_pool():
+        return xp.cuda.Device().mem_info[0] + pool.free_bytes()
     found = []
     with contextlib.suppress(OSError, KeyError):
-        found.append(_kilobytes("/proc/meminfo", "MemAvailable"))
-    with contextlib.suppress(OSError, ValueError):  # in a container; "max" is no number
-        used, most = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("current", "max"))
-        found.append(most - used)
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # macOS says no more than this
+        found.append(_linux_bytes("/proc/meminfo", "MemAvailable"))
+    with contextlib.suppress(OSError, ValueError):  # without a limit, memory.max is "max"
+        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        found.append(limit - used)
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # all that macOS tells
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(found, default=None)
 
 
-def largest_memory():
-    """How many bytes were taken at the most so far: on the GPU in use, else by this process
-    (None if unknown).
-    """
-    if pool := getattr(xp, "get_default_memory_pool", None):
-        return pool().total_bytes()
-    with contextlib.suppress(OSError, KeyError):
-        return _kilobytes("/proc/self/status", "VmHWM")
-    with contextlib.suppress(ImportError):
-        import resource  # which Windows has not
+def largest_memory() -> int | None:
+    """Return the most bytes that this process has used at one time, None if unknown.
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-            1 if sys.platform == "darwin" else 1024
-        )
+    On the GPU in use, else in main memory.
+    """
+    if pool := _gpu_pool():
+        return pool.total_bytes()
+    with contextlib.suppress(OSError, KeyError):
+        return _linux_bytes("/proc/self/status", "VmHWM")
+    with contextlib.suppress(ImportError):
+        import resource  # missing on Windows
+
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used if sys.platform == "darwin" else 1024 * used
     return None
 
 
-def memory_of(action):
-    """Call a function and say how many bytes it took at the most, beyond what was there before."""
-    if pool := getattr(xp, "get_default_memory_pool", None):
-        pool().free_all_blocks()
-        before = pool().used_bytes()
+def memory_of(action: Callable[[], object]) -> int:
+    """Call a function and return the most bytes that its arrays took at one time."""
+    if pool := _gpu_pool():
+        pool.free_all_blocks()
+        before = pool.used_bytes()
         action()
-        return pool().total_bytes() - before
+        return pool.total_bytes() - before
     tracemalloc.start()
     try:
         action()
@@ -118,6 +114,14 @@ def memory_of(action):
         tracemalloc.stop()
 
 
-def _kilobytes(path, name):
+def _gpu_pool():
+    """Return the memory pool of the GPU in use, None on the CPU."""
+    pool = getattr(xp, "get_default_memory_pool", None)
+    return pool() if pool else None
+
+
+def _linux_bytes(path, name):
+    """Return the number of bytes in a line such as "VmHWM:  512 kB" of a file of Linux."""
     lines = (line.split() for line in Path(path).read_text().splitlines())
-    return 1024 * {words[0]: int(words[1]) for words in lines if words[-1:] == ["kB"]}[f"{name}:"]
+    kilobytes = {words[0]: int(words[1]) for words in lines if words[-1:] == ["kB"]}
+    return 1024 * kilobytes[f"{name}:"]

@@ -1,6 +1,6 @@
-"""How good is it?
+"""How good a translation is: BLEU by sacreBLEU, BLEU as in the paper, and perplexity.
 
-BLEU on raw text, counted by sacreBLEU so that others get the same number; and the paper's way.
+sacreBLEU scores raw text and defines the tokens itself, so that others get the same number.
 """
 
 import importlib.metadata
@@ -23,10 +23,9 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 @dataclass(frozen=True)
 class Bleu:
-    """A BLEU score from 0 to 100, what it was made of, and the signature that has to be
-    quoted with it.
+    """A BLEU score from 0 to 100, its factors, and the signature to quote with it.
 
-    precisions: of 1- to 4-grams, in percent.  text: all of it as one line.
+    precisions: of 1- to 4-grams, in percent. text: all of it in one line.
     """
 
     score: float
@@ -39,17 +38,17 @@ class Bleu:
 
 
 def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a") -> Bleu:
-    """Compare translations with one reference each, over the whole corpus.
+    """Return the BLEU score of translations, compared with one reference each.
 
         BLEU = 100 * min(1, exp(1 - r/h)) * (p_1 p_2 p_3 p_4)^(1/4)
 
-    h and r count the tokens of the hypotheses and of the references; p_n is the share of the
-    n-grams of the hypotheses that the reference of the same sentence has too. Both sides are
+    h and r count the tokens of all hypotheses and of all references; p_n is the fraction of the
+    hypotheses' n-grams that also occur in the reference of the same sentence. Both sides are
     plain text: sacreBLEU cuts them into tokens by the rules of WMT ("13a") unless `tokenize` names
-    another of its schemes; "none" is for text with blanks between its tokens already. A p_n without
-    any match is smoothed ("exp"), so as not to be 0.
+    another of its schemes; "none" is for text whose tokens are already separated by blanks. A p_n
+    without any match is smoothed ("exp"), so that BLEU is not 0.
 
-    Raises UserError for no sentences, unequal counts and an unknown scheme.
+    Raises UserError if there are no sentences, for unequal counts, and for an unknown scheme.
     Source: section 6.1; Papineni et al. 2002; Post 2018, "A Call for Clarity in
     Reporting BLEU Scores".
 
@@ -64,25 +63,23 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
         raise UserError(
             f"unknown tokenization {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
         )
-    # force: no warning about text that looks tokenized; whoever says "none" knows.
+    # force: no warning about text that looks tokenized, as it must with "none".
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     result = metric.corpus_score(hypotheses, [references])
     return _bleu(result, metric.get_signature().format())
 
 
 def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
-    """Score as the paper did: Moses tokens, German compounds split at their hyphens,
-    nothing smoothed.
+    """Return the BLEU score as the paper counted it: Moses tokens, hyphens split, no smoothing.
 
-    It takes plain text, as `bleu` does. Its value is to be set beside the paper's 27.3, and beside
-    no score of sacreBLEU's: with more and shorter tokens the same translations come out higher.
-    language: of both, "de" or "fr", the two that the paper translated into. French
-    compounds stay whole.
+    It takes plain text, as `bleu` does. Compare its value with the paper's 27.3, and never with a
+    score of sacreBLEU: with more and shorter tokens the same translations score higher.
+    language: of both texts, "de" or "fr", into which the paper translated. Only German compounds
+    are split.
 
-    Raises UserError as `bleu` does, for another language, and where the package
-    sacremoses is missing.
-    Source: section 6.1; get_ende_bleu.sh of tensor2tensor, without its escapes, which
-    change no count.
+    Raises UserError as `bleu` does, for another language, and if the package sacremoses is missing.
+    Source: section 6.1; get_ende_bleu.sh of tensor2tensor, without its escapes, which change no
+    count.
     """
     from sacrebleu.metrics import BLEU
 
@@ -100,8 +97,7 @@ def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
 
 
 def split_compounds(line: str) -> str:
-    """Make a hyphen between two characters a token of its own, as the paper's authors did
-    before they scored.
+    """Make a hyphen inside a word a separate token, as the authors of the paper did for scoring.
 
     >>> split_compounds("die E-Mail-Adresse - nur die")
     'die E ##AT##-##AT## Mail ##AT##-##AT## Adresse - nur die'
@@ -110,10 +106,9 @@ def split_compounds(line: str) -> str:
 
 
 def score_files(hypotheses, references) -> str:
-    """Score a file of translations against a file of references: sacreBLEU's line, and under it
-    the paper's way.
+    """Return the scores of a file of translations, as lines: by sacreBLEU, then as in the paper.
 
-    Both hold plain, detokenised text. The ending of the references' name is their language:
+    Both files contain plain, detokenised text. The name of the references ends in their language:
     test.de, test.fr.
     Raises UserError for files that cannot be read and for unequal line counts.
     """
@@ -128,7 +123,7 @@ def score_files(hypotheses, references) -> str:
             lines.append(f"notice: {found}")
         if sum(line.endswith(" .") for line in side) > len(side) / 2:
             lines.append(
-                f"notice: {path} looks tokenised, and neither score is meant for that: "
+                f"notice: {path} looks tokenised, but both scores are defined for plain text: "
                 "detokenise it first"
             )
     return "\n".join(lines)
@@ -136,12 +131,12 @@ def score_files(hypotheses, references) -> str:
 
 def _paired(hypotheses, references):
     if isinstance(hypotheses, str) or isinstance(references, str):
-        raise TypeError("lists of sentences are compared, not one string")
+        raise TypeError("bleu() takes lists of sentences, not a string")
     hypotheses, references = list(hypotheses), list(references)
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses):,} translations but {len(references):,} references: "
-            "give one for each"
+            "give one reference for each translation"
         )
     if not references:
         raise UserError("nothing to score: give at least one translation and its reference")
@@ -161,9 +156,7 @@ def _bleu(result, signature, name="BLEU"):
 
 
 def _moses(language):
-    """Give the function that puts blanks around the tokens of a line,
-    as the Moses tokenizer does.
-    """
+    """Return the Moses tokenizer: a function that puts blanks between the tokens of a line."""
     if language not in ("de", "fr"):
         raise UserError(
             "the paper translated into German (file.de) and French (file.fr), "
@@ -173,20 +166,19 @@ def _moses(language):
         from sacremoses import MosesTokenizer
     except ImportError:
         raise UserError(
-            "the tokens of the paper's way come from another package: pip install sacremoses"
+            "the paper's tokens need the package sacremoses: pip install sacremoses"
         ) from None
     tokenizer = MosesTokenizer(lang=language)
     return lambda line: tokenizer.tokenize(line, escape=False, return_str=True)
 
 
 def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> float:
-    """Say how many equally likely words the model hesitates between, on average, at
-    each target piece.
+    """Return among how many equally likely tokens the model chooses, on average, at each position.
 
         perplexity = exp( - 1/n sum_t ln p(y_t | y_1 ... y_t-1, x) )
 
-    The plain likelihood, without label smoothing: of one vocabulary, lower is better; over
-    different vocabularies it cannot be compared (the paper's Table 3 is per piece as well).
+    The likelihood is the plain one, without label smoothing. Lower is better, but only models with
+    the same subwords can be compared (the paper's Table 3 is per subword as well).
     progress: called with the number of pairs done and of all pairs.
     """
     sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)

@@ -2,7 +2,6 @@
 input is refused.
 """
 
-import contextlib
 import importlib.util
 import json
 import math
@@ -20,8 +19,10 @@ from minitf.data.corpora import Pairs
 from minitf.errors import UserError
 from minitf.tensor import is_recording
 from minitf.text import BOS, EOS, Words
-from minitf.training import commandline
+from minitf.training import commandline, results
 from minitf.training.evaluation import bleu, paper_bleu, perplexity, score_files, split_compounds
+from minitf.training.signals import StopRequest
+from minitf.training.validation import Validator
 
 needs_moses = pytest.mark.skipif(
     importlib.util.find_spec("sacremoses") is None,
@@ -218,7 +219,9 @@ def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monk
         "paper-style BLEU: not counted: the paper translated into German (file.de) and"
     )
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    assert "not counted: the tokens" in score_files(hypotheses, write(tmp_path / "test.de", GOOD))
+    assert "not counted: the paper's tokens" in score_files(
+        hypotheses, write(tmp_path / "test.de", GOOD)
+    )
 
 
 def test_text_in_another_encoding_is_noticed(tmp_path):
@@ -234,7 +237,7 @@ def test_tokenised_text_is_noticed(tmp_path):
     files = write(tmp_path / "out", REFERENCES), write(tmp_path / "test.txt", plain)
     assert score_files(*files).splitlines()[2:] == [
         (
-            f"notice: {files[0]} looks tokenised, and neither score is meant for that: "
+            f"notice: {files[0]} looks tokenised, but both scores are defined for plain text: "
             "detokenise it first"
         )
     ]
@@ -297,18 +300,20 @@ def test_a_compound_may_begin_with_a_sign():
 @pytest.mark.parametrize("corpus", ["wmt14-en-de", "tatoeba-en-de"])
 def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tmp_path):
     said = []
+    corpus_read = SimpleNamespace(name=corpus, target_language="de", tokenized=False)
+    dataset = SimpleNamespace(corpus=corpus_read, references=list)
+    settings = SimpleNamespace(beam=4, alpha=0.6, max_extra=50)
     trainer = SimpleNamespace(
-        settings=SimpleNamespace(beam=4, alpha=0.6, max_extra=50),
-        dataset=SimpleNamespace(corpus=SimpleNamespace(name=corpus, target_language="de")),
+        settings=settings,
+        dataset=dataset,
         log=SimpleNamespace(say=said.append),
         folder=SimpleNamespace(path=tmp_path),
-        watch=lambda what: contextlib.nullcontext(),
-        score=bleu,
+        validator=Validator(dataset, settings, said.append, StopRequest()),
     )
     translator = SimpleNamespace(
         translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS]
     )
-    found = commandline._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
+    found = results._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
     assert (
         said[1] == f"newstest2014: {bleu(OURS, GOOD).text}"
         and found["bleu"] == bleu(OURS, GOOD).score

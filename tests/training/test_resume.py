@@ -29,6 +29,7 @@ from minitf.data.dataset import Dataset
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
 from minitf.training import commandline
+from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.validation import Validator
 from minitf.translation import Translator
 
@@ -326,6 +327,17 @@ def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
     assert run("here") == 130
     assert capsys.readouterr().err.count("\n") == 1
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
+
+
+def test_a_signal_after_another_request_is_not_a_second_signal():
+    """mpirun forwards a signal to all ranks, and one may learn of it from another rank first."""
+    stop = StopRequest()
+    with stop_on_signals(stop):
+        stop.ask("another rank received a signal")
+        terminate()
+        assert stop.reason == "another rank received a signal", "the first reason counts"
+        with pytest.raises(KeyboardInterrupt):
+            terminate()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
