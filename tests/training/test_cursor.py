@@ -46,7 +46,7 @@ def test_an_update_knows_where_its_first_batch_is():
 
 
 def test_less_text_than_before():
-    """A run is resumed with a text of which its position is several epochs."""
+    """A resumed run may have fewer batches in an epoch than it has already taken."""
     cursor = Cursor(Text(), 60, seed=0)
     cursor.move(2, 13)
     cursor.next(1)

@@ -2,6 +2,7 @@
 input is refused.
 """
 
+import contextlib
 import importlib.util
 import json
 import math
