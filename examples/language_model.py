@@ -1,8 +1,7 @@
-"""A language model made of the library's parts: it learns to write the toy corpus's English,
-character by character.
-"""
+"""A language model that learns to write English, character by character, from the toy corpus."""
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from minitf import Config
 from minitf import functions as F
@@ -13,9 +12,10 @@ from minitf.nn import Embedding, Module
 from minitf.optim import Adam
 from minitf.transformer import Encoder, Positions, causal_mask
 
+threadpool_limits(1, "blas")  # products are so small here that a second thread would only wait
 TEXT = "\n".join(toy.splits(n_train=2000, n_valid=0, n_test=0)["train"][0])
 CHARACTERS = sorted(set(TEXT))
-LONGEST = 48  # characters that the model reads at once
+LONGEST = 48  # characters; the model reads so many at once
 
 
 class LanguageModel(Module):
@@ -23,31 +23,32 @@ class LanguageModel(Module):
 
     def __init__(self, config, rng):
         self.embedding = Embedding(config.vocabulary_size, config.d_model, rng)
-        self.positions, self.encoder = Positions(config, rng), Encoder(config, rng)
+        self.positions = Positions(config, rng)
+        self.encoder = Encoder(config, rng)
 
     def __call__(self, ids):
         """Score the next character at each position: ids (B, T) -> logits (B, T, V)."""
-        x = self.positions(self.embedding(ids) * self.embedding.weight.shape[1] ** 0.5)
+        d_model = self.embedding.weight.shape[1]
+        x = self.positions(self.embedding(ids) * d_model**0.5)
         x = self.encoder(x, causal_mask(ids.shape[1]))
         return F.linear(x, self.embedding.weight.transpose())
 
 
 def train(updates=800):
-    """Train on pieces of the text that begin anywhere; returns the model."""
-    rng, ids = np.random.default_rng(0), np.searchsorted(CHARACTERS, list(TEXT))
-    model = LanguageModel(
-        Config(
-            len(CHARACTERS), n_layers=2, d_model=64, d_ff=256, n_heads=4, norm="pre", dropout=0.0
-        ),
-        rng,
+    """Train on slices of the text that begin anywhere; returns the model."""
+    rng = np.random.default_rng(0)
+    ids = np.searchsorted(CHARACTERS, list(TEXT))
+    config = Config(
+        len(CHARACTERS), n_layers=2, d_model=64, d_ff=256, n_heads=4, norm="pre", dropout=0.0
     )
+    model = LanguageModel(config, rng)
     adam = Adam(model.named_parameters())
     for update in range(1, updates + 1):
-        rows = rng.integers(0, len(ids) - LONGEST, 32)[:, None] + np.arange(LONGEST + 1)
+        starts = rng.integers(0, len(ids) - LONGEST, 32)
+        rows = ids[starts[:, None] + np.arange(LONGEST + 1)]
+        inputs, targets = rows[:, :-1], rows[:, 1:]
         adam.zero_grad()
-        loss = label_smoothed_cross_entropy(
-            model(ids[rows[:, :-1]]), ids[rows[:, 1:]], smoothing=0.0, pad_id=-1
-        )
+        loss = label_smoothed_cross_entropy(model(inputs), targets, smoothing=0.0)
         loss.backward()
         adam.step(8e-3 * min(update / 50, 1.02 - update / updates))
         if update % 100 == 0 or update == 1:
@@ -57,8 +58,11 @@ def train(updates=800):
 
 if __name__ == "__main__":
     model = train().eval()
+
+    def next_logits(ids):
+        """Score the character after each text: ids (R, t) -> logits (R, V)."""
+        return model(ids[:, -LONGEST:])[:, -1]
+
     prompt = np.searchsorted(CHARACTERS, list("The "))[None]
-    (text,) = generate(
-        lambda ids: model(ids[:, -LONGEST:])[:, -1], prompt, length=300, temperature=0.6, seed=1
-    )
+    (text,) = generate(next_logits, prompt, length=300, temperature=0.6, seed=1)
     print("It writes:\nThe " + "".join(CHARACTERS[i] for i in text.ids))

@@ -1,6 +1,4 @@
-"""Translate text, English to German unless --model names another model (the
-program: minitf/translation/).
-"""
+"""Translate text, English to German by default; the program is in minitf/translation/."""
 
 import os
 import sys
@@ -11,7 +9,7 @@ MODEL = Path(__file__).resolve().parent / "models" / "en-de"
 
 def main(arguments=None):
     """Run the command line; returns its exit code."""
-    # `import minitf` would end at a wrong name, whatever --backend says.
+    # `import minitf` would refuse a wrong name, even if --backend names a right one.
     backend = os.environ.pop("MINITF_BACKEND", "")
     try:
         from minitf.translation import commandline
