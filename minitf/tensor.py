@@ -62,7 +62,7 @@ class _Node:
     kept here, so it is freed together with the Tensor unless a backward function uses it.
     """
 
-    __slots__ = ("backward", "dtype", "gradient", "gradient_is_new", "parents", "shape")
+    __slots__ = ("backward", "dtype", "gradient", "owns_gradient", "parents", "shape")
 
     def __init__(self, data, parents, backward):
         self.shape, self.dtype = data.shape, data.dtype
@@ -76,11 +76,11 @@ class _Node:
         The first array may be held by others as well, so only the sum of two is added to in place.
         """
         if self.gradient is None:
-            self.gradient, self.gradient_is_new = gradient, False
-        elif self.gradient_is_new:
+            self.gradient, self.owns_gradient = gradient, False
+        elif self.owns_gradient:
             self.gradient += gradient
         else:
-            self.gradient, self.gradient_is_new = self.gradient + gradient, True
+            self.gradient, self.owns_gradient = self.gradient + gradient, True
 
     def walk_back(self):
         """Send the parents their gradients, and free everything that this node holds.

@@ -12,7 +12,7 @@ from minitf.gpu import fused
 from minitf.gpu.dropout import next_decisions
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_factor, matmul
-from minitf.tensor import arrays_of, as_array, is_recording, record
+from minitf.tensor import as_array, is_recording, record
 
 
 @form_of(functions.linear)
@@ -73,11 +73,14 @@ def dropout(x, rate, seed=None):
 @form_of(functions.add_norm)
 def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
     """Compute the dropout, the sum and the norm of a row in one kernel."""
-    x_data, added_data, g, b = arrays = arrays_of(x, added, gain, bias)
-    if not has_kernels(*arrays) or x_data.shape != added_data.shape:
+    added_data = as_array(added)
+    if as_array(x).shape != added_data.shape:
         return NotImplemented
-    layer_norm_arrays(x_data, g, b)  # raises an error for sizes that do not fit
-    y, backward = fused.add_norm(*arrays, eps, next_decisions(x_data.shape, rate, seed))
+    x_data, g, b = layer_norm_arrays(x, gain, bias)
+    if not has_kernels(x_data, added_data, g, b):
+        return NotImplemented
+    numbers = next_decisions(x_data.shape, rate, seed)
+    y, backward = fused.add_norm(x_data, added_data, g, b, eps, numbers)
     return record(y, (x, added, gain, bias), backward)
 
 

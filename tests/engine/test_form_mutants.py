@@ -346,8 +346,8 @@ MUTANTS = {
     "on a GPU, add and norm: no broadcasting": (
         F.add_norm,
         "gpu/functions",
-        " or x_data.shape != added_data.shape",
-        "",
+        "as_array(x).shape != added_data.shape",
+        "False",
     ),
     "on a GPU, loss: a true word that is impossible": (
         *(loss.projected_cross_entropy, "gpu/loss", "smoothing >= 0.5", "smoothing > 9"),

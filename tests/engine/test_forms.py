@@ -1,6 +1,4 @@
-"""Every form is held to its equation: the same values and the same gradients, with
-tiles of any size.
-"""
+"""Every form has the values and the gradients of its equation, with tiles of any size."""
 
 import sys
 import types
@@ -138,6 +136,15 @@ def test_an_equation_on_the_stand_in_for_gpu_arrays(row):
     expected = equation(outcome, row, "float64")
     with using(strict.module):
         close(outcome(row, "float64"), expected, "float64", str(row))
+
+
+def test_an_error_counts_by_its_share_of_the_largest_number():
+    """Adam's m and v are tiny, and a wrong one is as wrong as a large one."""
+    for size in (1e-30, 1.0, 1e6):
+        right = size * np.array([1.0, -2.0])
+        close([right * (1 + 1e-12)], [right], "float64")
+        with pytest.raises(AssertionError, match="off by"):
+            close([right * (1 + 1e-6)], [right], "float64")
 
 
 @pytest.mark.parametrize("room", LIBRARY)

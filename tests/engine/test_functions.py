@@ -16,6 +16,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.beyond import functions as variations
 from minitf.check import grad_check
+from minitf.loss import projected_cross_entropy
 from minitf.tensor import Tensor
 
 BINARY = {
@@ -412,3 +413,10 @@ def test_a_constant_takes_the_dtype_of_the_tensor_beside_it(on):
     with forms_on() if on else forms.off():
         assert F.linear(x, Tensor(np.ones((3, 4), np.float32)), np.zeros(4)).dtype == np.float32
         assert F.layer_norm(x, np.ones(3), np.zeros(3)).dtype == np.float32
+        assert (x + np.ones(3)).dtype == (np.ones((4, 2)) @ x).dtype == np.float32
+        assert F.where(np.eye(2, 3, dtype=bool), np.ones((2, 3)), x).dtype == np.float32
+        assert F.concatenate([np.ones((2, 1)), x]).dtype == np.float32
+        assert F.attention(np.ones((4, 3)), np.ones((2, 3)), x).dtype == np.float32
+        assert F.add_norm(np.ones((2, 3)), x, np.ones(3), np.zeros(3)).dtype == np.float32
+        loss, nll = projected_cross_entropy(x, np.ones((5, 3)), [1, 2])
+        assert loss.dtype == nll.dtype == np.float32

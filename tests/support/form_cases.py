@@ -1,7 +1,6 @@
-"""What every form is held to: the rows of the gradient table and more, and what has no gradient.
+"""The calls on which forms are compared with their equations: with gradients, and without.
 
-A case is a function without arguments that returns arrays. `test_forms` runs it with the equations
-and with the forms.
+`test_forms` runs each with the equations and with the forms.
 """
 
 import contextlib
@@ -46,9 +45,7 @@ class Row:
 
 
 def rows():
-    """Return the rows of the gradient table, and those that lead a form into each
-    of its branches.
-    """
+    """Return the rows of the gradient table, and rows for each branch of each form."""
     named = []
     for function, arguments, options in gradient_table.table():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
@@ -219,9 +216,7 @@ def _losses(rng):
 
 
 def strided(array):
-    """Return an equal array whose numbers are in another order in memory,
-    with gaps between them.
-    """
+    """Return an equal array with its numbers in another order in memory, with gaps between."""
     wide = np.empty((*array.shape[::-1], 2), array.dtype)
     view = wide[..., 0].T
     view[...] = array
@@ -230,20 +225,18 @@ def strided(array):
 
 @np.errstate(invalid="ignore")  # some rows have arguments that are not finite
 def outcome(row, dtype, layout=np.ascontiguousarray, recording=True):
-    """Return the results of a row's call, and the gradients of its arguments for a
-    random cotangent.
+    """Return the results of a row's call, and its arguments' gradients for a random cotangent.
 
-    Raises AssertionError where the call changes what it was given.
+    Raises AssertionError if the call changes an array that it was given.
     """
     results, walk_back = call(row, dtype, layout, recording)
     return results + (walk_back() if recording else [])
 
 
 def call(row, dtype, layout=np.ascontiguousarray, recording=True, change=lambda x: x):
-    """Return the results of a row's call, and the function that walks back and returns
-    the gradients.
+    """Return the results of a row's call, and a function that walks back and returns gradients.
 
-    change: of each array of numbers that is given.
+    change: a function applied to each array of numbers before the call.
     """
     given, tensors = [], []
 
@@ -291,19 +284,20 @@ def _equal(a, b):
 
 
 def close(got, expected, dtype, name=""):
-    """Hold arrays to others: in float64 to 1e-9, in float32 to 1e-5,
-    of the largest number of each.
+    """Compare arrays with the expected ones, to 1e-9 in float64 and 1e-5 in float32.
+
+    The error of an array is relative to its largest number, however small that is.
     """
     tolerance = 1e-9 if np.dtype(dtype) == np.float64 else 1e-5
     assert len(got) == len(expected), (
-        f"{name}: {len(got)} arrays, and the equation gives {len(expected)}"
+        f"{name}: {len(got)} arrays, but the equation returns {len(expected)}"
     )
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         assert a.shape == b.shape and a.dtype == b.dtype, (
             f"{name}: array {i} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
         )
         if b.dtype.kind != "f":
-            assert np.array_equal(a, b), f"{name}: array {i} holds other integers"
+            assert np.array_equal(a, b), f"{name}: array {i} has other integers"
             continue
         finite = np.isfinite(b)
         assert _equal(a[~finite], b[~finite]), f"{name}: array {i} is infinite, or NaN, elsewhere"
@@ -319,7 +313,7 @@ def close(got, expected, dtype, name=""):
 
 @contextlib.contextmanager
 def watched(room):
-    """Collect in a set the ops whose form took its arguments."""
+    """Collect in a set the ops whose forms took their arguments."""
     load(room)
     taken = set()
 
@@ -343,7 +337,7 @@ def load(room):
 
 
 def refused():
-    """Return calls that an op refuses: a form refuses them in the words of its equation."""
+    """Return calls that an op refuses; a form must raise the error of its equation."""
     x, vector, matrix, ids = np.ones((2, 4)), np.ones(4), np.ones((4, 3)), np.array([1, 2])
     return [
         Row("other features", F.linear, (x, np.ones((3, 4)))),
@@ -371,14 +365,12 @@ def refused():
     ]
 
 
-# What has no gradient -----------------------------------------------------------------------------
+# Without gradients --------------------------------------------------------------------------------
 
 
 @dataclass
 class Case:
-    """A program without gradients: compute(dtype) returns arrays. ops: those of its
-    accelerated ops.
-    """
+    """A program without gradients: compute(dtype) returns arrays. ops: the forms that it uses."""
 
     name: str
     ops: tuple
@@ -463,12 +455,12 @@ def _adam(dtype, shape, finite, size=1.0):
 
 
 def _adam_flag(dtype):
-    """Return what two steps leave, the second without effect by a flag where the arrays are."""
+    """Return the arrays after two steps, of which a flag on the device turns the second off."""
     return _adam(dtype, (67,), [to_device(np.array(True)), to_device(np.array(False))])
 
 
 def _adam_on_threads(dtype):
-    from minitf.cpu import threads  # only now: a mutant may be in its place
+    from minitf.cpu import threads  # only now: a mutant may have replaced it
 
     with ThreadPoolExecutor(2) as pool, threads.lent(pool, 2):
         return _adam(dtype, (1_300_001,), [True])
@@ -494,7 +486,7 @@ def _beams(dtype, switches, beam=4, n_best=1):
 
 
 class Near(MultiHeadAttention):
-    """Attention to which a key counts less, the further it is from its query."""
+    """Attention in which a key counts less the further it is from its query."""
 
     def attend(self, queries, keys, values, mask, positions):
         of_queries, of_keys = positions
@@ -506,7 +498,7 @@ class Near(MultiHeadAttention):
 
 
 def _near(dtype):
-    """Return translations for which the cache has to say at which position each of its words is."""
+    """Return translations that need the position of each word in the cache."""
     model, source = _task(dtype, {})
     for layer in model.decoder.layers:
         layer.self_attention = Near(model.config, np.random.default_rng(9)).astype(dtype)
@@ -524,9 +516,7 @@ def _sampled(dtype):
 
 
 def _continuations(dtype):
-    """Return the best of scores among which there are many equals, for vocabularies of
-    several sizes.
-    """
+    """Return the best of scores with many ties, for vocabularies of several sizes."""
     rng, found = np.random.default_rng(3), []
     for size in (11, 32, 64, 75, 200):
         for beams, count in ((1, 2), (4, 8), (3, 6)):
@@ -554,9 +544,7 @@ def _normalisers(dtype):
 
 
 def _packed(dtype):
-    """Return products with packed matrices, of few rows and of many,
-    and what is recorded of one.
-    """
+    """Return products of packed matrices with few and with many rows, and one gradient."""
     from minitf.cpu import strips
 
     rng, model = np.random.default_rng(6), models.small_model(dtype)
@@ -577,8 +565,7 @@ def _packed(dtype):
     return [*found, x.grad]
 
 
-# The sizes at which a form takes another branch: {what they are called here: {module:
-# {constant: size}}}.
+# The sizes at which a form takes another branch: {name: {module: {constant: size}}}.
 TILES = {
     "sizes as they are": {},
     "small tiles": {
@@ -602,12 +589,12 @@ TILES = {
         "cpu.loss": {"CHUNK_ROWS": 66},
     },
 }
-TILED = {F.attention, loss.projected_cross_entropy}  # the functions to which all these sizes matter
+TILED = {F.attention, loss.projected_cross_entropy}  # the functions that all these sizes matter to
 TILED_ON_GPU = {loss.projected_cross_entropy}
 
 
 def lower(monkeypatch, tiles):
-    """Give the constants of the forms other sizes."""
+    """Set the constants of the forms to other sizes."""
     for module, sizes in TILES[tiles].items():
         for name, size in sizes.items():
             monkeypatch.setattr(importlib.import_module(f"minitf.{module}"), name, size)

@@ -1,6 +1,6 @@
-"""Every differentiable function of the engine with arguments to check it on: the table
-behind test_gradients and test_docs. The sizes are pairwise different; numbers stay away from
-kinks and ties.
+"""Every differentiable function with arguments to check it on, for test_gradients and test_docs.
+
+The sizes are pairwise different; numbers are away from kinks and ties.
 """
 
 import numpy as np
@@ -12,16 +12,14 @@ from minitf.beyond import functions as variations
 
 
 def _spread(rng, *shape):
-    """Numbers of either sign, none close to 0 and no two close to each other: no kinks, no ties."""
+    """Return numbers of both signs, not close to 0 nor to each other: no kinks, no ties."""
     n = int(np.prod(shape))
     values = (np.arange(n) - n // 2) * 0.31 + rng.uniform(0.05, 0.25, n)
     return rng.permutation(values / max(1.0, n / 12)).reshape(shape) if n else np.zeros(shape)
 
 
 def table():
-    """Give (function, arguments, keyword arguments) for each function in `__all__` of functions,
-    variations, loss.
-    """
+    """Return (function, arguments, options) for all public functions of functions, loss, beyond."""
     rng = np.random.default_rng(5)
 
     def normal(*shape):
@@ -84,7 +82,7 @@ def table():
 
 
 def operators():
-    """Give (name, function, arguments) for what is written as an operator or a method of Tensor."""
+    """Return (name, function, arguments) for each operator and method of Tensor."""
     rng = np.random.default_rng(6)
     return _arithmetic(rng, lambda *shape: rng.normal(size=shape)) + _methods(
         rng, lambda *shape: rng.normal(size=shape)
