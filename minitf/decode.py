@@ -60,9 +60,11 @@ def greedy(
 ) -> list[Hypothesis]:
     """Write the most probable next token until the end mark: a Hypothesis for each sentence.
 
-    source: ids (B, S). A text has at most max_extra tokens more than its source. cached: with
-    False, the decoder reads the text from its beginning at each step, which is slower and gives the
-    same result. alpha: of the length penalty, which divides ln P in the score.
+    source: ids (B, S).
+    max_extra: a text has at most this many tokens more than its source.
+    cached: with False, the decoder reads each text from its beginning at every step, which is
+    slower and gives the same result.
+    alpha: the exponent of the length penalty, which divides ln P in the score.
     """
 
     def most_probable(logits, alive):
@@ -103,22 +105,25 @@ def lengthen(
 ) -> list[Hypothesis]:
     """Add tokens to each text (R, t), up to the end mark or its limit: a Hypothesis for each.
 
-    scorer: see next_words. choose(logits, alive) returns the next token of each text, NumPy
-    integers (R,); alive: the rows of these texts in the batch that was given.
+    scorer: see next_words.
+    choose: called as choose(logits, alive), it returns the next token of each text, NumPy integers
+    (R,); alive: the rows of these texts in the original batch.
+    limits: the greatest length of each text, NumPy integers (R,).
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
     alive = np.arange(len(limits))  # texts that go on
     while len(alive):
         logits, normalisers = scorer(texts)
-        words = choose(logits, alive)
-        totals[alive] += to_numpy(logits[xp.arange(len(words)), to_device(words)]) - normalisers
+        tokens = choose(logits, alive)
+        chosen = logits[xp.arange(len(tokens)), to_device(tokens)]
+        totals[alive] += to_numpy(chosen) - normalisers
         lengths[alive] += 1
-        for row, word in zip(alive, words, strict=True):
-            if word != end_id:
-                ids[row].append(int(word))
-        going = (words != end_id) & (lengths[alive] < limits[alive])
-        texts = np.concatenate([texts, words[:, None]], axis=1)
+        for row, token in zip(alive, tokens, strict=True):
+            if token != end_id:
+                ids[row].append(int(token))
+        going = (tokens != end_id) & (lengths[alive] < limits[alive])
+        texts = np.concatenate([texts, tokens[:, None]], axis=1)
         if not going.all():
             alive, texts = alive[going], texts[going]
             scorer.select(np.flatnonzero(going))
@@ -147,6 +152,8 @@ def beam_search(
     A sentence is done when `beam` of its hypotheses are finished and no other can still reach the
     n_best, or at max_extra tokens more than its source. A text that is cut off there, without an
     end mark, comes after all finished ones, whatever their scores.
+    n_best: at most beam. The other arguments are those of greedy.
+    Raises ValueError for a beam, n_best or alpha out of range.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
     source = _checked(source, alpha)
@@ -161,14 +168,14 @@ def beam_search(
     going = searches
     scorer = next_words(model, source, beam, cached)
     texts = np.full((len(going) * beam, 1), c.bos_id)
-    totals = np.full((len(going), beam), -np.inf)  # ln P of each beginning
-    totals[:, 0] = 0  # at first they are all the same one
+    totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
+    totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
         logits, normalisers = scorer(texts)
         totals -= normalisers.reshape(totals.shape)
-        words, beams, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
+        tokens, beams, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
         rows = np.arange(len(going))[:, None] * beam + beams  # of the texts that are continued
-        longer = np.concatenate([texts[rows], words[:, :, None]], axis=2)  # (B, 2*W, t + 1)
+        longer = np.concatenate([texts[rows], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         kept = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         alive = [i for i, search in enumerate(going) if not search.done]
         going = [going[i] for i in alive]
@@ -278,23 +285,22 @@ def can_cache(model: Transformer) -> bool:
         return False
     if not isinstance(model, Transformer):
         return getattr(model, "can_cache", False)
-    call, of_attention = (
-        ("__call__",),
-        ("__call__", "keys_and_values", "split_heads", "merge_heads"),
-    )
-    relied_on = [
-        (Transformer, model, ("decode",)),
-        (Positions, model.target_positions, call),
-        (Decoder, model.decoder, call),
+
+    def fits(module, kind, *methods):
+        return getattr(module, "can_cache", False) or computes_as(kind, module, methods=methods)
+
+    layers = getattr(model.decoder, "layers", ())
+    names = ("self_attention", "source_attention")
+    attentions = [
+        getattr(layer, name) for layer in layers for name in names if hasattr(layer, name)
     ]
-    for layer in getattr(model.decoder, "layers", ()):
-        relied_on.append((DecoderLayer, layer, call))
-        for name in ("self_attention", "source_attention"):
-            if hasattr(layer, name):
-                relied_on.append((MultiHeadAttention, getattr(layer, name), of_attention))
-    return all(
-        getattr(module, "can_cache", False) or computes_as(kind, module, methods=methods)
-        for kind, module, methods in relied_on
+    of_attention = ("__call__", "keys_and_values", "split_heads", "merge_heads")
+    return (
+        fits(model, Transformer, "decode")
+        and fits(model.target_positions, Positions, "__call__")
+        and fits(model.decoder, Decoder, "__call__")
+        and all(fits(layer, DecoderLayer, "__call__") for layer in layers)
+        and all(fits(attention, MultiHeadAttention, *of_attention) for attention in attentions)
     )
 
 

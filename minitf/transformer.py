@@ -166,6 +166,7 @@ class FeedForward(Module):
     def __call__(self, x: ArrayLike) -> Tensor:
         inner, outer, dropout = self.inner, self.outer, self.dropout
         if not (computes_as(Linear, inner, outer) and computes_as(Dropout, dropout)):
+            # A module was changed: call each.
             return outer(dropout(F.relu(inner(x))))
         rate = dropout.rate if dropout.training else 0.0
         return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
@@ -190,6 +191,7 @@ class Residual(Module):
         if not self.post:
             return x + dropout(sublayer(norm(x)))
         if not (computes_as(LayerNorm, norm) and computes_as(Dropout, dropout)):
+            # A module was changed: call each.
             return norm(x + dropout(sublayer(x)))
         rate = dropout.rate if dropout.training else 0.0
         return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
@@ -252,7 +254,10 @@ class Positions(Module):
             self.learned = Embedding(config.max_length, config.d_model, rng)
 
     def __call__(self, x: Tensor, start: int = 0) -> Tensor:
-        """x: embeddings (B, T, D) of the positions from `start` on."""
+        """Return x (B, T, D) with the vectors of the positions from `start` on added.
+
+        Raises UserError for a text longer than learned positions.
+        """
         c, end = self.config, start + x.shape[1]
         if c.positions == "learned":
             if end > c.max_length:
