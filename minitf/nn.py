@@ -99,25 +99,14 @@ class Module:
 
         Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
-        seen, found = set(), {}
-
-        def walk(value, name):
-            if isinstance(value, (list, tuple, dict)):
-                for key, child in _items(value):
-                    walk(child, f"{name}.{key}")
-            elif isinstance(value, (Module, Parameter)) and id(value) not in seen:
-                seen.add(id(value))
-                if isinstance(value, Module):
-                    for key, child in vars(value).items():
-                        walk(child, f"{name}.{key}" if name else key)
-                elif name in found:
+        found = {}
+        for name, value in _walk(self, "", set()):
+            if isinstance(value, Parameter):
+                if name in found:
                     raise ValueError(
                         f"two parameters have the name {name}: change a key of the dict with them"
                     )
-                else:
-                    found[name] = value
-
-        walk(self, "")
+                found[name] = value
         return list(found.items())
 
     def parameters(self) -> list[Parameter]:
@@ -126,16 +115,7 @@ class Module:
 
     def modules(self) -> list[Module]:
         """List this module and all modules inside it, each once."""
-        found, waiting = {}, [self]
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, Module):
-                if id(value) not in found:
-                    found[id(value)] = value
-                    waiting.extend(vars(value).values())
-            elif isinstance(value, (list, tuple, dict)):
-                waiting.extend(child for _, child in _items(value))
-        return list(found.values())
+        return [value for _, value in _walk(self, "", set()) if isinstance(value, Module)]
 
     def train(self, training: bool = True) -> Self:
         """Switch dropout on, here and in every module inside; return the module."""
@@ -188,20 +168,21 @@ class Module:
         parameters = dict(self.named_parameters())
         unknown = sorted(arrays.keys() - parameters.keys())
         missing = sorted(parameters.keys() - arrays.keys())
+        reason = "it was saved with other settings, or with other code"
         if unknown:
             raise UserError(
                 f"the file contains {unknown[0]}, which the model does not have "
-                f"({_arrays(len(unknown))}): {_OTHER_MODEL}"
+                f"(such arrays: {len(unknown)}): {reason}"
             )
         if missing:
             raise UserError(
-                f"{missing[0]} is missing from the file ({_arrays(len(missing))}): {_OTHER_MODEL}"
+                f"{missing[0]} is missing from the file (such arrays: {len(missing)}): {reason}"
             )
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
                 raise UserError(
                     f"{name} has shape {arrays[name].shape} in the file and "
-                    f"{parameter.shape} in the model: {_OTHER_MODEL}"
+                    f"{parameter.shape} in the model: {reason}"
                 )
         for name, parameter in parameters.items():
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
@@ -211,11 +192,21 @@ class Module:
         return "\n".join(_tree(self, type(self).__name__, {}))
 
 
-_OTHER_MODEL = "it was saved with other settings, or with other code"
+def _walk(value, name, seen):
+    """Yield (name, object) for every module and parameter in a value, each once.
 
-
-def _arrays(count):
-    return "1 such array" if count == 1 else f"{count} such arrays"
+    They come in the order of definition, a module before its contents. seen: the ids of those
+    yielded so far.
+    """
+    if isinstance(value, (list, tuple, dict)):
+        for key, child in _items(value):
+            yield from _walk(child, f"{name}.{key}", seen)
+    elif isinstance(value, (Module, Parameter)) and id(value) not in seen:
+        seen.add(id(value))
+        yield name, value
+        if isinstance(value, Module):
+            for key, child in vars(value).items():
+                yield from _walk(child, f"{name}.{key}" if name else key, seen)
 
 
 def _items(container):

@@ -328,8 +328,8 @@ def test_state_that_does_not_fit_is_refused(rng):
     model = Linear(3, 2, rng)
     state = model.state()
     cases = {
-        r"^bias is missing from the file \(1 such array\)": {"weight": state["weight"]},
-        r"contains gain, which the model does not have \(1 such array\)": {
+        r"^bias is missing from the file \(such arrays: 1\)": {"weight": state["weight"]},
+        r"contains gain, which the model does not have \(such arrays: 1\)": {
             **state,
             "gain": np.ones(2),
         },
