@@ -102,7 +102,6 @@ def attention_maps(
     if caption:
         joined = words and weights.shape[1:] != sizes
         caption = _explained(_drawable(caption), [*target_tokens, *source_tokens, title], joined)
-    sizes = weights.shape[1:]
     grid = _Grid(len(weights), rows, columns)
     figure = new_figure(grid.width, grid.height)
     highest = float(np.nanmax(weights)) or 1.0
@@ -111,22 +110,25 @@ def attention_maps(
         image = axes.imshow(
             panel, cmap="Blues", vmin=0, vmax=highest, aspect="auto", interpolation="nearest"
         )
-        axes.set_title(f"head {head + 1}", fontsize=FONT, pad=4)
-        _separate_cells(axes, *sizes, lines=grid.cell > LINES_FROM)
-        _name_cells(axes.yaxis, rows, grid.cell, shown=grid.is_left(head))
-        _name_cells(axes.xaxis, columns, grid.cell, shown=grid.is_lowest(head))
-        axes.set_ylabel(
-            names[0] if grid.has_row_name(head, names[0]) else "", fontsize=FONT, **_plain()
-        )
-        axes.set_xlabel(
-            names[1] if grid.has_column_name(head, names[1]) else "", fontsize=FONT, **_plain()
-        )
+        _label_head(axes, head, grid, names)
     bar = figure.colorbar(image, cax=figure.add_axes(grid.colour_bar()))
     bar.set_label("attention weight", fontsize=FONT)
     bar.ax.tick_params(labelsize=0.8 * FONT)
     bar.outline.set_linewidth(0.5)
     _head(figure, title, caption)
     save_figure(figure, path)
+
+
+def _label_head(axes, head, grid, names):
+    """Write the labels of one panel; its rows and columns are named at the edges of the grid."""
+    axes.set_title(f"head {head + 1}", fontsize=FONT, pad=4)
+    _separate_cells(axes, len(grid.rows), len(grid.columns), lines=grid.cell > LINES_FROM)
+    _name_cells(axes.yaxis, grid.rows, grid.cell, shown=grid.is_left(head))
+    _name_cells(axes.xaxis, grid.columns, grid.cell, shown=grid.is_lowest(head))
+    row_name = names[0] if grid.has_row_name(head, names[0]) else ""
+    column_name = names[1] if grid.has_column_name(head, names[1]) else ""
+    axes.set_ylabel(row_name, fontsize=FONT, **_plain())
+    axes.set_xlabel(column_name, fontsize=FONT, **_plain())
 
 
 def _explained(caption, tokens, joined):
@@ -156,7 +158,7 @@ class _Grid:
     """The positions of the panels, in the number of columns that best fills a slide."""
 
     def __init__(self, n, rows, columns):
-        self.n = n
+        self.n, self.rows, self.columns = n, rows, columns
         # Labels are outside the panels, and the saved picture grows around them: a guess of their
         # length will do.
         margins = [0.11 * max(map(len, labels)) for labels in (rows, columns)]
