@@ -1,6 +1,4 @@
-"""How many cores there are, those of this process and no more than a container's quota, and
-how much memory.
-"""
+"""Cores, within the quota of a container, and memory."""
 
 import os
 import sys
@@ -52,7 +50,7 @@ def test_without_a_quota_all_cores(eight, content):
     assert machine.cores() == 8
 
 
-def test_a_quota_of_version_1_that_is_none(eight):
+def test_no_quota_in_cgroup_version_1(eight):
     (eight / "cpu").mkdir()
     (eight / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
     (eight / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
@@ -65,24 +63,24 @@ def test_memory_of_a_container_too(eight):
     assert machine.free_memory() == 3000
 
 
-def test_a_gpu_needs_no_more_than_one_process_of_this_machine():
+def test_a_gpu_needs_one_worker():
     assert machine.cores() >= 1
     with using(strict.module):
         assert machine.cores() == 1
 
 
 def test_nothing_is_traced_after_an_error():
-    """Tracing makes every allocation slower, for the rest of the process."""
+    """Tracing slows down every allocation for the rest of the process."""
     with pytest.raises(ZeroDivisionError):
         machine.memory_of(lambda: 1 / 0)
     assert not tracemalloc.is_tracing()
 
 
-SLACK = 2 << 20  # the kernel counts pages of each thread for itself, and adds them up now and then
+SLACK = 2 << 20  # bytes; the kernel adds up the pages of each thread only now and then
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_largest_memory_is_that_of_before_in_bytes():
+def test_the_largest_memory_is_in_bytes_and_does_not_shrink():
     hold = np.ones(64 << 20, np.uint8)
     now = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     largest = machine.largest_memory()

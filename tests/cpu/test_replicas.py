@@ -1,6 +1,4 @@
-"""However a batch is cut, into micro-batches or over cores, the gradient is that of
-the whole batch.
-"""
+"""The gradient of a batch is the same, however it is cut into micro-batches or over cores."""
 
 import itertools
 import threading
@@ -46,9 +44,7 @@ def replicate(model, count, **changes):
 
 
 def whole(batch, **changes):
-    """The loss and the flat gradient of the uncut batch, without anything
-    from minitf/cpu/replicas.py.
-    """
+    """Return the loss and the flat gradient of the uncut batch, computed without replicas.py."""
     model, optimizer = build(**changes)
     with F.dropout_state(seed=5, step=6):
         loss, nll = model.train().loss(
@@ -86,7 +82,7 @@ def test_cores_equal_one_core(rng, changes, count):
     expected = whole(batch, **changes)
     model, optimizer = build(**changes)
     replicas = replicate(model, count, **changes)
-    for _ in range(2):  # nothing is left over from the time before
+    for _ in range(2):  # the first call leaves nothing behind
         optimizer.zero_grad()
         result = replicas.backward(batch, batch.n_tokens, seed=5, step=6)
         assert_equal(result, optimizer.collect(), expected)
@@ -94,7 +90,7 @@ def test_cores_equal_one_core(rng, changes, count):
 
 @pytest.mark.filterwarnings("error")
 def test_weights_that_were_not_drawn_are_not_computed_with(rng):
-    """What lies in memory by chance may be a number that warns when it is converted."""
+    """Uninitialised memory may contain values that warn when they are converted."""
 
     def chance():
         twin = build()[0].astype("float32")
@@ -119,10 +115,8 @@ def test_micro_batches_over_cores_equal_one_batch(rng):
     assert_equal(np.sum(losses, axis=0), optimizer.collect(), whole(batch))
 
 
-def test_a_wrong_way_would_be_found(rng):
-    """Dividing each part by its own tokens, or drawing each part's masks from row 0, gives
-    something else.
-    """
+def test_a_wrong_sum_would_be_found(rng):
+    """Dividing each slice by its own tokens, or masks from row 0, give another gradient."""
     batch = random_batch(rng, ROWS)
     expected = whole(batch)[2]
     for n_tokens, shift in ((None, 1), (batch.n_tokens, 0)):
@@ -170,7 +164,7 @@ def test_the_replicas_follow_the_weights():
         assert np.allclose(array, three[name], rtol=1e-8, atol=1e-8), name
 
 
-def test_a_run_can_be_repeated_bit_by_bit():
+def test_a_run_can_be_repeated_bit_for_bit():
     one, again = (train(3, np.random.default_rng(0), "float32") for _ in range(2))
     assert all(np.array_equal(array, again[name]) for name, array in one.items())
 
@@ -178,7 +172,7 @@ def test_a_run_can_be_repeated_bit_by_bit():
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("n", [1, 7, 8, 23])
 def test_each_item_is_taken_once(count, n):
-    """Adam's step changes every stretch of the parameters, and none twice."""
+    """Adam's step changes every slice of the parameters exactly once."""
     taken = []
     with replicate(build()[0], count).lend_threads():
         each(taken.append, list(range(n)))
@@ -187,7 +181,7 @@ def test_each_item_is_taken_once(count, n):
 
 @pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 3)])
 def test_only_threads_that_are_lent_are_taken(count, expected):
-    """One replica starts none, and nothing is left lent after the block."""
+    """One replica starts none, and after the block no thread is lent."""
     threads, gate = set(), threading.Barrier(count, timeout=30)
 
     def note(item):
@@ -207,7 +201,7 @@ def test_only_threads_that_are_lent_are_taken(count, expected):
 
 
 def test_a_step_on_several_threads_is_the_step_on_one(rng):
-    """Of parameters in more blocks than are worth waking a thread for."""
+    """The parameters have enough blocks to be worth waking a thread."""
     x, g = rng.normal(size=(2, 9 << 17)).astype(np.float32)
     results = []
     for count in (1, 3):
@@ -220,7 +214,7 @@ def test_a_step_on_several_threads_is_the_step_on_one(rng):
 
 
 def test_replicas_made_before_the_optimizer(rng):
-    """Adam moves the weights to another place: the replicas must look there."""
+    """Adam moves the weights in memory; the replicas must follow."""
     model = small_model(**RATES)
     replicas = replicate(model, 2)
     optimizer = Adam(model.named_parameters())
@@ -235,10 +229,8 @@ def test_replicas_made_before_the_optimizer(rng):
     assert np.allclose(optimizer.collect(), expected.collect(), rtol=1e-9, atol=1e-12)
 
 
-def test_replicas_take_over_the_type_of_the_model(rng):
-    """Twins are built in float32; a float64 model must not lose half its digits in
-    their gradients.
-    """
+def test_replicas_have_the_dtype_of_the_model(rng):
+    """Twins are built in float32; gradients of a float64 model must keep all digits."""
     batch = random_batch(rng, ROWS)
     model, optimizer = build()
     replicas = Replicas(model, lambda: small_model("float32", **RATES), 2)
@@ -246,7 +238,7 @@ def test_replicas_take_over_the_type_of_the_model(rng):
 
 
 def test_the_switches_of_the_calling_thread_stay(rng):
-    """no_grad and the place of dropout belong to a thread, and the workers have their own."""
+    """no_grad and the dropout state belong to a thread; the replicas' threads have their own."""
     model, optimizer = build()
     batch = random_batch(rng, ROWS)
     with F.dropout_state(seed=8, step=8), no_grad():
@@ -268,7 +260,7 @@ def test_an_error_in_a_thread_arrives_and_leaves_nothing_behind(rng):
     assert_equal(result, optimizer.collect(), whole(batch))
 
 
-def test_every_part_has_a_thread_of_its_own(rng):
+def test_every_slice_has_its_own_thread(rng):
     model, _ = build()
     replicas = replicate(model, 3)
     threads = {}
@@ -302,7 +294,7 @@ def two_threads():
 
 @pytest.mark.parametrize(("count", "tiny", "threads"), [(1, 1e8, {1}), (1, 0, {2}), (3, 0, {1})])
 def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tiny, threads):
-    """So have those of several replicas; large products of a batch in one part have all."""
+    """So have those of several replicas; large products of an uncut batch have all."""
     monkeypatch.setattr(parallel, "_TINY", tiny)
     seen = []
     forward = Transformer.loss
@@ -328,7 +320,7 @@ def test_what_is_tiny_depends_on_the_shape_of_the_batch_alone(rng, monkeypatch, 
 
 
 def test_a_batch_of_quick_is_tiny():
-    """One thread does its updates, however busy the machine is."""
+    """Its updates use one thread, however busy the machine is."""
     config = Config.preset(QUICK["preset"], QUICK["vocabulary_size"])
     assert 2 * QUICK["batch_tokens"] * config.d_model * config.d_ff < parallel._TINY
     assert QUICK["batch_tokens"] * config.d_model < 2 * WORTH_IT, "and not worth a second replica"
@@ -342,7 +334,7 @@ def test_blas_keeps_to_the_cores_of_a_container(two_threads, cores, threads):
 
 @pytest.mark.parametrize("touched", [{0}, {1}, {0, 1}, set()])
 def test_a_parameter_that_only_some_rows_touch_gets_their_gradient(touched):
-    """As an expert that the rows of one replica never ask."""
+    """Such as an expert that no row of one replica uses."""
     model, twin = Linear(3, 2, np.random.default_rng(0)), Linear(3, 2, None)
     replicas = Replicas(model, lambda: twin, 2)
     for i, part in enumerate((model, twin)):

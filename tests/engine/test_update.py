@@ -1,6 +1,4 @@
-"""What the trainer does is a loop of fifteen lines: written plainly here, it comes to the same
-weights and figures.
-"""
+"""The trainer computes what a plain loop of fifteen lines computes, written out here."""
 
 import itertools
 import math
@@ -41,9 +39,7 @@ def build(*more):
 
 
 def plain_updates(trainer, model, n):
-    """Train a model with the settings and the data of a trainer; yields (loss, nll, norm,
-    tokens) of n updates.
-    """
+    """Train a model as a trainer would; yield (loss, nll, norm, tokens) of n updates."""
     s, data = trainer.settings, trainer.dataset
     lengths = data.sources.lengths + 1, data.targets.lengths + 1
     plans = (
@@ -84,7 +80,7 @@ def plain_updates(trainer, model, n):
     ],
 )
 def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
-    """Over three epochs and a half, whose last updates take batches of two of them."""
+    """Over three and a half epochs; some updates take batches of two of them."""
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)
     # At small rates the last bits of a sum, which depend on how a batch is cut, stay small.
     trainer = build(*more.split(), "--replicas", str(replicas), "--learning-rate", "0.02")
@@ -99,7 +95,7 @@ def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
-    """And of nobody after that."""
+    """Nobody may use them after that."""
     trainer = build("--replicas", str(replicas))
     step, seen = trainer.optimizer.step, []
     trainer.optimizer.step = lambda *arguments: (seen.append(threads._lent.get()), step(*arguments))
@@ -110,9 +106,7 @@ def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
 
 
 def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
-    """Neither those of one update nor those of neighbouring ones:
-    the place of a draw is used once.
-    """
+    """Neither in one update nor in neighbouring ones: every step number is used once."""
     places = []
     backward = Replicas.backward
 
@@ -128,9 +122,7 @@ def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
 
 
 def test_perplexity_weighs_every_token_alike(folder):
-    """Of pairs of different lengths, in batches of different sizes: not the mean of the batches,
-    nor of the pairs.
-    """
+    """It is not the mean of batches of different sizes, nor of pairs of different lengths."""
     trainer = build()
     model, words, valid = trainer.model, trainer.dataset.subwords, trainer.dataset.valid
     sides = words.encode(valid.source), words.encode(valid.target)
@@ -145,13 +137,13 @@ def test_perplexity_weighs_every_token_alike(folder):
             total, n = total - logs.sum(), n + len(logs)
             each.append(-logs.mean())
     assert len({len(target) for target in sides[1]}) > 2
-    model.train()  # perplexity knows no dropout all the same
+    model.train()  # perplexity has no dropout all the same
     for budget in (12, 20, 4096):
         assert perplexity(model, words, valid, budget) == pytest.approx(
             math.exp(total / n), rel=1e-5
         )
     assert math.exp(np.mean(each)) != pytest.approx(math.exp(total / n), rel=1e-3), (
-        "another mean would be noticed"
+        "a wrong mean would be noticed"
     )
 
 
@@ -177,7 +169,7 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
 
 
 def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
-    """An hour of them between two entries of the log changes nothing in the tokens per second."""
+    """An hour of them between two log entries does not change the tokens per second."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     update, validate = Trainer.update, Trainer.validate
@@ -203,7 +195,7 @@ def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     )
 
 
-def test_the_time_that_is_left(monkeypatch):
+def test_the_time_left(monkeypatch):
     """The first updates of a session say nothing about it: they are slower."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])

@@ -15,8 +15,8 @@ MPIRUN = shutil.which("mpirun", path=FOLDERS)
 ENVIRONMENT = {
     "PYTHONPATH": str(SUPPORT.parent),
     "OPENBLAS_NUM_THREADS": "1",
-    # Open MPI, version 5 and 4: allowed for root, as in a container, with more ranks than cores,
-    # and bound to none.
+    # Open MPI 5 and 4: allow root, as in a container, and more ranks than cores; bind no rank to
+    # a core.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -32,7 +32,7 @@ needs_mpi = pytest.mark.skipif(
 
 
 def start(ranks, program, *arguments):
-    """Start one of the programs beside this file on so many ranks, without mpirun if it is one."""
+    """Start one of the programs in this folder on so many ranks; one rank needs no mpirun."""
     command = [sys.executable, SUPPORT / program, *arguments]
     if ranks > 1:
         command = [MPIRUN, "-n", str(ranks), *command]
@@ -41,7 +41,7 @@ def start(ranks, program, *arguments):
 
 
 def finish(process, timeout=300):
-    """Wait for its end: (exit code, output, messages).
+    """Wait for the end of a process; return (exit code, output, messages).
 
     A process that hangs is killed, and fails the test.
     """

@@ -3,10 +3,9 @@
     mpirun -n 2 python rank_program.py '{"float64": true}' [options of the trainer]
 
 float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank,
-what happens there right after the update]]. slow_validation: seconds that rank 0 sleeps in one;
-every rank writes to computed-RANK.txt for how many seconds it kept a core busy meanwhile.
-Each rank notes in rows-RANK.txt the rows that it computes, and no rank but the first
-may write a file.
+what happens right after that update]]. slow_validation: seconds that rank 0 sleeps in a validation;
+every rank writes the seconds for which it kept a core busy meanwhile to computed-RANK.txt.
+Each rank writes the rows that it computes to rows-RANK.txt, and only rank 0 may write other files.
 """
 
 import json
@@ -29,7 +28,7 @@ from minitf.transformer import Transformer
 
 
 def act(trainer, what):
-    """Let something happen to this process."""
+    """Let an accident happen to this process."""
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "terminate":
@@ -43,10 +42,10 @@ def act(trainer, what):
 
 
 def watch_updates(accidents, out):
-    """Note what each update computes, and let the accidents happen after it: (step, rank, what).
+    """Note what each update computes, and let accidents happen after it: (step, rank, what).
 
     A note has the number of the micro-batch, of the row in it, the row, and the tokens of
-    the whole update.
+    the update.
     """
     update = Trainer.update
 
@@ -74,7 +73,7 @@ def watch_updates(accidents, out):
 
 
 def slow_down_validation(seconds):
-    """Let a validation take longer, and note how busy this rank was in it."""
+    """Let a validation take longer, and note how busy this rank was during it."""
     measure, validate = Validator.measure, Trainer.validate
 
     def slow(self, translator):
@@ -94,7 +93,7 @@ def refuse_to_write(*arguments):
 
 
 def main(wish, arguments):
-    parallel._WORTH_IT = 1  # or batches this small would not be cut over threads
+    parallel._WORTH_IT = 1  # else batches this small would not be cut over threads
     RunLog.draw = lambda self, seconds=0: None
     os.fsync = lambda handle: None
     if launched()[0]:

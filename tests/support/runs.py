@@ -32,16 +32,16 @@ SMALL = shlex.split(
 PACE = shlex.split(
     "--batch-tokens 60 --steps 13 --valid-every 4 --log-every 1 --warmup-steps 8 --average 2"
 )
-# Of a checkpoint: where a run is, and what its validations found.
+# In a checkpoint: where the run is, and the results of its validations.
 NUMBERS = ("step", "epoch", "position", "weights")
 NUMBERS += ("validated", "best", "best_perplexity", "bad_validations")
 
 
 def prepare_folder(tmp_path, monkeypatch):
-    """Make an empty folder the current one, with a text of our own in it; no curves are drawn."""
+    """Change to an empty folder with a small text; no curves are drawn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunLog, "draw", lambda self, seconds=0: None)
-    # Nobody pulls the plug here, and it takes long.
+    # It takes long, and protects only from power cuts.
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     write_text("train", 60, seed=1)
     write_text("valid", 5, seed=2)
@@ -67,9 +67,7 @@ def _files_of_run(out, arguments):
 
 
 def copied_run(out, *arguments):
-    """Write the files of run(out, *arguments), which trains only the first time: it is the same
-    in every test.
-    """
+    """Write the files of run(out, *arguments); it trains only once for all tests."""
     files = _files_of_run(out, arguments)
     Path(out).mkdir(exist_ok=True)
     for name, content in files.items():
@@ -90,9 +88,7 @@ def at_step(monkeypatch, step, act):
 
 
 def trained(out):
-    """What a run has come to: the checkpoint's arrays and numbers, the model's arrays, the
-    losses by step.
-    """
+    """Return a run's checkpoint arrays, its numbers, the model's arrays, and the losses by step."""
     arrays, meta = load_arrays(f"{out}/checkpoint.npz")
     numbers = {key: meta[key] for key in NUMBERS}
     losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}

@@ -1,4 +1,4 @@
-"""Under mpirun: sums over the ranks are those of NumPy in the order of the ranks, bit for bit."""
+"""Under mpirun: sums over ranks equal NumPy's sums in the order of the ranks, bit for bit."""
 
 import numpy as np
 

@@ -7,7 +7,7 @@ from minitf.training.cursor import Cursor
 
 
 class Text:
-    """A dataset of five batches, in another order in each epoch."""
+    """A dataset of five batches, in a different order in each epoch."""
 
     size = 5
 

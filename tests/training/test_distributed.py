@@ -1,6 +1,4 @@
-"""Who computes what of an update, how ranks find each other,
-and what they say where they cannot.
-"""
+"""Which rank computes which rows, how ranks find each other, and errors if they cannot."""
 
 import sys
 from types import SimpleNamespace
@@ -17,7 +15,7 @@ from minitf.training.distributed import Ranks, launched
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    """The tests may themselves run in a job of Slurm's."""
+    """The tests may themselves run in a Slurm job."""
     for name in sum(distributed._STARTERS, ()):
         monkeypatch.delenv(name, raising=False)
 
@@ -27,7 +25,7 @@ def start_as(monkeypatch, rank, size):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", str(size))
 
 
-# Whose rows ---------------------------------------------------------------------------------------
+# Which rows ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
@@ -45,7 +43,7 @@ def test_every_row_has_one_rank(rng, size):
 
 
 @pytest.mark.parametrize("n_batches, size", [(4, 2), (6, 3), (8, 8), (5, 1)])
-def test_whole_batches_where_there_are_enough(n_batches, size):
+def test_batches_are_not_cut_if_there_are_enough(n_batches, size):
     for rank in range(size):
         each = n_batches // size
         whole = [(i, 0, 10 + i) for i in range(rank * each, (rank + 1) * each)]
@@ -53,17 +51,17 @@ def test_whole_batches_where_there_are_enough(n_batches, size):
 
 
 @pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
-def test_the_ranks_have_equally_much(n_batches, size):
-    """Of batches with 20 rows a rank has its share of them to within two rows."""
+def test_the_ranks_have_equal_work(n_batches, size):
+    """Of batches with 20 rows, a rank computes its fraction to within two rows."""
     for rank in range(size):
         rows = sum(stop - start for _, start, stop in Ranks(rank, size).slices([20] * n_batches))
         assert abs(rows - 20 * n_batches / size) < 2
 
 
 def test_more_ranks_than_rows():
-    shares = [Ranks(rank, 5).slices([3]) for rank in range(5)]
-    assert sorted(part for parts in shares for part in parts) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
-    assert [] in shares
+    slices = [Ranks(rank, 5).slices([3]) for rank in range(5)]
+    assert sorted(part for mine in slices for part in mine) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
+    assert [] in slices
 
 
 # One process alone --------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ def test_alone_nothing_is_sent():
 
 
 @pytest.mark.parametrize("names", distributed._STARTERS, ids="-".join)
-def test_who_was_started(monkeypatch, names):
+def test_rank_and_size_come_from_the_environment(monkeypatch, names):
     assert launched() == (0, 1)
     monkeypatch.setenv(names[0], "3")
     assert launched() == (0, 1), "as in the script of a Slurm job, which no srun has started"
@@ -113,7 +111,7 @@ def test_ranks_on_the_same_cores_share_them(monkeypatch):
     assert beside(*[{0, 1, 2, 3}] * 6).cores() == 1
 
 
-# What cannot work ---------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -128,7 +126,7 @@ def test_without_mpi4py(monkeypatch, capsys, rank):
 
 
 def test_an_mpirun_of_another_mpi(monkeypatch, capsys):
-    """Then each process believes that it is alone, and all would write into one folder."""
+    """Each process would believe it is alone, and all would write into one folder."""
     start_as(monkeypatch, 0, 4)
     package = SimpleNamespace(MPI=SimpleNamespace(COMM_WORLD=SimpleNamespace(size=1)))
     for name in ("mpi4py", "mpi4py.MPI", "mpi4py.util", "mpi4py.util.pkl5"):
@@ -146,7 +144,7 @@ def test_an_mpirun_of_another_mpi(monkeypatch, capsys):
 
 
 class Talk:
-    """A communicator of whose ranks the others have said their word already."""
+    """A communicator in which the other ranks have already sent their values."""
 
     def __init__(self, rank, size, words=()):
         self.rank, self.size, self.words = rank, size, list(words)
@@ -159,9 +157,7 @@ class Talk:
 
 
 def library_with(monkeypatch, devices):
-    """Give the array library in use a `cuda` with these GPUs, and a NCCL;
-    returns what was called.
-    """
+    """Give the array library these GPUs and an NCCL; return the list of calls to them."""
     calls = []
 
     class Communicator:
@@ -198,7 +194,7 @@ def connected(world, machine):
     return found
 
 
-def test_each_rank_takes_a_gpu_of_its_own(monkeypatch):
+def test_each_rank_uses_its_own_gpu(monkeypatch):
     calls = library_with(monkeypatch, ["0:1", "0:2"])
     third = connected(Talk(3, 4), Talk(1, 2, ["0:1"]))  # on a second machine
     array = SimpleNamespace(data=SimpleNamespace(ptr=4096), size=10, dtype=np.dtype("float32"))
@@ -213,7 +209,7 @@ def test_more_ranks_than_gpus(monkeypatch):
         UserError, match=r"3 ranks on .*, which has GPUs for 2: start one rank per GPU, or"
     ):
         connected(Talk(2, 3), Talk(2, 3, ["0:1", "0:2"]))
-    library_with(monkeypatch, ["0:5"])  # a batch system shows each rank but its own
+    library_with(monkeypatch, ["0:5"])  # a batch system may show each rank only its own GPU
     assert connected(Talk(2, 3), Talk(2, 3, ["0:3", "0:4"]))
 
 

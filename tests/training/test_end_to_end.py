@@ -1,6 +1,4 @@
-"""The whole chain, from nothing to translated sentences: lesson 09's quick form learns the toy
-corpus, and says so.
-"""
+"""From an empty folder to translated sentences: lesson 09's quick form learns the toy corpus."""
 
 import json
 import re
@@ -16,9 +14,7 @@ from minitf.data import toy
 @pytest.mark.slow
 @pytest.mark.lesson09
 def test_quick_learns_the_toy_corpus(tmp_path):
-    """lessons/09_train_wmt.py --quick, started in an empty folder, and translate.py
-    with what it made.
-    """
+    """Run lessons/09_train_wmt.py --quick in an empty folder, and translate.py with its model."""
     lesson, translate = ROOT / "lessons" / "09_train_wmt.py", ROOT / "examples" / "translate.py"
     trained = subprocess.run(
         [sys.executable, "-W", "error", lesson, "--quick"],

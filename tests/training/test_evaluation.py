@@ -1,6 +1,4 @@
-"""BLEU: the formula counted by hand; sacreBLEU and the paper's way on real outputs; bad
-input is refused.
-"""
+"""BLEU counted by hand, sacreBLEU and paper-style BLEU on real outputs, and bad input."""
 
 import contextlib
 import importlib.util
@@ -43,7 +41,7 @@ HYPOTHESES = [
 
 
 def bleu_by_hand(hypotheses, references):
-    """The formula, over text that has blanks between its tokens; no smoothing."""
+    """The formula, for text with blanks between its tokens; no smoothing."""
     lengths = [sum(len(line.split()) for line in lines) for lines in (hypotheses, references)]
     precisions = []
     for n in (1, 2, 3, 4):
@@ -101,7 +99,7 @@ def test_case_counts_unless_told():
     assert "case:lc" in result.signature
 
 
-def test_signature_and_text_say_how():
+def test_signature_and_text_tell_the_settings():
     result = bleu(HYPOTHESES, REFERENCES)
     assert result.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert result.text.startswith(f"BLEU|{result.signature} = {result.score:.2f} ")
@@ -146,19 +144,19 @@ GOOD = [
     ("line", "split"),
     [
         ("die E-Mail-Adresse", "die E ##AT##-##AT## Mail ##AT##-##AT## Adresse"),
-        ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between blanks is a token already
+        ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between blanks already is a token
         ("-40 Grad, Haus- und", "-40 Grad, Haus- und"),
-        # As the authors' expression does: b is in the first match already.
+        # As the authors' regular expression: b already belongs to the first match.
         ("a-b-c", "a ##AT##-##AT## b-c"),
         ("", ""),
     ],
 )
-def test_compounds_are_split_where_a_hyphen_stands_between_two_characters(line, split):
+def test_compounds_are_split_at_a_hyphen_between_two_characters(line, split):
     assert split_compounds(line) == split
 
 
 @needs_moses
-def test_the_papers_way_is_bleu_of_moses_tokens_with_split_compounds():
+def test_paper_bleu_is_bleu_of_moses_tokens_with_split_compounds():
     cut = [
         (
             "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse {} U ##AT##-##AT## Bahn ##AT##-##AT## "
@@ -172,20 +170,20 @@ def test_the_papers_way_is_bleu_of_moses_tokens_with_split_compounds():
     assert result.score == pytest.approx(bleu_by_hand(ours, good)[0], rel=1e-12)
     assert result.score > bleu(OURS, GOOD).score + 5
     assert "tok:moses-de|compounds:split|smooth:none|sacremoses:" in result.signature
-    # Not under BLEU's name.
+    # The score must not be called BLEU.
     assert result.text.startswith(f"paper-style BLEU|{result.signature} = {result.score:.2f} ")
 
 
 @needs_moses
-def test_the_papers_way_smooths_nothing_and_leaves_french_compounds_whole():
+def test_paper_bleu_smooths_nothing_and_splits_no_french_compounds():
     ours, good = ["Das ist ein Haus."], ["Das war ein Haus am See."]
-    # Which have no trigram in common.
+    # They have no trigram in common.
     assert paper_bleu(ours, good).score == 0 < bleu(ours, good).score
     french = paper_bleu(["Est-ce un porte-avions ?"], ["Est-ce un porte-avions ?"], "fr")
     assert french.hypothesis_length == 4 and "moses-fr|compounds:whole" in french.signature
 
 
-def test_the_papers_way_is_refused_where_it_cannot_be(monkeypatch):
+def test_paper_bleu_refuses_other_languages(monkeypatch):
     with pytest.raises(UserError, match=r"German .* and French .*, not into 'en'"):
         paper_bleu(OURS, GOOD, "en")
     with pytest.raises(UserError, match="2 translations but 1 references"):
@@ -212,7 +210,7 @@ def test_two_files_are_scored_both_ways(tmp_path, capsys):
     ]
 
 
-def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monkeypatch):
+def test_a_missing_second_score_is_explained_in_its_line(tmp_path, monkeypatch):
     hypotheses, references = write(tmp_path / "out", OURS), write(tmp_path / "test.txt", GOOD)
     first, second = score_files(hypotheses, references).splitlines()
     assert first == bleu(OURS, GOOD).text
@@ -226,7 +224,7 @@ def test_what_is_missing_for_the_second_score_is_said_in_its_line(tmp_path, monk
 
 
 def test_text_in_another_encoding_is_noticed(tmp_path):
-    """It is read as U+FFFD, and every word with an umlaut would be wrong."""
+    """Read as UTF-8, every word with an umlaut would count as wrong."""
     files = write(tmp_path / "out", ["Grüße.", "Ja."]), tmp_path / "test.de"
     files[1].write_bytes("Ja.\nGrüße.\n".encode("latin-1"))
     notice = f"notice: {files[1]}: 1 line is not UTF-8 (the first: line 2): convert the file, for"
@@ -264,9 +262,7 @@ def test_a_string_instead_of_a_list_is_refused():
         (["--score", "out", "test.de", "--out", "runs"], "leave the other options out"),
     ],
 )
-def test_what_cannot_be_scored_is_said_in_one_line(
-    arguments, reason, tmp_path, monkeypatch, capsys
-):
+def test_bad_files_are_reported_in_one_line(arguments, reason, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, lines in (("out", OURS), ("test.de", GOOD), ("short.de", GOOD[:1]), ("empty", [])):
         write(Path(name), lines)
@@ -288,7 +284,7 @@ def test_what_cannot_be_scored_is_said_in_one_line(
     ],
 )
 def test_the_tokens_are_those_of_the_language(language, line, tokens):
-    """Abbreviations and apostrophes are cut by other rules in each."""
+    """Each language has its own rules for abbreviations and apostrophes."""
     assert paper_bleu([line], [line], language).reference_length == len(tokens)
 
 
@@ -299,7 +295,7 @@ def test_a_compound_may_begin_with_a_sign():
 
 @needs_moses
 @pytest.mark.parametrize("corpus", ["wmt14-en-de", "tatoeba-en-de"])
-def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tmp_path):
+def test_a_run_on_a_corpus_of_the_paper_has_its_paper_bleu_too(corpus, tmp_path):
     said = []
     corpus_read = SimpleNamespace(name=corpus, target_language="de", tokenized=False)
     dataset = SimpleNamespace(corpus=corpus_read, references=list)
@@ -330,9 +326,7 @@ def test_a_run_on_the_papers_corpora_is_scored_the_papers_way_as_well(corpus, tm
 
 
 def perplexity_by_hand(model, subwords, pairs):
-    """Each sentence alone, its end mark included, by the logits of the model; no
-    smoothing, no dropout.
-    """
+    """Each sentence alone, with its end mark, from the model's logits; no smoothing or dropout."""
     total = n = 0
     for source, target in zip(
         subwords.encode(pairs.source), subwords.encode(pairs.target), strict=True
@@ -347,7 +341,7 @@ PAIRS = Pairs(["a b c d", "c", "", "b a"], ["d c", "a b c d b a", "d", ""])
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 7, 12, 4096])
-def test_perplexity_is_that_of_the_words_whatever_the_batches(batch_tokens):
+def test_perplexity_does_not_depend_on_the_batches(batch_tokens):
     words = Words.train(["a b c d"])
     model = small_model(vocabulary_size=len(words), dropout=0.5, label_smoothing=0.3)
     expected = perplexity_by_hand(model, words, PAIRS)
@@ -418,7 +412,7 @@ def test_real_outputs_score_as_sacrebleu_says(system):
 @needs_moses
 @needs_data
 @systems
-def test_real_outputs_score_the_papers_way_as_published(system):
+def test_real_outputs_have_the_published_paper_bleu(system):
     """The reference length, 64,496, is the one that fairseq prints for newstest2014."""
     data = Path(os.environ["MINITF_DATA"])
     expected = json.loads((data / "bleu-check" / "expected.json").read_bytes())[system][

@@ -1,6 +1,4 @@
-"""A run that takes long says what it is doing: at once, and then at the latest every
-thirty seconds.
-"""
+"""A long run prints a sign of life: at once, and then at least every thirty seconds."""
 
 import io
 import shlex
@@ -38,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that moves only where a test says so."""
+    """A clock that moves only when a test moves it."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
@@ -60,12 +58,12 @@ RARELY = ("--log-every", "100", "--valid-every", "100", "--steps", "16")
 
 
 def steps(capsys):
-    """The steps of the lines that were said, and of the lines of log.jsonl."""
+    """The steps of the printed log lines that have a loss."""
     lines = capsys.readouterr().out.splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith("step ") and "loss" in line]
 
 
-def test_without_a_terminal_a_line_now_and_then(folder, slow_updates, capsys):
+def test_without_a_terminal_lines_appear_at_intervals(folder, slow_updates, capsys):
     """After the first update, and then after 10, 20, 30, 30 seconds without one."""
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [1, 2, 4, 7, 10, 13, 16]
@@ -80,7 +78,7 @@ def test_a_line_of_the_log_is_a_sign_of_life_too(folder, slow_updates, capsys):
 
 
 def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updates):
-    """The lines in between take nothing away from it."""
+    """Lines printed in between do not change it."""
     assert run("all", *RARELY[2:], "--log-every", "1") == 0
     assert run("some", *RARELY[2:], "--log-every", "16") == 0
     losses = [entry["loss"] for entry in read_history("all") if "loss" in entry]
@@ -105,7 +103,7 @@ def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, ca
 
 
 def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
-    """Both are on one terminal: a line would begin behind the bar."""
+    """Both are on one terminal: the line would begin behind the bar."""
     monkeypatch.setattr(sys, "stderr", Terminal())
     before = []
     monkeypatch.setattr(
@@ -123,10 +121,8 @@ def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
             )
 
 
-def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsys):
-    """What comes next is said before the text is read, its subwords are learned, and the first
-    batch is tried.
-    """
+def test_a_line_announces_everything_that_takes_long(folder, monkeypatch, capsys):
+    """A line comes before the text is read, its subwords are learned, and a batch is tried."""
     said = []
 
     def record(module, name, last):
@@ -150,7 +146,7 @@ def test_something_is_said_before_anything_takes_long(folder, monkeypatch, capsy
     assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
 
 
-def test_cutting_a_text_shows_how_far_it_is(clock, monkeypatch):
+def test_tokenizing_shows_its_progress(clock, monkeypatch):
     monkeypatch.setattr(dataset, "_BLOCK", 2)
     words = Words(["a", "b"])
     encode = Words.encode
@@ -165,7 +161,7 @@ def test_cutting_a_text_shows_how_far_it_is(clock, monkeypatch):
     assert said == [f"working  {n} of 9 lines cut into subwords" for n in (4, 9)]
 
 
-def test_a_validation_shows_how_far_it_is(folder, monkeypatch, clock, capsys):
+def test_a_validation_shows_its_progress(folder, monkeypatch, clock, capsys):
     monkeypatch.setattr(evaluation, "plan_batches", lambda *_: [[0, 1], [2, 3, 4]])
     batch = evaluation.make_batch
 
@@ -187,7 +183,7 @@ def test_a_validation_shows_how_far_it_is(folder, monkeypatch, clock, capsys):
     assert working == [*one, *one, "working  3 of 5 sentences of valid translated"]
 
 
-def test_a_signal_leaves_a_perplexity_in_the_middle(folder, monkeypatch):
+def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
     """For a large model it takes a minute."""
     settings, _ = parse(
         [*shlex.split("--train train.en train.de --valid valid.en valid.de --out here"), *SMALL]
@@ -202,7 +198,7 @@ def test_a_signal_leaves_a_perplexity_in_the_middle(folder, monkeypatch):
         trainer.validator.measure(translator)
 
 
-def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monkeypatch):
+def test_tokenizing_a_text_into_a_file_shows_its_progress(clock, monkeypatch):
     monkeypatch.setattr(tokenized, "_BLOCK", 2)
     words, said = Words(["a", "b"]), []
     blocks = tokenized._blocks(
@@ -213,8 +209,8 @@ def test_cutting_a_text_that_is_too_long_to_hold_shows_how_far_it_is(clock, monk
     assert said == ["working  4 of 5 pairs cut into subwords"]
 
 
-def test_waiting_for_the_updates_counts_in_the_speed(folder, monkeypatch):
-    """On a GPU the updates are waited for when their figures are read."""
+def test_the_speed_includes_waiting_for_the_gpu(folder, monkeypatch):
+    """On a GPU the host waits for the updates when it reads their figures."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     read = Guard.read

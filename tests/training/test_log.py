@@ -1,6 +1,4 @@
-"""The log: the same figures for people, for programs and for the eye; nothing about it can
-stop a training.
-"""
+"""The log: the same figures as lines, as JSON and as curves; no error in it stops a training."""
 
 import errno
 import json
@@ -25,7 +23,7 @@ ENTRY = {
 }
 
 
-def test_a_step_is_a_line_and_a_line_of_json(tmp_path):
+def test_an_entry_is_a_line_of_text_and_a_line_of_json(tmp_path):
     lines = []
     log = RunLog(tmp_path / "new" / "run", write=lines.append)
     log.say("model")
@@ -44,7 +42,7 @@ def test_a_step_is_a_line_and_a_line_of_json(tmp_path):
     assert {key: entries[0][key] for key in ENTRY} == ENTRY and entries[0]["time"] > 1.7e9
 
 
-def test_a_resumed_log_forgets_what_was_after_the_checkpoint(tmp_path):
+def test_a_resumed_log_drops_entries_after_the_checkpoint(tmp_path):
     log = RunLog(tmp_path, write=print)
     for step in (10, 20, 30):
         log.step(ENTRY | {"step": step})
@@ -62,7 +60,7 @@ def test_a_resumed_log_forgets_what_was_after_the_checkpoint(tmp_path):
     assert read_history(tmp_path) == []  # a new run begins a new log
 
 
-def test_lines_that_are_no_entries_are_passed_over(tmp_path):
+def test_lines_that_are_not_entries_are_skipped(tmp_path):
     (tmp_path / "log.jsonl").write_bytes(
         b'{"step": 1}\n5\n[]\nnull\n{}\n{"step": "x"}\n\xff\n\n{"step": 2}'
     )
@@ -78,7 +76,7 @@ def test_json_has_no_infinity(tmp_path):
     assert json.loads(text)["loss"] is None
 
 
-def test_a_folder_that_cannot_be(tmp_path):
+def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
         UserError, match=r"file: cannot be written \(File exists\): choose another --out"
@@ -89,7 +87,7 @@ def test_a_folder_that_cannot_be(tmp_path):
         RunLog(tmp_path / "run", after=3)
 
 
-def test_a_full_disk_costs_entries_and_nothing_more(tmp_path, monkeypatch):
+def test_a_full_disk_costs_only_entries(tmp_path, monkeypatch):
     lines = []
     log = RunLog(tmp_path, write=lines.append)
 
@@ -108,7 +106,7 @@ def test_a_full_disk_costs_entries_and_nothing_more(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.EIO, "Input/output error")])
-def test_nobody_reads_any_more(tmp_path, error):
+def test_a_closed_output_is_noticed(tmp_path, error):
     def write(text):
         if "two" in text:
             raise error
@@ -123,14 +121,14 @@ def test_nobody_reads_any_more(tmp_path, error):
     assert len(read_history(tmp_path)) == 1
 
 
-def test_lines_come_at_once(tmp_path, monkeypatch):
+def test_lines_are_flushed(tmp_path, monkeypatch):
     flushed = []
     monkeypatch.setattr("builtins.print", lambda text, flush=False: flushed.append(flush))
     RunLog(tmp_path).say("one")
     assert flushed == [True]
 
 
-def test_curves_are_drawn_now_and_then(tmp_path, monkeypatch):
+def test_curves_are_drawn_at_intervals(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(
         "minitf.plot.curves", lambda history, path: drawn.append((len(history), path.name))
@@ -151,7 +149,7 @@ def test_curves_are_drawn_now_and_then(tmp_path, monkeypatch):
     assert len(drawn) == 2
 
 
-def test_a_picture_that_fails_is_no_end(tmp_path):
+def test_a_failed_drawing_does_not_stop_the_run(tmp_path):
     lines = []
     log = RunLog(tmp_path, write=lines.append)
     log.history.append({"step": 1})  # no figures
@@ -159,7 +157,7 @@ def test_a_picture_that_fails_is_no_end(tmp_path):
     assert len(lines) == 1 and lines[0].startswith("notice   curves.png could not be drawn: ")
 
 
-def test_what_the_bits_depend_on():
+def test_the_facts_on_which_last_bits_depend():
     here = machine(replicas=2)
     assert here.keys() == {"arrays", "matrix products", "replicas"}
     assert here["arrays"].startswith("numpy 2.") and here["replicas"] == 2

@@ -1,6 +1,4 @@
-"""The same training on several ranks: the parameters of one process, one set of files, and no
-rank left waiting.
-"""
+"""Training on several ranks: the weights of one process, one set of files, no rank left waiting."""
 
 import json
 import os
@@ -38,14 +36,14 @@ def begin(ranks, out, *more, **wish):
 
 
 def train(ranks, out, *more, **wish):
-    """A whole training on so many ranks: what it printed."""
+    """Train on so many ranks until the end; return the output."""
     code, said, error = finish(begin(ranks, out, *more, **wish))
     assert code == 0, error
     return said
 
 
 def rows(ranks):
-    """The rows that each rank computed in the last training here."""
+    """Return the rows that each rank computed in the last training here."""
     return [Path(f"rows-{rank}.txt").read_text().splitlines() for rank in range(ranks)]
 
 
@@ -77,16 +75,14 @@ def assert_same(one, other):
 
 @pytest.mark.slow
 def test_two_ranks_equal_one_process():
-    """Batches whole and cut, with dropout and clipping: in float64 only the order of the
-    sums is another.
-    """
+    """With dropout and clipping; in float64 the two differ only by the order of the sums."""
     more = [*DROPOUT, *ONE_THREAD, *shlex.split("--accumulate 3 --clip 0.5 --steps 9")]
     train(1, "one", *more, float64=True)
     (all_rows,) = rows(1)
     said = train(2, "two", *more, float64=True)
     first, second = rows(2)
     assert sorted(first + second) == sorted(all_rows), (
-        "no row is lost, none comes twice, each has its place"
+        "no row is missing, none is computed twice, each has its number"
     )
     assert 0.7 < len(first) / len(second) < 1.4
     assert_close("one", "two", 1e-9)
@@ -106,7 +102,7 @@ def test_two_ranks_equal_two_threads_bit_for_bit():
 
 
 @pytest.mark.slow
-def test_in_float32_two_ranks_equal_one_process_but_for_rounding():
+def test_in_float32_two_ranks_differ_from_one_process_by_rounding():
     train(1, "one", *DROPOUT, *ONE_THREAD)
     train(2, "two", *DROPOUT, *ONE_THREAD)
     assert_close("one", "two", 1e-4)
@@ -122,7 +118,7 @@ def test_a_changed_model_on_two_ranks():
 
 
 @pytest.mark.slow
-def test_the_lesson_itself_is_what_mpirun_starts():
+def test_mpirun_can_start_the_lesson():
     code, said, error = finish(start(2, LESSON, *TEXTS, *SMALL, *PACE, "--out", "here"))
     assert code == 0 and said.count("model    in here") == 1, error
     assert load_arrays("here/checkpoint.safetensors")[1]["machine"]["ranks"] == 2
@@ -130,7 +126,7 @@ def test_the_lesson_itself_is_what_mpirun_starts():
 
 @pytest.mark.slow
 def test_ranks_with_threads_equal_one_process():
-    """Three ranks of two threads; some batches have fewer rows than that."""
+    """Three ranks of two threads; some batches have fewer rows."""
     train(1, "one", *DROPOUT, *ONE_THREAD, float64=True)
     (all_rows,) = rows(1)
     train(3, "six", *DROPOUT, "--replicas", "2", float64=True)
@@ -139,7 +135,7 @@ def test_ranks_with_threads_equal_one_process():
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_ranks():
+def test_a_run_resumes_with_another_number_of_ranks():
     train(2, "whole", *ONE_THREAD, float64=True)
     done = []
     for ranks, stop in ((2, 5), (1, 9), (3, 13)):
@@ -189,7 +185,7 @@ def test_sums_and_messages():
         (1, "spoil a weight", "program: the weights after step 8 of rank 1 on "),
     ],
 )
-def test_what_fails_on_one_rank_ends_all(rank, what, words):
+def test_a_failure_of_one_rank_ends_all(rank, what, words):
     code, said, error = finish(begin(2, "here", accidents=[[6, rank, what]]))
     assert code != 0 and words in error
     assert error.count("program: ") == (words.startswith(("program", "and raise"))), "said once"
@@ -208,14 +204,14 @@ def test_a_mistake_is_reported_once():
 
 
 @pytest.mark.slow
-def test_help_comes_once():
+def test_help_is_printed_once():
     code, said, error = finish(start(2, "rank_program.py", "{}", "--help"))
     assert (code, said.count("usage: ")) == (0, 1), error
 
 
 @pytest.mark.slow
 def test_a_plan_is_measured_by_all_ranks():
-    """All make the same number of updates, whatever their clocks say, and none is left waiting."""
+    """All make the same number of updates, although each has its own clock."""
     said = train(2, "here", "--plan")
     assert "on each of 2 ranks" in said and said.count("paper  ") == 1
     first, second = rows(2)
@@ -233,14 +229,14 @@ def test_a_run_that_ends_early_has_one_exit_code():
 
 @pytest.mark.slow
 def test_waiting_for_rank_0_keeps_no_core_busy():
-    """Rank 0 takes three seconds for a validation: the other rank sleeps."""
+    """Rank 0 validates for three seconds; the other rank sleeps."""
     train(2, "here", "--steps", "4", *ONE_THREAD, slow_validation=3)
     assert float(Path("computed-1.txt").read_text()) < 0.3 * 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_signal_to_one_rank_stops_all_well(rank):
+def test_a_signal_to_one_rank_stops_all_after_the_update(rank):
     said = train(2, "here", accidents=[[6, rank, "terminate"]])
     reason = ("SIGTERM received", "another rank received a signal")[rank]
     assert f"stopped  {reason}: --resume continues from step 6" in said
@@ -251,9 +247,9 @@ def test_a_signal_to_one_rank_stops_all_well(rank):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
 def test_a_signal_to_mpirun(name):
-    """SIGUSR1 is passed on, and all end well.
+    """mpirun forwards SIGUSR1, and all ranks finish.
 
-    On SIGTERM Open MPI 5 kills the ranks: what was saved is whole.
+    After SIGTERM, Open MPI 5 kills the ranks: the last checkpoint is intact.
     """
     process = begin(2, "here", "--steps", "1000000", "--valid-every", "20")
     for line in process.stdout:

@@ -1,6 +1,4 @@
-"""A loss or gradient that is not finite stops the run before it changes anything, on a GPU without
-being waited for.
-"""
+"""A loss or gradient that is not finite stops the run before it changes any weight."""
 
 import shlex
 
@@ -31,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def weight(name, value):
-    """A number in a weight that is not finite, as a faulty memory would leave it."""
+    """Put a value that is not finite into a weight, as faulty memory might."""
 
     def poison(trainer):
         dict(trainer.model.named_parameters())[name].data[..., 0] = value
@@ -40,9 +38,7 @@ def weight(name, value):
 
 
 def after_backward(spoil):
-    """Change what the backward pass leaves: spoil takes the trainer and (loss, nll) and
-    returns such a pair.
-    """
+    """Change the results of the backward pass: spoil(trainer, loss, nll) returns (loss, nll)."""
 
     def poison(trainer):
         backward = trainer.team.replicas.backward
@@ -87,7 +83,7 @@ PLACES = {
     },
     "the loss is nan, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.nan, nll)),
     "the loss is inf, not finite,": after_backward(lambda trainer, loss, nll: (loss * np.inf, nll)),
-    # Its square is too great for float32.
+    # Its square overflows in float32.
     "the norm of the gradient is not finite": gradient(NAMES[1], 1e30),
     "the loss is nan, not finite, ": positions,
 }
@@ -113,7 +109,7 @@ def using(device):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
-    "clip, device",  # by default every place with either clip and on either of the two
+    "clip, device",  # by default every place with both values of clip, on one device each
     [
         *(("0", "numpy"), ("1", "strict")),
         *(
@@ -124,7 +120,7 @@ def using(device):
     ],
 )
 @pytest.mark.parametrize("words", PLACES)
-def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
+def test_it_stops_before_the_update_and_names_the_place(folder, words, clip, device):
     with using(device):
         trainer = build("--clip", clip)
         trainer.update()
@@ -132,7 +128,7 @@ def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
         PLACES[words](trainer)
         before = state(trainer.optimizer)
         with pytest.raises(UserError) as error:
-            for _ in range(3):  # on a GPU, what follows is none either
+            for _ in range(3):  # on a GPU, later updates change nothing either
                 trainer.update()
             trainer.guard.read()
         assert (trainer.step, trainer.optimizer.step_count) == (2, 2)
@@ -144,13 +140,13 @@ def test_it_stops_before_the_update_and_says_where(folder, words, clip, device):
     assert "\n" not in str(error.value)
 
 
-def test_there_are_ten_places():
+def test_at_least_ten_places():
     assert len(PLACES) >= 10
 
 
 @pytest.fixture
 def injected(monkeypatch):
-    """Give the function that chooses what is injected after step 6 of the runs to come."""
+    """Return the function that chooses what is injected after step 6 of later runs."""
     chosen, update = [], Trainer.update
 
     def update_and_inject(self):
@@ -175,10 +171,8 @@ def test_the_last_good_checkpoint_is_untouched(folder, injected, capsys, device)
     assert meta["step"] == 4 and all(np.isfinite(array).all() for array in arrays.values())
 
 
-def test_a_fault_that_does_not_come_again_is_reported_too(folder):
-    """On a GPU the batches are computed once more, to find the parameter: a fault of the hardware
-    may be gone then.
-    """
+def test_a_fault_that_does_not_recur_is_reported_too(folder):
+    """On a GPU the batches are computed again to find the parameter; the fault may be gone then."""
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
@@ -198,10 +192,8 @@ def test_a_fault_that_does_not_come_again_is_reported_too(folder):
         assert len(calls) == 4
 
 
-def test_no_checkpoint_holds_what_is_not_finite(folder, injected, capsys):
-    """The moments are not looked at in every step; so the file is, before it replaces
-    the one before.
-    """
+def test_no_checkpoint_contains_nan(folder, injected, capsys):
+    """Moments are not checked in every step, so a checkpoint is, before it replaces another."""
 
     def poison(trainer):
         trainer.optimizer.m[7] = np.nan
@@ -233,7 +225,7 @@ def waiting(action):
     ],
 )
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
-    """Only the equation of Adam reads the flag, once in an update; its form hands it to the GPU."""
+    """Only the equation of Adam reads the flag, once per update; its form passes it to the GPU."""
     monkeypatch.setattr("minitf.cpu.replicas._WORTH_IT", 1)
     with backend.using(library), forms_on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")

@@ -1,6 +1,4 @@
-"""--plan: the arithmetic counted product by product, memory predicted and kept, and a run that
-would not fit.
-"""
+"""--plan: operations counted product by product, memory predicted, and a run that does not fit."""
 
 import operator
 import re
@@ -31,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def trainer(folder):
-    """One whose batches hold far more memory than its parameters."""
+    """A trainer whose batches need far more memory than its parameters."""
     sizes = shlex.split(
         "--set d_model=64 --set d_ff=256 --batch-tokens 300 --replicas 1 --accumulate 2"
     )
@@ -47,7 +45,7 @@ def needed(trainer):
 
 
 def report(trainer, update=None):
-    """The lines of --plan, as the command makes them."""
+    """Return the lines of --plan."""
     update = update or (lambda: trainer.update()[-1])
     return planning.report(trainer.workload(), trainer.team, largest(trainer), update, print)
 
@@ -64,7 +62,7 @@ def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
     def count(function, args, kwargs):
         if function in (np.matmul, operator.matmul):
             left, right = (array.shape for array in args[:2])
-            # Sums written as products with ones are no matrix products.
+            # Sums written as products with ones do not count.
             if min(*left[-2:], right[-1]) > 1:
                 outside = np.broadcast_shapes(left[:-2], right[:-2])
                 counted.append(2 * np.prod(outside, dtype=int) * left[-2] * left[-1] * right[-1])
@@ -76,7 +74,7 @@ def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
         batch = random_batch(rng, 3)
         model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
     rows, width = batch.source.shape
-    # Forms leave those of padding out of the logits, the equations do not.
+    # Forms compute no logits for padding, the equations do.
     positions = batch.target_out.size
     assert sum(counted) == arithmetic(
         model.config, rows, width, batch.target_in.shape[1], positions
@@ -97,10 +95,10 @@ def test_averages_are_those_of_the_epoch(trainer):
 # Memory -------------------------------------------------------------------------------------------
 
 
-def test_memory_of_is_what_stands_at_one_time():
+def test_memory_of_is_the_most_at_one_time():
     def work():
         for size in (3, 5, 2):
-            np.ones(size << 20, np.uint8)  # each gone before the next
+            np.ones(size << 20, np.uint8)  # each freed before the next
         hold = np.ones(4 << 20, np.uint8)
         np.ones(3 << 20, np.uint8)
         del hold
@@ -123,12 +121,12 @@ def test_memory_of_this_process():
 
 
 def changed(line):
-    """The settings that a line "change   --this 5 --that 6; or ..." asks for."""
+    """Return the options in a line "change   --this 5 --that 6; or ..."."""
     return shlex.split(line.removeprefix("change").split(";")[0])
 
 
 @pytest.mark.parametrize("share", [0.9, 0.4])
-def test_what_it_says_to_change_fits(folder, trainer, monkeypatch, share):
+def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     free = int(share * needed(trainer) / planning.SAFE)
     monkeypatch.setattr(planning, "free_memory", lambda: free)
     monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
@@ -154,9 +152,7 @@ def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
 
 
 def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
-    """What is known beforehand is said before anything is run; how long the rest takes, before
-    it is measured.
-    """
+    """The first lines come before anything is run; the time that measuring takes, before it."""
     rows, updates = [], []
     backward = Replicas.backward
 
@@ -181,7 +177,7 @@ def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
         "a small slice of one batch tells how long"
     )
     assert next(lines).startswith("memory") and len(updates) == 4
-    # And those of slices, before the updates.
+    # Before the updates, slices were run too.
     whole = len(rows) - updates[0] + len(largest(trainer))
     assert int(announced[1]) == whole
     assert [line.split()[0] for line in lines] == ["speed", "time", "paper"]
@@ -221,7 +217,7 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     }
 
 
-def test_a_run_that_goes_on_is_planned_for_the_rest(folder, monkeypatch, capsys):
+def test_a_resumed_run_is_planned_for_the_remaining_updates(folder, monkeypatch, capsys):
     measure(monkeypatch, 1)
     assert run("here", "--steps", "5") == 0
     before = {path: path.read_bytes() for path in Path("here").iterdir()}
@@ -234,7 +230,7 @@ def test_a_run_that_goes_on_is_planned_for_the_rest(folder, monkeypatch, capsys)
     )
 
 
-def test_a_long_run_says_what_it_will_take(folder, monkeypatch, capsys):
+def test_a_long_run_is_predicted(folder, monkeypatch, capsys):
     assert run("short", "--steps", "2") == 0
     assert "plan  " not in capsys.readouterr().out
     monkeypatch.setattr(planning, "LONG", 0)

@@ -1,4 +1,4 @@
-"""The bar: only on a terminal, only for work that takes long, and gone in the end."""
+"""The progress bar: only on a terminal, only for long work, and wiped in the end."""
 
 import io
 import sys
@@ -23,15 +23,14 @@ def clock(monkeypatch):
 
 def test_a_bar_on_a_terminal(monkeypatch, clock):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with Progress("file", 4000) as progress:
-        clock[0] += 0.9  # to open the file, which tells nothing about the time left
-        progress.to(1000)
-        assert sys.stderr.getvalue() == ""  # so early there is nothing to see
+    with Progress("file", 4000, begin=1000) as progress:
+        progress.to(1100)
+        assert sys.stderr.getvalue() == ""  # too early to show a bar
         clock[0] += 10
         progress.to(2000)  # 1,000 of them in ten seconds
         assert sys.stderr.getvalue() == f"\r[{'#' * 15:<30}]  50%  0:00:20 left  file"
         clock[0] += 0.1
-        progress.to(2001)  # nor does it flicker
+        progress.to(2001)  # it does not flicker
         assert sys.stderr.getvalue().count("\r") == 1
     assert sys.stderr.getvalue().endswith("\r" + " " * 57 + "\r")
 
@@ -97,7 +96,7 @@ def test_a_bar_is_wiped_and_drawn_again(monkeypatch, clock):
     lines = []
     with Progress("file", 100, say=lines.append) as progress:
         progress.wipe()
-        assert sys.stderr.getvalue() == "", "there is nothing to wipe"
+        assert sys.stderr.getvalue() == "", "no bar to wipe"
         clock[0] += 20
         progress.to(50, left=3723.9)
         progress.wipe()
@@ -119,7 +118,7 @@ def test_pauses_grow_up_to_thirty_seconds(clock):
     assert Pace(pause=0).due() and not Pace().due()
 
 
-def test_a_pause_begins_again_when_something_else_is_said(clock):
+def test_a_pause_restarts_after_another_line(clock):
     pace = Pace()
     clock[0] += 9
     pace.restart()

@@ -1,6 +1,4 @@
-"""A run that was stopped, by whatever, goes on bit for bit as if it had not been,
-or says why not.
-"""
+"""A stopped run continues bit for bit as if it had not been stopped, or says why it cannot."""
 
 import errno
 import itertools
@@ -46,7 +44,7 @@ def folder(tmp_path, monkeypatch):
     "replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)]
 )
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
-    monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # or batches this small would not be cut
+    monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # else batches this small would not be cut
     shape = [
         "--replicas",
         str(replicas),
@@ -76,17 +74,17 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
             assert run("parts", *shape, *(["--resume"] if i else [])) == 0
         n = (stop - (stops[i - 1] if i else 0)) * accumulate
         seen += order[-n:]
-        assert load_arrays("parts/checkpoint.safetensors")[1]["step"] == stop
-        # Asked to stop, it stops: no test translation.
+        assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+        # After a signal no test text is translated.
         assert not Path("parts/results.json").exists()
     assert seen == whole_order
-    # Stopped at the last step: there is only the end to do.
+    # Stopped after the last step: only the scoring is left to do.
     assert run("parts", "--resume", text=False) == 0
     assert Path("parts/results.json").exists()
     assert_same_run("whole", "parts")
 
 
-def test_a_run_that_ended_goes_on_as_if_it_had_not(folder):
+def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
     copied_run("whole")
     for steps in (3, 6, 10, 13):
         assert run("parts", "--steps", str(steps), *([] if steps == 3 else ["--resume"])) == 0
@@ -94,7 +92,7 @@ def test_a_run_that_ended_goes_on_as_if_it_had_not(folder):
     assert_same_run("whole", "parts")
 
 
-def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
+def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     copied_run("whole")
     translate = Translator.translate
 
@@ -107,14 +105,14 @@ def test_a_validation_cut_short_is_made_up_for(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "translate", interrupted)
         assert run("parts") == 0
-    assert load_arrays("parts/checkpoint.safetensors")[1]["validated"] == 0
-    # Even so early there is a model.
+    assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
+    # Even so early, a model is saved.
     assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
 
 
-def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, monkeypatch, capsys):
+def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
     copied_run("whole")
     finish = commandline.finish
     with monkeypatch.context() as patch:
@@ -131,7 +129,7 @@ def test_a_signal_at_the_very_end_leaves_the_scoring_to_the_next_time(folder, mo
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
-def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, capsys, error):
+def test_a_full_disk_loses_no_checkpoint(folder, monkeypatch, capsys, error):
     copied_run("whole")
     calls = itertools.count()
 
@@ -156,7 +154,7 @@ def test_a_disk_that_refuses_loses_nothing_that_was_saved(folder, monkeypatch, c
 
 
 class Killed(BaseException):
-    """Nothing may catch this: the process is gone."""
+    """Nothing may catch this: it simulates the death of the process."""
 
 
 @pytest.mark.parametrize("call", ["replace", "unlink"])
@@ -191,7 +189,7 @@ def test_killed_between_any_two_files_nothing_is_lost(folder, monkeypatch, call)
     assert_same_run("whole", "parts")
 
 
-def test_what_changes_on_resuming_is_said(folder, capsys):
+def test_changes_on_resuming_are_logged(folder, capsys):
     assert run("here", "--steps", "4", "--replicas", "1") == 0
     capsys.readouterr()
     assert run("here", "--resume", "--steps", "5", "--replicas", "1") == 0
@@ -201,8 +199,8 @@ def test_what_changes_on_resuming_is_said(folder, capsys):
     said = capsys.readouterr().out
     for what in ("replicas was 1, is 2", "batch_tokens was 60, is 30", "dropout was 0.1, is 0.2"):
         assert what in said
-    assert load_arrays("here/checkpoint.safetensors")[1]["config"]["dropout"] == 0.2
-    write_text("train", 10, seed=5)  # fewer batches than the run has done of its epoch
+    assert load_arrays("here/checkpoint.npz")[1]["config"]["dropout"] == 0.2
+    write_text("train", 10, seed=5)  # fewer batches than the run has taken of its epoch
     assert run("here", "--resume", "--steps", "12") == 0
     assert "training pairs was others, is these" in capsys.readouterr().out
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 12
@@ -218,7 +216,7 @@ def test_what_changes_on_resuming_is_said(folder, capsys):
         ("--start-from elsewhere", "cannot change --start-from"),
     ],
 )
-def test_what_cannot_change_within_a_run(folder, capsys, arguments, words):
+def test_some_settings_cannot_change_on_resuming(folder, capsys, arguments, words):
     copied_run("here", "--steps", "1")
     before = Path("here/checkpoint.safetensors").read_bytes()
     assert commandline.main(["--out", "here", "--resume", *arguments.split()]) == 2
@@ -227,7 +225,7 @@ def test_what_cannot_change_within_a_run(folder, capsys, arguments, words):
     assert Path("here/checkpoint.safetensors").read_bytes() == before
 
 
-def test_files_that_went_missing_or_bad(folder, capsys):
+def test_missing_and_damaged_files(folder, capsys):
     assert run("here", "--steps", "8") == 0
     Path("here/weights-00000004.safetensors").unlink()
     assert run("here", "--resume", "--steps", "9") == 0
@@ -260,8 +258,8 @@ def test_files_that_went_missing_or_bad(folder, capsys):
         ("config.n_layers", 2),
     ],
 )
-def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
-    """Its checksums are right: somebody, or some program, edited it."""
+def test_impossible_values_in_a_checkpoint_are_refused(folder, capsys, key, value):
+    """The checksums are right: somebody, or some program, edited the file."""
     copied_run("here", "--steps", "1")
     arrays, meta = load_arrays("here/checkpoint.safetensors")
     *outer, name = key.split(".")
@@ -275,7 +273,7 @@ def test_what_no_checkpoint_can_say_is_refused(folder, capsys, key, value):
     assert error.count("\n") == 1
 
 
-def test_an_array_that_is_no_number_is_named(folder, capsys):
+def test_an_array_with_infinity_is_named(folder, capsys):
     copied_run("here", "--steps", "1")
     arrays, meta = load_arrays("here/checkpoint.safetensors")
     arrays["v.embedding.weight"][3, 2] = np.inf
@@ -287,8 +285,8 @@ def test_an_array_that_is_no_number_is_named(folder, capsys):
     )
 
 
-def test_a_checkpoint_of_before_is_read(folder):
-    """Runs begun before the machine, the data and the best perplexity were stored can go on."""
+def test_an_old_checkpoint_is_read(folder):
+    """Its run began when machine, data and best perplexity were not stored yet."""
     assert run("whole", "--replicas", "1") == 0
     assert run("old", "--steps", "8", "--replicas", "1") == 0
     arrays, meta = load_arrays("old/checkpoint.safetensors")
@@ -308,7 +306,7 @@ def test_a_checkpoint_of_before_is_read(folder):
 @pytest.mark.parametrize(
     "name", [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 )
-def test_a_signal_saves_and_ends_well(folder, monkeypatch, capsys, name):
+def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     number = getattr(signal, name)
     # The tests may run under nohup, which ignores SIGHUP.
     outside = signal.signal(number, signal.SIG_DFL)
@@ -364,10 +362,8 @@ def test_minutes(folder, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("score, code", [(0.99, commandline.CUT_SHORT), (1.0, 0)])
-def test_a_model_that_cannot_translate_is_no_success(folder, monkeypatch, capsys, score, code):
-    """Where time or patience ended the run; whoever asks for few steps gets what was asked
-    for, and a notice.
-    """
+def test_the_exit_code_of_a_model_that_cannot_translate(folder, monkeypatch, capsys, score, code):
+    """The exit code says so after --minutes or --patience; few --steps were asked for."""
     monkeypatch.setattr(
         Validator, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up"))
     )
@@ -414,7 +410,9 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
     monkeypatch.setattr(Validator, "measure", fake)
     assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
     assert "no improvement of BLEU or perplexity in 3 validations" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # steps 7, 8 and 9 brought nothing
+    assert (
+        load_arrays("here/checkpoint.npz")[1]["step"] == 9
+    )  # 7, 8 and 9 were no improvement
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):

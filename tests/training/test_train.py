@@ -1,6 +1,4 @@
-"""The trainer's command: what a run leaves, its numbers, and that it refuses in one line
-what cannot work.
-"""
+"""The trainer's command: the files of a run, its numbers, and its one-line errors."""
 
 import json
 import shlex
@@ -31,7 +29,7 @@ def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
 
 
-# What a run leaves --------------------------------------------------------------------------------
+# The files of a run -------------------------------------------------------------------------------
 
 
 def test_the_files_of_a_run(folder, monkeypatch, capsys):
@@ -83,13 +81,13 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
 
 def assert_the_mean_of(*steps):
     for name, array in read_model("here")[0].items():
-        files = [load_arrays(f"here/weights-{step:08d}.safetensors")[0][name] for step in steps]
-        # It is kept in float16.
+        files = [load_arrays(f"here/weights-{step:08d}.npz")[0][name] for step in steps]
+        # The model is stored in float16.
         assert np.allclose(array, np.mean(files, axis=0, dtype=np.float64), rtol=1e-3), name
 
 
 def test_the_model_is_the_average_of_the_last_weights(folder, monkeypatch):
-    # Which may take the last alone.
+    # It might keep the last weights instead.
     monkeypatch.setattr(commandline, "finish", lambda *_: {"valid": {"bleu": 50.0}})
     assert run("here", "--steps", "12", "--average", "3") == 0
     assert len(list(Path("here").glob("weights-*"))) == 3
@@ -115,14 +113,12 @@ def test_checkpoints_between_validations_are_averaged_as_well(folder, monkeypatc
         "12",
     ]
     assert json.loads(Path("here/config.json").read_text())["averaged"] == 4
-    # None of them twice, though step 12 was saved before it was validated.
+    # Step 12 counts once, though it was saved before it was validated.
     assert_the_mean_of(3, 6, 9, 12)
 
 
-def test_between_validations_the_model_stays_as_it_is(folder, monkeypatch):
-    """To average large weights takes longer than an update; the first of them are written, for
-    there is nothing yet.
-    """
+def test_between_validations_the_model_is_not_written(folder, monkeypatch):
+    """To average large weights takes longer than an update. Only the first are written at once."""
     at_step(monkeypatch, 7, lambda: signal.raise_signal(signal.SIGTERM))
     assert run("here", "--valid-every", "100", "--save-every", "2") == 0
     assert sorted(path.stem[-2:] for path in Path("here").glob("weights-*")) == ["04", "06"]
@@ -130,9 +126,7 @@ def test_between_validations_the_model_stays_as_it_is(folder, monkeypatch):
 
 
 def test_the_settings_of_decoding_arrive(folder, monkeypatch):
-    """Greedy for a validation, the beam for a test; and no line is cut where it would
-    be for a user.
-    """
+    """Greedy for a validation, the beam for a test; no long line is cut, as it is for a user."""
     calls, translate = [], Translator.translate
 
     def watch(self, lines, beam=4, alpha=0.6, max_extra=50, **more):
@@ -147,7 +141,7 @@ def test_the_settings_of_decoding_arrive(folder, monkeypatch):
 
 @pytest.mark.parametrize("better", ["average", "last"])
 def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, monkeypatch):
-    # Three validations, then the average's.
+    # Of three validations, then of the average.
     scores = iter([1.0, 1.0, 1.0, 0.5 if better == "last" else 1.0])
 
     def made_up(*_):
@@ -178,7 +172,7 @@ def test_a_single_checkpoint_is_not_compared_with_itself(folder, capsys):
     assert "the last one alone" not in said and "did not help" not in said
 
 
-def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
+def test_chosen_settings_are_logged_stored_and_kept(folder, capsys):
     texts = [
         *shlex.split("--train train.en train.de --valid valid.en valid.de --batch-tokens 60"),
         *SMALL,
@@ -189,7 +183,7 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
         "7 updates per epoch"
     )
     assert capsys.readouterr().out.count(said) == 1
-    write_text("train", 600, seed=1)  # ten times the text, and the numbers stay
+    write_text("train", 600, seed=1)  # ten times the text, but the settings stay
     assert commandline.main(["--resume", "--out", "here", "--steps", "4"]) == 0
     assert "chosen" not in capsys.readouterr().out
     stored = load_arrays("here/checkpoint.safetensors")[1]["settings"]
@@ -206,7 +200,7 @@ def test_what_follows_from_the_text_is_said_stored_and_kept(folder, capsys):
 
 
 def test_odd_files_are_noticed(folder, capsys):
-    """Another encoding, and the training text as the one to validate on."""
+    """Another encoding, and the training text given as validation text."""
     assert run("here", "--steps", "1") == 0
     assert "notice   train" not in capsys.readouterr().out
     content = Path("train.de").read_bytes().splitlines(keepends=True)
@@ -244,7 +238,7 @@ def test_starting_from_another_model(folder, capsys):
     assert capsys.readouterr().err.startswith("09_train_wmt.py: first: ")
 
 
-def test_words_that_came_cut_are_joined(folder):
+def test_words_cut_by_bpe_are_joined(folder):
     for name in ("train", "valid"):
         for language in ("en", "de"):
             path = Path(f"{name}.{language}")
@@ -279,7 +273,7 @@ def small(folder):
 
 
 def test_accumulated_batches_weigh_every_token_alike(small):
-    """Two batches in one update: the gradient of the mean over the tokens of both together."""
+    """The gradient of two batches is that of the mean over all their tokens."""
     small.settings.accumulate, small.settings.replicas = 2, 1
     small.model.eval()
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan[:2]]
@@ -300,8 +294,8 @@ def test_accumulated_batches_weigh_every_token_alike(small):
     assert np.allclose(small.optimizer.gradients, wanted / n, atol=1e-6)
 
 
-def test_the_length_of_a_small_gradient_takes_one_thread(small, monkeypatch):
-    """Its dot product, cut over threads, would have other last bits, and would wait for them."""
+def test_the_norm_of_a_small_gradient_takes_one_thread(small, monkeypatch):
+    """Several threads would change the last bits of its dot product, and wait for each other."""
     seen = []
 
     def watch(gradients):
@@ -384,7 +378,7 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
     )
 
 
-# Refused (what else is, stands in mistakes.py) ----------------------------------------------------
+# Refused (more cases are in mistakes.py) ----------------------------------------------------------
 
 
 def test_a_folder_in_use_is_refused(folder, capsys):
