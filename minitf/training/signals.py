@@ -9,15 +9,18 @@ __all__ = ["Interrupted", "StopRequest", "stop_on_signals"]
 class StopRequest:
     """Whether the run was asked to stop before its end, and why.
 
-    reason: None until somebody asks. The training loop reads it after every update.
+    reason: None until somebody asks this process, at any moment.
+    agreed: whether one of the ranks was asked. The training loop sets it after an update, on all
+    ranks alike, and stops.
     """
 
     def __init__(self):
         self.reason: str | None = None
+        self.agreed = False
 
     @property
     def asked(self) -> bool:
-        """Return whether the run was asked to stop."""
+        """Return whether this process was asked to stop."""
         return self.reason is not None
 
     def ask(self, reason: str) -> None:

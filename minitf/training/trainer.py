@@ -127,20 +127,21 @@ class Trainer:
                 # If the disk is full, the user learns it now.
                 self.folder.save_subwords(self.dataset.subwords)
                 self._write_checkpoint()
-            reason = self._train()
-            if self.stop.asked:
+            limit = self._train()
+            if self.stop.agreed:
                 self._save_interrupted()
         except MemoryError:
             raise UserError(
                 f"out of memory after step {self.step}: lower --batch-tokens, which is "
                 f"{self.settings.batch_tokens}, and raise --accumulate"
             ) from None
-        if self.stop.asked:
-            self.log.say(f"stopped  {self.stop.reason}: --resume continues from step {self.step:,}")
+        if self.stop.agreed:
+            reason = self.stop.reason or "another rank received a signal"
+            self.log.say(f"stopped  {reason}: --resume continues from step {self.step:,}")
         else:
             trained = self.step > self.clock.first_step
-            self.log.say(f"stopped  {reason}{'' if trained else ': no update was left to do'}")
-        return not self.stop.asked
+            self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
+        return not self.stop.agreed
 
     def _try_largest_batches(self):
         """Compute the largest batches before the first update, and predict what the run takes."""
@@ -160,12 +161,12 @@ class Trainer:
         )
 
     def _train(self):
-        """Update until there is a reason to stop, and return it."""
+        """Update until a limit is reached, and return it; return None after a request to stop."""
         self._validate_if_due()  # if the last session was stopped in the middle of a validation
         self.clock.next_lap()
         pace = Pace(pause=0)  # the first update is shown at once
         with Progress("updates", self.settings.steps, self.step) as self.log.bar:
-            while not (reason := self._reason_to_stop()):
+            while not (limit := self._agree()) and not self.stop.agreed:
                 self.update()
                 self.clock.count(self.step)
                 self._log_if_due(pace)
@@ -173,19 +174,21 @@ class Trainer:
                     self._validate_if_due()
             if self.guard.has_unlogged():
                 self._log_updates()
-        if not self.stop.asked and self.scores.validated < self.step:
+        if not self.stop.agreed and self.scores.validated < self.step:
             self.validate()
-        return reason
+        return limit
 
-    def _reason_to_stop(self):
-        """Return why the run stops after this update, or None: the same on every rank."""
+    def _agree(self):
+        """Return the limit that the run has reached, or None, and agree on requests to stop.
+
+        The result is the same on every rank: else some would wait for others that have stopped.
+        """
         if self.log.closed:
             self.stop.ask("the output was closed")
-        votes = self.ranks.gather((self.stop.reason, self._limit_reached()))
-        if any(request for request, _ in votes):
-            self.stop.ask("another rank received a signal")
+        votes = self.ranks.gather((self.stop.asked, self._limit_reached()))
+        self.stop.agreed = any(asked for asked, _ in votes)
         _, limit = votes[0]  # by the clock of rank 0
-        return self.stop.reason or limit
+        return limit
 
     def _limit_reached(self):
         """Return which of its limits the run has reached, or None."""
@@ -267,7 +270,7 @@ class Trainer:
         """
         found = self.ranks.tell(self._measure() if self.ranks.rank == 0 else None)
         if found is None:
-            self.stop.ask("another rank received a signal")
+            self.stop.agreed = True
             return
         value, score = found
         self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score})

@@ -1,16 +1,19 @@
 """Which rank computes which rows, how ranks find each other, and errors if they cannot."""
 
+import shlex
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from runs import PACE, SMALL, prepare_folder
 
 from minitf import backend
 from minitf.cpu import machine
 from minitf.errors import UserError
 from minitf.training import commandline, distributed
 from minitf.training.distributed import Ranks, launched
+from minitf.training.settings import parse
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +65,26 @@ def test_more_ranks_than_rows():
     slices = [Ranks(rank, 5).slices([3]) for rank in range(5)]
     assert sorted(part for mine in slices for part in mine) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
     assert [] in slices
+
+
+def test_ranks_decide_by_their_votes_alone(tmp_path, monkeypatch):
+    """A signal that one rank receives after the last vote must not let it skip a validation.
+
+    The others would wait for it there.
+    """
+    prepare_folder(tmp_path, monkeypatch)
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+    trainer = commandline.build(parse([*texts, *SMALL, *PACE, "--steps", "2"])[0])
+    validated = []
+
+    def vote_before_a_signal(vote):
+        if trainer.step == 2:
+            trainer.stop.ask("a signal")
+        return [vote]
+
+    monkeypatch.setattr(trainer.ranks, "gather", vote_before_a_signal)
+    monkeypatch.setattr(trainer, "validate", lambda: validated.append(trainer.step))
+    assert trainer.run() and validated == [2]
 
 
 # One process alone --------------------------------------------------------------------------------

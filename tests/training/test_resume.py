@@ -410,9 +410,7 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
     monkeypatch.setattr(Validator, "measure", fake)
     assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
     assert "no improvement of BLEU or perplexity in 3 validations" in capsys.readouterr().out
-    assert (
-        load_arrays("here/checkpoint.npz")[1]["step"] == 9
-    )  # 7, 8 and 9 were no improvement
+    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # 7, 8 and 9 were no improvement
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):
