@@ -3,14 +3,14 @@
     python examples/benchmarks/benchmark.py --python PATH --json benchmark.json
     python examples/benchmarks/benchmark.py --earlier CHECKOUT --rivals
 
-PATH is an interpreter that has the rivals (pip install torch ctranslate2 numpy); they are skipped
-where they are not installed. CHECKOUT is a folder with an earlier commit (git worktree add), to see
-whether anything has become slower.
+PATH is an interpreter in which the rivals are installed (pip install torch ctranslate2 numpy); a
+rival that is not installed is skipped. CHECKOUT is a folder with an earlier commit (git worktree
+add), to see whether anything has become slower.
 
-Each side works in a process of its own, one after the other in turn, so that what else the machine
-does hits all alike; what counts is the median of the ratios of neighbours. Before a rival is timed,
-both sides compute the same thing from the same weights, and are compared. benchmarks/ has the
-sides, benchmarks/rows.py the rows.
+Each side runs in its own process. The sides take turns, so that other work on the machine slows all
+of them alike; the result is the median ratio of neighbouring timings. Before a rival is timed, both
+sides compute the same thing from the same weights, and the results are compared. The other files of
+this folder are the sides; rows.py has the rows.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-LONG = 0.1  # seconds that one measurement takes at least: shorter work is repeated
+LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
 IMPORTED = {"minitf": "minitf", "earlier": "minitf", "torch": "torch"}
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples")]
@@ -39,9 +39,7 @@ from benchmarks.protocol import Importer, Missing, Worker, cores  # noqa: E402
 
 
 def main(arguments=None):
-    """Measure the rows that were asked for; the exit code is 1 if two sides did not compute
-    the same thing.
-    """
+    """Measure the chosen rows; returns exit code 1 if two sides computed different things."""
     options = _options(arguments)
     with tempfile.TemporaryDirectory() as folder:
         contest = Contest(options, folder)
@@ -51,7 +49,7 @@ def main(arguments=None):
         for row in options.rows:
             report["rows"].append(contest.measure(row))
             _say(_table(report["rows"][-1]))
-            if options.json:  # after each row: an hour of measuring should not be lost at its end
+            if options.json:  # after each row, or an error would lose an hour of measuring
                 Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if options.plot:
         from benchmarks.picture import draw
@@ -73,37 +71,37 @@ def _options(arguments):
         help="rows, or beginnings of their names (default: all but growth)",
     )
     parser.add_argument(
-        "--rivals", nargs="*", choices=rows.RIVALS, help="who takes part (default: all)"
+        "--rivals", nargs="*", choices=rows.RIVALS, help="the rivals to measure (default: all)"
     )
     parser.add_argument(
         "--earlier",
         metavar="CHECKOUT",
-        help="a checkout of an earlier commit, which takes part too",
+        help="a checkout of an earlier commit, to measure as well",
     )
-    parser.add_argument("--pairs", type=int, help="how often each side is measured (default 15)")
+    parser.add_argument("--pairs", type=int, help="measurements of each side (default: 15)")
     parser.add_argument(
         "--python",
         default=sys.executable,
         metavar="PATH",
-        help="an interpreter that has the rivals",
+        help="an interpreter in which the rivals are installed",
     )
     parser.add_argument("--threads", type=int, help="of each side (default: as installed)")
     parser.add_argument("--json", metavar="FILE", help="write all measurements")
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        help="draw the rows that differ in a number, such as growth-length",
+        help="draw the rows that differ in one number, such as growth-length",
     )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="tiny sizes, 2 pairs: does it work? The times mean nothing",
+        help="try whether everything works: tiny sizes, 2 pairs; the times mean nothing",
     )
     return _checked(parser, parser.parse_args(arguments))
 
 
 def _checked(parser, options):
-    """Fill in what follows from other options, and refuse what cannot be."""
+    """Fill in dependent options, and refuse impossible ones."""
     if (
         options.earlier
         and not (Path(options.earlier) / "examples" / "benchmarks" / "ours.py").is_file()
@@ -124,7 +122,7 @@ def _checked(parser, options):
     if shutil.which(options.python) is None:
         parser.error(f"--python {options.python}: there is no such program")
     for flag, path in (("--json", options.json), ("--plot", options.plot)):
-        # Said now, and not when an hour has been measured.
+        # Refused now, and not after an hour of measuring.
         if path and not Path(path).absolute().parent.is_dir():
             parser.error(f"{flag} {path}: there is no such folder")
     if options.pairs < 2:
@@ -133,14 +131,14 @@ def _checked(parser, options):
 
 
 class Contest:
-    """Who takes part, and the folder with the weights that all start from."""
+    """The contenders, and the folder with the weights that all of them start from."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, Path(folder)
         self.missing, self.wrong = {}, False  # contenders that cannot take part: {name: why}
 
     def names(self, row):
-        """Who takes part in a row, minitf first."""
+        """Return the contenders of a row, minitf first."""
         rivals = [
             name
             for name in row.contenders
@@ -149,7 +147,7 @@ class Contest:
         return ["minitf", *(["earlier"] if self.options.earlier else []), *rivals]
 
     def worker(self, name, row=None):
-        """A new process for a contender."""
+        """Return a new process for a contender."""
         contender = rows.CONTENDERS[name]
         python = self.options.python if contender.rival else sys.executable
         root = Path(self.options.earlier).resolve() if name == "earlier" else ROOT
@@ -158,7 +156,7 @@ class Contest:
         return Worker(contender.module, python, self.options.threads, contender.environment, root)
 
     def describe(self):
-        """The machine, the versions of all sides, and who is missing."""
+        """Return the machine, the versions of all sides, and the missing ones."""
         report = _machine() | {
             "pairs": self.options.pairs,
             "quick": self.options.quick,
@@ -225,7 +223,7 @@ class Contest:
         return result
 
     def _weights(self, task):
-        """The file of the weights that all sides of a row start from."""
+        """Return the file of the weights that all sides of a row start from."""
         sizes = "-".join(str(value) for value in task["model"].values())
         path = self.folder / f"weights-{sizes}-{'decode' if 'beam' in task else 'train'}.npz"
         if not path.exists():
@@ -234,7 +232,7 @@ class Contest:
         return path
 
     def _compare(self, name, row, task, result):
-        """Compare a contender with minitf, unless another did that has the same code."""
+        """Compare a contender with minitf, unless another one with the same code was compared."""
         contender = rows.CONTENDERS[name]
         done = {
             (rows.CONTENDERS[other].module, str(rows.CONTENDERS[other].options))
@@ -263,8 +261,9 @@ class Contest:
             )
 
     def _time(self, workers, seconds):
-        """Let the workers work in turn; every other round the other way round, so that pairs
-        are neighbours.
+        """Time the workers in turn.
+
+        Every other round is in reverse order, so that pairs are neighbours.
         """
         times = min(100, max(1, math.ceil(LONG / min(seconds.values()))))
         warm = 1 if max(seconds.values()) < 3 * LONG else 0
@@ -276,7 +275,7 @@ class Contest:
 
 
 def _items(row):
-    """How many tokens or sentences one piece of work has."""
+    """Return the number of tokens or sentences in one piece of work."""
     if row.kind == "train":
         source, _, target = work.batch(row.task)
         return {"tokens": int(np.count_nonzero(source) + np.count_nonzero(target))}
@@ -288,8 +287,9 @@ def _items(row):
 
 
 def _statistics(found):
-    """Medians and quartiles of the seconds, and of the ratios of pairs:
-    above 1, minitf is faster.
+    """Return medians and quartiles of the seconds, and of the ratios of pairs.
+
+    Above 1, minitf is faster.
     """
     sides = {}
     base = found["minitf"]
@@ -319,7 +319,7 @@ def _quartiles(values):
 
 
 def _machine():
-    """On what, with what and when the report was made."""
+    """Return the machine, the versions and the date, for a report."""
     model = platform.processor()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -336,7 +336,7 @@ def _machine():
 
 
 def _commit(root):
-    """Give the commit of a checkout, for a report."""
+    """Return the commit of a checkout, for a report."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
@@ -366,7 +366,7 @@ def _head(report):
     )
     if (report["load"] or 0) > 0.5 * report["cores"]:
         lines.append(
-            f"the machine is busy (load {report['load']:.1f}): times and ratios mean little"
+            f"the machine is busy (load {report['load']:.1f}): times and ratios are unreliable"
         )
     for reason in sorted(set(report["missing"].values())):
         names = [
@@ -375,13 +375,13 @@ def _head(report):
             if report["missing"].get(name) == reason
         ]
         lines.append(f"skipped: {', '.join(names)}: {reason}")
-    lines.append("ratio: its time / minitf's, above 1 minitf is faster")
-    lines.append("memory: the peak of the process, and minitf's as a share of it")
+    lines.append("ratio: time of a side / time of minitf (above 1: minitf is faster)")
+    lines.append("memory: the peak of the process, and minitf's peak relative to it")
     return lines
 
 
 def _table(result):
-    """The lines of one row: one for each side, and what follows from them."""
+    """Return the lines of one row: one for each side, and conclusions."""
     lines = ["", f"{result['row']}: {result['title']}"]
     for name, found in result["equal"].items():
         errors = ", ".join(
@@ -407,7 +407,7 @@ def _table(result):
 
 
 def _rates(result, name, side):
-    """Work per second and memory."""
+    """Return work per second and memory as text."""
     counts = {
         key: value for key, value in result["facts"].items() if key in ("tokens", "sentences")
     }
@@ -422,11 +422,11 @@ def _rates(result, name, side):
 
 
 def _conclusions(result):
-    """What the times of the matrix products say."""
+    """Yield conclusions from the times of the matrix products."""
     sides, facts = result["sides"], result["facts"]
     if "padding" in facts:
         yield (
-            f"{facts['padding']:.1%} of the places are padding; the epoch has "
+            f"{facts['padding']:.1%} of the positions are padding; the epoch has "
             f"{facts['batches']:,} batches"
         )
     if "products" in sides:
@@ -439,8 +439,7 @@ def _conclusions(result):
                 ]
                 title, limit = rows.CONTENDERS[name].title, statistics.median(ratios)
                 yield (
-                    f"with nothing but them the ratio of {title} would be {limit:.2f}: "
-                    "no engine can pass that"
+                    f"if everything else took no time, the ratio of {title} would be {limit:.2f}"
                 )
 
 

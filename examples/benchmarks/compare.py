@@ -1,8 +1,8 @@
-"""Whether two sides compute the same thing: asked before they are timed.
+"""Compare the results of two sides before they are timed.
 
-Gradients are compared in float64. In float32 two right implementations differ by more than
-rounding, because a number that is 0 but for rounding passes the ReLU of one and not of the other.
-Losses are compared in float32 too.
+Gradients are compared in float64. In float32, two correct implementations differ by more than
+rounding, because a number that is 0 except for rounding passes the ReLU of one and not of the
+other. Losses are compared in float32 too.
 """
 
 import contextlib
@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 
 LOSS, GRADIENT, ATTENTION, PROBABILITY = 1e-5, 1e-8, 1e-4, 1e-4
-# Of the translations have to be the same words: two may be equally probable but for rounding.
+# The fraction of translations that must be equal: two may differ in probability by rounding only.
 SENTENCES = 0.9
 
 
 class Differs(Exception):
-    """Two sides do not compute the same thing. Its text says in what."""
+    """Two sides do not compute the same thing; the text names the difference."""
 
 
 def tasks(kind, task):
-    """What to compare for a row: the same work, smaller, and without chance."""
+    """Return the tasks that compare a row: the same work, smaller, and without dropout."""
     if kind != "train":
         return [task]
     exact = task["model"] | {"dropout": 0.0}
@@ -29,7 +29,7 @@ def tasks(kind, task):
 
 
 def compare(kind, task, ours, theirs, folder):
-    """Let both workers do the tasks; returns what was found. Raises Differs."""
+    """Let both workers do the tasks; returns the differences. Raises Differs."""
     found = {}
     for small in tasks(kind, task):
         paths = [Path(folder) / f"{side}.npz" for side in ("ours", "theirs")]
@@ -52,7 +52,7 @@ def compare(kind, task, ours, theirs, folder):
 
 
 def _losses(ours, theirs):
-    """The largest relative difference of the losses of some steps."""
+    """Return the largest relative difference of the losses of some steps."""
     error = _largest(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
     if not error <= LOSS:
         raise Differs(f"the losses are {ours} and {theirs}")
@@ -60,7 +60,7 @@ def _losses(ours, theirs):
 
 
 def _arrays(ours, theirs, tolerance):
-    """The largest difference of any array, in parts of its largest element."""
+    """Return the largest difference of any array, relative to its largest element."""
     errors = {}
     with contextlib.closing(np.load(ours)) as left, contextlib.closing(np.load(theirs)) as right:
         if odd := sorted(set(left.files) ^ set(right.files)):
@@ -75,7 +75,7 @@ def _arrays(ours, theirs, tolerance):
 
 
 def _sentences(ours, theirs):
-    """The share of equal translations, and the largest relative difference of their ln P."""
+    """Return the fraction of equal translations, and the largest difference of their ln P."""
     equal = [
         abs(a[1] - b[1]) / abs(b[1]) for a, b in zip(ours, theirs, strict=True) if a[0] == b[0]
     ]
@@ -88,5 +88,5 @@ def _sentences(ours, theirs):
 
 
 def _largest(errors):
-    """The largest number; NaN if one is NaN, where max() would pass over it."""
+    """Return the largest number, or NaN if one is NaN, which max() would ignore."""
     return float(np.max(list(errors)))

@@ -1,8 +1,8 @@
-"""The same training step in the engine's smallest operations: the form that the lessons derive.
+"""The same training step from the engine's smallest operations, as the lessons derive it.
 
-Attention of matrix products and a softmax, layer norm of means and roots, a loss that holds all
-logits, rows of a table by indexing, and Adam parameter by parameter. What the coarse operations
-of minitf.functions save is the distance between this and ours.py.
+Attention is made of matrix products and a softmax, layer norm of means and roots; the loss keeps
+all logits in memory, embedding rows are indexed, and Adam updates one parameter after the other.
+The difference to ours.py is the gain of the larger operations of minitf.functions.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from minitf.transformer import causal_mask, padding_mask
 
 
 class Composed:
-    """A Transformer of small operations over named parameters, its batch, and its optimizer."""
+    """A Transformer of small operations over named parameters, with a batch and an optimizer."""
 
     def __init__(self, task):
         self.config, self.dtype = Config(**task["model"]), task.get("dtype", "float32")
@@ -94,7 +94,7 @@ class Composed:
     # The step -------------------------------------------------------------------------------------
 
     def gradients(self):
-        """Forward and backward; gives the loss."""
+        """Run forward and backward; returns the loss."""
         for p in self.parameters.values():
             p.grad = None
         with F.dropout_state(1, self.steps):
@@ -108,7 +108,7 @@ class Composed:
         return float(loss)
 
     def step(self):
-        """One update; gives the loss."""
+        """Make one update; returns the loss."""
         loss = self.gradients()
         self.steps += 1
         (beta_1, beta_2), t = work.BETAS, self.steps

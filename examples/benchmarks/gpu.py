@@ -1,5 +1,6 @@
-"""minitf beside PyTorch on a GPU: gpu_step.py is one side, in a process of its own; two of each
-side run in turn.
+"""minitf beside PyTorch on a GPU: each side is gpu_step.py in its own process.
+
+Two processes of each side run in turn.
 """
 
 import json
@@ -12,7 +13,7 @@ import numpy as np
 
 STEP = Path(__file__).resolve().parent / "gpu_step.py"
 LIMIT = 140  # seconds for one process
-# The model, pairs and tokens of each side, and the least ratio that is aimed at for each precision.
+# The model, pairs and tokens of each side, and the target ratio for each precision.
 TRAINING = (
     (
         {"model": "base", "pairs": 512, "length": 48},
@@ -21,15 +22,13 @@ TRAINING = (
     ({"model": "small", "pairs": 128, "length": 32}, {"float32": 1.0, "tf32": None}),
 )
 DECODING = {"model": "base", "pairs": 64, "source": 20, "length": 32, "beam": 4, "alpha": 0.6}
-# How far those of two sides may be apart.
+# The largest difference between two sides.
 LOSSES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-2}
-RATE = 400e12  # operations a second, with which the floor is counted
+RATE = 400e12  # operations per second, for the theoretical minimum time
 
 
 def training(models, precisions, note):
-    """Compare the training step of each of these models in each of these precisions; note:
-    hears of each row.
-    """
+    """Compare the training step of these models in these precisions; note: called with each row."""
     rows = []
     for work, bars in TRAINING:
         for precision in [name for name in bars if work["model"] in models and name in precisions]:
@@ -46,9 +45,9 @@ def decoding():
 
 
 def compare(task, bar=None, ask=None):
-    """Time both sides of one task in turn: a row of the report.
+    """Time both sides of one task in turn; returns a row of the report.
 
-    passed: both sides worked and came to the same; whether the bar was reached is another question.
+    passed: both sides worked and got the same result, whether or not the ratio reached its target.
     """
     ask = ask or in_a_process
     answers = {"minitf": [], "torch": []}
@@ -74,7 +73,7 @@ def compare(task, bar=None, ask=None):
 
 
 def _same(task, ours, theirs):
-    """Whether both sides did the same."""
+    """Return whether both sides got the same result."""
     if task["work"] == "train":
         apart = abs(ours["loss"] / theirs["loss"] - 1)
         return {"losses_apart": apart, "passed": apart < LOSSES[task["precision"]]}
@@ -85,8 +84,10 @@ def _same(task, ours, theirs):
 
 
 def _projected(row, work):
-    """Tokens a second; of base, the share of the floor, and the hours that the paper's 100,000
-    steps would take.
+    """Return tokens a second, and for `base` two more figures.
+
+    These are the fraction of the theoretical minimum time, and the hours of the paper's 100,000
+    steps.
     """
     if "minitf" not in row:
         return {}
@@ -110,7 +111,7 @@ def _projected(row, work):
 
 
 def in_a_process(task):
-    """What gpu_step.py says of a task; {"error": its last words} where it says nothing."""
+    """Return the answer of gpu_step.py to a task, or {"error": its last words} if it gives none."""
     try:
         command = [sys.executable, str(STEP), json.dumps(task)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)

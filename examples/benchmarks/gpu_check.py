@@ -1,27 +1,27 @@
-"""Check minitf on a GPU and write what came out as JSON: one command for a machine with CuPy.
+"""Check minitf on a GPU and write the results as JSON: one command for a machine with CuPy.
 
     python examples/benchmarks/gpu_check.py --out examples/benchmarks/results/gpu.json
     python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32
     python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
 
-Needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for what is compared with it.
-Each part takes less than ten minutes:
+It needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for the comparisons. Each
+part takes less than ten minutes:
 
-    tests      the tests that are marked gpu: every op, a training step and decoding on CuPy,
-               compared with NumPy
+    tests      the tests marked gpu: every op, a training step and decoding on CuPy, compared with
+               NumPy
     parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without:
                three loss curves
-    course     the nine lessons on CuPy, and translate.py there and on NumPy
+    course     the nine lessons on CuPy, and translate.py on CuPy and on NumPy
     kernels    each fused kernel beside the plain operations it replaces
     training   the training step of base and small beside PyTorch eager in the same precision, two
                processes of each
     decoding   beam search of base beside a cached one written by hand in PyTorch
-    multi30k   a model of the anchor's size trained on Multi30k by its recipe, and its BLEU
+    multi30k   a model trained on Multi30k by a published recipe, and its BLEU
 
 The report names the device, the versions, the commit and the date, so that a figure can be traced.
-Each part runs in a process of its own, since a GPU that failed once fails for ever in a process;
-the report is written anew after each of them, and after each row of a comparison. Without a GPU the
-program says so and ends with exit code 2.
+Each part runs in its own process, since a process in which the GPU failed once cannot use it again.
+The report is written after each part, and after each row of a comparison. Without a GPU, the
+program prints one line and exits with code 2.
 """
 
 import argparse
@@ -60,7 +60,7 @@ PACKAGES = (
 )
 LIMIT = 570  # seconds for a part
 TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
-# The anchor's recipe, as far as the minutes go; lessons/REPRODUCE.md has the same on a CPU.
+# The published recipe, as far as the time limit allows; lessons/REPRODUCE.md has a run on a CPU.
 MULTI30K = (
     "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set "
     "n_heads=4 --set dropout=0.3 --vocabulary-size 10000 --batch-tokens 8192 --learning-rate "
@@ -84,7 +84,7 @@ class ThreadpoolController:
 
 
 def main(arguments=None):
-    """Run the parts that were asked for and write the report; the exit code is 0 if all passed."""
+    """Run the chosen parts and write the report; returns exit code 0 if all of them passed."""
     options = _options(arguments)
     with tempfile.TemporaryDirectory() as folder:
         if not importlib.util.find_spec("threadpoolctl"):
@@ -124,7 +124,7 @@ def main(arguments=None):
 
 
 def _in_its_process(part, arguments, report, path, folder):
-    """Run one part, add what it reports to the report, and say whether it passed."""
+    """Run one part, add its result to the report; returns whether it passed."""
     own = Path(folder) / f"{part}.json"
     command = [sys.executable, __file__, *arguments, "--parts", part, "--out", str(own)]
     try:
@@ -143,20 +143,20 @@ def _options(arguments):
     parser = argparse.ArgumentParser(description="Check minitf on a GPU and write a JSON report.")
     parser.add_argument("--out", default="gpu.json", help="the report (default gpu.json)")
     parser.add_argument(
-        "--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="what to run"
+        "--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="the parts to run"
     )
     parser.add_argument(
-        "--data", metavar="FOLDER", help="where the corpora are (default: what MINITF_DATA says)"
+        "--data", metavar="FOLDER", help="the folder of the corpora (default: MINITF_DATA)"
     )
-    parser.add_argument("--commit", help="of the code, where git is not at hand to say it")
+    parser.add_argument("--commit", help="the commit of the code, if git is not installed")
     parser.add_argument(
-        "--models", nargs="+", default=["base", "small"], help="of the training part"
+        "--models", nargs="+", default=["base", "small"], help="models of the training part"
     )
     parser.add_argument(
         "--precisions",
         nargs="+",
         default=["float32", "tf32", "bfloat16"],
-        help="of the training part; multi30k takes the first",
+        help="precisions of the training part; multi30k uses the first",
     )
     options = parser.parse_args(arguments)
     if options.data:
@@ -165,7 +165,7 @@ def _options(arguments):
 
 
 def described(options):
-    """Say on what, with what and when the report was made."""
+    """Return the machine, the versions and the date, for the report."""
     import cupy
 
     properties = cupy.cuda.runtime.getDeviceProperties(0)
@@ -200,8 +200,9 @@ def _version(package):
 
 
 def run_tests(options, note):
-    """Run the tests that are marked gpu, of the files that have any: others may need what is
-    not installed.
+    """Run the tests marked gpu, from the files that contain any.
+
+    Other files may need packages that are not installed.
     """
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_gpu_tests(path)]
     command = [
@@ -239,11 +240,10 @@ def _has_gpu_tests(path):
 
 
 def parity(options, note, steps=50, libraries=None):
-    """Train on the CPU, on the GPU, and there without fused kernels: the losses have to
-    stay together.
+    """Train on the CPU, on the GPU, and on the GPU without fused kernels, and compare the losses.
 
-    In float32 the curves part slowly, as the last bits differ and every update builds
-    on those before.
+    In float32 the curves diverge slowly, because the last bits differ and each update builds on the
+    one before.
     """
     from minitf import backend, forms
 
@@ -287,9 +287,7 @@ def _losses(folder, steps):
 
 
 def time_kernels(options, note):
-    """Time each fused operation, forward and backward, beside the engine's plain operations on
-    the same arrays.
-    """
+    """Time each fused operation, forward and backward, beside the plain operations it replaces."""
     from gpu_step import milliseconds
 
     from minitf import backend, forms
@@ -304,8 +302,9 @@ def time_kernels(options, note):
 
 
 def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
-    """The fused operations, by default on arrays of the base model's sizes: 24,576
-    positions, 37,000 words.
+    """Return the fused operations and their arrays.
+
+    The default sizes are those of the base model: 24,576 positions, 37,000 tokens.
     """
     from minitf import functions as F
     from minitf.loss import projected_cross_entropy
@@ -356,9 +355,7 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
 
 
 def run_course(options, note):
-    """Run the lessons on the GPU, four at a time, and compare what translate.py writes there
-    and on the CPU.
-    """
+    """Run the lessons on the GPU, four at a time, and compare translate.py on GPU and CPU."""
     with tempfile.TemporaryDirectory() as folder:
         lessons = [str(path) for path in sorted((ROOT / "lessons").glob("0*.py"))]
         commands = [[lesson, "--backend", "cupy", "--figures", folder] for lesson in lessons]
@@ -388,9 +385,7 @@ def _run(command):
 
 
 def _translations(folder):
-    """The bundled model on sentences of the built-in corpus, by the command line, on the CPU
-    and on the GPU.
-    """
+    """Return the bundled model's translations of the built-in corpus, on CPU and GPU."""
     from minitf.data import toy
 
     source = Path(folder) / "source.txt"
@@ -418,11 +413,10 @@ def _translations(folder):
 
 
 def train_multi30k(options, note):
-    """Train a model of the anchor's size by its recipe and count its BLEU, as anybody would, by
-    the command line.
+    """Train a model with the sizes and recipe of the published one, and compute its BLEU.
 
-    The anchor's own subwords are taken where they are at hand; else the raw text is fetched, and
-    cut by SentencePiece.
+    It uses the published subwords if they are in the data folder; else it downloads the raw text,
+    which SentencePiece cuts.
     """
     from minitf.training import commandline
 

@@ -1,13 +1,12 @@
-"""Time one side's work on a GPU, in a process of its own: what gpu_check.py starts to compare
-minitf with PyTorch.
+"""Time the work of one side on a GPU, for gpu_check.py, which compares minitf with PyTorch.
 
     python examples/benchmarks/gpu_step.py '{"side": "minitf", "work": "train",
         "precision": "tf32", "model": "base", "pairs": 512, "length": 48,
         "weights": "weights.npz"}'
 
-Prints one line of JSON: milliseconds, the memory that was taken, and what shows that both sides
-do the same: of a training step the loss without dropout, of decoding the words of each sentence
-and ln P of them.
+It prints one line of JSON: milliseconds, the memory, and results that show that both sides do the
+same: for a training step the loss without dropout, for decoding the words of each sentence and
+their ln P.
 """
 
 import json
@@ -22,11 +21,11 @@ sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[2:0:-
 from benchmarks import work  # noqa: E402
 
 VOCABULARY = 37000
-REPEATS = {"train": 10, "decode": 2}  # in a stretch; five stretches are timed
+REPEATS = {"train": 10, "decode": 2}  # calls; five such groups are timed
 
 
 def main(text):
-    """Do what the task says."""
+    """Do the task of the command line."""
     task = json.loads(text)
     task["sizes"] = _sizes(task)
     print(json.dumps(SIDES[task["side"], task["work"]](task)))
@@ -41,7 +40,7 @@ def _sizes(task):
 
 
 def milliseconds(function, synchronise, repeats=10):
-    """The median over five stretches, after two calls that compile and reserve what is needed."""
+    """Return the median time over five repetitions, after two calls that compile and allocate."""
     times = []
     for stretch in range(6):
         synchronise()
@@ -57,7 +56,7 @@ def milliseconds(function, synchronise, repeats=10):
 
 
 def _our_model(task):
-    """Our side draws the weights, and writes them for the other one."""
+    """Return minitf's model, after writing its weights for the other side."""
     from minitf import Config, Transformer, backend
     from minitf.gpu.matmul import use_precision
 
@@ -79,8 +78,9 @@ def _ours(task, function, **facts):
 
 
 def train_minitf(task):
-    """The update of minitf's trainer: what is not finite would leave the weights as they are,
-    and nobody waits.
+    """Time the update of minitf's trainer.
+
+    If a gradient is not finite, the weights stay unchanged, and the host does not wait to find out.
     """
     from minitf import functions as F
     from minitf.backend import xp
@@ -104,7 +104,7 @@ def train_minitf(task):
 
 
 def decode_minitf(task):
-    """Beam search as translate.py does it, without the text before and after it."""
+    """Time beam search as in translate.py, without the text processing."""
     from minitf.translation import Translator
 
     translator, source = (
@@ -143,7 +143,7 @@ def _theirs(task, function, **facts):
 
 
 def train_torch(task):
-    """PyTorch eager: fused attention, fused Adam, autocast for bfloat16."""
+    """Time PyTorch eager: fused attention, fused Adam, autocast for bfloat16."""
     import torch
 
     from benchmarks import pytorch
@@ -177,7 +177,7 @@ def train_torch(task):
 
 
 def decode_torch(task):
-    """Beam search with a cache, written by hand; the bookkeeping is on the GPU as well."""
+    """Time beam search with a cache, written by hand, with its bookkeeping on the GPU."""
     import torch
 
     from benchmarks import pytorch_decode

@@ -25,7 +25,7 @@ BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"  # for its
 
 
 def about(task):
-    """Versions and threads, for the head of the table."""
+    """Return versions and threads, for the head of the table."""
     blas = next((pool for pool in threadpool_info() if pool["user_api"] == "blas"), {})
     library = f"{blas.get('internal_api', 'no BLAS')} {blas.get('version', '')}".strip()
     versions = {"minitf": __version__, "NumPy": np.__version__, "matrix products": library}
@@ -39,7 +39,7 @@ def draw(task):
 
 
 def model_of(task):
-    """A model with the weights that all sides start from."""
+    """Return a model with the weights that all sides start from."""
     with np.load(task["weights"]) as arrays:
         # Read one by one.
         return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)
@@ -49,9 +49,7 @@ def model_of(task):
 
 
 class Training:
-    """What the trainer has: the replicas of a model, the optimizer, and batches that are
-    taken in turn.
-    """
+    """What a trainer needs: the replicas of a model, the optimizer, and batches taken in turn."""
 
     def __init__(self, model, batches, threads):
         keep_memory()
@@ -63,19 +61,19 @@ class Training:
 
     @classmethod
     def of(cls, task):
-        """With the weights and the one batch of a task."""
+        """Return the training with the weights and the one batch of a task."""
         model = model_of(task).astype(task.get("dtype", "float32"))
         return cls(model, [Batch(*work.batch(task))], task["threads"])
 
     def gradients(self):
-        """Forward and backward; gives the loss."""
+        """Run forward and backward; returns the loss."""
         batch = self.batches[self.steps % len(self.batches)]
         self.optimizer.zero_grad()
         loss, _ = self.replicas.backward(batch, batch.n_tokens, 1, self.steps)
         return float(loss)
 
     def step(self):
-        """One update, as in Trainer.update; gives the loss."""
+        """Make one update, as Trainer.update does; returns the loss."""
         loss = self.gradients()
         float(gradient_norm(self.optimizer.collect()))
         with self.replicas.lend_threads():
@@ -85,7 +83,7 @@ class Training:
 
 
 def check_training(task):
-    """Losses of three steps; the gradients of the first are written to a file."""
+    """Return the losses of three steps; the gradients of the first go into a file."""
     training = Training.of(task)
     training.gradients()
     np.savez(task["out"], **{name: p.grad for name, p in training.model.named_parameters()})
@@ -121,7 +119,7 @@ class Epoch:
 
 
 def decoder(task):
-    """A function that decodes the sentences of the task and gives (ids, ln P) of each."""
+    """Return a function that decodes the sentences of the task, giving (ids, ln P) of each."""
     keep_memory()
     source = work.sentences(task)
     translator = Translator(model_of(task), None)
@@ -141,10 +139,9 @@ def decoder(task):
 
 
 class Attention:
-    """Attention alone, forward and backward, on heads that are views of (B, n, H, K)
-    as in the model.
+    """Attention alone, forward and backward, on heads that are views of (B, n, H, K).
 
-    The batch is cut over the cores as Replicas cuts it.
+    These are the layouts inside a model. The batch is cut over the cores as Replicas cuts it.
     """
 
     def __init__(self, task):
@@ -159,10 +156,10 @@ class Attention:
 
     @staticmethod
     def part(arrays):
-        """The result and the three gradients of some rows.
+        """Return the result and the three gradients of some rows.
 
-        Not by Tensor.backward: it would copy the gradients to places that no attention
-        inside a model has.
+        Tensor.backward is not used: it would copy the gradients, which no attention inside a model
+        does.
         """
         y = F.attention(*(Tensor(array) for array in arrays[:3]))
         return y.data, *y._node.backward(arrays[3])[:3]
@@ -175,7 +172,7 @@ class Attention:
 
 
 def check_attention(task):
-    """The result and the gradients are written to a file."""
+    """Write the result and the gradients to a file."""
     results = zip(*Attention(task)(), strict=True)
     np.savez(
         task["out"],

@@ -1,6 +1,4 @@
-"""The rows that differ in one number, drawn as curves:
-time against layers, width, batch, length.
-"""
+"""Curves of the rows that differ in one number: time against layers, width, batch, length."""
 
 import itertools
 import re
@@ -10,12 +8,10 @@ from minitf.plot import COLOURS, DASHES, new_figure, save_figure
 
 
 def draw(results, path):
-    """One panel for each group of rows such as growth-length-12, growth-length-24; the format
-    is the suffix's.
+    """Draw one panel for each group of rows, such as growth-length-12 and growth-length-24.
 
-    Lines of decoding are times per step, which writes a word of each sentence, all others times
-    of the whole work.
-    Raises ValueError if no rows make a group.
+    Times of decoding are per step, which writes one word of each sentence; all others are for all
+    of the work. The suffix of the file is its format. Raises ValueError if no rows make a group.
     """
     groups = _groups(results)
     if not groups:
@@ -32,7 +28,7 @@ def draw(results, path):
 
 
 def _groups(results):
-    """Sort the rows into groups: {beginning of the name: {number: row}}, of two rows or more."""
+    """Return groups of two rows or more: {beginning of the name: {number: row}}."""
     groups = {}
     for result in results:
         found = re.fullmatch(r"(growth-\w+|attention)-(\d+)", result["row"])

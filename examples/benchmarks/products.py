@@ -1,10 +1,8 @@
-"""The matrix products of a training step, and nothing else: what no engine on these products can
-be faster than.
+"""The matrix products of a training step alone: the lower bound for any engine that uses them.
 
-A step is run once on arrays that note the products they take part in. Then only these are run
-again, on arrays of the same shapes and strides, the parts of the batch side by side as in the step.
-The time is a lower bound: operands are reused, so more of them are still in the cache than
-in a real step.
+A step runs once on arrays that record the products they take part in. Then only these products run
+again, on arrays of the same shapes and strides, the slices of the batch in parallel as in the step.
+The bound is not tight: operands are reused, so more of them are still in the cache than in a step.
 """
 
 import itertools
@@ -20,7 +18,7 @@ from minitf import functions as F
 
 
 class Watched(np.ndarray):
-    """An array that notes the matrix products it takes part in, in Watched.seen."""
+    """An array that records the matrix products it takes part in, in Watched.seen."""
 
     seen = None
 
@@ -42,7 +40,7 @@ def _plain(x):
 
 
 def _watching():
-    """NumPy, but for the functions that would turn watched arrays into plain ones."""
+    """NumPy, except for the functions that would turn watched arrays into plain ones."""
     module = types.ModuleType("watched_numpy")
     module.__dict__.update(
         {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
@@ -57,8 +55,9 @@ def _watching():
 
 
 def record(training):
-    """Run one step and list the products of each part of the batch: [(shape, strides)
-    of x, y and x @ y].
+    """Run one step and return the products of each slice of the batch.
+
+    Each product is a list of (shape, strides) of x, y and x @ y.
     """
     batch, parts = training.batches[0], []
     with backend.using(_watching()):
@@ -78,12 +77,12 @@ def record(training):
 
 
 def flops(products):
-    """Multiplications and additions, both counted."""
+    """Return the number of multiplications and additions."""
     return sum(2 * np.prod(out[0], dtype=float) * x[0][-1] for x, _, out in products)
 
 
 class Products:
-    """The noted products, ready to be run again."""
+    """The recorded products, ready to run again."""
 
     def __init__(self, parts, pool):
         self.parts, self.pool = [self._laid_out(products) for products in parts], pool
@@ -91,7 +90,7 @@ class Products:
 
     @staticmethod
     def _laid_out(products):
-        """Make arrays for the products of one part: one for each layout and role."""
+        """Return arrays for the products of one slice: one for each layout and role."""
         arrays, rng = {}, np.random.default_rng(0)
 
         def array(role, shape, strides):
@@ -126,7 +125,7 @@ def train(task):
 
 
 def count(task):
-    """How many products and floating-point operations a step has."""
+    """Return the number of products and floating-point operations of a step."""
     products = list(itertools.chain(*record(Training.of(task))))
     return {"products": len(products), "flops": flops(products)}
 

@@ -1,8 +1,8 @@
-"""How the benchmark talks to the processes that work: lines of JSON, one question and one
-answer at a time.
+"""The protocol between the benchmark and its worker processes: one JSON line each way.
 
-One library per process, because the thread pools of two slow each other up to ten times. The parent
-asks one process after the other, so all of them see the same machine in the same minutes.
+One library per process, because the thread pools of two slow each other down up to ten times. The
+parent asks one process after the other, so that all of them see the same machine in the same
+minutes.
 """
 
 import contextlib
@@ -15,38 +15,38 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SETTLE = 0.05  # seconds until the threads of the process before have gone to sleep
+SETTLE = 0.05  # seconds until the threads of the previous process are asleep
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Missing(Exception):
-    """A side cannot take part. Its text is one line: why not."""
+    """A side cannot take part; the text is one line with the reason."""
 
 
 # In the process that works ------------------------------------------------------------------------
 
 
 def cores():
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serve(jobs):
-    """Answer the parent until it hangs up.
+    """Answer the parent until it closes the pipe.
 
-    jobs: {name: function(task)}. "prepare" is asked for a task whose "job" is one of these names;
-    what the function returns is called at every "run". "call" runs a job once and answers with
-    what it returns.
+    jobs: {name: function(task)}. "prepare" names one of these jobs in the task's "job"; each "run"
+    then calls the function that the job returned. "call" runs a job once and answers with its
+    result.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a library prints must not stand between the answers
+    os.dup2(2, 1)  # the output of a library must not mix with the answers
     work = None
     for line in sys.stdin:
         question = json.loads(line)
         try:
             if question["do"] == "prepare":
                 work = jobs[question["task"]["job"]](question["task"])
-                work()  # the first time allocates, and compiles
+                work()  # the first call allocates and compiles
                 answer = {"seconds": _timed(work, 1), "facts": getattr(work, "facts", {})}
             elif question["do"] == "run":
                 for _ in range(question["warm"]):
@@ -62,7 +62,7 @@ def serve(jobs):
 
 
 def refuse(reason):
-    """Answer the first question with the reason why this side cannot take part, and end."""
+    """Answer the first question with the reason why this side cannot take part, and exit."""
     print(json.dumps({"missing": reason}), flush=True)
     raise SystemExit(0)
 
@@ -75,10 +75,11 @@ def _timed(work, times):
 
 
 def peak_memory(forks=0):
-    """The most memory that this process ever had, in bytes; None where the system does not tell.
+    """Return the peak memory of this process in bytes, None if the system does not report it.
 
-    forks: how many copies of itself work beside it; what they share with it is counted again. Linux
-    hands the peak of a parent on to its children in getrusage, so its own file is asked first.
+    forks: the number of forked copies that work at the same time; memory they share with it is
+    counted again. Linux passes the peak of a parent to its children in getrusage, so /proc is read
+    first.
     """
     try:
         import resource  # not on Windows
@@ -97,7 +98,7 @@ def peak_memory(forks=0):
 
 
 class Importer:
-    """Imports a library in a new process each time: the other kind of worker."""
+    """A worker that imports a library in a new process each time."""
 
     code = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 
@@ -128,7 +129,7 @@ class Importer:
 
 
 class Worker:
-    """A process that works when it is asked to. `with Worker(...) as worker:` ends it.
+    """A process that works on request. `with Worker(...) as worker:` ends it.
 
     root: the checkout whose code it runs.
     """
@@ -156,7 +157,7 @@ class Worker:
     def ask(self, do, **more):
         """Ask one question and wait for the answer.
 
-        Raises Missing with one line if there is none.
+        Raises Missing with one line if there is no answer.
         """
         # It has ended: its last words, if any, are still in the pipe.
         with contextlib.suppress(BrokenPipeError):
@@ -170,18 +171,17 @@ class Worker:
         return answer
 
     def call(self, **task):
-        """Run a job once and give what it returned."""
+        """Run a job once and return its result."""
         return self.ask("call", task=task)["result"]
 
     def prepare(self, task):
-        """Get ready for `run`: {"seconds" (roughly, of one piece of work), "facts" (what the
-        worker says of it)}.
-        """
+        """Prepare for `run`; returns {"seconds": roughly, of one run, "facts": about the work}."""
         return self.ask("prepare", task=task)
 
     def run(self, times=1, warm=0):
-        """Work so many times, after `warm` untimed ones: {"seconds" (of one), "memory" (the
-        peak so far)}.
+        """Run the work so many times, after `warm` untimed ones.
+
+        Returns {"seconds": of one run, "memory": the peak so far}.
         """
         time.sleep(SETTLE)
         return self.ask("run", times=times, warm=warm)

@@ -1,7 +1,6 @@
-"""PyTorch eager, written as a good practitioner writes it: fused projections, fused
-attention, fused Adam.
+"""PyTorch eager as a good practitioner writes it: fused projections, attention and Adam.
 
-Only the names of the weights are minitf's; nothing is imported from there.
+Only the names of the weights are those of minitf; nothing is imported from minitf.
 """
 
 from benchmarks.protocol import refuse, serve
@@ -20,7 +19,7 @@ from benchmarks.pytorch_decode import beam_search, greedy
 
 
 def about(task):
-    """Versions and threads, for the head of the table."""
+    """Return versions and threads, for the head of the table."""
     return {"PyTorch": torch.__version__, "threads": torch.get_num_threads()}
 
 
@@ -57,9 +56,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """An encoder layer, or with `decoder` a decoder layer;
-    norms behind the residual connections.
-    """
+    """An encoder layer, or a decoder layer with `decoder`; norms after the residual connections."""
 
     def __init__(self, c, decoder):
         super().__init__()
@@ -118,7 +115,9 @@ class Transformer(nn.Module):
 
 
 def loss_of(model, source, target_in, target_out, mask):
-    """PyTorch shares eps' among all V ids, minitf eps among the V - 1 wrong ones: equal for
+    """Return the loss of a batch.
+
+    PyTorch spreads eps' over all V ids, minitf eps over the V - 1 wrong ones: equal for
     eps' = eps V/(V-1).
     """
     size = model.c["vocabulary_size"]
@@ -133,7 +132,7 @@ def loss_of(model, source, target_in, target_out, mask):
 
 
 def named(model):
-    """List (minitf's name, parameter, what of it): a slice of the rows of a fused one.
+    """Return a list of (name in minitf, parameter, rows of a fused parameter).
 
     Matrices are transposed.
     """
@@ -159,7 +158,7 @@ def named(model):
 
 
 def _ends(module, key, d):
-    """Give the end of minitf's name for one parameter, or for each part of a fused one."""
+    """Return the end of minitf's name for one parameter, or for each slice of a fused one."""
     if isinstance(module, nn.LayerNorm):
         return [({"weight": "gain"}.get(key, key), slice(None))]
     fused = key.split(".")[0]
@@ -170,12 +169,12 @@ def _ends(module, key, d):
 
 
 def _view(array, rows):
-    """The part of a parameter, or of its gradient, that minitf has under one name, as (in, out)."""
+    """Return the slice of a parameter or gradient with one name in minitf, as (in, out)."""
     return array if rows is None else array[rows].T if array.ndim == 2 else array[rows]
 
 
 def model_of(task):
-    """A model with the weights that all sides start from."""
+    """Return a model with the weights that all sides start from."""
     model = Transformer(task["model"])
     with np.load(task["weights"]) as arrays, torch.no_grad():
         names = [name for name, _, _ in named(model)]
@@ -209,21 +208,21 @@ class Training:
         self.batch = source, target_in, target_out, None if real.all() else real[:, None, None, :]
 
     def gradients(self):
-        """Forward and backward; gives the loss."""
+        """Run forward and backward; returns the loss."""
         self.optimizer.zero_grad()
         loss = self.loss(self.model, *self.batch)
         loss.backward()
         return loss.item()
 
     def step(self):
-        """One update; gives the loss."""
+        """Make one update; returns the loss."""
         loss = self.gradients()
         self.optimizer.step()
         return loss
 
 
 def check_training(task):
-    """Losses of three steps; the gradients of the first are written to a file."""
+    """Return the losses of three steps; the gradients of the first go into a file."""
     training = Training(task)
     training.gradients()
     np.savez(
@@ -234,7 +233,7 @@ def check_training(task):
 
 
 def decoder(task):
-    """A function that decodes the sentences of the task and gives (ids, ln P) of each."""
+    """Return a function that decodes the sentences of the task, giving (ids, ln P) of each."""
     model, source = model_of(task).eval(), torch.from_numpy(work.sentences(task)).long()
     search = greedy if task["beam"] == 1 else beam_search
 
@@ -246,8 +245,9 @@ def decoder(task):
 
 
 class Heads:
-    """Attention alone, forward and backward, on heads that are views of (B, n, H, K),
-    as in the model.
+    """Attention alone, forward and backward, on heads that are views of (B, n, H, K).
+
+    These are the layouts inside a model.
     """
 
     def __init__(self, task):

@@ -12,9 +12,7 @@ from benchmarks import work
 
 
 class Cache:
-    """What a decoder remembers: the keys and values of the source,
-    and of the words written so far.
-    """
+    """The keys and values of the source, and of the words written so far."""
 
     def __init__(self, model, source, width, length):
         real = source != work.PAD
@@ -30,7 +28,7 @@ class Cache:
         self.growing = [torch.empty(shape) for _ in model.decoder]
 
     def scores(self, words, position):
-        """ln P (R, V) of the words after the newest words (R,), which stand at this position."""
+        """Return ln P (R, V) of the words after the newest words (R,), at this position."""
         x = self.model.embed(words[:, None], position)
         for layer, growing, fixed in zip(self.model.decoder, self.growing, self.fixed, strict=True):
             attention = layer.self_attention
@@ -53,13 +51,13 @@ class Cache:
         return scores
 
     def select(self, rows, length):
-        """Go on with these of the rows, of which so many words are written."""
+        """Keep only these rows, of which so many words are written."""
         for growing in self.growing:
             growing[:, :, :, :length] = growing[:, :, :, :length].index_select(1, rows)
 
 
 def greedy(model, source, task):
-    """Write the most probable word until every sentence has ended: (ids, ln P) of each."""
+    """Write the most probable word until every sentence has ended; returns (ids, ln P) of each."""
     length = task["length"]
     cache = Cache(model, source, 1, length)
     words = torch.full((len(source),), work.BOS)
@@ -79,7 +77,7 @@ def greedy(model, source, task):
 
 
 def beam_search(model, source, task):
-    """Keep the best beginnings of each sentence: (ids, ln P) of the best one."""
+    """Return (ids, ln P) of the best hypothesis of each sentence."""
     length, width, count = task["length"], task["beam"], len(source)
     cache = Cache(model, source, width, length)
     rows = torch.arange(count)[:, None] * width  # of the first beam of each sentence
@@ -123,7 +121,7 @@ def beam_search(model, source, task):
 
 
 def penalty(length, alpha):
-    """What ln P is divided by to compare hypotheses of different lengths."""
+    """Return the divisor of ln P that makes hypotheses of different lengths comparable."""
     return ((5 + length) / 6) ** alpha
 
 

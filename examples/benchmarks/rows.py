@@ -1,8 +1,8 @@
-"""The rows of the table: what is measured, and who takes part."""
+"""The rows of the table: the work that is measured, and the contenders."""
 
 import dataclasses
 
-KEPT = {  # glibc keeps freed memory, as minitf asks it to by itself
+KEPT = {  # glibc keeps freed memory, which minitf requests itself
     "MALLOC_MMAP_THRESHOLD_": "4000000000",
     "MALLOC_TRIM_THRESHOLD_": "8000000000",
     "MALLOC_TOP_PAD_": "100000000",
@@ -11,9 +11,7 @@ KEPT = {  # glibc keeps freed memory, as minitf asks it to by itself
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """Who takes part: a module of this folder in a process of its own, perhaps with
-    another environment.
-    """
+    """A module of this folder in its own process, perhaps with another environment."""
 
     title: str
     module: str
@@ -39,10 +37,10 @@ EAGER = ("torch", "torch-kept")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row: kind is the job of the workers, task what they get, contenders who take part
-    besides minitf.
+    """One row of the table.
 
-    The title is filled in with the task.
+    kind: the job of the workers. task: their arguments. contenders: those besides minitf. The title
+    is a template, which the task fills in.
     """
 
     name: str
@@ -152,9 +150,9 @@ DEFAULT = [name for name in ROWS if not name.startswith("growth")]
 
 
 def chosen(names):
-    """The rows of these names, or whose names begin with them.
+    """Return the rows with these names, or whose names begin with them.
 
-    Raises ValueError for a name of none.
+    Raises ValueError for a name that fits no row.
     """
     found = []
     for name in names:
@@ -166,7 +164,7 @@ def chosen(names):
 
 
 def quick(row):
-    """The same row in sizes that take no time."""
+    """Return the same row in tiny sizes."""
     task = dict(row.task)
     if "model" in task:
         task["model"] = QUICK

@@ -1,6 +1,4 @@
-"""CTranslate2, the C++ inference engine, in float32, on minitf's weights:
-for the rows of decoding.
-"""
+"""CTranslate2, the C++ inference engine, in float32 with minitf's weights, for decoding."""
 
 from benchmarks.protocol import cores, refuse, serve
 
@@ -21,13 +19,14 @@ SPECIAL = ["<blank>", "<unk>", "<s>", "</s>"]  # in the order of minitf's ids
 
 
 def about(task):
-    """Versions, for the head of the table."""
+    """Return versions, for the head of the table."""
     return {"CTranslate2": ctranslate2.__version__}
 
 
 def convert(task, folder):
-    """Write the weights as a model of CTranslate2: matrices as (out, in), projections that share
-    an input fused.
+    """Write the weights as a model of CTranslate2.
+
+    Matrices are (out, in); projections that share an input are fused.
     """
     c = task["model"]
     spec = TransformerSpec.from_config(c["n_layers"], c["n_heads"], pre_norm=False)
@@ -73,10 +72,9 @@ def _norm(spec, part, residual):
 
 
 def decoder(task):
-    """A function that decodes the sentences of the task and gives (ids, ln P) of each.
+    """Return a function that decodes the sentences of the task, giving (ids, ln P) of each.
 
-    Cores can share the products of the whole batch, or take a part of it each: whichever is
-    faster here counts.
+    Cores can share the products of the batch, or each take a slice of it: the faster way is used.
     """
     folder = Path(task["weights"]).with_suffix(".ctranslate2")
     folder.mkdir(exist_ok=True)

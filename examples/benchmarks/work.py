@@ -1,6 +1,6 @@
-"""What every side works on: the sizes, and the same numbers for each, drawn here.
+"""The work of every side: the sizes, and the same random numbers for each.
 
-Nothing but NumPy.
+It imports nothing but NumPy.
 """
 
 import numpy as np
@@ -12,11 +12,10 @@ BANNED = (PAD, BOS)  # never written by any decoder
 
 
 def batch(task):
-    """The ids of one batch: source (B, S), target_in (B, T), target_out (B, T), all of
-    task["length"] tokens.
+    """Return the ids of one batch: source (B, S), target_in (B, T), target_out (B, T).
 
-    task["padded"]: the lengths lie between half of that and all of it, the rest is
-    filled up with PAD.
+    All sentences have task["length"] tokens; with task["padded"], between half of that and all of
+    it, filled up with PAD.
     """
     rng = np.random.default_rng(1)
     pairs, length, size = task["pairs"], task["length"], task["model"]["vocabulary_size"]
@@ -32,7 +31,7 @@ def batch(task):
 
 
 def sentences(task):
-    """The source ids of a decoding task: (B, S), all words."""
+    """Return the source ids of a decoding task: (B, S), without padding."""
     rng = np.random.default_rng(3)
     return rng.integers(
         FIRST, task["model"]["vocabulary_size"], (task["pairs"], task["source"])
@@ -40,14 +39,13 @@ def sentences(task):
 
 
 def weights(arrays, decoding=False):
-    """Change freshly drawn weights so that a comparison sees all of them, and decoding ends
-    where it should.
+    """Change drawn weights so that a comparison sees all of them, and decoding ends on time.
 
-    Gains and biases are drawn, because ones and zeros hide mistakes. For decoding, the rows
-    of the special ids are zeroed: their logit is 0, and the largest of some thousand others
-    is far above, so every side writes exactly as many words as it may. And a model that was
-    not trained writes one word for ever, unless the word read last counts more than the source
-    (hence smaller sub-layers) and does not lead to itself (hence the signs).
+    Gains and biases are drawn, because ones and zeros hide mistakes. For decoding, the rows of the
+    special ids are zero: their logit is 0, and the largest of some thousand others is far above it,
+    so every side writes exactly as many words as it may. An untrained model writes one word for
+    ever, unless the last word counts more than the source (hence smaller sub-layers) and does not
+    lead to itself (hence the signs).
     """
     rng = np.random.default_rng(4)
     arrays = dict(arrays)
@@ -67,17 +65,16 @@ def weights(arrays, decoding=False):
 
 
 def heads(task):
-    """Queries, keys, values and the gradient of the result for attention alone: each
-    (B, n, H, K), float32.
-    """
+    """Return queries, keys, values and the gradient of the result: each (B, n, H, K), float32."""
     rng = np.random.default_rng(5)
     shape = task["pairs"], task["length"], task["heads"], task["d_k"]
     return [rng.standard_normal(shape, dtype=np.float32) for _ in range(4)]
 
 
 def sinusoid(length, d_model, dtype="float32"):
-    """Section 3.5 of the paper, written once more: the sides must not share the code
-    that is compared.
+    """Return the sinusoids of section 3.5.
+
+    They are written once more here: the sides must not share the code that is compared.
     """
     angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     table = np.empty((length, d_model))
