@@ -1,8 +1,7 @@
-"""The built-in corpus: pairs of English and German sentences, drawn from the grammar beside this
-file (grammar.py).
+"""The built-in corpus: English and German sentences drawn from a grammar (grammar.py).
 
 The sentences are statements, questions, and clauses after "because", "that" and "whether", in
-several tenses, with "not" and "no"; and they make sense: people read books, dogs do not, and nobody
+several tenses, with "not" and "no". They make sense: people read books, dogs do not, and nobody
 buys a car every morning.
 """
 
@@ -29,13 +28,13 @@ MAX_WORDS = 16
 BE = VERB["sein"]
 PEOPLE = BE.subjects
 PLAYMATES = grammar.nouns_of(["child", "pet"])
-EDIBLE = ("snack", "food", "drink")  # groups that are not mine or yours
+EDIBLE = ("snack", "food", "drink")  # groups without "my" and "your"
 THINGS = [noun.english for noun in NOUNS.values() if "bare" in noun.articles]
 COUNTED = [noun for noun in THINGS if NOUNS[noun].plural]
-# There are many things to name.
+# Verbs with things as objects are drawn twice as often, because there are many things.
 VERBS_DRAWN = VERBS + [verb for verb in VERBS if set(verb.objects) & set(THINGS)]
 # fmt: off
-# Pairs (verb, object), (adjective, noun) that stand in no sentence to learn from.
+# Pairs (verb, object) and (adjective, noun) that no sentence of the training text contains.
 HELD_OUT = frozenset({
     ("read", "letter"), ("buy", "hat"), ("eat", "egg"), ("drink", "tea"), ("look for", "key"),
     ("see", "horse"), ("visit", "aunt"), ("help", "boy"), ("call", "doctor"), ("meet", "student"),
@@ -55,13 +54,10 @@ TIMES = {kind: [Phrase(*words) for words in table.items()] for kind, table in gr
 
 
 class Dice:
-    """Seeded choices.
-
-    Only `Generator.random` is used, which gives the same numbers on every machine.
-    """
+    """Seeded choices, the same on every machine: of NumPy only `Generator.random` is used."""
 
     def __init__(self, seed):
-        # Asked for many numbers at a time, because each call is slow.
+        # Many numbers at a time, because each call is slow.
         generator = np.random.default_rng(seed)
         self.random = (
             number for _ in count() for number in generator.random(4096).tolist()
@@ -75,8 +71,9 @@ class Dice:
 
 
 def some_noun(dice, noun, case, articles, negated=False, plain=False):
-    """A noun with one of `articles` and perhaps an adjective; negated, "a" and no article
-    become "kein".
+    """Return a noun with one of `articles` and perhaps an adjective.
+
+    negated: "a", or no article, becomes "kein".
     """
     article = dice.pick(articles)
     if noun.group in ("food", "drink") and article == "a":
@@ -93,7 +90,7 @@ def some_noun(dice, noun, case, articles, negated=False, plain=False):
 
 
 def some_being(dice, names, case, known=False, other=NOTHING, plain=False):
-    """A person or an animal, as a noun, a name or a pronoun; somebody else than `other`."""
+    """Return a person or an animal other than `other`, as a noun, a name or a pronoun."""
     allowed = {"the", "this", "mine"} if known else {"the", "this", "mine", "a"}
     if case == "nominative" and not known:
         allowed |= {"count", "some"}
@@ -112,7 +109,7 @@ def some_being(dice, names, case, known=False, other=NOTHING, plain=False):
 
 
 def some_object(dice, verb, mode, subject, definite, negated):
-    """What the verb is done to."""
+    """Return an object of the verb."""
     case = "dative" if "dative" in verb.notes else "accusative"
     # "nicht gern", never "kein ... gern"
     noun, negated = NOUNS[dice.pick(verb.objects)], negated and mode != "like"
@@ -133,7 +130,7 @@ def some_object(dice, verb, mode, subject, definite, negated):
 
 
 def some_place(dice, name, goal=False):
-    """Where something happens (dative), or, with goal, where it goes to (accusative after "in")."""
+    """Return a place (dative), or with `goal` a destination (accusative after "in")."""
     if name in grammar.HERE_AND_THERE:
         return Phrase(*grammar.HERE_AND_THERE[name][2 * goal :][:2])
     english, german = grammar.PLACES[name].split()[2 * goal :][:2]
@@ -142,7 +139,7 @@ def some_place(dice, name, goal=False):
 
 
 def some_time(dice, verb, mode):
-    """How often, and when."""
+    """Return the clause's adverbs of frequency and time."""
     timeless = mode == "like" or (mode == "now" and not verb.ing and verb is not BE)
     timeless |= "moment" in verb.notes and mode not in ("now", "habit")
     if timeless or (mode != "habit" and dice.chance(0.55)):
@@ -163,7 +160,10 @@ def some_time(dice, verb, mode):
 def some_clause(
     dice, verb=None, mode=None, subject=None, known=False, negated=None, definite=False
 ):
-    """A clause; what is given is not chosen. `known`: the subject is, `definite`: the object is."""
+    """Return a random clause; arguments that are given are not drawn.
+
+    known: the subject is definite. definite: the object is.
+    """
     verb = verb or dice.pick(VERBS_DRAWN)
     mode = mode or dice.pick(verb.modes)
     if negated is None:
@@ -191,14 +191,14 @@ def some_clause(
 
 
 def state(subject, adjective, mode="now", very=""):
-    """Somebody or something *is* tired, or new."""
+    """Return a clause with "to be" and an adjective: somebody is tired, something is new."""
     german = grammar.join("sehr" if very else "", grammar.ADJECTIVES[adjective])
     predicate = Phrase(grammar.join(very, adjective), german, adjective=adjective)
     return Clause(subject, BE, mode, predicate=predicate)
 
 
 def some_state(dice, positive=False):
-    """Something is new, somebody is tired, somebody is somewhere."""
+    """Return a random clause with "to be": something is new, somebody is tired, or somewhere."""
     mode, negated, roll = (
         dice.pick(("now", "now", "past")),
         not positive and dice.chance(0.15),
@@ -219,24 +219,25 @@ def some_state(dice, positive=False):
     return Clause(subject, BE, mode, negated, place=some_place(dice, dice.pick(BE.places)), **times)
 
 
-# ---- 2. Sentences. Each function gives the clauses, English, German, and the mark at the end.
+# ---- 2. Sentences. Each function returns the clauses, English, German, and the final mark.
 
 
 def statement(dice):
-    """Say something ("The man reads."); behind a time the verb stays second ("Heute
-    liest der Mann.").
+    """Return a statement: "The man reads."
+
+    After an adverb of time the German verb stays second: "Heute liest der Mann."
     """
     clause, front = some_state(dice) if dice.chance(0.15) else some_clause(dice), NOTHING
-    # "heute trifft sie ein Arzt": who meets whom?
+    # "heute trifft sie ein Arzt" is ambiguous: who meets whom?
     unclear = clause.object.german == "sie" and not clause.subject.known
     if clause.time.english and not clause.often.english and not unclear and dice.chance(0.5):
-        # "Heute liest der Mann": still verb second
+        # "Heute liest der Mann": the verb stays second
         front, clause = clause.time, clause._replace(time=NOTHING)
     return [clause], english_clause(clause, front=front), german_clause(clause, front=front), "."
 
 
 def yes_no_question(dice):
-    """Ask for yes or no ("Does the man read?"): in German the verb comes first."""
+    """Return a yes/no question, "Does the man read?"; in German the verb comes first."""
     clause = (
         some_state(dice, True) if dice.chance(0.2) else some_clause(dice, known=True, negated=False)
     )
@@ -244,7 +245,7 @@ def yes_no_question(dice):
 
 
 def who_question(dice):
-    """Ask who does it ("Who reads?"): "wer" is the subject, and the verb stays second."""
+    """Return a question for the subject, "Who reads?"; the German verb stays second."""
     clause = some_clause(dice, subject=Phrase("who", "wer", noun="who"), negated=False)
     return [clause], english_clause(clause), german_clause(clause), "?"
 
@@ -263,8 +264,9 @@ ASKED = {
 
 
 def w_question(dice):
-    """The object, the place, the time or the reason is asked for: its question word
-    stands in front.
+    """Return a question for the object, the place, the time or the reason.
+
+    It begins with the question word.
     """
     word = dice.pick(list(ASKED))
     verb = dice.pick(ASKED[word])
@@ -303,9 +305,7 @@ DUTIES = [verb for verb in VERBS if "duty" in verb.notes]
 
 
 def reason(dice):
-    """Why something is so, "..., weil er müde ist"; or what is against it, "..., aber er
-    muss arbeiten".
-    """
+    """Return a clause with a reason, "..., weil er müde ist", or with an obstacle and "aber"."""
     word, german = dice.pick(
         (("but", "aber"), ("because", "weil"), ("because", "weil"), ("because", "weil"))
     )
@@ -315,7 +315,7 @@ def reason(dice):
         infinitive, adjectives = dice.pick(REASONS)
         verb, modes = VERB[infinitive], ("now", "past")
     who = NOTHING
-    while not who.pronoun:  # not for a girl, who is "she" in English, but "es" in German
+    while not who.pronoun:  # a girl has none: "she" in English, but "es" in German
         who = some_being(dice, verb.subjects, "nominative", known=True)
     mode = "want" if word == "but" else dice.pick(modes)
     clause = some_clause(dice, verb, mode, who, negated=word == "because" and not done)
@@ -326,7 +326,7 @@ def reason(dice):
         why = dice.pick((no_time, Clause(he, VERB["arbeiten"], "must")))
     elif mode in ("want", "can", "will"):
         clause = clause._replace(time=NOTHING)  # who is ill may be well tomorrow
-    if word == "because" and dice.chance(0.3):  # the clause stands in front, and the verb second
+    if word == "because" and dice.chance(0.3):  # the reason comes first, and the verb second
         clause, why = clause._replace(subject=he), why._replace(subject=clause.subject)
         front = Phrase(f"because {english_clause(why)},", f"weil {german_clause(why, 'last')},")
         return (
@@ -355,7 +355,7 @@ REPORTS = (
 
 
 def report(dice):
-    """What somebody knows, says or asks: "..., dass er das Buch gelesen hat"."""
+    """Return what somebody knows, says or asks: "..., dass er das Buch gelesen hat"."""
     word, german_word, verb = dice.pick(REPORTS)
     subject = some_being(dice, PEOPLE, "nominative", known=True)
     clause = Clause(subject, VERB[verb], negated=word == "whether" and verb == "wissen")
@@ -383,8 +383,9 @@ KINDS = (
 
 
 def odd(clauses, english, german, mark):
-    """Right, but nobody says so: "my aunt helps my aunt", "does he never read?", "do I sleep?",
-    "I say that I".
+    """Return whether a correct sentence is one that nobody says.
+
+    "My aunt helps my aunt", "does he never read?", "do I sleep?", "I say that I ...".
     """
     words, main = english.replace(",", "").split(), clauses[0]
     phrases = [
@@ -408,7 +409,7 @@ def odd(clauses, english, german, mark):
 
 
 def sentences(seed):
-    """Without end: (English, German, the word pairs in it); no English sentence comes twice."""
+    """Yield (English, German, word pairs) without end; no English sentence is repeated."""
     dice, seen = Dice(seed), set()
     while True:
         clauses, english, german, mark = dice.pick(KINDS)(dice)
@@ -425,15 +426,15 @@ def sentences(seed):
 
 
 def pairs(n, seed=0):
-    """n different English sentences and their German: two lists of strings."""
+    """Return n different English sentences and their German, as two lists of strings."""
     chosen = list(islice(sentences(seed), n))
     return [english for english, _, _ in chosen], [german for _, german, _ in chosen]
 
 
 def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
-    """Four corpora, each two lists of strings (English, German); no sentence is in two of them.
+    """Return four texts, each two lists of strings (English, German), without a common sentence.
 
-    No sentence of train, valid and test contains a word pair of `HELD_OUT`; each one of
+    No sentence of train, valid and test contains a word pair of `HELD_OUT`; each sentence of
     test_held_out does. Only train depends on `n_train`.
     """
     held_out, others, n_others = [], [], n_valid + n_test + n_train
@@ -455,7 +456,7 @@ def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
 
 
 def main(arguments) -> int:
-    """Print some sentences of the corpus, English and German; returns the exit code."""
+    """Print some sentences of the corpus, English and German; return the exit code."""
     if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
         print(
             "usage: python -m minitf.data.toy [N]\n"

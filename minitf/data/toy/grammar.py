@@ -1,11 +1,11 @@
 """A small English-German grammar: its words, its phrases, and the word order of its clauses.
 
-A `Clause` is who does what, to whom, when and where, and has no word order. Two functions put it
-into words. `english_clause` keeps to subject - verb - object - place - time. `german_clause` is
-a frame: the finite verb stands second (first in a yes/no question, last after "weil" and "dass"),
-the rest of the verb closes the clause, and the others stand between the two. An English word has
-one German word: the German is a function of the English. minitf/data/toy/__init__.py draws clauses
-at random. To add a word, add it to its table.
+A `Clause` says who does what, to whom, when and where, and has no word order. Two functions put it
+into words. `english_clause` keeps the order subject - verb - object - place - time. `german_clause`
+builds a frame: the finite verb comes second (first in a yes/no question, last after "weil" and
+"dass"), the rest of the verb closes the clause, and everything else is between the two. Each English
+word has one German word, so the German is a function of the English. minitf/data/toy/__init__.py
+draws clauses at random. To add a word, add it to its table.
 """
 
 from collections import namedtuple
@@ -13,10 +13,10 @@ from functools import cache
 from typing import NamedTuple
 
 # fmt: off
-# ---- 1. The words: which there are, how they change, and which go together so that a sentence makes sense.
+# ---- 1. The words, their forms, and the combinations that make sense.
 
 # group | articles (see ARTICLES) | adjectives that fit | nouns: English(/plural), gender, German(+ending of a
-# weak noun in all cases but the nominative), German plural where it is used
+# weak noun in all cases but the nominative), German plural if it is used
 NOUN_TABLE = """
 adult | person | old young tall friendly | man/men m Mann Männer, woman/women f Frau Frauen
 child | person | little happy friendly | child/children n Kind Kinder, boy m Junge+n Jungen
@@ -50,7 +50,7 @@ GROUPS = {
     "person": PERSONS, "grown": ("adult", "work", "friend", "parent"), "young": ("child", "sibling"),
     "pet": ("dog", "cat"),
 }
-ARTICLES = {  # what a random article is drawn from; mine: any possessive, count: any number, bare: none
+ARTICLES = {  # articles to draw from; mine: any possessive, count: any number, bare: none
     "person": "the the the a a this count some", "thing": "the the the a a a mine mine count some bare",
     "wares": "the the the a a a count some bare", "mass": "the the bare bare bare", "few": "a a count",
     "one": "the the a mine mine", "known": "the the mine", "habit": "a bare", "like": "bare",
@@ -61,7 +61,7 @@ ADJECTIVES = {
     "ill": "krank", "black": "schwarz", "hungry": "hungrig", "interesting": "interessant", "fresh": "frisch",
     "cold": "kalt", "red": "rot", "beautiful": "schön", "long": "lang",
 }
-STATES = ("tired", "ill", "happy", "hungry")  # what a person can be just now
+STATES = ("tired", "ill", "happy", "hungry")  # temporary states of a person
 MINE = {"my": "mein", "his": "sein", "her": "ihr", "our": "unser"}
 HOURS = {"six": "sechs", "seven": "sieben", "eight": "acht", "nine": "neun", "ten": "zehn"}
 NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
@@ -72,7 +72,7 @@ STRONG = {"nominative": "er e es e", "accusative": "en e es e", "dative": "em er
 WEAK = {"nominative": "e e e en", "accusative": "en e e en", "dative": "en en en en"}
 CONTRACTIONS = {"in dem": "im", "in das": "ins", "an dem": "am", "zu dem": "zum"}
 NAMES = {"Anna": "she", "Lena": "she", "Paul": "he", "Tom": "he"}
-FIRST, SINGULAR, PLURAL = range(3)  # what the verb agrees with: I; he, she; we, they
+FIRST, SINGULAR, PLURAL = range(3)  # agreement of the verb: I; he, she; we, they
 PRONOUNS = {  # agreement, English object, German
     "I": (FIRST, "me", {"nominative": "ich", "accusative": "mich", "dative": "mir"}),
     "he": (SINGULAR, "him", {"nominative": "er", "accusative": "ihn", "dative": "ihm"}),
@@ -159,8 +159,8 @@ TIMES = {
 # fmt: on
 
 
-# `oblique`: German singular outside the nominative; a plural that is not used is empty; `articles`
-# and `modes` are what a random article and a random mode (see `Clause`) are drawn from.
+# `oblique`: German singular outside the nominative. A plural that is not used is empty. A random
+# article is drawn from `articles`, a random mode (see `Clause`) from `modes`.
 Noun = namedtuple(
     "Noun", "english plural gender german oblique german_plural group articles adjectives"
 )
@@ -172,7 +172,7 @@ Verb = namedtuple(
 
 
 def read_nouns(table):
-    """Read the lines of NOUN_TABLE: one entry for each noun, by its English name."""
+    """Return the nouns of NOUN_TABLE by their English names."""
     nouns = {}
     for line in table.strip().splitlines():
         group, articles, adjectives, entries = line.split(" | ")
@@ -188,7 +188,7 @@ def read_nouns(table):
 
 
 def read_verbs(table):
-    """Read the lines of VERB_TABLE: one entry for each verb."""
+    """Return the verbs of VERB_TABLE."""
     verbs = []
     for line in table.strip().splitlines():
         english, german, subjects, objects, places, notes = (
@@ -208,8 +208,9 @@ def read_verbs(table):
 
 
 def nouns_of(names):
-    """The nouns of some groups: `nouns_of(["young", "key"])` is child, boy, girl,
-    brother, sister, key.
+    """Return the nouns of these groups.
+
+    `nouns_of(["young", "key"])` is child, boy, girl, brother, sister, key.
     """
     groups = [group for name in names for group in GROUPS.get(name, (name,))]
     return [noun for group in groups for noun in NOUNS if group in (noun, NOUNS[noun].group)]
@@ -225,13 +226,13 @@ VERB = {verb.prefix + verb.infinitive: verb for verb in _verbs}
 
 
 class Phrase(NamedTuple):
-    """Words that mean the same in both languages, and what a sentence has to know about them."""
+    """Words with the same meaning in both languages, and the facts that a sentence needs."""
 
     english: str = ""
     german: str = ""
     agreement: int = SINGULAR
     known: bool = True  # definite: "the", "my", a name, a pronoun
-    pronoun: str = ""  # that can stand for it: "he", "she", "they"
+    pronoun: str = ""  # that can replace it: "he", "she", "they"
     noun: str = ""
     adjective: str = ""
 
@@ -240,13 +241,15 @@ NOTHING = Phrase()
 
 
 def join(*words):
-    """Put a blank between the words that are not empty."""
+    """Join the words that are not empty with blanks."""
     return " ".join(filter(None, words))
 
 
 @cache
 def noun_phrase(name, article, case, plural=False, adjective=""):
-    """`noun_phrase("dog", "the", "dative", adjective="old")` is "the old dog", "dem alten Hund".
+    """Return a noun with its article and adjective.
+
+    `noun_phrase("dog", "the", "dative", adjective="old")` is "the old dog", "dem alten Hund".
 
     One word has to show the case. If the article does ("dem"), the adjective is weak ("alten");
     if there is none, or it has no ending ("ein"), the adjective takes the strong ending ("ein alter
@@ -287,7 +290,7 @@ def noun_phrase(name, article, case, plural=False, adjective=""):
 
 
 def pronoun(name, case):
-    """`pronoun("he", "dative")` is "him", "ihm"."""
+    """Return a pronoun: `pronoun("he", "dative")` is "him", "ihm"."""
     agreement, english, german = PRONOUNS[name]
     return Phrase(
         name if case == "nominative" else english, german[case], agreement, True, name, name
@@ -295,8 +298,9 @@ def pronoun(name, case):
 
 
 def after(english, german, phrase):
-    """The phrase after a preposition: `after("to", "zu", the station)` is "to the station",
-    "zum Bahnhof".
+    """Return the phrase after a preposition.
+
+    `after("to", "zu", the station)` is "to the station", "zum Bahnhof".
     """
     words = f"{german} {phrase.german}"
     start = " ".join(words.split()[:2])
@@ -308,7 +312,7 @@ def after(english, german, phrase):
 
 
 class Clause(NamedTuple):
-    """Who does what: the meaning of a clause, without an order of words."""
+    """The meaning of a clause, without an order of words."""
 
     subject: Phrase
     verb: Verb
@@ -323,9 +327,7 @@ class Clause(NamedTuple):
     time: Phrase = NOTHING
 
     def word_pairs(self):
-        """The pairs (verb, object) and (adjective, noun) that meet here, as English
-        dictionary forms.
-        """
+        """Return the pairs (verb, object) and (adjective, noun), as English dictionary forms."""
         phrases = (self.subject, self.recipient, self.object, self.partner, self.place)
         pairs = {(phrase.adjective, phrase.noun) for phrase in phrases if phrase.adjective}
         return pairs | {
@@ -335,7 +337,7 @@ class Clause(NamedTuple):
 
 
 def english_verb(clause):
-    """The auxiliary, the verb after it, and the verb alone where English needs no auxiliary."""
+    """Return the auxiliary, the verb after it, and the verb without auxiliary ("" if needed)."""
     verb, mode, agreement = clause.verb, clause.mode, clause.subject.agreement
     if verb.base == "be":
         return {"now": ("am", "is", "are"), "past": ("was", "was", "were")}[mode][agreement], "", ""
@@ -347,7 +349,7 @@ def english_verb(clause):
         return "did", verb.base, verb.past
     third = agreement == SINGULAR
     base, alone = verb.base, verb.third if third else verb.base
-    # "has to read" is built of "have", "wants to read" of "want"
+    # "has to read" is built from "have", "wants to read" from "want"
     if mode in ("must", "want", "like"):
         plain, with_s = {
             "must": ("have", "has"),
@@ -359,8 +361,9 @@ def english_verb(clause):
 
 
 def english_clause(clause, question=False, front=NOTHING):
-    """Subject - verb - objects - place - time; in a question, the auxiliary stands
-    before the subject.
+    """Return the clause in English: subject, verb, objects, place, time.
+
+    question: the auxiliary comes before the subject. front: words before everything else.
     """
     auxiliary, verb, alone = english_verb(clause)
     subject, often, no = (
@@ -391,8 +394,9 @@ def english_clause(clause, question=False, front=NOTHING):
 
 
 def german_verb(clause):
-    """The finite verb, and what closes the clause: "ruft ... an", "hat ... angerufen",
-    "kann ... anrufen".
+    """Return the finite verb, and the words that close the clause.
+
+    "ruft ... an", "hat ... angerufen", "kann ... anrufen".
     """
     verb, mode = clause.verb, clause.mode
     finite, closing = verb.infinitive, verb.prefix + clause.predicate.german
@@ -407,9 +411,10 @@ def german_verb(clause):
 
 
 def german_clause(clause, order="second", front=NOTHING):
-    """The finite verb stands first, second or last.
+    """Return the clause in German.
 
-    Between: first what is known, last what is new.
+    order: the finite verb comes "first", "second" or "last". In the middle of the clause, known
+    things come first and new ones last. front: words before the verb.
     """
     finite, closing = german_verb(clause)
     new = "" if clause.object.known else clause.object.german
@@ -424,10 +429,10 @@ def german_clause(clause, order="second", front=NOTHING):
             and phrase.german != "sie"
             and clause.subject.noun not in PRONOUNS
         ):
-            # "heute ruft mich Anna an"; of "sie" one would think it was the subject
+            # "heute ruft mich Anna an"; "sie" here would be taken for the subject
             short.append(phrase.german)
         elif phrase.known:
-            # Names and pronouns stand before the time, and so does all that "nicht" and "nie" deny.
+            # Names and pronouns come before the time, as does everything "nicht" and "nie" negate.
             (early if no or often == "nie" or phrase.noun not in NOUNS else late).append(
                 phrase.german
             )
