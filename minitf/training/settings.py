@@ -440,6 +440,12 @@ def resumed(settings, given, stored):
     dictionary in the checkpoint; settings that this version does not know are ignored. The changes,
     {name: (before, now)}, are those after which the run is not bit for bit the uninterrupted one.
     """
+    if (stored.get("join") or stored.get("copy")) and "add" not in given:
+        raise UserError(
+            f"this run was started with --join {stored.get('join', 0)} --copy "
+            f"{stored.get('copy', 0)}, options of an earlier version: write these pairs to two "
+            "files with examples/models/augment.py, and give them with --add SOURCE TARGET"
+        )
     stored = _PAPER | _known(stored)
     before = Settings(**stored)
     for name in _names(FIXED):

@@ -121,7 +121,7 @@ def test_a_bomb_is_refused(tmp_path):
         write(tmp_path / "inside.tar", [("dir/a.en", b"")], "tar"),
         write(tmp_path / "wanted.zip", [("dir/a.en", zeros), ("dir/a.de", b"")], "zip"),
     ]
-    header = special("pax", tarfile.XHDTYPE)  # read as a whole, to find a name in it
+    header = special("pax", tarfile.XHDTYPE)  # read completely, to find a name in it
     header.size = len(zeros)
     bombs.append(write(tmp_path / "header.tgz", [(header, zeros), *WANTED.items()]))
     packed = tmp_path / "dir-a.en.gz"

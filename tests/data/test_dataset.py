@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from runs import prepare_folder, run, write_text
 
 from minitf.data import corpora, dataset
 from minitf.data.corpora import Corpus, Pairs
@@ -179,6 +180,21 @@ def test_added_pairs_are_trained_on_and_nothing_else(tmp_path):
     (tmp_path / "more.t").write_text("c\n")
     with pytest.raises(UserError, match=r"more\.s has 2 lines but \S+more\.t has 1"):
         read_corpus(settings)
+
+
+def test_a_resumed_run_reads_its_added_pairs_again(tmp_path, monkeypatch, capsys):
+    prepare_folder(tmp_path, monkeypatch)
+    write_text("more", 20, seed=5)
+    assert run("here", "--steps", "2", "--add", "more.en", "more.de") == 0
+    said = capsys.readouterr().out
+    assert "corpus   train.en, train.de, more.en, more.de" in said
+    assert "pairs    80 to train on" in said
+    assert run("here", "--resume", "--steps", "3") == 0
+    said = capsys.readouterr().out
+    assert "pairs    80 to train on" in said and "training pairs" not in said
+    write_text("more", 20, seed=6)
+    assert run("here", "--resume", "--steps", "4") == 0
+    assert "training pairs was others, is these" in capsys.readouterr().out
 
 
 def test_added_pairs_belong_to_a_named_corpus_too(tmp_path):

@@ -243,7 +243,7 @@ def test_an_impostor_is_refused(data, monkeypatch):
 
 
 def test_from_the_server_to_the_folder(data, monkeypatch):
-    """The whole way, through a server that breaks off after each kilobyte."""
+    """Through a server that closes the connection after each kilobyte."""
     name = "test-full/newstest2014-deen-{}.sgm"
     sentences = [f"<seg id='{i}'>sentence {1000 + i} &amp; {i}</seg>\n" for i in range(2000)]
     entries = [(name.format(side), "".join(sentences).encode()) for side in ("src.en", "ref.de")]

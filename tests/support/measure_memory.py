@@ -4,7 +4,7 @@ gigabytes of disk.
     python tests/support/measure_memory.py 500000 999999 2000000
         from text: subwords, cutting, planning, batches
     python tests/support/measure_memory.py --planned 9000000 36000000
-        only what comes after the cutting, at full size
+        only planning and batches, at full size
 
 Each size is measured in a process of its own; seconds are those of all cores together. Pages
 of a mapped file are the system's, which takes them back when it wants to; they are counted
@@ -44,9 +44,7 @@ def memory(most=False):
 
 
 def write_text(folder, n):
-    """Text like that of WMT in what matters here: 25 words a line, of a million forms, the most
-    frequent as in Zipf.
-    """
+    """Write text with the sizes of WMT: 25 words a line, a million forms, Zipf's frequencies."""
     rng = np.random.default_rng(0)
     letters = np.array(list("bcdfghjklmnprstvwzaeiouäöüyé"))
     forms = np.array(
@@ -103,7 +101,7 @@ def epoch(dataset, stages):
 
 
 def opened(folder):
-    """The text in the folder, as a trainer opens one that is too long to be held."""
+    """Return the text in the folder as a trainer opens it if it is too long for the memory."""
     os.environ["MINITF_DATA"] = str(folder)
     corpora.MAX_IN_MEMORY = 0
     names = {
@@ -177,7 +175,7 @@ def main():
     if len(found) > 1:
         few, many = sorted(found)[-2:]
         for what, value in found[many].items():
-            if what in LEARNING:  # which takes two million lines at most
+            if what in LEARNING:  # uses two million lines at most
                 continue
             slope = (value - found[few][what]) / (many - few)
             print(

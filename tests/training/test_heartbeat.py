@@ -201,9 +201,7 @@ def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
 def test_tokenizing_a_text_into_a_file_shows_its_progress(clock, monkeypatch):
     monkeypatch.setattr(tokenized, "_BLOCK", 2)
     words, said = Words(["a", "b"]), []
-    blocks = tokenized._blocks(
-        Pairs(["a"] * 5, ["b"] * 5), words, 9, np.uint16, said.append, 1
-    )
+    blocks = tokenized._blocks(Pairs(["a"] * 5, ["b"] * 5), words, 9, np.uint16, said.append, 1)
     for _ in blocks:
         clock[0] += 6
     assert said == ["working  4 of 5 pairs cut into subwords"]

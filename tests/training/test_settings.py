@@ -183,7 +183,7 @@ def test_resuming_takes_what_was_and_what_is_given():
     merged, changes = resumed(now, given, stored)
     expected = OTHERS | {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
     assert merged == Settings(**expected)
-    # More steps are no other course; the same rate is no change.
+    # More steps do not change the course, nor does the same rate.
     assert changes == {"batch_tokens": (99, 50)}
 
 
@@ -248,6 +248,14 @@ def test_every_number_has_limits():
     for field in dataclasses.fields(Settings):
         is_number = settings._kind(Settings, field.name) in (int, float)
         assert (field.metadata["limits"][0] is not None) == is_number, field.name
+
+
+def test_a_run_with_joined_and_copied_pairs_needs_them_as_files():
+    stored = dataclasses.asdict(Settings()) | {"join": 20_000, "copy": 0}
+    with pytest.raises(UserError, match=r"--join 20000 --copy 0, options of an earlier version"):
+        resumed(*parse(["--resume"]), stored)
+    assert resumed(*parse(shlex.split("--resume --add a b")), stored)[0].add == ["a", "b"]
+    assert resumed(*parse(["--resume"]), stored | {"join": 0})[1] == {}
 
 
 def test_added_pairs_are_kept_by_a_resumed_run():
