@@ -38,7 +38,7 @@ def number(
     def read(text):
         with contextlib.suppress(ValueError):
             value = _read(kind, text)
-            if least is None or least <= value <= most:
+            if least is None or most is None or least <= value <= most:
                 return value
         raise argparse.ArgumentTypeError(f"must be {description}, not {text!r}")
 

@@ -99,7 +99,7 @@ class Corpus:
     added: Pairs = field(default_factory=lambda: Pairs([], []))
 
 
-class _Place(NamedTuple):
+class _Layout(NamedTuple):
     """The files of a corpus: the path of each text in the data folder, without the language."""
 
     source_language: str
@@ -116,11 +116,11 @@ class _Place(NamedTuple):
 
 def _in_one_folder(folder, target_language, valid, test, **kind):
     tests = {test: f"{folder}/{test}"}
-    return _Place("en", target_language, f"{folder}/train", f"{folder}/{valid}", tests, **kind)
+    return _Layout("en", target_language, f"{folder}/train", f"{folder}/{valid}", tests, **kind)
 
 
 def _wmt14(pair):
-    return _Place(
+    return _Layout(
         *pair.split("-"),
         f"wmt14-{pair}/train",
         "newstest2013/test",
@@ -128,7 +128,7 @@ def _wmt14(pair):
     )
 
 
-_PLACES = {
+_CORPORA = {
     "multi30k": _in_one_folder("multi30k", "de", "val", "test_2016_flickr"),
     "multi30k-tok": _in_one_folder("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
     "tatoeba-en-de": _in_one_folder("tatoeba-en-de", "de", "val", "test"),
@@ -136,7 +136,7 @@ _PLACES = {
     "wmt14-en-de": _wmt14("en-de"),
     "wmt14-en-fr": _wmt14("en-fr"),
 }
-NAMES = ("toy", *_PLACES)
+NAMES = ("toy", *_CORPORA)
 # Corpora of lessons/REPRODUCE.md that cannot be downloaded: no help text lists them.
 _UNPUBLISHED = {
     "multi30k-bpe10k": _in_one_folder(
@@ -159,24 +159,24 @@ def load(name: str, say=print) -> Corpus:
         splits = {split: Pairs(*pairs) for split, pairs in toy.splits().items()}
         train, valid = splits.pop("train"), splits.pop("valid")
         return Corpus(name, "en", "de", train, valid, splits)
-    place = (_PLACES | _UNPUBLISHED).get(name)
-    if place is None:
+    layout = (_CORPORA | _UNPUBLISHED).get(name)
+    if layout is None:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
-    data, languages = data_folder(), (place.source_language, place.target_language)
-    _complete(place, data, languages, say)
+    data, languages = data_folder(), (layout.source_language, layout.target_language)
+    _complete(layout, data, languages, say)
 
     def paths(stem):
         return (data / f"{stem}.{language}" for language in languages)
 
-    tests = {split: read_pairs(*paths(stem)) for split, stem in place.tests.items()}
-    train, valid = open_pairs(*paths(place.train)), read_pairs(*paths(place.valid))
-    return Corpus(name, *languages, train, valid, tests, place.cut, place.tokenized)
+    tests = {split: read_pairs(*paths(stem)) for split, stem in layout.tests.items()}
+    train, valid = open_pairs(*paths(layout.train)), read_pairs(*paths(layout.valid))
+    return Corpus(name, *languages, train, valid, tests, layout.cut, layout.tokenized)
 
 
-def _complete(place, data, languages, say):
+def _complete(layout, data, languages, say):
     """Make each folder that is missing, or that lacks a file which is the same for everyone."""
     incomplete = []
-    for stem in place.stems():
+    for stem in layout.stems():
         folder = stem.rpartition("/")[0]
         recipe = recipes.RECIPES.get(folder)
         complete = all((data / f"{stem}.{language}").exists() for language in languages)

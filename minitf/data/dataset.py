@@ -134,10 +134,10 @@ class Dataset:
 
     def batch(self, indices):
         """Pad the pairs with these indices to a batch."""
-        if not self.encoded:
-            sources, targets = self.sources.flat(indices), self.targets.flat(indices)
-        else:
+        if self.encoded:
             sources, targets = self._read(indices)
+        else:
+            sources, targets = self.sources.flat(indices), self.targets.flat(indices)
         return batch_of(sources, targets, len(self.subwords))
 
     def _read(self, indices):

@@ -174,8 +174,8 @@ def test_corpora_that_nobody_can_download_are_read_and_not_listed(data, monkeypa
     assert name not in corpora.NAMES
     with pytest.raises(UserError, match=r"is missing: set MINITF_DATA to the folder that contains"):
         corpora.load(name)
-    place = corpora._UNPUBLISHED[name]
-    for stem in place.stems():
+    layout = corpora._UNPUBLISHED[name]
+    for stem in layout.stems():
         for language in ("en", "de"):
             (data / f"{stem}.{language}").parent.mkdir(parents=True, exist_ok=True)
             (data / f"{stem}.{language}").write_text("one line\n")
