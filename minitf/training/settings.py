@@ -166,7 +166,11 @@ class Settings:
         most=10_000,
     )
     seed: int = setting(
-        0, "of weights, data order and dropout", least=0, most=2**63 - 1, on_resume=COURSE
+        0,
+        "seed of the weights, the data order and dropout",
+        least=0,
+        most=2**63 - 1,
+        on_resume=COURSE,
     )
     replicas: int = setting(
         0,
@@ -194,7 +198,7 @@ class Settings:
     )
     precision: str = setting(
         "float32",
-        f"of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
+        f"precision of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
         on_resume=COURSE,
     )
 
