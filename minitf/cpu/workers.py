@@ -5,8 +5,8 @@ takes hundreds of small operations, so two threads wait for each other for a fif
 forked process has the model at once, because it shares the memory until one of them writes; its
 results come back through a pipe.
 
-A ProcessPoolExecutor would be shorter, but its workers survive a parent killed by SIGKILL, its
-pipes stay open for a while, and Ctrl-C while it forks can block it.
+A ProcessPoolExecutor would be shorter, but its workers survive a parent killed by SIGKILL, and a
+Ctrl-C during the fork can make a worker continue with the parent's program.
 """
 
 import contextlib
