@@ -1,6 +1,4 @@
-"""Attention on a CPU works on its scores in tiles that fit the cache, and forgets the weights of
-long texts until backward.
-"""
+"""The CPU form of attention: tiles that fit the cache, and weights computed again in backward."""
 
 import tracemalloc
 
@@ -55,9 +53,7 @@ def test_a_single_head_without_batch(tile, rng):
 
 
 def peak(length):
-    """The most memory that attention over a text of this length holds at a time,
-    forward and backward.
-    """
+    """Return the peak memory of attention over a text of this length, forward and backward."""
     x = Tensor(np.ones((1, 2, length, 8), np.float32))
     tracemalloc.start()
     try:

@@ -1,6 +1,4 @@
-"""Attention of arguments whose axes in front differ, or are empty, against its composition of
-primitive operations.
-"""
+"""Attention with different or empty axes in front, against its composition of primitive ops."""
 
 import contextlib
 import math
@@ -32,9 +30,7 @@ def composed(query, key, value, mask=None, rate=0.0):
 
 
 def draw(rng):
-    """Arguments of attention, of which each lacks some axes in front or has 1 there, and
-    a mask or None.
-    """
+    """Return arguments of attention; each lacks some axes in front or has length 1 there."""
     front = rng.integers(1, 4, rng.integers(4))
     t, s, k, d = (
         *rng.choice([0, 1, 2, 3, 5], 2, p=[0.05, 0.2, 0.25, 0.25, 0.25]),
@@ -58,9 +54,7 @@ def draw(rng):
 
 
 def results(function, arrays, *arguments):
-    """The result of the function and the gradients of its arrays, from a random gradient
-    of the result.
-    """
+    """Return the function's result and the gradients of its arrays, for a random cotangent."""
     tensors = [Tensor(array) for array in arrays]
     y = function(*tensors, *arguments)
     y.backward(np.random.default_rng(1).normal(size=y.shape).astype(arrays[0].dtype))
@@ -123,9 +117,7 @@ def test_the_kernels_get_equal_axes_in_front(name, where, rng):
 @pytest.mark.parametrize("front", [(), (B,), (B, H), (0, H), (B, 0)])
 @pytest.mark.parametrize(("t", "s", "d"), [(T, 0, K), (0, S, K), (T, S, 0), (0, 0, 0)])
 def test_empty_sets(front, t, s, d, library):
-    """A query with no key to attend to gets zeros, and what nothing depends on has a
-    gradient of zeros.
-    """
+    """A query without keys gets zeros, and an input without effect a gradient of zeros."""
     rng = np.random.default_rng(2)
     arrays = [
         rng.normal(size=(*front, *last)).astype(np.float32) for last in ((t, K), (s, K), (s, d))
@@ -172,9 +164,7 @@ def test_what_does_not_fit_is_refused_with_its_shapes(shapes, library):
 
 @pytest.mark.parametrize("kind", ["0 and -inf", "float", "integers", "lists", "a tensor"])
 def test_masks_are_boolean(kind, library, rng):
-    """Read as truth values, 0 and -infinity would say the opposite of what they say where
-    they are added.
-    """
+    """As truth values, 0 and -infinity would mean the opposite of what they mean when added."""
     may = rng.random((T, S)) < 0.6
     mask = {
         "0 and -inf": np.where(may, 0.0, -np.inf),

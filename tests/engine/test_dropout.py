@@ -1,6 +1,4 @@
-"""Dropout: its masks are a function of (seed, step, place, row), whoever draws them, in
-whatever parts.
-"""
+"""Dropout's masks are a function of (seed, step, place, row), in whatever slices they are drawn."""
 
 import hashlib
 import threading
@@ -210,9 +208,7 @@ def test_no_dropout_is_no_work():
 
 
 def test_a_kernel_is_told_all_that_the_mask_depends_on():
-    """The key of the generator, the number of the first decision, how many of 65,536 values drop,
-    and the factor.
-    """
+    """The generator's key, the index of the first decision, the threshold and the factor."""
     with F.dropout_state(seed=7, step=3, first_row=5):
         F.dropout(np.ones((2, 4)), RATE)
         found = next_decisions((2, 4, 6), 0.25)
@@ -234,9 +230,7 @@ def test_the_masks_are_the_same_everywhere(library):
 
 
 def test_a_long_mask_is_the_same_everywhere(library):
-    """To the last bit: a threshold or a random number off by one changes a few of so
-    many decisions.
-    """
+    """A threshold or a random number off by one changes a few of so many decisions."""
     drawn = np.packbits(mask(5, (1000, 301), seed=3, step=70_000, place=9, rate=0.1))
     assert hashlib.sha256(drawn).hexdigest()[:16] == "3dc206f2b2eccc9c"
 

@@ -1,6 +1,4 @@
-"""The files of the engine hold equations: no word of their code is about the processor
-that computes.
-"""
+"""The engine contains equations: no word of its code is about the processor that computes."""
 
 import ast
 import re
@@ -48,9 +46,7 @@ HARDWARE = {
 
 
 def words_of(tree):
-    """Return {word: line} of the identifiers, imports and strings of a program; docstrings explain,
-    and may say all.
-    """
+    """Return {word: line} of a program's identifiers, imports and strings, but not docstrings."""
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)

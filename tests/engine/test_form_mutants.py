@@ -417,9 +417,7 @@ def plant(monkeypatch, file, old, new):
 
 
 def hold_all(op, room):
-    """Hold every row and case of an op to the equation, with tiles of all sizes; stops at the
-    first that differs.
-    """
+    """Compare an op with its equation on every row and case, with tiles of all sizes."""
     rows = [row for row in checks.ROWS if row.function is op]
     cases = [case for case in checks.CASES if op in case.ops and room in case.rooms]
     for sizes in form_cases.TILES if room == "cpu" else ["small tiles"]:

@@ -208,9 +208,7 @@ HELPERS = {
 
 
 def run_tables(room, monkeypatch):
-    """Run every row and every case with the forms of a room; of a kernel only the launch, as its
-    lines do not count.
-    """
+    """Run every row and every case with the forms of a room, without running the kernels."""
     with using(LIBRARY[room]), np.errstate(all="ignore"):
         for case in CASES:
             if room in case.rooms:

@@ -1,6 +1,4 @@
-"""The values of the named functions: large numbers, other axes, NaN and infinity, attention
-without recording.
-"""
+"""The values of the functions: large numbers, other axes, NaN, infinity, without recording."""
 
 import contextlib
 
@@ -70,9 +68,7 @@ def test_concatenate_along_any_axis(axis, rng):
 
 
 def test_the_variance_survives_a_large_mean(rng):
-    """As the mean of the squares less the square of the mean, it would have lost all of its
-    digits in float32.
-    """
+    """The mean of the squares less the square of the mean would lose all digits in float32."""
     x = rng.integers(-8, 8, (3, 16)) / 4
     far = F.layer_norm(
         (x + 4096).astype(np.float32), np.ones(16, np.float32), np.zeros(16, np.float32)
@@ -138,9 +134,7 @@ def test_attention_without_dropout_takes_no_place(rng):
 
 
 def test_the_gradients_of_attention_have_the_layout_of_its_inputs(rng):
-    """Where the heads are views of one array, the way back is a view as well and
-    nothing is copied.
-    """
+    """If the heads are views of one array, so are the gradients, and nothing is copied."""
     heads = [Tensor(rng.normal(size=(2, n, 3, 4)).transpose(0, 2, 1, 3)) for n in (5, 6, 6)]
     y = F.attention(*heads)
     gradients = y._node.backward(np.ones(y.shape))

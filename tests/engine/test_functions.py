@@ -1,5 +1,6 @@
-"""Functions and operators over shapes: broadcast, empty, 0-d, not contiguous; against NumPy and
-central differences.
+"""Functions and operators of broadcast, empty, 0-d and non-contiguous arrays.
+
+They are compared with NumPy and with central differences.
 """
 
 import functools
@@ -53,9 +54,7 @@ def away_from_zero(rng, shape):
 
 
 def check_gradients(function, *arrays):
-    """grad_check; where there is no number to move, the gradients still have the shapes
-    of the inputs.
-    """
+    """Run grad_check; for empty inputs, check that the gradients have the same shapes."""
     inputs = [Tensor(array) for array in arrays]
     out = function(*inputs)
     if out.size and any(array.size for array in arrays):
@@ -208,9 +207,7 @@ def test_a_softmax_of_no_scores_is_empty(function, shape, library):
 
 
 def test_large_scores_do_not_overflow(library):
-    """exp(1000) is infinite: the largest score is subtracted first, in the softmax and in
-    its logarithm.
-    """
+    """exp(1000) is infinite, so softmax and log_softmax subtract the largest score first."""
     x = np.array([[1000.0, 0.0, 999.0], [-1000.0, -1001.0, -3000.0]])
     expected = x - x.max(-1, keepdims=True)
     expected = expected - np.log(np.exp(expected).sum(-1, keepdims=True))

@@ -1,6 +1,4 @@
-"""The gradient of everything: `pytest tests/engine/test_gradients.py -v` reads like the engine's
-table of contents.
-"""
+"""The gradient of everything: run with -v, this reads like the engine's table of contents."""
 
 import numpy as np
 import pytest

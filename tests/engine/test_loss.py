@@ -32,9 +32,7 @@ def softmax(z):
 
 @pytest.fixture
 def case(rng):
-    """Logits, and targets of which the last two are padding in the first row and none
-    in the second.
-    """
+    """Logits, and targets: the last two of the first row are padding."""
     target = rng.integers(1, V, (B, T))
     target[0, -2:] = 0
     return rng.normal(size=(B, T, V)), target
@@ -67,9 +65,7 @@ def test_value_and_gradient_by_the_definition(case, smoothing):
 
 
 def test_mass_of_tensor2tensor_and_of_pytorch(case):
-    """eps/V on every id, as PyTorch has it, is our form with eps' = eps (V-1) / V, and the
-    other way round.
-    """
+    """PyTorch's eps/V on every id is our form with eps' = eps (V-1) / V."""
     logits, target = case
     real = target != 0
     log_p = np.log(softmax(logits))
@@ -123,9 +119,7 @@ def test_without_a_pad_id_every_position_counts(case, rng):
 
 
 def test_an_impossible_word(library):
-    """A logit of -inf: nothing without smoothing, unless it is the true word; infinite
-    with smoothing.
-    """
+    """A logit of -inf makes the loss infinite, unless q gives that word no probability."""
     logits = np.array([[1.0, -np.inf, 2.0, 0.5]], np.float32)
     p = softmax(logits.astype(np.float64))
     for target, smoothing, expected in (
@@ -181,9 +175,7 @@ def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
 
 
 def both_forms(hidden, weight, target, smoothing, n_tokens=None):
-    """The loss from logits, and the fused one: each as (loss, gradient of hidden,
-    gradient of weight).
-    """
+    """Return (loss, gradient of hidden, gradient of weight) from logits, and projected."""
     results = []
     for fused in (False, True):
         x, w = Tensor(hidden), Tensor(weight)

@@ -91,9 +91,7 @@ def test_the_environment_variable(value, code, said):
 
 
 def test_a_block_does_not_overrule_the_environment():
-    """A user sets it because a driver fails: then a lesson may not turn the forms on
-    for its training.
-    """
+    """A user sets it because a driver fails: then no lesson may turn the forms on."""
     program = "from minitf import forms\nwith forms.off(), forms.on(): print(forms.are_on())"
     for value in ("on", "off"):
         command = [sys.executable, "-c", program]

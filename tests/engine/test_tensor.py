@@ -46,9 +46,7 @@ def test_float32_and_float64_do_not_mix():
 
 
 def test_diamond():
-    """b = a + a; c = b + b: each path counts, and no node is walked before its
-    gradient is complete.
-    """
+    """Each path counts, and no node is walked before its gradient is complete."""
     a = Tensor([1.0, 2.0])
     b = a + a
     c = b * b + b
@@ -255,9 +253,7 @@ def test_a_generator_function_is_not_decorated():
 
 
 def test_a_yield_inside_no_grad_leaves_it_open_until_the_generator_goes_on():
-    """That is what a context manager of one's own needs; whoever did not mean it hears of it
-    from backward().
-    """
+    """A user's own context manager needs that; backward() reports it if it was a mistake."""
 
     @contextlib.contextmanager
     def evaluation():
@@ -344,9 +340,7 @@ def test_a_list_beside_float64_loses_no_digits():
 
 
 def test_a_parent_without_gradient_stops_the_walk():
-    """A computed parent may get None from every way that leads to it: what lies behind it
-    gets no gradient.
-    """
+    """A computed parent may get None on every path; then its own parents get no gradient."""
     x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
     computed = x * 2
     record(
