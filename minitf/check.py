@@ -363,17 +363,17 @@ class _Input:
     def reject(self, group, slope, singles):
         """Raise AssertionError for the element with the largest error, with the likely cause."""
         small = self.x.size <= SMALL
-        suspects = range(self.x.size) if small else [*singles, self.suspect(group)]
-        elements = np.unique(suspects)
-        slopes = [self.compare(element) for element in elements[:, None]]
-        got, numeric = np.array([(one.got, one.numeric) for one in slopes]).T
-        errors = [np.inf if np.isnan(one.error) else one.error * (not one.right) for one in slopes]
-        worst = int(np.argmax(errors))
-        if slopes[worst].right:  # only the sum of their errors can be noticed
+        suspects = range(self.x.size) if small else {*singles, self.suspect(group)}
+        slopes = {at: self.compare(np.array([at])) for at in suspects}
+        wrong = [at for at in slopes if not slopes[at].right]
+        if not wrong:  # only the sum of their errors is noticed
             raise AssertionError(
                 f"{self.subject}, along a random direction through {group.size:,} elements, "
                 f"is {slope.got:.9g}, but the function changes by {slope.numeric:.9g}"
             )
+        worst = max(wrong, key=lambda at: np.nan_to_num(slopes[at].error, nan=np.inf))
+        got = np.array([slope.got for slope in slopes.values()])
+        numeric = np.array([slope.numeric for slope in slopes.values()])
         if not np.isfinite(numeric).all():
             cause = ""
         elif small:
@@ -381,7 +381,7 @@ class _Input:
             cause = _likely_cause(self.gradient, numeric, self.weights, self.others)
         else:
             cause = _common_cause(got, numeric)
-        where = _index(np.unravel_index(elements[worst], self.x.shape))
+        where = _index(np.unravel_index(worst, self.x.shape))
         raise AssertionError(
             f"{self.subject}{where} is {slopes[worst].got:.9g}, but should be "
             f"{slopes[worst].numeric:.9g}{cause}"
