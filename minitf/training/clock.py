@@ -19,24 +19,24 @@ class Clock:
         self.earlier = 0.0
         self.start(0)
 
-    def start(self, step: int) -> None:
+    def start(self, step):
         """Begin the session, with so many updates done before it."""
         self.first_step, self.started = step, time.perf_counter()
         self._lap, self._warm = self.started, None
 
-    def session(self) -> float:
+    def session(self):
         """Return the seconds since `start`."""
         return time.perf_counter() - self.started
 
-    def total(self) -> float:
+    def total(self):
         """Return the seconds of all sessions together."""
         return self.earlier + self.session()
 
-    def lap(self) -> float:
+    def lap(self):
         """Return the seconds since `next_lap`, without pauses."""
         return time.perf_counter() - self._lap
 
-    def next_lap(self) -> None:
+    def next_lap(self):
         """Begin a lap: the updates between two entries of the log."""
         self._lap = time.perf_counter()
 
@@ -47,12 +47,12 @@ class Clock:
         yield
         self._lap += time.perf_counter() - started
 
-    def count(self, step: int) -> None:
+    def count(self, step):
         """Take note that so many updates are done."""
         if step == self.first_step + WARM_UP:
             self._warm = step, time.perf_counter()
 
-    def left(self, step: int, steps: int, minutes: float = 0.0) -> float | None:
+    def left(self, step, steps, minutes=0.0):
         """Return the seconds until the run ends, None while they cannot be judged yet.
 
         They are judged by all updates and validations of this session but the first few.

@@ -109,6 +109,7 @@ def _read_new(settings, given, model):
     if settings.start_from:
         first, subwords, _ = load_model(settings.start_from, model)
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
+        del first  # its memory is needed for the text
         check_model(settings, config, len(subwords))
     corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out)

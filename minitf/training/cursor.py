@@ -4,8 +4,6 @@ import dataclasses
 
 import numpy as np
 
-from minitf.data.dataset import Dataset
-
 __all__ = ["Cursor", "UpdateBatches"]
 
 
@@ -38,22 +36,22 @@ class Cursor:
     plan: the batches of this epoch.
     """
 
-    def __init__(self, dataset: Dataset, batch_tokens: int, seed: int):
+    def __init__(self, dataset, batch_tokens, seed):
         self.dataset, self.batch_tokens, self.seed = dataset, batch_tokens, seed
         self.move(0, 0)
 
-    def move(self, epoch: int, position: int) -> None:
+    def move(self, epoch, position):
         """Go to a position in an epoch."""
         self.epoch, self.position = epoch, position
         self.plan = self.dataset.plan(epoch, self.batch_tokens, self.seed)
 
-    def next(self, n: int) -> UpdateBatches:
-        """Return the next n batches, which may reach into the next epoch."""
+    def next(self, n):
+        """Return the next n batches as UpdateBatches; they may reach into the next epoch."""
         self._begin_epoch_if_due()
         epoch, position = self.epoch, self.position
         return UpdateBatches(epoch, position, [self._next_batch() for _ in range(n)])
 
-    def epochs(self) -> float:
+    def epochs(self):
         """Return the number of epochs done, the current one as a fraction."""
         return self.epoch + self.position / len(self.plan)
 

@@ -5,7 +5,6 @@ import math
 from minitf import backend
 from minitf.backend import to_numpy, xp
 from minitf.errors import UserError
-from minitf.training.team import Team
 
 __all__ = ["Guard"]
 
@@ -17,18 +16,19 @@ class Guard:
     There `check` only clears `finite`, a flag on the GPU that turns this update of Adam and all
     that follow into no-ops, and `read` raises later.
 
+    team: the Team whose gradients it checks.
     unlogged: (loss, nll, norm, target tokens) of the updates that were read since the last entry
     of the log, as plain numbers.
     loss: of the last update read.
     """
 
-    def __init__(self, team: Team):
+    def __init__(self, team):
         self.team = team
         self.finite = True
         self.loss, self.unlogged = math.nan, []
         self._unread = []
 
-    def delays(self) -> bool:
+    def delays(self):
         """Return whether figures stay on the GPU until `read`.
 
         Several ranks exchange theirs in every update, so there they are read immediately.
@@ -61,7 +61,7 @@ class Guard:
             self.loss = row[0]
             self.unlogged.append((*row, n_tokens))
 
-    def has_unlogged(self) -> bool:
+    def has_unlogged(self):
         """Return whether there were updates since the last entry of the log."""
         return bool(self._unread or self.unlogged)
 

@@ -3,17 +3,12 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from minitf.config import Config
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of
-from minitf.data.dataset import Dataset
 from minitf.terminal import Progress
-from minitf.text import Batch
 from minitf.training.settings import Settings
-from minitf.training.team import Team
 
 __all__ = ["Workload", "arithmetic", "report", "summary", "try_batches", "workload"]
 
@@ -45,10 +40,8 @@ class Workload:
     ranks: int
 
 
-def workload(
-    settings: Settings, config: Config, dataset: Dataset, plan: list, steps: int, ranks: int
-) -> Workload:
-    """Return the Workload of a run with this plan of an epoch and so many updates to come."""
+def workload(settings, config, dataset, plan, steps, ranks):
+    """Return the Workload of a run. plan: the batches of an epoch. steps: updates to come."""
     sides = dataset.sources, dataset.targets
     tokens = float(sides[1].lengths.sum() + len(sides[1])) / len(plan)  # with the end marks
     sample = plan[:: len(plan) // SAMPLE + 1]  # a plan is in random order
@@ -89,9 +82,10 @@ def arithmetic(config, rows, source, target, n_tokens):
     )
 
 
-def try_batches(team: Team, batches: list[Batch], say: Callable[[str], None]) -> float:
-    """Compute batches, discard the results, and return the seconds that took.
+def try_batches(team, batches, say):
+    """Run batches forward and backward, discard the results, and return the seconds that took.
 
+    team: the Team that computes. say: takes lines that show progress.
     With the largest batches of a run, memory runs out now or never.
     """
     seconds = 0.0
@@ -102,8 +96,8 @@ def try_batches(team: Team, batches: list[Batch], say: Callable[[str], None]) ->
     return seconds
 
 
-def summary(load: Workload, team: Team, batch: Batch, first_seconds: float) -> str | None:
-    """Return one line that says what a run will take; None if the run is short.
+def summary(load, team, batch, first_seconds):
+    """Return a line that predicts the memory and the time of a run, None if the run is short.
 
     batch: one of its largest. first_seconds: what the first pass over such batches took, which is
     more than a later pass takes.
@@ -124,14 +118,8 @@ def summary(load: Workload, team: Team, batch: Batch, first_seconds: float) -> s
     )
 
 
-def report(
-    load: Workload,
-    team: Team,
-    batches: list[Batch],
-    update: Callable[[], int],
-    say: Callable[[str], None],
-) -> Iterator[str]:
-    """Measure some updates and yield lines that say what the run will take.
+def report(load, team, batches, update, say):
+    """Measure some updates, and yield lines that predict the memory and the time of a run.
 
     batches: this rank's slices of the largest ones. update: makes an update, waits for it and
     returns its target tokens. say: takes lines that show progress.

@@ -15,15 +15,15 @@ class StopRequest:
     """
 
     def __init__(self):
-        self.reason: str | None = None
+        self.reason = None
         self.agreed = False
 
     @property
-    def asked(self) -> bool:
+    def asked(self):
         """Return whether this process was asked to stop."""
         return self.reason is not None
 
-    def ask(self, reason: str) -> None:
+    def ask(self, reason):
         """Ask the run to stop. The first reason counts."""
         self.reason = self.reason or reason
 
@@ -33,9 +33,10 @@ class Interrupted(Exception):
 
 
 @contextlib.contextmanager
-def stop_on_signals(stop: StopRequest):
+def stop_on_signals(stop):
     """Let Ctrl-C, SIGTERM and a closed terminal ask the run in this block to stop.
 
+    stop: a StopRequest.
     A second signal raises KeyboardInterrupt: the run stops immediately.
     """
     received = False

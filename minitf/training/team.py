@@ -1,14 +1,10 @@
 """The gradient of one update, computed by all cores of all ranks together."""
 
 import time
-from collections.abc import Callable
 
 from minitf.backend import on_gpu, to_device
 from minitf.cpu.replicas import Replicas, machine, threads_for
-from minitf.data.dataset import Dataset
-from minitf.optim import Adam, gradient_norm
-from minitf.training.distributed import Ranks
-from minitf.transformer import Transformer
+from minitf.optim import gradient_norm
 
 __all__ = ["Team"]
 
@@ -18,21 +14,13 @@ class Team:
 
     Each rank takes a slice of the update, each replica a slice of the rank's. Their sum is the
     gradient that one core would have found.
-    model, optimizer: of this rank. build: makes a model for another replica. replicas: their
-    number, 0 for one on each core; a GPU has one.
+    model, optimizer: a Transformer, and the Adam of its parameters. dataset: has the batches.
+    ranks: the Ranks of the run. build: makes a model for another replica. replicas: how many each
+    rank has, 0 for one on each core; a GPU has one. seed: of the dropout masks.
     machine: the facts on which the last bits of a sum depend.
     """
 
-    def __init__(
-        self,
-        model: Transformer,
-        optimizer: Adam,
-        dataset: Dataset,
-        ranks: Ranks,
-        build: Callable[[], Transformer],
-        replicas: int = 0,
-        seed: int = 0,
-    ):
+    def __init__(self, model, optimizer, dataset, ranks, build, replicas, seed):
         self.optimizer, self.dataset, self.ranks, self.seed = optimizer, dataset, ranks, seed
         n = 1 if on_gpu() else replicas or ranks.cores()
         self.replicas = Replicas(model, build, n)

@@ -161,7 +161,7 @@ class Trainer:
         )
 
     def _train(self):
-        """Update until a limit is reached, and return it; return None after a request to stop."""
+        """Update until a limit is reached or a stop is agreed on; return the limit, if any."""
         self._validate_if_due()  # if the last session was stopped in the middle of a validation
         self.clock.next_lap()
         pace = Pace(pause=0)  # the first update is shown at once

@@ -4,11 +4,9 @@ import contextlib
 import dataclasses
 import math
 
-from minitf.data.dataset import Dataset
 from minitf.terminal import Progress
 from minitf.training.evaluation import bleu, perplexity
-from minitf.training.settings import Settings
-from minitf.training.signals import Interrupted, StopRequest
+from minitf.training.signals import Interrupted
 
 __all__ = ["Scores", "Validator"]
 
@@ -26,7 +24,7 @@ class Scores:
     best_perplexity: float = math.inf
     bad_validations: int = 0
 
-    def add(self, step: int, value: float, score: float) -> None:
+    def add(self, step, value, score):
         """Add the perplexity and the BLEU of the validation after this step."""
         better = score > self.best or value < self.best_perplexity
         self.bad_validations = 0 if better else self.bad_validations + 1
@@ -37,11 +35,11 @@ class Scores:
 class Validator:
     """Translates and scores texts of a dataset.
 
-    say: takes a line that tells how far it is. stop: where a request to stop raises Interrupted in
-    the middle of a text.
+    say: takes lines that show progress. stop: a StopRequest; once a stop is asked for, Interrupted
+    is raised in the middle of a text.
     """
 
-    def __init__(self, dataset: Dataset, settings: Settings, say, stop: StopRequest):
+    def __init__(self, dataset, settings, say, stop):
         self.dataset, self.settings, self.say, self.stop = dataset, settings, say, stop
 
     def measure(self, translator):
