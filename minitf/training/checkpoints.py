@@ -71,17 +71,19 @@ class RunFolder:
         return (self.path / CONFIG).exists()
 
     def must_be_free(self):
-        """Raise UserError if the folder holds a run or a model already, or is a file."""
+        """Raise UserError if the folder already contains a run or a model, or is a file."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file: choose another --out")
-        if self.has_checkpoint() or self.has_model():
-            what = "a run" if self.has_checkpoint() else "a model"
+        if self.has_checkpoint():
             raise UserError(
-                f"{self.path} holds {what} already: go on with --resume, or choose another --out"
+                f"{self.path} already contains a run: resume it with --resume, or choose "
+                "another --out"
             )
+        if self.has_model():
+            raise UserError(f"{self.path} already contains a model: choose another --out")
 
     def save_subwords(self, subwords):
-        """Write the subwords for a run that has no model yet; no checkpoint is of use without."""
+        """Write the subwords, which a checkpoint needs, for a run that has no model yet."""
         path = self.path / subwords.file_name
         with writing(path):
             subwords.save(path)
@@ -95,12 +97,12 @@ class RunFolder:
         return [*(old for old in names if old != name), name][-count:]
 
     def average(self, names, step, arrays):
-        """Return the names of the weights that took part, and their average.
+        """Return the names of the averaged weights, and the average.
 
-        names: of files, the last of which holds the weights `arrays` of this step.
+        names: of the files to average; the last one contains `arrays`, the weights of this step.
 
-        If a file is missing or damaged, the average starts again with the weights of this step: a
-        training run is not lost for that.
+        If a file is missing or damaged, the average starts again with this step: that is no reason
+        to lose a training run.
         """
         try:
             return names, average([*(self.path / name for name in names[:-1]), arrays])
@@ -109,7 +111,7 @@ class RunFolder:
             return names[-1:], arrays
 
     def forget_weights(self, names):
-        """Delete all weights but these: those of older steps, and those that a killed run left."""
+        """Delete all weights but these: those of older steps, and what a killed run left behind."""
         for path in self.path.iterdir():
             if WEIGHTS.fullmatch(path.name) and path.name not in names:
                 path.unlink(missing_ok=True)
@@ -126,10 +128,9 @@ class RunFolder:
     def save_checkpoint(self, model, optimizer, meta, subwords):
         """Write the state of the run: arrays by name, and plain values.
 
-        The file of the subwords must exist.
+        The file of the subwords must exist: its sha256 is stored.
 
-        Raises UserError for an array that is not finite: a good checkpoint is not
-        replaced by a bad one.
+        Raises UserError for an array that is not finite: the checkpoint before it is kept.
         """
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
         if name := _not_finite(arrays):
@@ -142,14 +143,14 @@ class RunFolder:
             (self.path / OLD_CHECKPOINT).unlink(missing_ok=True)
 
     def read_checkpoint(self):
-        """Return (model, optimizer, meta, subwords).
+        """Return the arrays of the model and of the optimizer, the values, and the subwords.
 
         Raises UserError for a missing, damaged or changed file.
         """
         path = self.checkpoint
         if not path.exists():
             raise UserError(
-                f"{self.path} holds no checkpoint to resume from: leave --resume out, or set --out"
+                f"{self.path} contains no checkpoint: omit --resume, or set another --out"
             )
         arrays, meta = load_arrays(path)
         _check_meta(path, meta)

@@ -98,8 +98,10 @@ TRAINER = {
     "--out ": "--out must name a folder",
     "--out train.en": "train.en is a file: choose another --out",
     f"{TEXTS} --out train.en/deeper": "cannot be written (Not a directory)",
-    f"{TEXTS} --out run": "run holds a run already: go on with --resume, or choose another --out",
-    f"{TEXTS} --out model": "model holds a model already",
+    f"{TEXTS} --out run": (
+        "run already contains a run: resume it with --resume, or choose another --out"
+    ),
+    f"{TEXTS} --out model": "model already contains a model: choose another --out",
     "--start-from nowhere": "nowhere: no such folder",
     "--start-from train.en": "train.en: is a file",
     "--start-from nowhere --preset small": "leave --preset out",
@@ -112,8 +114,8 @@ TRAINER = {
         "100% of the text is unknown to the vocabulary"
     ),
     # runs to go on with
-    "--resume": "holds no checkpoint to resume from",
-    "--resume --out nowhere": "nowhere holds no checkpoint to resume from",
+    "--resume": "contains no checkpoint: omit --resume",
+    "--resume --out nowhere": "nowhere contains no checkpoint: omit --resume",
     "--resume --out run-cut": "run-cut/checkpoint.safetensors: damaged",
     "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
     "--resume --out run-swapped": "not a checkpoint (it contains arrays only)",

@@ -23,7 +23,7 @@ def test_a_run_of_the_first_edition_goes_on_in_the_new_format(folder):
     copied_run("whole", "--steps", "16")
     copied_run("here", "--steps", "8")
     to_first_edition(Path("here"))
-    assert "holds a run already" in message(RunFolder("here").must_be_free)
+    assert "already contains a run" in message(RunFolder("here").must_be_free)
     assert run("here", "--resume", "--steps", "16") == 0
     assert not list(Path("here").glob("*.npz"))
     assert_same_run("here", "whole")

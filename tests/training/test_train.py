@@ -385,12 +385,12 @@ def test_a_folder_in_use_is_refused(folder, capsys):
     assert run("here", "--steps", "1") == 0
     assert run("here") == 2
     assert (
-        "here holds a run already: go on with --resume, or choose another --out"
+        "here already contains a run: resume it with --resume, or choose another --out"
         in capsys.readouterr().err
     )
     Path("here/checkpoint.safetensors").unlink()
     assert run("here") == 2
-    assert "here holds a model already" in capsys.readouterr().err
+    assert "here already contains a model" in capsys.readouterr().err
 
 
 def test_help_names_every_setting(capsys):
