@@ -17,11 +17,14 @@ from damage import resident
 from paths import ROOT
 from safetensors.numpy import load_file
 from saved_files import assert_same, message, save_npz, shapes_of, to_first_edition
+from tiny_translator import make_subwords
+from tiny_translator import save as save_tiny_model
 
 from minitf.files import models
 from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
-from minitf.files.atomic import clean_leftovers
+from minitf.files.atomic import clean_leftovers, sha256
 from minitf.files.models import read_model, read_notes, save_model
+from minitf.translation.loading import load_model
 
 # Saved and loaded ---------------------------------------------------------------------------------
 
@@ -386,6 +389,14 @@ def test_a_model_comes_back_as_float32(tmp_path, arrays, words):
         "model.safetensors",
         "words.txt",
     ]
+
+
+def test_a_model_is_hashed_once(tmp_path, monkeypatch):
+    hashed = []
+    save_tiny_model(tmp_path / "model", make_subwords())
+    monkeypatch.setattr(models, "sha256", lambda path: (hashed.append(path.name), sha256(path))[1])
+    load_model(tmp_path / "model")
+    assert sorted(hashed) == ["model.safetensors", "subwords.model"]
 
 
 def test_float32_models_are_exact(tmp_path, arrays, words):
