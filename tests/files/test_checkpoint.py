@@ -54,6 +54,16 @@ def test_files_of_the_first_edition_are_read(tmp_path, arrays, compressed):
     assert meta == {"step": 12}
 
 
+def test_a_header_whose_size_reads_as_the_start_of_a_zip_file(tmp_path):
+    """A safetensors file begins with the size of its header: 19,280 bytes read as "PK"."""
+    path, size = tmp_path / "a.safetensors", int.from_bytes(b"PK", "little")
+    save_arrays(path, {}, {"filler": ""})
+    filler = "x" * (size - int.from_bytes(path.read_bytes()[:8], "little"))
+    save_arrays(path, {}, {"filler": filler})
+    assert path.read_bytes().startswith(b"PK\0")
+    assert load_arrays(path) == ({}, {"filler": filler})
+
+
 def test_arrays_of_any_memory_order_come_back(tmp_path):
     """Safetensors stores the bytes in memory order, and raises no error for a transposed array."""
     cube = np.arange(24.0).reshape(2, 3, 4)
