@@ -38,7 +38,7 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
     make equal files.
 
     Raises UserError if the disk refuses, TypeError for an array without numbers or a value
-    that JSON lacks.
+    that JSON lacks, ValueError for names and values of more than 1 MB.
     """
     path = Path(path)
     clean_leftovers(path.parent)
@@ -62,6 +62,9 @@ def write_arrays(path, arrays, meta=None):
     except SafetensorError as error:  # a full disk, for example
         raise OSError(str(error)) from error
     path.chmod(mode)  # save_file lets only the owner read the file
+    with open(path, "rb") as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
+            raise ValueError(f"names and values take more than {MAX_HEADER:,} bytes: save fewer")
 
 
 def _as_stored(name, array):

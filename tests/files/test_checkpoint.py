@@ -42,6 +42,13 @@ def test_meta_keeps_any_json_value(tmp_path):
     assert load_arrays(tmp_path / "a.safetensors", {}) == ({}, meta)
 
 
+def test_a_file_that_could_not_be_read_is_not_written(saved, arrays):
+    with pytest.raises(ValueError, match="save fewer"):
+        save_arrays(saved, {}, {"text": "x" * (1 << 20)})
+    assert_same(load_arrays(saved)[0], arrays)
+    assert os.listdir(saved.parent) == [saved.name]
+
+
 def test_other_programs_read_the_file(saved, arrays):
     assert_same(load_file(saved), arrays)
 
