@@ -71,11 +71,8 @@ class Progress:
                 f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
             )
             text += f"  {self.what}"
-        line, self.width = (
-            f"\r{text:<{self.width}}",
-            len(text),
-        )  # before it is drawn: Ctrl-C may come
-        print(line, end="", file=sys.stderr, flush=True)
+        print(f"\r{text:<{self.width}}", end="", file=sys.stderr, flush=True)
+        self.width = len(text)
 
     def wipe(self):
         """Remove the bar, so that a line can be written; the next `to` draws it again."""

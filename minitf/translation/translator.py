@@ -218,7 +218,7 @@ class Translator:
         stack, name = stacks[kind]
         layer = len(stack.layers) if layer is None else layer
         if not 1 <= layer <= len(stack.layers):
-            raise UserError(f"there is no layer {layer}: the model has layers 1 to {len(stack.layers)}")
+            raise UserError(f"no layer {layer}: the model has layers 1 to {len(stack.layers)}")
         chosen = getattr(stack.layers[layer - 1], name)
 
         source = self._padded(parts[:1])

@@ -1,6 +1,4 @@
-"""examples/benchmarks/benchmark.py: its comparisons, its word on rivals that are missing,
-its quick form.
-"""
+"""The benchmark: its comparisons, its messages about missing rivals, its quick form."""
 
 import json
 import os
@@ -38,7 +36,7 @@ def task(tmp_path, **more):
 
 
 def benchmark(*arguments, without=()):
-    """Run the quick form; `without`: packages that are hidden from it."""
+    """Run the quick form; without: packages that are hidden from it."""
     env = os.environ | {"PYTHONPATH": str(without)} if without else os.environ
     command = [
         sys.executable,
@@ -51,7 +49,7 @@ def benchmark(*arguments, without=()):
 
 @pytest.fixture
 def no_rivals(tmp_path):
-    """A folder that makes Python believe that the rivals are not installed."""
+    """Return a folder that hides the rivals from Python."""
     folder = tmp_path / "hidden"
     folder.mkdir()
     for name in ("torch", "ctranslate2"):
@@ -126,7 +124,7 @@ def test_rows_are_chosen_by_name_or_beginning():
 
 
 class Side:
-    """A worker that answers from memory."""
+    """A worker with stored answers."""
 
     def __init__(self, answer, gradient):
         self.answer, self.gradient = answer, gradient

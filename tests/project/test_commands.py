@@ -1,6 +1,4 @@
-"""`python -m minitf` lists the commands, and a module that looks like one does its job or says
-where it is done.
-"""
+"""Each command that `python -m minitf` lists works, or names the command that does."""
 
 import re
 import shlex

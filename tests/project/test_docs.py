@@ -1,4 +1,4 @@
-"""What the docstrings say is run: shape lines against the functions, examples as doctests."""
+"""Docstrings are run: shape lines against the functions, examples as doctests."""
 
 import ast
 import doctest
@@ -30,7 +30,7 @@ _ITEM = re.compile(r"(\w+): (?:a sequence of )?(int|bool)? ?(\([^)]*\))")
 
 
 def shape_lines(function):
-    """Give ([(argument, kind, letters)], [result letters]) of the shape line in a docstring."""
+    """Return ([(argument, kind, letters)], [result letters]) of the shape line in a docstring."""
     for line in inspect.getdoc(function).splitlines():
         if "->" in line and ":" in line.split("->")[0]:
             inputs, result = line.split("->")
@@ -47,9 +47,7 @@ def _letters(shape):
 
 
 def fit(letters, shape, sizes):
-    """Bind the letters to the lengths of the axes; raises AssertionError where a letter
-    would have two.
-    """
+    """Bind the letters to the lengths of the axes; two lengths of one are an AssertionError."""
     letters, shape = list(letters), list(shape)
     if "..." in letters:
         assert letters[0] == "...", "... stands in front"
@@ -68,9 +66,7 @@ def _shape(x):
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: row[0].__name__)
 def test_shape_line(row):
-    """Letters mean the same in all arguments and in the result, and different letters
-    different lengths.
-    """
+    """A letter has one length in all arguments and the result; different letters differ."""
     function, arguments, options = row
     said = shape_lines(function)
     assert said, f"{function.__name__} has no shape line"

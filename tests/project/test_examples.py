@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 @pytest.mark.slow
 def test_rotary_positions(capsys):
-    """It learns, and decodes alike with the cache and without."""
+    """The model learns, and decodes alike with the cache and without."""
     with threadpool_limits(1, "blas"):  # on a busy machine two threads would wait for each other
         runpy.run_path(EXAMPLES / "rotary.py", run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
@@ -21,7 +21,7 @@ def test_rotary_positions(capsys):
 
 @pytest.mark.slow
 def test_the_language_model(capsys):
-    """The loss falls to less than half, and nearly all that it writes is words of its text."""
+    """The loss falls to less than half, and nearly all of the output is words of the text."""
     with threadpool_limits(1, "blas"):  # on a busy machine two threads would wait for each other
         names = runpy.run_path(EXAMPLES / "language_model.py", run_name="__main__")
     losses, text = capsys.readouterr().out.split("It writes:\n")

@@ -1,6 +1,4 @@
-"""Rooms have doors: each imports only from the rooms that this table names, and heavy packages only
-in their homes.
-"""
+"""Each room imports only from the rooms in this table, and heavy packages only in their homes."""
 
 import ast
 import re
@@ -61,8 +59,9 @@ def name_of(path):
 
 
 def room_of(name):
-    """Return the room of a file or of a name in it, without `minitf.`: its folder, or the
-    engine's, or its own.
+    """Return the room of a file or of a name in it (both without `minitf.`).
+
+    That is its folder, the engine, or the file itself.
     """
     first = name.split(".")[0]
     known = (first and (PACKAGE / first).exists()) or (PACKAGE / f"{first}.py").exists()

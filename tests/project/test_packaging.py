@@ -1,6 +1,4 @@
-"""The package as a person installs it: found from any folder, and never confused with another
-project of its name.
-"""
+"""The installed package: found from any folder, never confused with a project of its name."""
 
 import configparser
 import functools
@@ -70,9 +68,7 @@ print(minitf.__file__, *names, sep="\\n")
 
 @pytest.mark.slow
 def test_a_wheel_works_away_from_the_repository(tmp_path):
-    """Every module of every room is in it; its commands translate and train, or say in one line
-    what they lack.
-    """
+    """The wheel has every module; its commands work, or name in one line what they lack."""
     run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()

@@ -1,6 +1,4 @@
-"""Every `pytest` command that a document gives is typed into a shell, and selects what the
-document says.
-"""
+"""Every `pytest` command in a document is run by a shell, and selects the promised tests."""
 
 import importlib.util
 import os

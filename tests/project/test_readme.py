@@ -27,7 +27,7 @@ PAGES = [
 
 
 def blocks(page, language):
-    """Give the code blocks of a language, without their indentation."""
+    """Return the code blocks of a language, without their indentation."""
     text = page.read_text(encoding="utf-8")
     return [
         block
@@ -37,8 +37,9 @@ def blocks(page, language):
 
 
 def answers(block):
-    """Give the lines that the block says it prints: what follows `# ` behind a statement, or on
-    lines of its own.
+    """Return the lines that a block promises to print.
+
+    They follow `# ` after a statement, or on lines without one.
     """
     found = []
     for line in block.splitlines():
@@ -51,7 +52,7 @@ def answers(block):
 
 
 def pattern(said):
-    """`...` stands for anything, and blanks for any blanks."""
+    """Return a regular expression in which `...` matches anything, and blanks match any blanks."""
     parts = [r"\s+".join(re.escape(word) for word in part.split()) for part in said.split("...")]
     return r"\s*.*?\s*".join(parts)
 
@@ -83,7 +84,7 @@ def test_the_program_of_the_readme_is_the_example():
 
 
 def test_the_limits_are_real():
-    """What README says that the bundled model gets wrong."""
+    """The bundled model's mistake in README is real."""
     translator = Translator.load(ROOT / "examples" / "models" / "en-de")
     ((best,),) = translator.translate(["The cat sat on the mat."])
     assert best.text == "Die Katze saß auf der Mathe."
@@ -100,9 +101,7 @@ def _commands():
 
 
 def _is_quick(command):
-    """Return whether the command is tried by default: of those that translate, one sentence's and
-    one pipe's are.
-    """
+    """Return whether the command is run by default: of those that translate, two are."""
     return "translate.py" not in command or "Where is the station" in command or "|" in command
 
 
@@ -111,9 +110,7 @@ def _is_quick(command):
     [pytest.param(each, marks=[] if _is_quick(each) else pytest.mark.slow) for each in _commands()],
 )
 def test_command(command, tmp_path):
-    """Commands that translate are run; trainings are read by their own parser; set-up commands
-    are .ci/run's.
-    """
+    """Commands that translate are run, trainings are parsed; set-up commands are .ci/run's."""
     words = shlex.split(command)
     if words[:3] == ["pip", "install", "-e"]:
         assert (ROOT / "setup.cfg").exists()

@@ -1,6 +1,4 @@
-"""lessons/REPRODUCE.md: its commands ask for the paper's settings, and what it derives on paper is
-computed here.
-"""
+"""lessons/REPRODUCE.md: its commands have the paper's settings, and its arithmetic is right."""
 
 import math
 import os
@@ -106,8 +104,8 @@ def test_what_is_said_on_paper():
     assert f"about {math.log(37_000) + 0.5:.1f} for 37,000 pieces" in TEXT
 
 
-def test_the_published_course_falls_as_copied():
-    """A slip of the pen in a table of figures that only fall would show."""
+def test_the_published_curve_falls_as_copied():
+    """Figures that fall throughout: a slip in copying would show."""
     table = re.search(r"\| update \| smoothed loss, bits \|.*?\n\n", TEXT, re.DOTALL)[0]
     rows = [
         [float(cell.replace(",", "")) for cell in row]
@@ -121,8 +119,9 @@ def test_the_published_course_falls_as_copied():
 @pytest.mark.slow
 @pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="set MINITF_DATA to measure real text")
 def test_real_sentences_are_as_long_as_the_lesson_draws_them():
-    """Lesson 09 plans batches for lengths that it draws as rng.normal(3.2, 0.6) and
-    rng.normal(0.04, 0.18).
+    """Lesson 09 draws lengths as real text has them.
+
+    These are rng.normal(3.2, 0.6) and rng.normal(0.04, 0.18), of the logarithms.
     """
     train = corpora.load("wmt14-standin").train
     subwords = Subwords.train([*train.source[:20_000], *train.target[:20_000]], 16_000)

@@ -1,6 +1,4 @@
-"""The command translate.py: whatever bytes come in, as many lines go out; every mistake
-ends in one line.
-"""
+"""translate.py: lines in are lines out, whatever their bytes; mistakes end in one line."""
 
 import errno
 import io
@@ -35,8 +33,9 @@ def run(model):
 
 
 def assert_alike(output, expected):
-    """The same but for the last digits of the scores,
-    which depend on what else was in the batch.
+    """Assert equal texts, and scores that are equal except for their last digits.
+
+    These depend on the rest of the batch.
     """
     score = re.compile(r"-?\d+\.\d+")
     assert score.sub("", output) == score.sub("", expected)
@@ -73,7 +72,7 @@ def test_lines_in_are_lines_out(run, n, length):
 
 
 def test_lines_of_a_file_come_out_in_order(run, tmp_path):
-    """More lines than are sorted together: each translation is that of its own line."""
+    """More lines than one batch: each translation is that of its own line."""
     words = ["the dog", "a bird", "ein Vogel", "we sing", "old house", ""]
     lines = [words[i * i % 6] for i in range(reading.LINES + 40)]
     (tmp_path / "in.txt").write_bytes("\r\n".join(lines).encode())
@@ -108,7 +107,7 @@ def test_arguments_are_lines(run):
     assert run(*QUICK, "--", "-5 dogs", stdin=b"not read\n")[1].count("\n") == 1
 
 
-def test_what_stands_after_two_dashes_is_text(run):
+def test_everything_after_two_dashes_is_text(run):
     (code, out, err), (_, alone, _) = (
         run(*QUICK, "the dog", "--", "-a", "--input"),
         run(*QUICK, stdin=b"-a\n--input"),
@@ -119,7 +118,7 @@ def test_what_stands_after_two_dashes_is_text(run):
 
 
 def test_reads_of_any_size_give_the_same_lines(monkeypatch):
-    """Lines that come in pieces, and a pipe that has nothing to give for a moment."""
+    """Lines arrive in slices, and the pipe is empty for a moment."""
 
     class Trickle(io.BytesIO):
         def read(self, size):
@@ -214,7 +213,7 @@ def test_wrapped_lines_are_translated_as_one(run, options):
 
 
 def test_any_paragraph_gives_one_line(run, monkeypatch):
-    """Whatever the lines hold, and wherever batches end."""
+    """Whatever the lines contain, and wherever batches end."""
     monkeypatch.setattr(reading, "LINES", 5)
     rng = random.Random(5)
     lines = [
@@ -231,7 +230,7 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
 
 
 def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
-    """Or a text without any empty line would have to be held in memory."""
+    """A text without any empty line is not kept in memory."""
     monkeypatch.setattr(reading, "BYTES", 30)
     lines = ["the dog saw a bird."] * 5
     code, out, err = run("--paragraphs", "--format", "json", *QUICK, *lines)
@@ -259,7 +258,7 @@ def test_json_holds_everything(run):
 
 
 def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
-    """And not on how many lines come at once."""
+    """The number of lines in a batch changes nothing."""
     lines, settings = (
         ["the dog", "a bird", "the dog", "", "we sing"] * 3,
         ["--sample", "--max-extra", "5", "--top-k", "99"],
@@ -295,7 +294,7 @@ def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
     assert rows[0][1] == run("--max-extra", "3", "the dog")[1].removesuffix("\n")
 
 
-def test_scores_stand_before_the_translation(run):
+def test_scores_come_before_the_translation(run):
     plain = run("--max-extra", "3", "the dog", "")[1]
     code, out, err = run("--max-extra", "3", "--scores", "the dog", "")
     scores, texts = zip(*(line.split("\t") for line in lines_of(out)), strict=True)
@@ -315,7 +314,7 @@ def test_search_follows_its_options(run):
     )
 
 
-# Mistakes (more of them stand in mistakes.py) -----------------------------------------------------
+# Mistakes (more of them are in mistakes.py) -------------------------------------------------------
 
 
 def test_damaged_model_is_refused(run, model, tmp_path):

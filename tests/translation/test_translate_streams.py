@@ -1,6 +1,4 @@
-"""The command translate.py and the world around it:
-files, pictures, pipes, terminals, environment.
-"""
+"""translate.py and its surroundings: files, pictures, pipes, terminals, environment."""
 
 import contextlib
 import importlib
@@ -227,7 +225,7 @@ def test_backend_variable_is_checked_and_the_flag_wins(run):
 
 
 class Screen:
-    """translate.py at a terminal, which the named streams are connected to."""
+    """translate.py at a terminal, to which the named streams are connected."""
 
     def __init__(self, run, *arguments, streams=("stdin", "stdout", "stderr"), **options):
         self.master, terminal = pty.openpty()
@@ -239,7 +237,7 @@ class Screen:
         os.write(self.master, keys)
 
     def until(self, end):
-        """Read up to some bytes, and give what came."""
+        """Read up to some bytes; returns the text that came."""
         start = len(self.shown)
         while end not in self.shown[start:]:
             assert select.select([self.master], [], [], 60)[0], (end, self.shown)
@@ -247,7 +245,7 @@ class Screen:
         return self.shown[start:].decode(errors="replace")
 
     def ends(self, code):
-        """Wait for the end, which must have this exit code; give all that was shown."""
+        """Wait for the end with this exit code; returns all text that was shown."""
         assert self.process.wait(timeout=60) == code
         with contextlib.suppress(OSError):  # which Linux raises where nobody writes any more
             while more := os.read(self.master, 1000):

@@ -1,6 +1,4 @@
-"""Lines to translations: none is lost, none is swapped, and no cut goes through a word
-or a character.
-"""
+"""The Translator: no line is lost or swapped, and no cut goes through a word or a character."""
 
 import json
 
@@ -47,7 +45,7 @@ def translator(folder):
 
 
 def message(function, *arguments, **named):
-    """The text of the UserError that the call ends in: one line."""
+    """Return the text of the UserError that the call ends in: one line."""
     with pytest.raises(UserError) as caught:
         function(*arguments, **named)
     assert "\n" not in str(caught.value)
@@ -70,8 +68,9 @@ def test_each_line_is_translated_as_if_it_were_alone(translator, beam):
 
 
 def test_a_text_that_is_scored_is_read_line_by_line(folder):
-    """Not sentence by sentence, as a user's is; and a line too long for the model in one piece too,
-    up to a limit.
+    """A scored text is not cut into sentences, as a user's is.
+
+    A line too long for the model is not cut either, up to a limit.
     """
     line = " ".join(TEXT + [part.capitalize() for part in TEXT])
     count = len(Translator.load(folder, whole=1000).parts(line)[0])
@@ -82,9 +81,7 @@ def test_a_text_that_is_scored_is_read_line_by_line(folder):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
-    """Bit by bit: into how many pieces a batch is cut does not depend on how many
-    cores there are.
-    """
+    """Bit for bit: the slices of a batch do not depend on the number of cores."""
     lines, results, pieces = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
     shared = workers.over_cores
     monkeypatch.setattr(
@@ -138,7 +135,7 @@ def test_score_of_greedy_decoding_has_the_length_penalty(translator):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_options_reach_the_search(translator, beam):
-    """The text is that of decoding the same ids, up to as many words more."""
+    """The text is that of decoding the same ids with the same limits."""
     line = "the dog"
     source = np.array([[*translator.parts(line)[0], EOS]])
     for alpha, max_extra in ((0.6, 0), (0.6, 4), (2.0, 4)):
@@ -209,7 +206,7 @@ def test_matrix_products_take_one_thread(translator, monkeypatch):
 
 
 def cut(longest, subwords, line, usual=None):
-    """The text of each part, and a check that no part is longer than the model reads."""
+    """Return the text of each part, after a check that no part is longer than the model reads."""
     translator = Translator(make_model(subwords), subwords, longest, usual)
     parts = translator.parts(line)
     assert all(1 <= len(ids) <= longest for ids in parts)
@@ -360,7 +357,7 @@ def test_attention_explains_what_it_cannot_draw(translator):
 
 
 def test_an_error_while_drawing_leaves_the_model_as_it_was(translator, monkeypatch):
-    """Else every later pass would keep its weights, and take the memory for them."""
+    """Or every later pass would keep its weights in memory."""
     model = translator.model
 
     def fail(hidden):
