@@ -54,7 +54,8 @@ def _is_same(file, path):
 
 def _opened(path, name):
     with _mistake_about(name):
-        return open(path, "wb")
+        # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
+        return open(path, "wb", buffering=0)
 
 
 @contextlib.contextmanager

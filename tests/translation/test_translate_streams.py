@@ -208,6 +208,8 @@ def test_full_disk_is_explained(run):
         and message.count("\n") == 1
     )
     assert "free some space" in message
+    code, out, error = run(*QUICK, "--output", "/dev/full", "the dog")
+    assert (code, out, error.count("\n")) == (2, "", 1) and "/dev/full: cannot be written" in error
 
 
 def test_backend_variable_is_checked_and_the_flag_wins(run):
