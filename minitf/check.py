@@ -53,9 +53,9 @@ def grad_check(
     rtol, atol: an element may be wrong by rtol times its own size, plus the rounding error of a
     central difference, plus atol. step: h as a fraction of the size of the input; where this h
     leaves a doubt, others are tried.
-    If an input has more than 400 elements, 24 of them are checked one by one, and all of them in 16
-    groups of about equal gradients, each along a random direction; the line says so. That calls fn
-    about 80 times for each large input.
+    If an input has more than 400 elements, 24 of those with a gradient are checked one by one, and
+    all of them in 16 groups of about equal gradients, each along a random direction; the line says
+    so. That calls fn about 80 times for each large input.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers
     and, where it can be recognised, the likely cause; ValueError if there is nothing to check:
     no argument is an array of floating-point numbers, or a gradient is too small beside the values
