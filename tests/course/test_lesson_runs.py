@@ -179,7 +179,7 @@ MUTANTS = {
         ),
     ),
     "a smoothing mass that does not add up": (
-        *("07", "size), smoothing / (size - 1) if", "size), smoothing / size if"),
+        *("07", "return smoothing / (size - 1) if", "return smoothing / size if"),
     ),
     "Adam without bias correction": ("07", "xp.sqrt(v / (1 - beta_2**t))", "xp.sqrt(v)"),
     "Adam without its other bias correction": ("07", "rate * (m / (1 - beta_1**t))", "rate * m"),
