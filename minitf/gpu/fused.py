@@ -35,30 +35,33 @@ def _launch_rows(kernel, n, *arguments):
 
 
 def _launch_stripes(kernel, shape, *arguments):
-    """Run a kernel with one block of (32, 8) threads for 32 columns of each strip of rows.
+    """Run a kernel with one block of (32, 8) threads for 32 columns of each slice of rows.
 
-    A sum over the rows has one row for each strip, and the caller adds these up.
+    A sum over the rows has one row for each slice, and the caller adds these up.
     """
     launch(
-        kernel, (-(-shape[1] // WARP), -(-shape[0] // _strip(shape[0]))), (WARP, STRIPE), *arguments
+        kernel,
+        (-(-shape[1] // WARP), -(-shape[0] // _slice_rows(shape[0]))),
+        (WARP, STRIPE),
+        *arguments,
     )
 
 
-def _strip(n):
+def _slice_rows(n):
     """Return how many of n rows a block adds up: enough blocks for a GPU, few enough sums."""
     return max(4 * STRIPE, -(-n // 128))
 
 
-def _sums(rows, strip):
-    """Return an empty array for the sum of the rows of each strip."""
-    return xp.empty((-(-len(rows) // strip), rows.shape[1]), dtype=rows.dtype)
+def _sums(rows, slice_rows):
+    """Return an empty array for the sum of the rows of each slice."""
+    return xp.empty((-(-len(rows) // slice_rows), rows.shape[1]), dtype=rows.dtype)
 
 
 def column_sums(rows):
     """Return the sum of rows (N, D) -> (D,); CuPy's own sum keeps a tenth of a GPU busy."""
-    strip = _strip(len(rows))
-    sums = _sums(rows, strip)
-    _launch_stripes(kernels.column_sums, rows.shape, rows, sums, strip)
+    slice_rows = _slice_rows(len(rows))
+    sums = _sums(rows, slice_rows)
+    _launch_stripes(kernels.column_sums, rows.shape, rows, sums, slice_rows)
     return sums.sum(axis=0)
 
 
@@ -83,10 +86,12 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
 
     def backward(gy):
-        gx, strip = xp.empty_like(y), _strip(len(y))
-        g_bias = _sums(y, strip)
+        gx, slice_rows = xp.empty_like(y), _slice_rows(len(y))
+        g_bias = _sums(y, slice_rows)
         gradient = kernels.bias_relu_dropout_gradient
-        _launch_stripes(gradient, y.shape, gy.reshape(y.shape), y, gx, g_bias, strip, numbers[-1])
+        _launch_stripes(
+            gradient, y.shape, gy.reshape(y.shape), y, gx, g_bias, slice_rows, numbers[-1]
+        )
         return gx.reshape(shape), g_bias.sum(axis=0)
 
     return y.reshape(shape), backward
@@ -103,14 +108,14 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
     _launch_rows(kernels.add_norm, n, x, added, gain, bias, eps, y, normal, deviation, *numbers)
 
     def backward(gy):
-        gy, gx, strip = gy.reshape(normal.shape), xp.empty_like(normal), _strip(n)
+        gy, gx, slice_rows = gy.reshape(normal.shape), xp.empty_like(normal), _slice_rows(n)
         g_added = xp.empty_like(normal) if numbers[3] else gx
         _launch_rows(
             kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
         )
-        g_gain, g_bias = _sums(normal, strip), _sums(normal, strip)
+        g_gain, g_bias = _sums(normal, slice_rows), _sums(normal, slice_rows)
         _launch_stripes(
-            kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, strip
+            kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, slice_rows
         )
         return gx.reshape(shape), g_added.reshape(shape), g_gain.sum(axis=0), g_bias.sum(axis=0)
 

@@ -70,8 +70,8 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, scale):
             x[row, column] = max(x[row, column] + bias[column], 0.0) * scale if keep else 0.0
 
 
-def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
-    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over each strip of rows.
+def bias_relu_dropout_gradient(gy, y, gx, g_bias, slice_rows, scale):
+    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over each slice of rows.
 
     Elements that the ReLU or dropout set to zero are zero in y, so no mask is drawn here. A block
     (32, 8) computes 32 columns, 8 rows at a time, one sum for each thread; then the 8 sums of each
@@ -79,37 +79,37 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, strip, scale):
     would if all threads added to one number.
     """
     lane = xp.int32(cuda.threadIdx.x)
-    place = xp.int32(cuda.threadIdx.y)
+    thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
-    part = xp.int32(cuda.blockIdx.y)
+    slice_index = xp.int32(cuda.blockIdx.y)
+    first = slice_index * slice_rows
     total = 0.0
     if column < gy.shape[1]:
         for row in range(
-            part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE
+            first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
             g = gy[row, column] * scale if y[row, column] > 0.0 else 0.0
             gx[row, column] = g
             total += g
     total = stripe_sum(total)
-    if place == 0 and column < gy.shape[1]:
-        g_bias[part, column] = total
+    if thread_row == 0 and column < gy.shape[1]:
+        g_bias[slice_index, column] = total
 
 
-def column_sums(x, sums, strip):
-    """sums = sum_r x, over each strip of rows, as above."""
+def column_sums(x, sums, slice_rows):
+    """sums = sum_r x, over each slice of rows, as above."""
     lane = xp.int32(cuda.threadIdx.x)
-    place = xp.int32(cuda.threadIdx.y)
+    thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
-    part = xp.int32(cuda.blockIdx.y)
+    slice_index = xp.int32(cuda.blockIdx.y)
+    first = slice_index * slice_rows
     total = 0.0
     if column < x.shape[1]:
-        for row in range(
-            part * strip + place, min(part * strip + strip, xp.int32(x.shape[0])), STRIPE
-        ):
+        for row in range(first + thread_row, min(first + slice_rows, xp.int32(x.shape[0])), STRIPE):
             total += x[row, column]
     total = stripe_sum(total)
-    if place == 0 and column < x.shape[1]:
-        sums[part, column] = total
+    if thread_row == 0 and column < x.shape[1]:
+        sums[slice_index, column] = total
 
 
 # Residual, dropout and layer norm -----------------------------------------------------------------
@@ -187,25 +187,26 @@ def add_norm_gradient(
                 g_added[row, column] = g * scale if keep else 0.0
 
 
-def norm_parameter_gradients(gy, normal, g_gain, g_bias, strip):
-    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each strip of rows, as above."""
+def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
+    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each slice of rows, as above."""
     lane = xp.int32(cuda.threadIdx.x)
-    place = xp.int32(cuda.threadIdx.y)
+    thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
-    part = xp.int32(cuda.blockIdx.y)
+    slice_index = xp.int32(cuda.blockIdx.y)
+    first = slice_index * slice_rows
     gain_total = 0.0
     bias_total = 0.0
     if column < gy.shape[1]:
         for row in range(
-            part * strip + place, min(part * strip + strip, xp.int32(gy.shape[0])), STRIPE
+            first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
             gain_total += gy[row, column] * normal[row, column]
             bias_total += gy[row, column]
     gain_total = stripe_sum(gain_total)
     bias_total = stripe_sum(bias_total)
-    if place == 0 and column < gy.shape[1]:
-        g_gain[part, column] = gain_total
-        g_bias[part, column] = bias_total
+    if thread_row == 0 and column < gy.shape[1]:
+        g_gain[slice_index, column] = gain_total
+        g_bias[slice_index, column] = bias_total
 
 
 # Attention ----------------------------------------------------------------------------------------
@@ -348,19 +349,19 @@ def segment_sum(ids, order, rows, out):
     rows at a time, as in column_sums, and so with the same result every time.
     """
     lane = xp.int32(cuda.threadIdx.x)
-    place = xp.int32(cuda.threadIdx.y)
+    thread_row = xp.int32(cuda.threadIdx.y)
     begin = xp.int32(cuda.blockIdx.x)
     column = xp.int32(cuda.blockIdx.y) * WARP + lane
     if begin > 0 and ids[begin - 1] == ids[begin]:
         return
     total = 0.0
     if column < rows.shape[1]:
-        i = begin + place
+        i = begin + thread_row
         while i < ids.size and ids[i] == ids[begin]:
             total += rows[order[i], column]
             i += STRIPE
     total = stripe_sum(total)
-    if place == 0 and column < rows.shape[1]:
+    if thread_row == 0 and column < rows.shape[1]:
         out[ids[begin], column] = total
 
 

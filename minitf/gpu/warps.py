@@ -65,8 +65,8 @@ def stripe_sum(value):
     values[xp.int32(cuda.threadIdx.y) * WARP + lane] = value
     cuda.syncthreads()
     total = 0.0
-    for place in range(STRIPE):
-        total += values[place * WARP + lane]
+    for row in range(STRIPE):
+        total += values[row * WARP + lane]
     return total
 
 
@@ -85,12 +85,12 @@ def multiply_high(a, b):
     return (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32)
 
 
-def keep_bits(seed, draw, place, threshold):
+def keep_bits(seed, draw, index, threshold):
     """Decide which of 16 elements to keep, each with probability 1 - threshold / 65536.
 
-    Bit i of the result is 1 if element n + i stays; n is `place` rounded down to a multiple of 16.
+    Bit i of the result is 1 if element n + i stays; n is index rounded down to a multiple of 16.
     """
-    return 0xFFFF if threshold == 0 else drawn_bits(seed, draw, place // xp.uint64(16), threshold)
+    return 0xFFFF if threshold == 0 else drawn_bits(seed, draw, index // xp.uint64(16), threshold)
 
 
 def drawn_bits(seed, draw, count, threshold):

@@ -1,6 +1,4 @@
-"""The simulator of GPU threads sees the mistakes that a GPU would not report, each in a kernel
-that makes it.
-"""
+"""The simulator of GPU threads notices mistakes that a GPU would not report."""
 
 import blocks
 import numpy as np

@@ -1,5 +1,4 @@
-"""The whole training step with fused kernels, thread by thread, is the step without: losses,
-gradients, Adam.
+"""A training step with kernels, thread by thread, equals one without: losses, gradients, Adam.
 
 More of the engine runs on the simulated kernels wherever a test takes the fixture `library` (slow).
 """
@@ -106,9 +105,7 @@ def test_training_with_kernels_is_training_without(changes):
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 1e-5), ("bfloat16", 1e-2)])
 def test_training_with_coarser_products(precision, tolerance):
-    """The simulated tf32 is float32; with bfloat16 the step is still the step, to the 8 bits
-    of its factors.
-    """
+    """The simulated tf32 is float32; with bfloat16 the step agrees to the 8 bits of its factors."""
     with using(strict.with_kernels):
         use_precision(precision)
     try:

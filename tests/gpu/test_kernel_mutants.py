@@ -1,6 +1,4 @@
-"""Kernels with one mistake each: the simulator or the comparison with the plain form has to
-notice every one.
-"""
+"""Kernels with one mistake each, which the simulator or the comparison has to notice."""
 
 import importlib.util
 import sys
@@ -104,23 +102,23 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "stripe_sum: no barrier before reading": (
         embedding,
-        BARRIER + "    total = 0.0\n    for place",
-        "    total = 0.0\n    for place",
+        BARRIER + "    total = 0.0\n    for row",
+        "    total = 0.0\n    for row",
     ),
     "stripe_sum: one of the eight is lost": (
         feed_forward,
-        "for place in range(STRIPE)",
-        "for place in range(STRIPE - 1)",
+        "for row in range(STRIPE)",
+        "for row in range(STRIPE - 1)",
     ),
     "norm: every row of threads writes": (
         norm,
-        "if place == 0 and column < gy.shape[1]:\n        g_gain",
+        "if thread_row == 0 and column < gy.shape[1]:\n        g_gain",
         "if column < gy.shape[1]:\n        g_gain",
     ),
-    "feed-forward: a strip too long": (
+    "feed-forward: a slice too long": (
         sums,
-        "part * strip + strip, xp",
-        "part * strip + strip + 1, xp",
+        "first + slice_rows, xp",
+        "first + slice_rows + 1, xp",
     ),
     "feed-forward: the ReLU before the bias": (
         feed_forward,

@@ -1,5 +1,4 @@
-"""Every fused kernel against the plain form of its operation, thread by thread, at sizes that are
-multiples of nothing.
+"""Every kernel against the plain form of its operation, thread by thread, at odd sizes.
 
 The kernels run in float32 on the simulator (tests/support/blocks.py), the plain forms in
 float64 on NumPy.
@@ -78,7 +77,7 @@ def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 33), (33, 7), (300, 40)])
 def test_column_sums(kernels_on, shape):
-    """Of one strip, and of several whose sums are added up."""
+    """Of one slice, and of several whose sums are added up."""
     x = normal(*shape)
     close(fused.column_sums(to_device(x)), x.astype(np.float64).sum(axis=0))
 
@@ -140,7 +139,7 @@ def test_layer_norm(kernels_on):
 
 
 def test_sums_over_more_rows_than_one_block_takes(kernels_on):
-    """33 rows are two strips of at most 32, and the last strip is a single row."""
+    """33 rows are two slices of at most 32, and the last slice is a single row."""
     gy, x = normal(33, 3, seed=1), normal(33, 3)
     _, backward = fused.layer_norm(
         to_device(x), to_device(np.ones(3, np.float32)), to_device(normal(3)), 1e-6
@@ -217,9 +216,7 @@ def test_cross_entropy(kernels_on, size, smoothing):
 
 
 def test_cross_entropy_of_large_logits(kernels_on):
-    """The largest logit of a row is wherever it is: first, last, or so far above that the rest
-    counts nothing.
-    """
+    """The largest logit of a row may be first, last, or so large that the others do not matter."""
     logits = np.zeros((3, 40), np.float32)
     logits[0, 0], logits[1, 39], logits[2] = 200, 200, np.linspace(-300, 300, 40)
     gradient = logits.astype(np.float64)
@@ -284,9 +281,7 @@ def test_nothing_to_do(kernels_on):
 
 
 def test_round_to_bfloat16():
-    """To the nearest of the two neighbours, and of two equally near ones to that
-    which ends in 0.
-    """
+    """To the nearest of the two neighbours; ties go to the even one."""
     x = np.concatenate(
         [normal(200) * 10.0 ** np.arange(-20, 20).repeat(5), [0, -0.0, 1 + 2**-8]]
     ).astype(np.float32)

@@ -59,9 +59,7 @@ pytestmark = [
 
 @functools.cache
 def launches():
-    """Run every kernel on the simulator, and give the arguments of each launch:
-    [(kernel, arguments)].
-    """
+    """Run every kernel on the simulator; return [(kernel, arguments)] of its launches."""
     seen = []
 
     def launch(kernel, grid, block, *arguments):

@@ -1,6 +1,4 @@
-"""Matrix products through cuBLAS, as a stand-in for it reads memory: every way in which the
-factors can lie.
-"""
+"""Matrix products through a stand-in for cuBLAS, with factors of every memory layout."""
 
 import numpy as np
 import pytest
@@ -156,9 +154,7 @@ def test_other_types_take_the_way_of_the_library(gpu):
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_bfloat16(gpu, name):
-    """The factors lose all but 8 bits, and nothing else:
-    the sums are those of the rounded factors.
-    """
+    """Only the factors are rounded, to 8 bits: the sums are those of the rounded factors."""
     x = LAYOUTS[name](products.xp)
     use_precision("bfloat16")
     for y in fitting(x):

@@ -1,6 +1,4 @@
-"""The stand-in for CuPy refuses what CuPy refuses, and no more than it says; on a GPU,
-CuPy is asked too.
-"""
+"""The stand-in for CuPy rejects what CuPy rejects; on a GPU the tests run on CuPy too."""
 
 import copy
 import importlib
