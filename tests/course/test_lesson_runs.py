@@ -198,11 +198,11 @@ MUTANTS = {
     "batches of one pair too many": (
         *("09", 'batch_tokens, side="right")), 1)', 'batch_tokens, side="right")) + 1, 1)'),
     ),
-    "gradients divided by the words of their part": (
+    "gradients divided by the tokens of their slice": (
         *(
             "09",
-            "part.source, part.target_in, part.target_out, n_tokens",
-            "part.source, part.target_in, part.target_out",
+            "rows.source, rows.target_in, rows.target_out, n_tokens",
+            "rows.source, rows.target_in, rows.target_out",
         ),
     ),
     "an average of the first and the last checkpoint": (
