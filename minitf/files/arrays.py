@@ -69,6 +69,8 @@ def write_arrays(path, arrays, meta=None):
 
 def _as_stored(name, array):
     """Return the array in C order, which safetensors expects without a check, and native bytes."""
+    if name == "__metadata__":
+        raise ValueError("no array can be called '__metadata__': the format keeps that name")
     array = np.asarray(array)
     if not _is_supported(array.dtype):
         raise TypeError(

@@ -49,6 +49,13 @@ def test_a_file_that_could_not_be_read_is_not_written(saved, arrays):
     assert os.listdir(saved.parent) == [saved.name]
 
 
+def test_the_name_that_the_format_keeps_is_refused(saved, arrays):
+    before = saved.read_bytes()
+    with pytest.raises(ValueError, match="__metadata__"):
+        save_arrays(saved, {"__metadata__": np.ones(2)}, {})
+    assert saved.read_bytes() == before
+
+
 def test_other_programs_read_the_file(saved, arrays):
     assert_same(load_file(saved), arrays)
 
