@@ -82,6 +82,9 @@ def _from_zip(file, path, wanted):
                 continue
             if stat.S_ISLNK(member.external_attr >> 16):
                 raise UserError(f"{path} is not trusted: {name} in it is not a plain file")
+            # Of other compressions the first few bytes can already unpack to gigabytes.
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise UserError(f"{path} is not trusted: {name} in it has an unusual compression")
             yield name, archive.open(member)
 
 

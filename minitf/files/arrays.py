@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -174,6 +175,11 @@ def _shapes_in_npz(path, archive):
         raise ValueError("its arrays are larger than the file")
     for member in members:
         name = member.filename.removesuffix(".npy")
+        if name == member.filename or name in shapes:
+            raise ValueError(f"entry {member.filename!r} is not an array of minitf")
+        # Of other compressions the first few bytes can already unpack to gigabytes.
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"unknown compression of {name!r}")
         with user_errors(f"{path}: array {name!r}"), archive.open(member) as stream:
             if member.file_size > MAX_INFLATION * member.compress_size:
                 raise ValueError("impossible size")
@@ -192,7 +198,7 @@ def user_errors(what):
     """Turn any error that a damaged file causes in this block into one line about `what`."""
     try:
         yield
-    except UserError:
+    except (UserError, MemoryError):
         raise
     except FileNotFoundError as error:
         raise UserError(f"{what}: no such file: check the path") from error

@@ -38,8 +38,10 @@ def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
     newest = time.time() - 60 * minutes
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
-            if ASIDE.fullmatch(entry.name) and entry.stat().st_mtime <= newest:
-                os.unlink(entry.path)
+            with contextlib.suppress(OSError):
+                old = entry.is_file(follow_symlinks=False) and entry.stat().st_mtime <= newest
+                if old and ASIDE.fullmatch(entry.name):
+                    os.unlink(entry.path)
 
 
 @contextlib.contextmanager

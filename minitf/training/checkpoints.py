@@ -94,7 +94,8 @@ class RunFolder:
         """Write the weights of a step; returns the last `count` of the names and this one."""
         name = f"weights-{step:08d}.safetensors"
         save_arrays(self.path / name, arrays, {"step": step})
-        return [*(old for old in names if old != name), name][-count:]
+        others = [old for old in names if Path(old).stem != Path(name).stem]
+        return [*others, name][-count:]
 
     def average(self, names, step, arrays):
         """Return the names of the averaged weights, and the average.

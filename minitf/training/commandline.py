@@ -301,14 +301,16 @@ def _run(arguments, program, model, ranks):
     ranks.join()
     keep_to_cores(ranks.cores())
     settings, given = parse(arguments, program)
-    trainer = build(settings, given, ranks, model)
-    if settings.plan:
-        code = _plan(trainer)
-    else:
-        _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
-    if trainer.log.closed:  # else Python complains when it flushes the output at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ranks.tell(code)  # the other ranks wait here while rank 0 scores the model
+    with ranks.together():
+        trainer = build(settings, given, ranks, model)
+        if settings.plan:
+            return ranks.tell(_plan(trainer))
+        # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
+        with stop_on_signals(trainer.stop):
+            _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
+            if trainer.log.closed:  # else Python complains when it flushes the output at its end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ranks.tell(code)
 
 
 def _plan(trainer):

@@ -6,7 +6,7 @@ import json
 
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
-from minitf.files.models import read_notes
+from minitf.files.models import read_model
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions
 from minitf.training.trainer import Trainer
@@ -51,7 +51,7 @@ def _better_model(trainer):
     translator = load()
     value, score = trainer.validator.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
-    averaged = read_notes(folder).get("averaged")
+    averaged = read_model(folder).notes.get("averaged")
     if averaged == 1:
         line = "weights  of the last step"
     else:

@@ -139,6 +139,14 @@ def test_a_bomb_is_refused(tmp_path):
                     pass
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_of_another_compression_is_not_trusted(tmp_path, compression):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", compression) as archive:
+        archive.writestr("a.en", "text")
+    with pytest.raises(UserError, match="unusual compression"):
+        list(members(tmp_path / "a.zip", ["a.en"]))
+
+
 def test_text_that_compresses_very_well_is_accepted(tmp_path):
     text = b"".join(b"%d bottles of beer on the wall\n" % i for i in range(30_000))
     assert read(write(tmp_path / "a.tgz", [("text", text)]), ["text"]) == {"text": text}

@@ -4,6 +4,7 @@ import json
 import random
 import struct
 import tracemalloc
+import warnings
 import zipfile
 from io import BytesIO
 
@@ -277,6 +278,34 @@ def test_other_damage_names_the_array(tmp_path, entries, compression):
     write_npz(tmp_path / "a.npz", entries, compression)
     name = list(entries)[-1].removesuffix(".npy")
     assert f"array {name!r}" in message(load_arrays, tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_old_file_of_another_compression_is_refused(tmp_path, compression):
+    """Python unpacks a block of bzip2 completely to read a byte: a bomb of 2 KB takes 4 GB."""
+    write_npz(
+        tmp_path / "a.npz", {"meta.json.npy": META, "w.npy": npy_bytes(np.zeros(9))}, compression
+    )
+    assert "unknown compression" in message(load_arrays, tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("names", [("w.npy", "w.npy"), ("w.npy", "w"), ("w.txt",)])
+def test_an_old_file_with_other_entries_is_refused(tmp_path, names):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the double name
+        for name in ("meta.json.npy", *names):
+            archive.writestr(name, META)
+    assert "is not an array of minitf" in message(load_arrays, tmp_path / "a.npz")
+
+
+def test_a_lack_of_memory_is_not_called_damage(tmp_path, arrays, monkeypatch):
+    def full(*arguments, **options):
+        raise MemoryError
+
+    save_arrays(tmp_path / "a.safetensors", arrays, {})
+    monkeypatch.setattr("safetensors.safe_open", full)
+    with pytest.raises(MemoryError):
+        load_arrays(tmp_path / "a.safetensors")
 
 
 def test_entries_that_share_their_bytes_are_refused(tmp_path):

@@ -5,6 +5,7 @@
 float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank,
 what happens right after that update]]. slow_validation: seconds that rank 0 sleeps in a validation;
 every rank writes the seconds for which it kept a core busy meanwhile to computed-RANK.txt.
+slow_end: seconds that rank 0 sleeps before it scores the model.
 Each rank writes the rows that it computes to rows-RANK.txt, and only rank 0 may write other files.
 """
 
@@ -37,6 +38,8 @@ def act(trainer, what):
         raise MemoryError
     elif what == "err":
         raise RuntimeError("nobody foresaw this")
+    elif what == "exit":
+        sys.exit(5)
     elif what == "spoil a weight":
         trainer.optimizer.data[3] += 1
 
@@ -88,6 +91,19 @@ def slow_down_validation(seconds):
     Validator.measure, Trainer.validate = slow, noted
 
 
+def slow_down_the_end(seconds):
+    """Let rank 0 say when it begins to score the model, and take longer."""
+    finish = commandline.finish
+
+    def slow(trainer, command):
+        trainer.log.say("scoring")
+        for _ in range(int(10 * seconds)):
+            time.sleep(0.1)
+        return finish(trainer, command)
+
+    commandline.finish = slow
+
+
 def refuse_to_write(*arguments):
     raise AssertionError(f"rank {launched()[0]} writes {arguments}")
 
@@ -107,6 +123,8 @@ def main(wish, arguments):
         watch_updates(wish.get("accidents", ()), out)
         if "slow_validation" in wish:
             slow_down_validation(wish["slow_validation"])
+        if "slow_end" in wish:
+            slow_down_the_end(wish["slow_end"])
         return commandline.main(arguments, "program", model)
 
 

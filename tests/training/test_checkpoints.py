@@ -87,6 +87,13 @@ def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
     assert_same(averaged, states[2])
 
 
+def test_a_step_counts_once_whatever_the_format_of_its_file(tmp_path):
+    """A run of minitf 0.1 that goes on after its last step saves the weights of that step again."""
+    names = ["weights-00000080.npz", "weights-00000100.npz"]
+    names = RunFolder(tmp_path).add_weights(names, 100, {"x": np.ones(2, np.float32)}, 2)
+    assert names == ["weights-00000080.npz", "weights-00000100.safetensors"]
+
+
 def test_only_weights_are_forgotten(tmp_path):
     kept = {"weights-00000008.safetensors", "weights-best.npz", "weights-00000004.txt", "model.npz"}
     gone = {"weights-00000004.safetensors", "weights-00000008.npz", "weights-123456789.npz"}

@@ -182,6 +182,7 @@ def test_sums_and_messages():
             "program: out of memory after step 6: lower --batch-tokens, which is 60",
         ),
         (1, "use up the memory", "and raise --accumulate (rank 1 on "),
+        (1, "exit", "program: the program called sys.exit(5) (rank 1 on "),
         (1, "spoil a weight", "program: the weights after step 8 of rank 1 on "),
     ],
 )
@@ -242,6 +243,18 @@ def test_a_signal_to_one_rank_stops_all_after_the_update(rank):
     assert f"stopped  {reason}: --resume continues from step 6" in said
     assert load_arrays("here/checkpoint.npz")[1]["step"] == 6
     assert not Path("here/results.json").exists()
+
+
+@pytest.mark.slow
+def test_a_signal_while_rank_0_scores_the_model():
+    """mpirun forwards it to the other ranks too, which are waiting."""
+    process = begin(2, "here", slow_end=2)
+    for line in process.stdout:
+        if "scoring" in line:
+            break
+    os.kill(process.pid, signal.SIGUSR1)
+    code, said, error = finish(process)
+    assert code == 0 and "all steps are done; --resume scores the model" in said, error
 
 
 @pytest.mark.slow
