@@ -17,7 +17,7 @@ import numpy as np
 
 from minitf.errors import UserError
 
-__all__ = ["nccl", "on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
+__all__ = ["on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
 
 DType = np.dtype | type | str  # for type hints: anything that NumPy takes as a dtype
 
@@ -97,20 +97,6 @@ def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
 def on_gpu():
     """Return whether a GPU computes; there, reading a number waits for all that is queued."""
     return xp.__dict__["_module"] is not np
-
-
-def nccl():
-    """Return CuPy's interface to NCCL, which sums arrays over several GPUs.
-
-    Raises UserError if it is not installed.
-    """
-    library = importlib.import_module("cupy.cuda.nccl")
-    if not library.available:
-        raise UserError(
-            "several GPUs need NCCL: pip install nvidia-nccl-cu13 (or "
-            "nvidia-nccl-cu12, as your CuPy)"
-        )
-    return library
 
 
 try:

@@ -1,19 +1,55 @@
-"""Progress of long work: a bar on a terminal, or a line now and then where there is none."""
+"""The command line: numbers as a user types them, and the progress of long work."""
 
+import argparse
+import contextlib
 import sys
 import time
 
-__all__ = ["Pace", "Progress"]
+__all__ = ["Pace", "Progress", "number"]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
-PAUSE = 10  # seconds before the first line; each pause is longer than the last by as much
+PAUSE = 10  # seconds before the first line; each later pause is longer by as much
 LONGEST = 30  # seconds; the longest pause
 CELLS = 30  # characters; the length of the bar
 
 
+def number(kind, least=None, most=None):
+    """Return a function that reads a number, for the `type` of an argparse option.
+
+    kind: float, or int, which may be written 100000, 100_000 or 1e5. least, most: both limits of
+    the number, or neither.
+    The function raises argparse.ArgumentTypeError, with a message that a beginner understands.
+    """
+    description = "a whole number" if kind is int else "a number"
+    if least is not None:
+        description += f" from {least} to {most}"
+
+    def read(text):
+        with contextlib.suppress(ValueError):
+            value = _whole(text) if kind is int else float(text)
+            if least is None or least <= value <= most:
+                return value
+        raise argparse.ArgumentTypeError(f"must be {description}, not {text!r}")
+
+    return read
+
+
+def _whole(text):
+    """Return the int in a text; raise ValueError if it contains anything else."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    value = float(text)  # 1e5
+    if not value.is_integer():  # nor are NaN and infinity
+        raise ValueError(text)
+    return int(value)
+
+
 class Pace:
-    """The pauses between lines, each longer than the one before. pause: seconds; the first one."""
+    """The pauses between progress lines, each longer than the one before.
+
+    pause: seconds; the first one.
+    """
 
     def __init__(self, pause=PAUSE):
         self.pause = pause
@@ -28,7 +64,7 @@ class Pace:
         return True
 
     def restart(self):
-        """Begin the pause again, because another line was written."""
+        """Begin the pause again because another line was written."""
         self.last = time.monotonic()
 
 
@@ -36,16 +72,16 @@ class Progress:
     """A progress bar for a `with` block, which removes it at its end.
 
     what: the text beside the bar, such as "lines read". total: the amount of work, 0 if unknown.
-    say: a function that takes a line now and then if there is no terminal; without it nothing is
-    written there.
-    The time left is judged by the work after the first call of `to`: work begins slowly.
+    say: if there is no terminal, this function is called with a line of text now and then; without
+    it, nothing is written.
+    Work begins slowly, so the time left is estimated from the work after the first call of `to`.
     """
 
     def __init__(self, what, total=0, *, say=None):
         self.what, self.total, self.say = what, total, say
         self.possible = bool(sys.stderr and sys.stderr.isatty())
         self.pace = Pace()
-        self.first = None  # when `to` was called first, and with how much
+        self.first = None  # the first call of `to`: (its time, the amount that was done)
         self.drawn = time.monotonic() + AFTER - EVERY
         self.width = 0  # characters on the terminal
 
@@ -56,7 +92,7 @@ class Progress:
         self.wipe()
 
     def to(self, done, left=None):
-        """Show the amount that is done. left: seconds, if known better than from the rate."""
+        """Show the amount that is done. left: seconds, if the caller knows better than the bar."""
         now = time.monotonic()
         if now - self.drawn < EVERY:
             return

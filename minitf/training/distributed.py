@@ -19,11 +19,11 @@ import time
 
 import numpy as np
 
-from minitf import backend
 from minitf.backend import to_device, to_numpy, xp
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import stretches
 from minitf.errors import UserError
+from minitf.gpu import nccl
 
 __all__ = ["Ranks", "launched"]
 
@@ -266,7 +266,7 @@ class _Gpu:
     """The GPU of this rank, and NCCL, which sums arrays directly between GPUs."""
 
     def __init__(self, world, machine):
-        self._nccl, runtime = backend.nccl(), xp.cuda.runtime
+        self._nccl, runtime = nccl.load(), xp.cuda.runtime
         number = machine.rank % runtime.getDeviceCount()
         xp.cuda.Device(number).use()
         # A batch system may show each rank only its own GPU, as number 0: compare addresses.

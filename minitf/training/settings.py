@@ -12,8 +12,9 @@ import typing
 from minitf.config import PRESETS, Config
 from minitf.cpu.machine import free_memory
 from minitf.data.corpora import NAMES
-from minitf.errors import UserError, number
+from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS
+from minitf.terminal import number
 from minitf.translation.loading import check_subwords
 
 __all__ = [

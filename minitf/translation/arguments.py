@@ -1,9 +1,9 @@
 """The options of translate.py, its help text, and the check of what the user typed."""
 
 import argparse
-import contextlib
 import sys
 
+from minitf.terminal import number
 from minitf.translation.console import USAGE, complain
 from minitf.translation.picture import CAPTIONS
 
@@ -101,19 +101,6 @@ def _check(parser, options):
         )
 
 
-def _number(kind, least, most):
-    """Return the function that reads a number from the command line."""
-
-    def read(text):
-        with contextlib.suppress(ValueError):
-            if least <= kind(text) <= most:
-                return kind(text)
-        noun = "a whole number" if kind is int else "a number"
-        raise argparse.ArgumentTypeError(f"must be {noun} from {least} to {most}, not {text!r}")
-
-    return read
-
-
 def _parser(model):
     parser = _Parser(
         prog=USAGE,
@@ -164,7 +151,7 @@ def _add_output(add):
     add("--scores", action="store_true", help="write the score before each translation")
     add(
         "--nbest",
-        type=_number(int, 1, 1000),
+        type=number(int, 1, 1000),
         default=1,
         metavar="N",
         help="write the N best translations of each line",
@@ -176,21 +163,21 @@ def _add_model(add, model):
     add("--model", metavar="DIR", default=model, help=f"folder of a trained model{default}")
     add(
         "--beam",
-        type=_number(int, 1, 1000),
+        type=number(int, 1, 1000),
         metavar="N",
         help="compare N unfinished translations at a time; more take longer, 1 is greedy "
         "(default: 4, or as many as --nbest)",
     )
     add(
         "--alpha",
-        type=_number(float, 0, 10),
+        type=number(float, 0, 10),
         default=0.6,
         metavar="A",
         help="length penalty: a greater one favours longer translations (default: 0.6)",
     )
     add(
         "--max-extra",
-        type=_number(int, 0, 10_000),
+        type=number(int, 0, 10_000),
         default=50,
         metavar="N",
         help="limit a translation to N subwords (words or parts of words) more than its source "
@@ -211,25 +198,25 @@ def _add_sampling(add):
     )
     add(
         "--temperature",
-        type=_number(float, 0, 100),
+        type=number(float, 0, 100),
         metavar="T",
         help="below 1, likely words are drawn more often",
     )
     add(
         "--top-k",
-        type=_number(int, 1, 10**6),
+        type=number(int, 1, 10**6),
         metavar="K",
         help="draw among the K likeliest words only",
     )
     add(
         "--top-p",
-        type=_number(float, 0.001, 1),
+        type=number(float, 0.001, 1),
         metavar="P",
         help="draw among the likeliest words whose probabilities add up to P",
     )
     add(
         "--seed",
-        type=_number(int, 0, 2**63),
+        type=number(int, 0, 2**63),
         metavar="N",
         help="draw a different text for each seed (default: 0)",
     )
@@ -254,7 +241,7 @@ def _add_picture(add):
     )
     add(
         "--layer",
-        type=_number(int, 1, 1000),
+        type=number(int, 1, 1000),
         metavar="N",
         help="draw this layer; 1 is the lowest (default: the last)",
     )

@@ -11,6 +11,7 @@ from runs import PACE, SMALL, prepare_folder
 from minitf import backend
 from minitf.cpu import machine
 from minitf.errors import UserError
+from minitf.gpu import nccl
 from minitf.training import commandline, distributed
 from minitf.training.distributed import Ranks, launched
 from minitf.training.settings import parse
@@ -198,7 +199,7 @@ def library_with(monkeypatch, devices):
         Device=lambda i: SimpleNamespace(use=lambda: calls.append(i)),
         get_current_stream=lambda: SimpleNamespace(ptr=77),
     )
-    nccl = SimpleNamespace(
+    library = SimpleNamespace(
         NcclCommunicator=Communicator,
         get_unique_id=lambda: b"key",
         NCCL_FLOAT32=7,
@@ -206,7 +207,7 @@ def library_with(monkeypatch, devices):
         NCCL_SUM=0,
     )
     monkeypatch.setitem(backend.xp.__dict__, "cuda", cuda)
-    monkeypatch.setattr(backend, "nccl", lambda: nccl)
+    monkeypatch.setattr(nccl, "load", lambda: library)
     return calls
 
 
@@ -238,7 +239,7 @@ def test_more_ranks_than_gpus(monkeypatch):
 
 def test_without_nccl(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", SimpleNamespace(available=False))
+    cuda = SimpleNamespace(nccl=SimpleNamespace(available=False))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
     with pytest.raises(UserError, match="several GPUs need NCCL: pip install nvidia-nccl"):
-        backend.nccl()
+        nccl.load()
