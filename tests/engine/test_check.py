@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sizes import B, D, S, T
 
+from minitf import check
 from minitf import functions as F
 from minitf.check import claim, grad_check, proved, same, show
 from minitf.tensor import Tensor, record
@@ -291,6 +292,27 @@ def test_rounding_errors_inside_a_function_are_no_mistake():
     for seed in range(25):
         x = np.random.default_rng(seed).normal(size=(3, 6))
         grad_check(lambda x: F.log(x * 1e-6 + 1.0) * 1e6, x, seed=seed, verbose=False)
+
+
+def test_a_small_input_is_decided_by_the_plain_difference(rng, monkeypatch):
+    """The closer comparison is called only where the plain one leaves a doubt."""
+
+    def refuse(*_):
+        raise RuntimeError("doubt")
+
+    monkeypatch.setattr(check, "Examination", refuse)
+    grad_check(F.softmax, rng.normal(size=(B, D)))
+    grad_check(F.layer_norm, *(rng.normal(size=shape) for shape in ((B, T, D), D, D)))
+    for doubtful in (mutant_softmax_no_sum, mutant_softmax_zero, lambda x: x * 1e-13 + 1):
+        with pytest.raises(RuntimeError, match="doubt"):
+            grad_check(doubtful, rng.normal(size=(B, D)))
+
+
+def test_the_plain_difference_by_hand():
+    """For x^3 it is ((x + h)^3 - (x - h)^3) / 2h = 3 x^2 + h^2, times the weight."""
+    x, weights = np.array([[1.0, 2.0], [-3.0, 0.0]]), np.array([[1.0, -1.0], [2.0, 5.0]])
+    found = check._central_differences(lambda x: x**3, x, weights, 0.5)
+    assert np.allclose(found, weights * (3 * x**2 + 0.25), rtol=1e-14)
 
 
 def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
