@@ -15,7 +15,15 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_device, to_numpy
-from minitf.differences import NOTICEABLE, Examination, index_text, random_signs, rounding_error
+from minitf.differences import (
+    NOTICEABLE,
+    Examination,
+    index_text,
+    label_of,
+    random_signs,
+    rounding_error,
+    units_of,
+)
 from minitf.tensor import ArrayLike, Tensor
 
 __all__ = ["claim", "grad_check", "proved", "same", "show"]
@@ -65,22 +73,20 @@ def grad_check(
             f"{name}: nothing to check, give it at least one array of floating-point numbers"
         )
     weights, gradients = _backward(fn, name, arrays, floats, rng)
-    units = _units([arrays[i] for i in floats])
+    units = units_of([arrays[i] for i in floats])
     worst, notes = 0.0, []
     for i, unit in zip(floats, units, strict=True):
-        f, x, label = _with_input(fn, arrays, i), arrays[i], _label(fn, i)
-        error = None
-        if x.size <= SMALL:
-            error = _largest_error(f, x, weights, gradients[i], step * unit, rtol, atol)
+        f, x, gradient = _with_input(fn, arrays, i), arrays[i], gradients[i]
+        small, note = x.size <= SMALL, ""
+        error = _largest_error(f, x, weights, gradient, step * unit, rtol, atol) if small else None
         if error is None:
-            others = [arrays[j] for j in floats if j != i]
+            label, others = label_of(fn, i), [arrays[j] for j in floats if j != i]
             examination = Examination(
-                f"{name}: the gradient of {label}", f, x, weights, gradients[i], unit, others,
-                x.size <= SMALL, rtol, atol, step, rng,
-            )  # fmt: skip
+                name, label, f, x, weights, gradient, unit, others, small, rtol, atol, step, rng
+            )
             error, note = examination.run()
-            notes += [f"{label}: {note}"] if note else []
         worst = max(worst, error)
+        notes += [note] if note else []
     if verbose:
         _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]))
     return worst
@@ -208,14 +214,13 @@ def _backward(fn, name, arrays, floats, rng):
         raise AssertionError(f"{name}: backward changed the gradient that it was given")
     gradients = {}
     for i in floats:
+        label, found = label_of(fn, i), inputs[i].grad
         if not np.array_equal(inputs[i].numpy(), arrays[i]):
-            raise AssertionError(f"{name} changed its {_label(fn, i)}")
-        found = inputs[i].grad
+            raise AssertionError(f"{name} changed its {label}")
         gradients[i] = np.zeros_like(arrays[i]) if found is None else to_numpy(found)
-    for i, gradient in gradients.items():
-        if odd := int((~np.isfinite(gradient)).sum()):
+        if odd := int((~np.isfinite(gradients[i])).sum()):
             raise AssertionError(
-                f"{name}: the gradient of {_label(fn, i)} is not finite ({odd} of {gradient.size})"
+                f"{name}: the gradient of {label} is not finite ({odd} of {gradients[i].size})"
             )
     return weights, gradients
 
@@ -241,26 +246,3 @@ def _as_float64(array):
         array = array.numpy()
     array = to_numpy(array) if hasattr(array, "dtype") else array
     return array.astype(np.float64) if _is_float(array) else array
-
-
-def _units(inputs):
-    """Return for each input the unit of its step h: the mean size of its finite elements.
-
-    Only finite elements count, because a mask may contain -infinity. An input of zeros, such as a
-    new bias, has the smallest unit of the others: beside inputs of 1e-12, a step of 1e-5 would be
-    far too long.
-    """
-    finite = [abs(x[np.isfinite(x)]) for x in inputs]
-    means = [float(sizes.mean()) if sizes.size else 0.0 for sizes in finite]
-    smallest = min((mean for mean in means if mean), default=1.0)
-    return [mean or smallest for mean in means]
-
-
-def _label(fn, i):
-    """Name an input by its number and, if it can be found, its parameter."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    named = i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL
-    return f"input {i} ({parameters[i].name})" if named else f"input {i}"

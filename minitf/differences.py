@@ -13,6 +13,7 @@ that is not enough:
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 from collections.abc import Callable
 
@@ -51,6 +52,19 @@ def rounding_error(values):
     return 4 * np.finfo(np.float64).eps * np.linalg.norm(values)
 
 
+def units_of(inputs):
+    """Return for each input the unit of its step h: the mean size of its finite elements.
+
+    Only finite elements count, because a mask may contain -infinity. An input of zeros, such as a
+    new bias, has the smallest unit of the others: beside inputs of 1e-12, a step of 1e-5 would be
+    far too long.
+    """
+    finite = [abs(x[np.isfinite(x)]) for x in inputs]
+    means = [float(sizes.mean()) if sizes.size else 0.0 for sizes in finite]
+    smallest = min((mean for mean in means if mean), default=1.0)
+    return [mean or smallest for mean in means]
+
+
 def random_signs(rng, shape):
     """Draw numbers of either sign, none of them tiny, so that no element escapes the check."""
     return rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
@@ -76,7 +90,8 @@ class Slope:
 class Examination:
     """The closer comparison of one input's gradient with central differences."""
 
-    subject: str  # of messages
+    name: str  # of the function
+    label: str  # of the input
     f: Callable  # returns the outputs for this input
     x: np.ndarray  # the input
     weights: np.ndarray  # of the outputs
@@ -90,6 +105,7 @@ class Examination:
     rng: np.random.Generator
 
     def __post_init__(self):
+        self.subject = f"{self.name}: the gradient of {self.label}"  # of messages
         # Rounding alone gives such slopes: over a step as long as the input itself, a smaller slope
         # changes the outputs by less than their rounding errors.
         self.floor = rounding_error(self.weights * self.f(self.x)) / self.unit
@@ -163,7 +179,7 @@ class Examination:
         """
         largest = float(abs(self.gradient).max())
         if largest <= self.floor:
-            return f"zero to within {max(slope.doubt for slope in slopes):.0e}"
+            return f"{self.label}: zero to within {max(slope.doubt for slope in slopes):.0e}"
         if not any(slope.certain and slope.got for slope in slopes):
             raise ValueError(
                 f"{self.subject} is at most {largest:.1e}, too small beside the values of the "
@@ -177,7 +193,7 @@ class Examination:
             notes.append(
                 f"checked {singles} of {self.x.size:,} elements, and all of them in {GROUPS} groups"
             )
-        return ", ".join(notes)
+        return f"{self.label}: {', '.join(notes)}" if notes else ""
 
     def reject(self, group, slope, singles):
         """Raise AssertionError for the element with the largest error, with the likely cause."""
@@ -243,6 +259,16 @@ def _possible_errors(slopes, steps):
 
 
 # Messages -----------------------------------------------------------------------------------------
+
+
+def label_of(fn, i):
+    """Name an input by its number and, if it can be found, its parameter."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    named = i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL
+    return f"input {i} ({parameters[i].name})" if named else f"input {i}"
 
 
 def index_text(at):

@@ -49,8 +49,11 @@ def adam_update(
         x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
 
     x, g, m, v: (...)
-    t: 1 for the first step, which starts from m = v = 0. finite: a bool, or an array with one
-    element; if False, nothing changes.
+    t: 1 for the first step, which starts from m = v = 0. After t steps, m has therefore only
+    1 - beta_1^t of the weight of a complete mean of the gradients; dividing by that corrects it,
+    and v likewise. eps keeps the quotient finite where all gradients so far were zero.
+    finite: a bool, or an array with one element; if False, nothing changes. A GPU reads the array
+    itself and skips the update, so that Python need not wait to learn whether to call this.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
     if not finite:
@@ -63,10 +66,12 @@ def adam_update(
 class Adam:
     """Adam: each number moves by its mean gradient over the root of its mean squared gradient.
 
-    named_parameters: as `model.named_parameters()` returns them. Their values move into one flat
-    array, and their gradients, m and v into three more, so that a step is one `adam_update`,
-    however many parameters there are. An array that is later assigned to a parameter's `data` or
-    `grad` is copied into the flat array by the next step.
+    named_parameters: as `model.named_parameters()` returns them.
+    Why flat arrays: Adam treats every number alike, whichever matrix it belongs to. The values of
+    all parameters are moved into one flat array, and their gradients, m and v into three more. So a
+    step is one `adam_update` instead of hundreds. The `data` and `grad` of a parameter become views
+    of its slices; an array that is assigned to them later is copied into the slice by the next
+    step.
     Copy or pickle a model and its Adam together: copy.deepcopy((model, adam)).
     Raises TypeError for parameters without names, ValueError for repeated names, mixed types or no
     parameters at all; RuntimeError in a step if the parameters were converted or given to another
@@ -88,7 +93,7 @@ class Adam:
         self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
 
     def _flatten(self):
-        """Move the parameters into flat arrays, and keep the views that they have become."""
+        """Move the parameters into flat arrays; remember their views, to notice other arrays."""
         self.data, self.gradients = flatten(p for _, p in self.named_parameters)
         self._places = [(p.data, p._gradient_view) for _, p in self.named_parameters]
 
@@ -114,11 +119,12 @@ class Adam:
             parameter.grad = None
 
     def collect(self) -> np.ndarray:
-        """Return the flat gradient of this update, with zeros for a parameter that got none."""
-        for (name, parameter), (data, place) in zip(
-            self.named_parameters, self._places, strict=True
-        ):
-            if parameter._gradient_view is not place:
+        """Return the flat gradient of this update, with zeros for a parameter without one.
+
+        Arrays that were assigned to a parameter's `data` or `grad` are copied into their slices.
+        """
+        for name, parameter, data, gradient in self._views:
+            if parameter._gradient_view is not gradient:
                 raise RuntimeError(
                     f"{name} was converted or given to another optimizer: make a new Adam"
                 )
@@ -132,10 +138,9 @@ class Adam:
         return self.gradients
 
     def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
-        """Update every parameter by the flat gradient; only count the step if `finite` is False.
+        """Update every parameter by its gradient.
 
-        finite: a bool, or an array with one element on the parameters' device, which a form need
-        not wait to read.
+        finite: as in `adam_update`. The step is counted even if `finite` is False.
         """
         gradients = self.collect()
         self.step_count += 1
@@ -165,12 +170,33 @@ class Adam:
         self.step_count = int(step)
 
     def _moments(self):
-        """Yield the name of each parameter with its views of m and v."""
-        names = [name for name, _ in self.named_parameters]
-        for name, (p, stretch) in zip(
-            names, flat_slices(p for _, p in self.named_parameters), strict=True
-        ):
-            yield name, self.m[stretch].reshape(p.shape), self.v[stretch].reshape(p.shape)
+        """Return each parameter's views of m and v, under the names that a checkpoint uses."""
+        slices = flat_slices(p for _, p in self.named_parameters)
+        moments = {}
+        for (name, _), (p, where) in zip(self.named_parameters, slices, strict=True):
+            moments[f"m.{name}"] = self.m[where].reshape(p.shape)
+            moments[f"v.{name}"] = self.v[where].reshape(p.shape)
+        return moments
+
+    def __copy__(self):
+        """Refuse copy.copy: the copy would flatten the parameters again, away from this Adam."""
+        raise TypeError("copy a model and its Adam together: copy.deepcopy((model, adam))")
+
+    def __getstate__(self):
+        """Return the attributes to copy or pickle, without the flat arrays and their views.
+
+        Copies of views would not be views of the copied arrays, so a copy makes new ones.
+        """
+        left_out = ("data", "gradients", "_views")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state):
+        """Restore the attributes, and flatten the parameters that were copied with this Adam."""
+        vars(self).update(state)
+        gradients = [p.grad for _, p in self.named_parameters]
+        self._flatten()  # which forgets the gradients
+        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
+            parameter.grad = gradient
 
 
 def _checked(named_parameters):
@@ -219,12 +245,21 @@ def clip_gradient(
 
         g = g * min(1, largest / (|g| + 1e-12))
 
-    norm: the length |g|, if it is known and finite. The paper does not clip.
+    1e-12 only prevents a division by zero. norm: the length |g|, if it is known and finite.
+    If an element is NaN or infinite, the length is NaN, and so is every element afterwards: test
+    the length before an update.
+    The paper does not clip.
     """
     if norm is None:
-        norm = gradient_norm(gradients)
-        if xp.isinf(norm):  # the squares overflowed
-            scale = xp.abs(gradients).max()
-            norm = float(scale) * float(gradient_norm(gradients / scale))
+        norm = _norm_without_overflow(gradients)
     gradients *= xp.minimum(largest / (norm + 1e-12), 1)
+    return norm
+
+
+def _norm_without_overflow(gradients):
+    """Return the length of a flat gradient, even if the squares of its elements are infinite."""
+    norm = gradient_norm(gradients)
+    if xp.isinf(norm):
+        scale = xp.abs(gradients).max()
+        norm = float(scale) * float(gradient_norm(gradients / scale))
     return norm

@@ -529,9 +529,9 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
     ]
     same("four", 2.0, 2.0, verbose=False)
     grad_check(F.exp, rng.normal(size=3), name="five", verbose=False)
-    for check in (lambda: claim("six", False, 6), lambda: same("seven", 7.0, 8.0)):
+    for fail in (lambda: claim("six", False, 6), lambda: same("seven", 7.0, 8.0)):
         with pytest.raises(AssertionError):
-            check()
+            fail()
     assert proved[before:] == ["one", "two", "three gradient"] and not capsys.readouterr().out
 
 

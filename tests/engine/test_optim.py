@@ -417,6 +417,14 @@ def test_a_gradient_whose_squares_overflow_is_clipped_and_not_erased():
         assert np.allclose(gradients, np.array(values) / length * 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_clipping_does_not_hide_a_gradient_that_is_not_finite(bad):
+    gradients = np.array([3.0, bad, -4.0])
+    with np.errstate(invalid="ignore"):
+        assert math.isnan(clip_gradient(gradients, 1.0))
+    assert np.isnan(gradients).all()
+
+
 def test_a_length_that_is_known_is_not_computed_again():
     """It may be the length of the sum over several machines."""
     gradients = np.array([3.0, -4.0])
