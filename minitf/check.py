@@ -1,10 +1,10 @@
 """Checks that a reader can trust: is this gradient right, do these two programs agree?
 
-A gradient is checked by its definition, a difference of two values over a small step: see
-`_central_differences`.
+A gradient is checked by its definition: move one element of the input a little, and see how much
+the result changes (`_central_differences`).
 
-A check of the sum of the outputs would accept wrong gradients: the outputs of a softmax always sum
-to 1, so there even a gradient of zeros passes. `grad_check` therefore weighs the outputs at random.
+The result must be one number. The sum of the outputs would not do: the outputs of a softmax always
+sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output a random weight.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ def grad_check(
 def _largest_error(f, x, weights, gradient, h, rtol, atol):
     """Return the largest error of a gradient; None if an element seems wrong or too small to tell.
 
-    f: of x, with the outputs as an array. weights: of the outputs.
+    f: returns the outputs for x, as an array. weights: of the outputs.
     """
-    numeric = _central_differences(f, x, weights, h)
-    error = abs(gradient - numeric)
+    error = abs(gradient - _central_differences(f, x, weights, h))
     rounding = rounding_error(weights * f(x)) / h
     right = error <= rtol * abs(gradient) + rounding + atol
+    # Where rounding may be as large as a mistake, agreement proves nothing.
     certain = rounding <= NOTICEABLE * abs(gradient)
     return float(error.max()) if (right & certain).all() else None
 
@@ -108,16 +108,16 @@ def _largest_error(f, x, weights, gradient, h, rtol, atol):
 def _central_differences(f, x, weights, h):
     """Return the gradient of L = sum(weights * f(x)), computed from values of f alone.
 
-        dL/dx_k = (L(x + h e_k) - L(x - h e_k)) / 2h
+        dL/dx_k = (L(x + h e_k) - L(x - h e_k)) / 2h        e_k: 1 at element k, else 0
 
-    Its error is of order h^2: that of the simpler (L(x + h e_k) - L(x)) / h is of order h.
+    The error is of order h^2, while that of the simpler (L(x + h e_k) - L(x)) / h is of order h.
     """
     gradient = np.empty_like(x)
     for k in np.ndindex(x.shape):
         above, below = x.copy(), x.copy()
         above[k] += h
         below[k] -= h
-        # Subtracted before they are summed, so that outputs that do not change add no rounding.
+        # Subtract first, then sum: outputs that do not change add no rounding error.
         gradient[k] = (weights * (f(above) - f(below))).sum() / (2 * h)
     return gradient
 

@@ -88,7 +88,7 @@ class Slope:
 
 @dataclasses.dataclass
 class Examination:
-    """The closer comparison of one input's gradient with central differences."""
+    """The closer comparison of one input's gradient with central differences: see `run`."""
 
     name: str  # of the function
     label: str  # of the input
@@ -246,7 +246,7 @@ def _possible_errors(slopes, steps):
     The error of order h^2 is 100 times as large at the next longer step, the error of order 1 / h
     ten times as large at the next finer step. So a slope is nearer to the truth than its worse
     neighbour, and the distance to that neighbour bounds its error, unless they agree by chance.
-    Therefore all finer steps are asked: rounding errors seen there shrink in proportion to 1 / h.
+    Therefore all finer steps count: the rounding errors between them, scaled to this step by 1 / h.
     The first and the last slope lack a neighbour.
     """
     apart = abs(np.diff(slopes))  # apart[k]: the distance between slopes k and k + 1
@@ -318,6 +318,7 @@ def _common_cause(got, wanted):
 
 
 def _close(a, b):
+    """Return whether arrays agree to four digits, fewer than any central difference that counts."""
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-4 * abs(b).max())
 
 
