@@ -277,7 +277,11 @@ def index_text(at):
 
 
 def _likely_cause(got, wanted, gy, others):
-    """Recognise frequent mistakes in a gradient; return "" where none fits."""
+    """Recognise frequent mistakes in a gradient; return "" if it is none of them.
+
+    got, wanted: the gradient from backward and the right one. gy: the gradient of the output.
+    others: the other inputs.
+    """
     if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and _close(got.swapaxes(-1, -2), wanted):
         return ": it is the transpose of the right one (a product with its factors exchanged?)"
     for other in others:
@@ -299,7 +303,7 @@ def _likely_cause(got, wanted, gy, others):
 
 
 def _common_cause(got, wanted):
-    """Recognise a mistake that any sample of the elements shows; return "" if there is none."""
+    """Recognise a mistake that any sample of the elements shows; return "" if it is another one."""
     if not got.any():
         return (
             ": it is zero everywhere, as if the gradient did not arrive (the result of .data, "
@@ -307,8 +311,9 @@ def _common_cause(got, wanted):
         )
     if _close(got, wanted):  # only some small elements are wrong
         return ""
-    unit = got / abs(got).max()
-    factor = float((unit * wanted).sum() / (unit * got).sum())
+    # The factor with the smallest squared error; scaled, because squares of tiny numbers are 0.
+    scaled = got / abs(got).max()
+    factor = float((scaled * wanted).sum() / (scaled * got).sum())
     if _close(got * factor, wanted):
         return (
             f": all of it is off by the factor {factor:.6g} (a factor, a sign, or a mean instead "
@@ -323,7 +328,11 @@ def _close(a, b):
 
 
 def _products(gy, other):
-    """Yield the products of the output's gradient and the other factor, each also transposed."""
+    """Yield the matrix products of the output's gradient and another input, each also transposed.
+
+    For y = x w the gradients are gy w^T and x^T gy. A mistake in one of them usually is another of
+    these products.
+    """
     factors = {"gy": gy, "gy.T": gy.T, "other": other, "other.T": other.T}
     for left, right in itertools.permutations(factors, 2):
         a, b = factors[left], factors[right]
