@@ -9,7 +9,7 @@ from minitf.optim import Adam, warmup_rate
 from minitf.text import make_batch
 
 threadpool_limits(1, "blas")  # products are so small here that a second thread would only wait
-VOCABULARY = 14  # ids 0 to 3: padding, unknown word, start, end; 4 to 13: the ten "words"
+VOCABULARY = 14  # ids 0 to 3: padding, unknown, start, end; 4 to 13: the ten numbers
 
 rng = np.random.default_rng(0)
 model = Transformer(Config(VOCABULARY, n_layers=1, d_model=64, d_ff=128, n_heads=4))

@@ -1,6 +1,6 @@
-"""minitf beside PyTorch on a GPU: each side is gpu_step.py in its own process.
+"""minitf compared with PyTorch on a GPU: each runs gpu_step.py in its own process.
 
-Two processes of each side run in turn.
+Two processes of each run in turn.
 """
 
 import json

@@ -12,10 +12,10 @@ part takes less than ten minutes:
     parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without:
                three loss curves
     course     the nine lessons on CuPy, and translate.py on CuPy and on NumPy
-    kernels    each fused kernel beside the plain operations it replaces
-    training   the training step of base and small beside PyTorch eager in the same precision, two
-               processes of each
-    decoding   beam search of base beside a cached one written by hand in PyTorch
+    kernels    each fused kernel compared with the plain operations it replaces
+    training   the training step of base and small compared with PyTorch eager in the same
+               precision, two processes of each
+    decoding   beam search of base compared with a cached one written by hand in PyTorch
     multi30k   a model trained on Multi30k by a published recipe, and its BLEU
 
 The report names the device, the versions, the commit and the date, so that a figure can be traced.
@@ -287,7 +287,7 @@ def _losses(folder, steps):
 
 
 def time_kernels(options, note):
-    """Time each fused operation, forward and backward, beside the plain operations it replaces."""
+    """Time each fused operation, forward and backward, and the plain operations it replaces."""
     from gpu_step import milliseconds
 
     from minitf import backend, forms

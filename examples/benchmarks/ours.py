@@ -61,7 +61,7 @@ class Training:
 
     @classmethod
     def of(cls, task):
-        """Return the training with the weights and the one batch of a task."""
+        """Return the training run with the weights and the one batch of a task."""
         model = model_of(task).astype(task.get("dtype", "float32"))
         return cls(model, [Batch(*work.batch(task))], task["threads"])
 

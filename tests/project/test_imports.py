@@ -139,6 +139,19 @@ def test_the_map_names_every_file():
         assert on_the_map or path.name in ("__init__.py", "__main__.py"), name_of(path)
 
 
+def test_the_map_lists_the_engine_in_the_order_of_its_imports():
+    text = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## The rooms")[0]
+    order = re.findall(r"^\| `(\w+)\.py`", text, re.MULTILINE)
+    assert set(order) == set(ENGINE)
+    for n, name in enumerate(order):
+        needed = {
+            module.split(".")[1]
+            for module, _ in imports(PACKAGE / f"{name}.py")
+            if module.startswith("minitf.")
+        }
+        assert needed & set(ENGINE) <= set(order[:n]), name
+
+
 def loaded_by(code):
     command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
     return set(

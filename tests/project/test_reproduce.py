@@ -101,7 +101,7 @@ def test_what_is_said_on_paper():
         assert f"take {hours} hours for {size}" in TEXT or f"and {hours} for {size}" in TEXT
     for hours, said in ((12, "3.3e18"), (3.5 * 24, "2.3e19")):
         assert f"{hours * 3600 * 8 * 9.5e12:.1e}".replace("e+", "e") == said and said in TEXT
-    assert f"about {math.log(37_000) + 0.5:.1f} for 37,000 pieces" in TEXT
+    assert f"about {math.log(37_000) + 0.5:.1f} for 37,000 subwords" in TEXT
 
 
 def test_the_published_curve_falls_as_copied():
