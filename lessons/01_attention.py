@@ -260,7 +260,7 @@ same(
 
 # Here are the weights of a real sentence, cut into pieces of words, with two positions
 # of padding. The vectors and matrices are a trained encoder's (lessons 03 to 07; 8.0:
-# lesson 05). It never uses a causal mask itself. Dark is much.
+# lesson 05). It never uses a causal mask itself. Darker means more attention.
 translator = toy_model()
 ids = [
     [

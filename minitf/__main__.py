@@ -8,11 +8,17 @@ Commands to run in the repository; each has --help:
                                    translate text, a file or a pipe
   python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04
-  python lessons/notebooks.py      make a notebook of each lesson
+  python lessons/notebooks.py      make a notebook for each lesson
   python -m minitf.training --corpus toy --preset tiny --out runs/mine
                                    train a model (as lesson 09 does)
   python -m minitf.data NAME       download a corpus for training
   python -m minitf.data.toy 10     print sentences of the built-in corpus
+  python examples/models/augment.py
+                                   write additional training pairs
+  python examples/benchmarks/benchmark.py
+                                   measure the speed, also of other libraries
+  python examples/benchmarks/gpu_check.py
+                                   check and measure minitf on a GPU
   pytest                           run the tests
 
 If minitf is installed without the repository, the commands are

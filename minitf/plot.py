@@ -1,4 +1,4 @@
-"""Pictures: which token attends to which, and the curves of a training.
+"""Pictures: which token attends to which, and the curves of a training run.
 
 Everything here takes plain arrays and lists and writes one file, whose suffix chooses the format
 (.png, .pdf, .svg, ...). The figures are made without pyplot, so no window opens, and matplotlib's
@@ -252,17 +252,17 @@ _BYTES = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}  # in a character, by the first half o
 _WORD = re.compile("b*(?:w(?:[wmz]|jw)*|rr|[^b]m*(?:z.m*)*)")
 
 
-def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
+def join_pieces(weights, target_tokens, source_tokens, words: bool = False):
     """Join the bytes of each character and, with words=True, the subwords of each word.
 
-        joined[h, i, j] = mean over the rows t of word i
+        joined[h, i, j] = average over the rows t of word i
                           of the sum over the columns s of word j of weights[h, t, s]
 
     weights: (H, T, S); the result is ((H, I, J), I strings, J strings).
 
     A word attends as its subwords do on average, and receives the sum of their weights, so the sum
-    of a row does not change. U+2581 begins a word, as in SentencePiece; if no piece contains it,
-    each piece is a word unless @@ marks a cut. A punctuation mark is a separate word, and so is a
+    of a row does not change. U+2581 begins a word, as in SentencePiece; if no token contains it,
+    each token is a word unless @@ marks a cut. A punctuation mark is a separate word, and so is a
     Chinese character. Words are returned without these marks, and the start and end marks of a
     sentence as "(start)" and "(end)".
 
@@ -273,24 +273,24 @@ def join_pieces(weights, target_pieces, source_pieces, words: bool = False):
     (array([[[0.5, 0.5]]]), ['é'], ['é', '▁'])
     """
     weights = np.asarray(weights)
-    if weights.shape[1:] != (len(target_pieces), len(source_pieces)) or 0 in weights.shape:
+    if weights.shape[1:] != (len(target_tokens), len(source_tokens)) or 0 in weights.shape:
         raise ValueError(
-            f"weights of shape {weights.shape} do not fit {len(target_pieces)} and "
-            f"{len(source_pieces)} pieces"
+            f"weights of shape {weights.shape} do not fit {len(target_tokens)} target and "
+            f"{len(source_tokens)} source tokens"
         )
     (rows, row_starts), (columns, column_starts) = (
-        _joined(p, words) for p in (target_pieces, source_pieces)
+        _joined(p, words) for p in (target_tokens, source_tokens)
     )
     sizes = np.diff([*row_starts, weights.shape[1]]).astype(weights.dtype)
     summed = np.add.reduceat(weights, column_starts, axis=2)
     return np.add.reduceat(summed, row_starts, axis=1) / sizes[:, None], rows, columns
 
 
-def _joined(pieces, words):
-    """Return the characters or words that the pieces form, and the first piece of each."""
+def _joined(tokens, words):
+    """Return the characters or words that the tokens form, and the first token of each."""
     texts, starts, at = [], [], 0
-    while at < len(pieces):
-        text, size = _character(pieces, at)
+    while at < len(tokens):
+        text, size = _character(tokens, at)
         texts.append(text)
         starts.append(at)
         at += size
@@ -301,15 +301,15 @@ def _joined(pieces, words):
     return [_word(text) for text in found], [starts[i] for i in begins]
 
 
-def _character(pieces, at):
-    """Return the piece at this index, or the character whose bytes begin there, and its length."""
-    if first := _BYTE.fullmatch(pieces[at]):
+def _character(tokens, at):
+    """Return the token at this index, or the character whose bytes begin there, and its length."""
+    if first := _BYTE.fullmatch(tokens[at]):
         size = _BYTES.get(int(first[1], 16) >> 4, 1)
-        found = [_BYTE.fullmatch(piece) for piece in pieces[at : at + size]]
+        found = [_BYTE.fullmatch(token) for token in tokens[at : at + size]]
         if all(found):
             with contextlib.suppress(UnicodeDecodeError):  # a byte may be missing
                 return bytes(int(byte[1], 16) for byte in found).decode(), size
-    return pieces[at], 1
+    return tokens[at], 1
 
 
 def _begins(texts):
@@ -362,7 +362,7 @@ BEST = {"valid_perplexity": min, "valid_bleu": max}
 
 
 def curves(history: list[dict], path) -> None:
-    """Draw the curves of a training: loss, perplexity, BLEU, learning rate and gradient norm.
+    """Draw the curves of a training run: loss, perplexity, BLEU, learning rate and gradient norm.
 
     history: records of the training log. Each has "step" and any of "loss", "perplexity",
     "learning_rate", "gradient_norm", "valid_perplexity", "valid_bleu"; if a resumed run logged a
@@ -482,7 +482,7 @@ def save_figure(figure, path):
     path = Path(path)
     formats = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in formats:
-        raise ValueError(f"{path}: {path.suffix!r} is not a picture format: use .png, .pdf or .svg")
+        raise ValueError(f"{path}: unknown picture format {path.suffix!r}: use .png, .pdf or .svg")
     try:
         with warnings.catch_warnings():
             # A character without a font is drawn as a box, and the caption says so.
@@ -490,7 +490,7 @@ def save_figure(figure, path):
             figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
     except OSError as error:
         raise ValueError(
-            f"{path}: not written ({error.strerror or error}): choose another folder"
+            f"{path}: cannot be written ({error.strerror or error}): choose another file or folder"
         ) from error
 
 

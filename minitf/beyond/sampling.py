@@ -41,7 +41,10 @@ def sample(
     Source: Fan et al. 2018 (top_k); Holtzman et al. 2020 (top_p).
     """
     if rows is not None and len(rows) != len(source):
-        raise ValueError(f"{len(rows)} keys in `rows` for {len(source)} rows of source")
+        raise ValueError(
+            f"rows has {len(rows)} keys, but source has {len(source)} rows: "
+            "give one key for each row"
+        )
     choose = _drawing(temperature, top_k, top_p, seed, rows)
     return write(model, source, choose, max_extra, cached, alpha)
 

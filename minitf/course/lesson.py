@@ -53,6 +53,7 @@ class _UnderHeadings:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
+        message = message.replace("unrecognized arguments:", "unknown option:")
         raise UserError(f"{message} (--help lists all options)")
 
 
@@ -62,16 +63,20 @@ def begin(name, trainer=None):
     The options are --figures and --backend; a notebook has none. Because the forms are off, `show`
     prints the program that a check runs; `train` turns them on, and so does `with forms.on():`.
     trainer: for lesson 09, the command line that runs instead of the lesson if any other option is
-    given. --quick alone is the lesson with a training at its end; returns whether it was given.
+    given. --quick alone is the lesson with a training run at its end; returns whether it was given.
     """
     arguments = [] if _notebook() else sys.argv[1:]
     _run.name, _run.trainer = name, trainer
-    parser = _Parser(description=f"Lesson {name} of the minitf course.", allow_abbrev=False)
+    parser = _Parser(
+        description=f"Run lesson {name.replace('_', ', ', 1)}: print and check each claim, "
+        "and draw the figures.",
+        allow_abbrev=False,
+    )
     parser.add_argument(
         "--figures",
         default="figures",
         metavar="DIR",
-        help="folder for the pictures (default figures)",
+        help="folder for the figures (default: figures)",
     )
     parser.add_argument(
         "--backend", metavar="NAME", help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
@@ -148,10 +153,7 @@ def toy_model():
         for folder in folders:
             if (folder / "toy-model").is_dir():
                 return Translator.load(folder / "toy-model")
-        raise UserError(
-            "the folder toy-model is missing: it is in the folder lessons of the repository, "
-            "so run this there"
-        )
+        raise UserError("the folder toy-model is missing: run the lesson inside the repository")
 
 
 def check_exercises(names):

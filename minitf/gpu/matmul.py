@@ -44,8 +44,8 @@ def use_precision(precision):
         )
     if precision != "float32" and not forms.are_on():
         raise UserError(
-            f"precision {precision} needs forms, which MINITF_FORMS=off turns off: "
-            "use --precision float32"
+            f"precision {precision} needs minitf's GPU programs, which MINITF_FORMS=off turns off: "
+            "unset it, or use --precision float32"
         )
     _chosen["precision"] = precision
 

@@ -24,8 +24,8 @@ lines and paragraphs:
   empty line stays empty. A line may contain several sentences.
 
   In a letter, a sentence often continues on the next line. Use --paragraphs:
-  it joins the lines up to the next empty line (or one of blanks only), and each
-  paragraph gives one line. Empty lines stay. --scores, --nbest and --format
+  it joins the lines up to the next empty line (or one of spaces only), and each
+  paragraph gives one line. Empty lines are kept. --scores, --nbest and --format
   then count a paragraph as a line. A paragraph of more than a million
   characters is cut, at the end of a line, into several.
 
@@ -36,14 +36,16 @@ output formats:
   --format text       TRANSLATION
     with --scores     SCORE <tab> TRANSLATION
     with --nbest N    NUMBER ||| TRANSLATION ||| SCORE, up to N lines for each
-                      line, the best first; NUMBER is that of the input line,
-                      from 0, as Moses and Marian count
+                      line, the best first; NUMBER is the input line's number,
+                      counted from 0 as in Moses and Marian
   --format json       {"source", "translation", "score", "log_probability",
                       "nbest": [{"translation", "score", "log_probability"}]}
   SCORE is ln P(translation) / ((5 + length) / 6)^alpha; greater is better.
+  length: tokens of the translation, with its end mark
 
-The exit code is 0, or 2 after a one-line message, or 130 after Ctrl-C. The
-environment variable MINITF_BACKEND chooses a backend as --backend does.
+The exit code is 0, or 2 after an error, reported on one line, or 130 after
+Ctrl-C. The environment variable MINITF_BACKEND chooses a backend as --backend
+does.
 """
 
 
@@ -62,10 +64,10 @@ def parse(arguments=None, model=None):
     # Everything after -- is text, also "-Hello.".
     end = arguments.index("--") if "--" in arguments else len(arguments)
     # argparse would read -hello as -h with a value, so -h is not an option of the parser.
-    words = ("--help" if word == "-h" else word for word in arguments[:end])
-    options, unknown = parser.parse_known_intermixed_args(words)
+    typed = ("--help" if argument == "-h" else argument for argument in arguments[:end])
+    options, unknown = parser.parse_known_intermixed_args(typed)
     if unknown:
-        parser.error(f"{unknown[0]} is not an option: put -- before text that starts with a dash")
+        parser.error(f"unknown option {unknown[0]}: put -- before text that starts with a dash")
     options.text += arguments[end + 1 :]
     _check(parser, options)
     if options.beam is None:
@@ -84,11 +86,13 @@ def _check(parser, options):
             "name a trained model with --model DIR: the repository has one in examples/models/en-de"
         )
     if options.text and options.input is not None:
-        parser.error("both TEXT and --input are given: choose one of them")
+        parser.error("TEXT and --input are both given: choose one of them")
     settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
     options.sampling = {name: value for name, value in settings.items() if value is not None}
     if options.sampling and not options.sample:
-        parser.error("--temperature, --top-k, --top-p and --seed belong to sampling: add --sample")
+        parser.error(
+            "--temperature, --top-k, --top-p and --seed are only used with --sample: add it"
+        )
     if options.sample and (options.beam or options.nbest > 1 or options.attention):
         parser.error(
             "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
@@ -96,8 +100,8 @@ def _check(parser, options):
     of_picture = options.attention_kind or options.layer or options.attention_subwords
     if of_picture and not options.attention:
         parser.error(
-            "--attention-kind, --attention-subwords and --layer belong to a picture: name its "
-            "file with --attention FILE"
+            "--attention-kind, --attention-subwords and --layer are only used with "
+            "--attention FILE: add it"
         )
 
 
@@ -159,14 +163,14 @@ def _add_output(add):
 
 
 def _add_model(add, model):
-    default = " (default: English to German)" if model else ""
+    default = " (default: the bundled English-German model)" if model else ""
     add("--model", metavar="DIR", default=model, help=f"folder of a trained model{default}")
     add(
         "--beam",
         type=number(int, 1, 1000),
         metavar="N",
-        help="compare N unfinished translations at a time; more take longer, 1 is greedy "
-        "(default: 4, or as many as --nbest)",
+        help="compare N unfinished translations at a time; a larger N is slower; 1 is greedy "
+        "decoding (default: 4, or as many as --nbest)",
     )
     add(
         "--alpha",
@@ -194,31 +198,34 @@ def _add_sampling(add):
     add(
         "--sample",
         action="store_true",
-        help="draw each word by its probability instead of searching for the best translation",
+        help="draw each token at random, by its probability, instead of searching for the best "
+        "translation",
     )
     add(
         "--temperature",
         type=number(float, 0, 100),
         metavar="T",
-        help="below 1, likely words are drawn more often",
+        help="1 (default) keeps the model's probabilities; lower favours likely tokens, higher "
+        "evens them out",
     )
     add(
         "--top-k",
         type=number(int, 1, 10**6),
         metavar="K",
-        help="draw among the K likeliest words only",
+        help="draw only among the K most likely tokens (default: all)",
     )
     add(
         "--top-p",
         type=number(float, 0.001, 1),
         metavar="P",
-        help="draw among the likeliest words whose probabilities add up to P",
+        help="draw only among the most likely tokens whose probabilities add up to P "
+        "(default: all)",
     )
     add(
         "--seed",
         type=number(int, 0, 2**63),
         metavar="N",
-        help="draw a different text for each seed (default: 0)",
+        help="seed of the random draws: the same seed gives the same text (default: 0)",
     )
 
 
@@ -226,7 +233,8 @@ def _add_picture(add):
     add(
         "--attention",
         metavar="FILE",
-        help="draw which words the model looks at in the first sentence: .png .pdf .svg",
+        help="draw which words the model looks at in the first sentence: a .png, .pdf or .svg "
+        "file, or another format that Matplotlib writes",
     )
     add(
         "--attention-kind",

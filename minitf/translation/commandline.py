@@ -93,7 +93,7 @@ def translate(options):
 
 
 def _label(source):
-    """Return the text beside the bar, and the size of the work."""
+    """Return the text next to the bar, and the size of the work."""
     return ("of the text translated", source.size) if source.size else ("bytes translated", 0)
 
 

@@ -82,7 +82,7 @@ def _check_is_text(file, name):
             file.seek(0)
     for pattern, kind in NOT_TEXT.items():
         if re.match(pattern, start, re.DOTALL):
-            raise Mistake(f"{name}: is {kind}: save it as plain text, in UTF-8")
+            raise Mistake(f"{name} is {kind}: save it as plain text, in UTF-8")
 
 
 def _size_of(file):

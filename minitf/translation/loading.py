@@ -75,7 +75,7 @@ def check_subwords(config: Config, count: int) -> None:
     if count != config.vocabulary_size:
         raise UserError(
             f"{count:,} subwords, but the model knows {config.vocabulary_size:,}: "
-            "are these files from two different models?"
+            "copy both files from the same model"
         )
 
 
@@ -110,6 +110,6 @@ def _check_settings(config, arrays):
     ]
     if differing:
         raise UserError(
-            f"weights of another configuration ({'; '.join(differing)}): use the settings and the "
-            "code that they were made with"
+            f"the weights were made with another configuration ({'; '.join(differing)}): use the "
+            "settings and the code that they were made with"
         )

@@ -28,7 +28,10 @@ def draw(translator, sentence, options):
     (title,) = translator.subwords.decode(parts[:1])
     last = len(translator.model.encoder.layers)
     layer = options.layer or last
-    caption = f"{CAPTIONS[kind]}, layer {layer} of {last}). Dark is much; each row sums to 1."
+    caption = (
+        f"{CAPTIONS[kind]}, layer {layer} of {last}). Darker means more attention; "
+        "each row sums to 1."
+    )
 
     source, target = languages_of(options.model)
     read, written = f"{source or ''} input".strip(), f"{target or ''} output".strip()

@@ -59,7 +59,7 @@ def check_probe(model, expected):
         return
     numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
-        raise UserError(f"damaged (its probe is {reprlib.repr(expected)}): copy the model again")
+        raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
     found = probe(model)
     if (
         found is None

@@ -214,7 +214,7 @@ class Translator:
         if kind not in stacks:
             raise UserError(f"unknown attention {kind!r}: choose source, encoder or decoder")
         if not parts:
-            raise UserError("the line has no text whose attention could be drawn")
+            raise UserError("the line has no text: there is no attention to draw")
         stack, name = stacks[kind]
         layer = len(stack.layers) if layer is None else layer
         if not 1 <= layer <= len(stack.layers):

@@ -72,7 +72,7 @@ def test_other_lessons_know_no_trainer(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["01_attention.py", "--quick"])
     with pytest.raises(SystemExit, match="2"):
         lesson.begin("01_attention")
-    assert "unrecognized arguments: --quick" in capsys.readouterr().err
+    assert "unknown option: --quick" in capsys.readouterr().err
 
 
 def test_a_lesson_computes_with_equations_and_its_training_with_forms(tmp_path, monkeypatch, begin):

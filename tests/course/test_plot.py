@@ -413,7 +413,7 @@ def test_an_unknown_format_is_one_line(tmp_path, name):
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "folder.png").mkdir()
     for path in (tmp_path / "none" / "a.png", tmp_path / "folder.png"):
-        with pytest.raises(ValueError, match="not written") as caught:
+        with pytest.raises(ValueError, match="cannot be written") as caught:
             plot.curves(LOSS, path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 

@@ -238,7 +238,7 @@ def test_no_sentences_and_wrong_shapes():
         sample(small_model(), [5, 6, 3])
     with pytest.raises(ValueError, match=r"prompts are ids of the shape \(R, t\)"):
         generate(lambda ids: SCORES, [5, 6, 3], 3)
-    with pytest.raises(ValueError, match="2 keys in `rows` for 1 rows of source"):
+    with pytest.raises(ValueError, match="rows has 2 keys, but source has 1 rows: give one key"):
         sample(small_model(), sources(3), rows=[4, 5])
     with pytest.raises(
         ValueError,

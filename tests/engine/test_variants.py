@@ -267,7 +267,7 @@ ODD += [[float("nan")] * 8, [float("inf")] * 8]
 def test_a_damaged_probe_is_one_line(begun, value, capsys):
     card = json.loads(Path("here/config.json").read_text())
     Path("here/config.json").write_text(json.dumps(card | {"probe": value}))
-    with pytest.raises(UserError, match=r"^here: damaged \(its probe is ") as error:
+    with pytest.raises(UserError, match=r'^here: damaged \(entry "probe": ') as error:
         Translator.load("here")
     assert len(str(error.value)) < 400 and "\n" not in str(error.value)
     arrays, meta = load_arrays("here/checkpoint.safetensors")

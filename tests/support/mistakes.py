@@ -106,7 +106,7 @@ TRAINER = {
     "--start-from train.en": "train.en: is a file",
     "--start-from nowhere --preset small": "leave --preset out",
     f"{TEXTS} --start-from model --set d_ff=8": (
-        "model: weights of another configuration (d_ff is 24, not 8)"
+        "model: the weights were made with another configuration (d_ff is 24, not 8)"
     ),
     f"{TEXTS} --start-from model-cut": "model-cut/model.safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
@@ -120,7 +120,8 @@ TRAINER = {
     "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
     "--resume --out run-swapped": "not a checkpoint (it contains arrays only)",
     "--resume --out run-edited": (
-        "checkpoint.safetensors: weights of another configuration (d_ff is 24, not 8)"
+        "checkpoint.safetensors: the weights were made with another configuration "
+        "(d_ff is 24, not 8)"
     ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
     "--resume --out run --preset small": "--resume cannot change --preset small (it was tiny)",
@@ -129,11 +130,11 @@ TRAINER = {
 
 TRANSLATE = {
     "--beam 4 --nbest 5 'the dog'": "--beam 5",
-    "-Hello.": "-Hello. is not an option: put -- before text",
-    "-hello": "-hello is not an option: put -- before text",
-    "-o x 'the dog'": "-o is not an option",
-    "--temperature 0.5 'the dog'": "add --sample",
-    "--seed 0 'the dog'": "add --sample",
+    "-Hello.": "unknown option -Hello.: put -- before text",
+    "-hello": "unknown option -hello: put -- before text",
+    "-o x 'the dog'": "unknown option -o",
+    "--temperature 0.5 'the dog'": "only used with --sample: add it",
+    "--seed 0 'the dog'": "only used with --sample: add it",
     "--sample --beam 4 'the dog'": "leave out --beam",
     "--sample --nbest 2 'the dog'": "leave out --beam, --nbest",
     "--sample --attention a.png 'the dog'": "--attention",
@@ -150,20 +151,20 @@ TRANSLATE = {
     "--format xml 'the dog'": "json",
     "--backend abacus 'the dog'": "cupy",
     "--bream 4 'the dog'": "--bream",
-    "--layer 1 'the dog'": "--attention FILE",
+    "--layer 1 'the dog'": "only used with --attention FILE: add it",
     "--attention-kind decoder 'the dog'": "--attention FILE",
     "--attention a.png --attention-kind self 'the dog'": "encoder",
-    "--attention a.xyz 'the dog'": ".png",
-    "--attention no/a.png 'the dog'": "not written",
+    "--attention a.xyz 'the dog'": "unknown picture format '.xyz': use .png",
+    "--attention no/a.png 'the dog'": "no/a.png: cannot be written",
     "--attention a.png --layer 3 'the dog'": "1 to 1",
     "--input x y": "one of them",
     "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
     "--input letter.docx": (
-        "letter.docx: is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
+        "letter.docx is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
     ),
-    "--input letter.pdf": "letter.pdf: is a PDF",
-    "--input utf-16.txt": "utf-16.txt: is in UTF-16",
+    "--input letter.pdf": "letter.pdf is a PDF",
+    "--input utf-16.txt": "utf-16.txt is in UTF-16",
     "--input train.en --output ./train.en": (
         "the text would be replaced by its translation: give --output another name"
     ),
@@ -180,7 +181,7 @@ TRANSLATE = {
     "--model model-card 'the dog'": "model-card/config.json: damaged",
     "--model model-words 'the dog'": "model-words/words.txt: changed since it was saved",
     "--model model-edited 'the dog'": (
-        "model-edited: weights of another configuration (d_ff is 24, not 8)"
+        "model-edited: the weights were made with another configuration (d_ff is 24, not 8)"
     ),
 }
 

@@ -318,7 +318,7 @@ def test_load_refuses_subwords_of_another_model(subwords, tmp_path):
     other = Subwords.train(TEXT, 300, log=print)
     model = make_model(subwords)
     save_model(tmp_path, model.state(), model.config.to_dict(), other)
-    assert "are these files from two different models?" in message(Translator.load, tmp_path)
+    assert "copy both files from the same model" in message(Translator.load, tmp_path)
 
 
 @pytest.mark.parametrize("beam", [1, 2])
