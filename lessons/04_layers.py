@@ -191,7 +191,7 @@ same(
 )
 grad_check(feed_forward, X, name="FeedForward")
 same(
-    "the op that it calls, feed_forward = equation 2",
+    "feed_forward, the op of the same name = equation 2",
     F.feed_forward(X, W_1, b_1, W_2, b_2),
     feed_forward(X),
 )

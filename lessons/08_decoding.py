@@ -110,6 +110,7 @@ def cache(attention, x):  # adds the keys and values (1, H, 1, K) of the newest 
     ]
 
 
+cache.positions = None  # only relative positions would need them
 # None: the source's, anew.
 kept, text, caches = {}, [START, *written[0].ids], [(cache, None)] * c.n_layers
 memory, mask = spoilt.encode(source[:1])
