@@ -14,15 +14,25 @@ __all__ = ["PRESETS", "Config"]
 class Config:
     """Everything that defines a model apart from its weights; by default the paper's base model.
 
-    d_k, d_v: by default d_model / n_heads.
+    vocabulary_size: of the vocabulary that both languages share.
+    n_layers: of the encoder, and of the decoder as well.
+    d_model: the features of each position, between all layers.
+    d_ff: the features inside the feed-forward network.
+    n_heads: the heads of each attention.
+    d_k, d_v: the features of a key and of a value in one head; by default d_model / n_heads.
     dropout, attention_dropout, feed_forward_dropout: the rates for sub-layer outputs and
     embeddings, for attention weights, and inside the feed-forward network.
+    label_smoothing: the probability that the loss spreads over the tokens that are not the target.
     norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or "pre", x + Sublayer(LayerNorm(x))
     with one more norm at the end.
+    eps: a small number that layer norm adds to the variance, so that it never divides by 0.
     positions: "sinusoid", or "learned" for a table of max_length rows.
+    max_length: tokens of the longest text, with learned positions; sinusoids have no limit.
     sinusoid_layout: "interleaved" as in the paper, or "halves", all sines before all cosines.
     sinusoid_base: "paper" for exponents 2i/d_model, "t2t" for tensor2tensor's i/(d_model/2 - 1).
     tie: whether both embeddings and the output share one matrix.
+    pad_id, unk_id, bos_id, eos_id: the ids of padding, of an unknown token, of the start mark, and
+    of the end mark.
     Raises UserError for a value that no model can have.
     """
 
@@ -101,7 +111,8 @@ class Config:
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed.
 
-        A d_k or d_v of d_model / n_heads follows a change of these.
+        A d_k or d_v that equals d_model / n_heads, even one that was given, is computed again from
+        the new d_model and n_heads, unless it is among the changes.
         """
         if self.d_k * self.n_heads == self.d_model:
             changes.setdefault("d_k", None)

@@ -1,22 +1,24 @@
 """From a trained model to sentences: greedy decoding, beam search, the length penalty, the cache.
 
-Letters: B sentences, W beams of each, R = B * W texts that are written side by side, V vocabulary.
+Letters: B sentences, W beams of each, R = B * W texts that are extended side by side, t tokens of
+each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import accelerated
-from minitf.nn import computes_as
+from minitf.nn import Module
 from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
+from minitf.unchanged import is_unchanged
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
@@ -44,21 +46,10 @@ def length_penalty(length: float, alpha: float = 0.6) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def _evaluating(decode):
-    """Decorate a function that decodes: it runs without dropout and without recording."""
-
-    @functools.wraps(decode)
-    def run(model, *arguments, **options):
-        with model.evaluating(), no_grad():
-            return decode(model, *arguments, **options)
-
-    return run
-
-
 def greedy(
     model: Transformer, source: Ids, max_extra: int = 50, cached: bool = True, alpha: float = 0.0
 ) -> list[Hypothesis]:
-    """Write the most probable next token until the end mark: a Hypothesis for each sentence.
+    """Add the most probable next token until the end mark: a Hypothesis for each sentence.
 
     source: ids (B, S).
     max_extra: a text has at most this many tokens more than its source.
@@ -66,25 +57,24 @@ def greedy(
     slower and gives the same result.
     alpha: the exponent of the length penalty, which divides ln P in the score.
     """
-
-    def most_probable(logits, alive):
-        return to_numpy(logits.argmax(axis=-1))
-
-    return write(model, source, most_probable, max_extra, cached, alpha)
+    return translate_by(_most_probable, model, source, max_extra, cached, alpha)
 
 
-@_evaluating
-def write(
+def _most_probable(logits, rows):
+    return to_numpy(logits.argmax(axis=-1))
+
+
+def translate_by(
+    choose: Callable[[np.ndarray, np.ndarray], np.ndarray],
     model: Transformer,
     source: Ids,
-    choose: Callable[[np.ndarray, np.ndarray], np.ndarray],
     max_extra: int = 50,
     cached: bool = True,
     alpha: float = 0.0,
 ) -> list[Hypothesis]:
-    """Write the tokens that `choose` picks until the end mark: a Hypothesis for each sentence.
+    """Translate with the tokens that `choose` picks: a Hypothesis for each sentence.
 
-    choose: see lengthen. Greedy decoding picks the most probable token, sampling draws one. The
+    choose: see extend. Greedy decoding picks the most probable token, sampling draws one. The
     other arguments are those of greedy.
     """
     source = _checked(source, alpha)
@@ -92,46 +82,66 @@ def write(
         return []
     c, limits = model.config, _limits(model, source, max_extra)
     texts = np.full((len(source), 1), c.bos_id)
-    return lengthen(next_words(model, source, 1, cached), texts, limits, choose, c.eos_id, alpha)
+    with model.evaluating(), no_grad():
+        scorer = token_scorer(model, source, 1, cached)
+        return extend(texts, scorer, choose, limits, c.eos_id, alpha)
 
 
-def lengthen(
-    scorer: Callable,
+class Scorer(Protocol):
+    """Scores the next tokens of texts that are extended side by side."""
+
+    def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the logits (R, V) of the tokens after texts, ids (R, t), and normalisers (R,).
+
+            ln P(token) = logit - normaliser
+
+        The logits are on the device. The difference is left to the caller, who needs it for few
+        tokens, and in float64: ln P(Y) is a sum over many tokens.
+        """
+
+    def select(self, rows: np.ndarray) -> None:
+        """Continue with these texts only, in this order.
+
+        The sentences stay in their order; of each, all its texts continue or none. A row may occur
+        several times: one beam then continues as several.
+        """
+
+
+def extend(
     texts: np.ndarray,
-    limits: np.ndarray,
+    scorer: Scorer,
     choose: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    limits: np.ndarray,
     end_id: int | None = None,
     alpha: float = 0.0,
 ) -> list[Hypothesis]:
     """Add tokens to each text (R, t), up to the end mark or its limit: a Hypothesis for each.
 
-    scorer: see next_words.
-    choose: called as choose(logits, alive), it returns the next token of each text, NumPy integers
-    (R,); alive: the rows of these texts in the original batch.
+    choose: called as choose(logits, rows), it returns the next token of each text that goes on,
+    NumPy integers; rows: the rows of these texts in the original batch.
     limits: the greatest length of each text, NumPy integers (R,).
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
-    alive = np.arange(len(limits))  # texts that go on
-    while len(alive):
+    rows = np.arange(len(limits))  # of the texts that go on
+    while len(rows):
         logits, normalisers = scorer(texts)
-        tokens = choose(logits, alive)
+        tokens = choose(logits, rows)
         chosen = logits[xp.arange(len(tokens)), to_device(tokens)]
-        totals[alive] += to_numpy(chosen) - normalisers
-        lengths[alive] += 1
-        for row, token in zip(alive, tokens, strict=True):
+        totals[rows] += to_numpy(chosen) - normalisers
+        lengths[rows] += 1
+        for row, token in zip(rows, tokens, strict=True):
             if token != end_id:
                 ids[row].append(int(token))
-        going = (tokens != end_id) & (lengths[alive] < limits[alive])
+        going = (tokens != end_id) & (lengths[rows] < limits[rows])
         texts = np.concatenate([texts, tokens[:, None]], axis=1)
         if not going.all():
-            alive, texts = alive[going], texts[going]
+            rows, texts = rows[going], texts[going]
             scorer.select(np.flatnonzero(going))
     scores = totals / length_penalty(lengths, alpha)
     return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
-@_evaluating
 def beam_search(
     model: Transformer,
     source: Ids,
@@ -147,8 +157,9 @@ def beam_search(
 
         score = ln P(Y) / lp(Y)
 
-    Each step considers the 2 * beam best continuations of a sentence. One that ends with the end
-    mark is finished if it is among the best `beam` of them; the best `beam` of the others go on.
+    Each step considers the 2 * beam best continuations of a sentence. At most `beam` of these end,
+    one for each beginning, so at least `beam` can go on. A continuation that ends with the end mark
+    is finished if it is among the best `beam`; the best `beam` of the others go on.
     A sentence is done when `beam` of its hypotheses are finished and no other can still reach the
     n_best, or at max_extra tokens more than its source. A text that is cut off there, without an
     end mark, comes after all finished ones, whatever their scores.
@@ -165,26 +176,42 @@ def beam_search(
         return []
     c, limits = model.config, _limits(model, source, max_extra)
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id) for limit in limits]
+    with model.evaluating(), no_grad():
+        _search_together(searches, token_scorer(model, source, beam, cached), beam, c.bos_id)
+    return [search.best() for search in searches]
+
+
+def _search_together(searches, scorer, beam, bos_id):
+    """Advance the searches of all sentences side by side, a token at a time, until each is done.
+
+    Of B = 2 sentences with W = 2 beams each, the texts are rows of one array:
+
+        row       0  1  2  3
+        sentence  0  0  1  1
+        beam      0  1  0  1
+
+    If the 2*W best continuations of sentence 1 continue its beams [1, 0, 0, 1], then `parents` has
+    the rows [3, 2, 2, 3] for it. If the first of these ends, `ranks` has [1, 2] for those that go
+    on, and sentence 1 continues twice with row 2.
+    """
     going = searches
-    scorer = next_words(model, source, beam, cached)
-    texts = np.full((len(going) * beam, 1), c.bos_id)
+    texts = np.full((len(going) * beam, 1), bos_id)
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
         logits, normalisers = scorer(texts)
         totals -= normalisers.reshape(totals.shape)
         tokens, beams, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
-        rows = np.arange(len(going))[:, None] * beam + beams  # of the texts that are continued
-        longer = np.concatenate([texts[rows], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
-        kept = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
+        parents = np.arange(len(going))[:, None] * beam + beams  # (B, 2*W)
+        longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
+        ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         alive = [i for i, search in enumerate(going) if not search.done]
         going = [going[i] for i in alive]
         if going:
-            chosen = np.array(alive)[:, None], np.array(kept)[alive]  # (B, 1), (B, W)
+            chosen = np.array(alive)[:, None], np.array(ranks)[alive]  # (B, 1), (B, W)
             texts = longer[chosen].reshape(-1, longer.shape[2])
             totals = totals[chosen]
-            scorer.select(rows[chosen].ravel())
-    return [search.best() for search in searches]
+            scorer.select(parents[chosen].ravel())
 
 
 class _Search:
@@ -198,18 +225,19 @@ class _Search:
     def advance(self, texts, totals):
         """Finish the texts that end, and return the ranks of the `beam` texts that go on.
 
-        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first. Those that go
-        on but can never win get the total -infinity.
+        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first. The total of a
+        text that must not win is set to -infinity.
         """
         length = texts.shape[1] - 1  # without the start mark, with the end mark
         ends = (texts[:, -1] == self.eos_id).tolist()
-        for rank in range(self.beam):
+        for rank in range(self.beam):  # an end mark further down does not count
             if ends[rank]:
                 self._add(self.finished, texts[rank, 1:-1], totals[rank], length)
         kept = [rank for rank, end in enumerate(ends) if not end][: self.beam]
-        # With a tiny vocabulary too few may go on: some that ended fill the beam, and never win.
-        dead = [rank for rank, end in enumerate(ends) if end][: self.beam - len(kept)]
-        totals[dead] = -np.inf
+        # Every sentence has `beam` rows. With a tiny vocabulary fewer texts go on: then some that
+        # ended fill the rows, and a total of -infinity keeps them from winning.
+        fillers = [rank for rank, end in enumerate(ends) if end][: self.beam - len(kept)]
+        totals[fillers] = -np.inf
         highest = totals[kept[0]] if kept else -np.inf
         if length >= self.limit or highest == -np.inf:
             for rank in kept:
@@ -217,9 +245,11 @@ class _Search:
             self.done = True
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
-            # No text that goes on can get a larger divisor than that of the greatest length.
-            self.done = highest / length_penalty(self.limit, self.alpha) <= scores[self.n_best - 1]
-        return kept + dead
+            # ln P is at most 0 and falls with every token. So no text can get a score above the
+            # highest ln P of now divided by the largest penalty, that of the greatest length.
+            bound = highest / length_penalty(self.limit, self.alpha)
+            self.done = bound <= scores[self.n_best - 1]
+        return kept + fillers
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
@@ -276,53 +306,55 @@ def _limits(model, source, max_extra):
 def can_cache(model: Transformer) -> bool:
     """Return whether the model can be decoded with a cache.
 
-    A module that cannot says `can_cache = False`. A module that changes a method on which the cache
-    relies is decoded without one, which is slower and always right, unless it says
-    `can_cache = True`. Modules that act on each position alone (the feed-forward network, norms,
+    With a cache the decoder reads the newest token only; the keys and values of the others are
+    those of earlier steps. In a changed model they may be outdated, as when a position is counted
+    from the end of the text: the translation would be wrong, without an error. So a module that
+    changes a method on which the cache relies is decoded without one, which is slower and always
+    right, unless it says `can_cache = True`. A module that cannot work with a cache says
+    `can_cache = False`. Modules that act on each position alone (the feed-forward network, norms,
     embeddings) need to say nothing.
     """
-    if not all(getattr(module, "can_cache", True) for module in model.modules()):
+    if any(module.can_cache is False for module in model.modules()):
         return False
     if not isinstance(model, Transformer):
-        return getattr(model, "can_cache", False)
+        return model.can_cache is True
+    return all(_suits_a_cache(*checked) for checked in _methods_of_the_cache(model))
 
-    def fits(module, kind, *methods):
-        return getattr(module, "can_cache", False) or computes_as(kind, module, methods=methods)
 
-    layers = getattr(model.decoder, "layers", ())
-    names = ("self_attention", "source_attention")
-    attentions = [
-        getattr(layer, name) for layer in layers for name in names if hasattr(layer, name)
-    ]
-    of_attention = ("__call__", "keys_and_values", "split_heads", "merge_heads")
-    return (
-        fits(model, Transformer, "decode")
-        and fits(model.target_positions, Positions, "__call__")
-        and fits(model.decoder, Decoder, "__call__")
-        and all(fits(layer, DecoderLayer, "__call__") for layer in layers)
-        and all(fits(attention, MultiHeadAttention, *of_attention) for attention in attentions)
-    )
+def _methods_of_the_cache(model):
+    """Yield (module, its class, names of methods) for the methods on which the cache relies."""
+    yield model, Transformer, "decode"
+    yield model.target_positions, Positions, "__call__"
+    yield model.decoder, Decoder, "__call__"
+    for layer in model.decoder.layers:
+        yield layer, DecoderLayer, "__call__"
+        for name in ("self_attention", "source_attention"):
+            if hasattr(layer, name):  # a changed layer may have one attention only
+                attention = getattr(layer, name)
+                methods = "__call__", "keys_and_values", "split_heads", "merge_heads"
+                yield attention, MultiHeadAttention, *methods
+
+
+def _suits_a_cache(module, kind, *methods):
+    """Return whether a module says `can_cache = True`, or its methods are unchanged."""
+    said = isinstance(module, Module) and module.can_cache is True
+    return said or is_unchanged(module, kind, *methods)
 
 
 @accelerated
-def next_words(model: Transformer, source: Ids, width: int, cached: bool) -> Callable:
-    """Return a scorer of the next tokens of texts, `width` texts for each row of source.
+def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> Scorer:
+    """Return the Scorer of translations, `width` texts for each row of source.
 
-    Called with the texts, ids (R, t), it returns logits (R, V), on the device, and normalisers:
-
-        ln P(token) = logit - normaliser
-
-    Its method select(rows) keeps these of the texts; the sentences stay in their order, and each
-    keeps `width` texts, or none. cached: whether the decoder reads only the newest token of each
-    text, if the model can be decoded so.
+    cached: whether the decoder reads only the newest token of each text, if the model can be
+    decoded so.
     """
-    return _NextWords(model, source, width, cached)
+    return TokenScorer(model, source, width, cached)
 
 
-class _NextWords:
-    """The scorer of `next_words` for which the R = B * width texts are rows of one batch."""
+class TokenScorer:
+    """The Scorer for which the R = B * width texts are rows of one batch."""
 
-    def __init__(self, model, source, width, cached):
+    def __init__(self, model: Transformer, source: Ids, width: int, cached: bool):
         memory, mask = model.encode(source)
         rows = np.repeat(np.arange(len(source)), width)
         self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]
@@ -330,7 +362,8 @@ class _NextWords:
         if cached and can_cache(model):
             self.caches = [(Cache(grows=True), Cache(grows=False)) for _ in model.decoder.layers]
 
-    def __call__(self, texts):
+    def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return logits and normalisers, as Scorer says."""
         if self.caches is None:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
@@ -338,7 +371,8 @@ class _NextWords:
             hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, start, self.caches)
         return scores_of(self.model, hidden[:, -1])
 
-    def select(self, rows):
+    def select(self, rows: np.ndarray) -> None:
+        """Continue with these texts only, as Scorer says."""
         self.memory, self.mask = self.memory[to_device(rows)], self.mask[rows]
         for caches in self.caches or ():
             for cache in caches:
@@ -348,7 +382,8 @@ class _NextWords:
 def scores_of(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the logits (R, V) and normalisers (R,) of the decoder's output (R, D).
 
-    Padding and the start mark, which no text may contain, get logits of -infinity.
+    Padding and the start mark, which no text may contain, get logits of -infinity: after the
+    normalisers were computed, so ln P of the other tokens is the model's own.
     """
     logits = model.logits(hidden).data
     normalisers = normalisers_of(logits)
@@ -371,7 +406,7 @@ def normalisers_of(logits: np.ndarray) -> np.ndarray:
 
 
 class Cache:
-    """The keys and values (R, H, n, K) of one attention, kept from step to step.
+    """The keys (R, H, n, K) and values (R, H, n, U) of one attention, kept from step to step.
 
     grows: whether each step adds the newest token, as in self-attention; the source is the same at
     all steps.
@@ -380,6 +415,7 @@ class Cache:
 
     def __init__(self, grows: bool):
         self.grows, self.kept, self.steps = grows, None, 0
+        self.positions = None
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> list[Tensor]:
         """Return all keys and values, those of x (R, n, D) included: a new token, or the source."""

@@ -19,7 +19,7 @@ __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter",
 class Parameter(Tensor):
     """A Tensor that training changes.
 
-    After `flatten` its gradient is always written to the same slice of a flat array.
+    After `flatten` its gradient is a slice of the flat array of all gradients.
     """
 
     def __init__(self, data: ArrayLike):
@@ -27,6 +27,7 @@ class Parameter(Tensor):
         self._gradient_view = None  # a view of the flat gradients, of this parameter's shape
 
     def _receive(self, gradient):
+        """Copy the first gradient into the view; `Tensor` adds the others to it."""
         if self.grad is None and self._gradient_view is not None:
             xp.copyto(self._gradient_view, gradient)
             self.grad = self._gradient_view
@@ -41,7 +42,8 @@ class Parameter(Tensor):
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
     """Move parameters into one flat array and their gradients into another: (data, gradients).
 
-    Each parameter becomes a view of its slice, so one operation on the flat array updates all.
+    Each parameter's data becomes a view of its slice, so one operation on the flat array updates
+    all of them. The gradients of the next backward() arrive in the slices of the second array.
     Raises ValueError for no parameters, for a repeated one, and for different dtypes.
     """
     parameters = list(parameters)
@@ -89,14 +91,13 @@ class Module:
     """
 
     training = True
-
-    def __init_subclass__(cls, **options):
-        super().__init_subclass__(**options)
-        cls._as_written = dict(vars(cls))  # for `computes_as`
+    can_cache = None  # True or False overrules decode.can_cache, which asks about each module
 
     def named_parameters(self) -> list[tuple[str, Parameter]]:
-        """List (name, parameter) in the order of definition, each under its first name only.
+        """List (name, parameter) in the order of definition.
 
+        A parameter with several names, such as the matrix of tied embeddings, is listed under its
+        first one only, so that the optimizer updates it once.
         Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
         found = {}
@@ -118,7 +119,7 @@ class Module:
         return [value for _, value in _walk(self, "", set()) if isinstance(value, Module)]
 
     def train(self, training: bool = True) -> Self:
-        """Switch dropout on, here and in every module inside; return the module."""
+        """Switch dropout on (off with False) here and in all modules inside; return the module."""
         for module in self.modules():
             module.training = training
         return self
@@ -189,7 +190,7 @@ class Module:
         return self
 
     def __repr__(self):
-        return "\n".join(_tree(self, type(self).__name__, {}))
+        return "\n".join(_tree("", self, {}))
 
 
 def _walk(value, name, seen):
@@ -214,25 +215,27 @@ def _items(container):
     return container.items() if isinstance(container, dict) else enumerate(container)
 
 
-def _tree(module, title, seen):
-    """Return the lines of a module's drawing: its parameters, and inner modules indented.
+def _tree(name, value, seen):
+    """Return the lines that show an attribute: a parameter, a module with its contents, or none.
 
-    seen: the titles of the modules drawn so far, by id; a shared module is drawn once.
+    seen: the names of the modules shown so far, by id; a shared module is shown once.
     """
-    if id(module) in seen:
-        return [f"{title}  (the same as {seen[id(module)]})"]
-    seen[id(module)] = title.partition(":")[0]
-    count = sum(p.size for p in module.parameters())
+    if isinstance(value, Parameter):
+        return [f"{name} {tuple(value.shape)}"]
+    if isinstance(value, (list, tuple, dict)):
+        children = [(f"{name}.{key}", child) for key, child in _items(value)]
+        return [line for child in children for line in _tree(*child, seen)]
+    if not isinstance(value, Module):
+        return []
+    kind = type(value).__name__
+    title = f"{name}: {kind}" if name else kind
+    if id(value) in seen:
+        return [f"{title}  (the same as {seen[id(value)]})"]
+    seen[id(value)] = name or kind
+    count = sum(p.size for p in value.parameters())
     lines = [f"{title}  {count:,} parameters"]
-    waiting = list(vars(module).items())
-    while waiting:
-        name, value = waiting.pop(0)
-        if isinstance(value, Parameter):
-            lines.append(f"  {name} {tuple(value.shape)}")
-        elif isinstance(value, Module):
-            lines += ["  " + line for line in _tree(value, f"{name}: {type(value).__name__}", seen)]
-        elif isinstance(value, (list, tuple, dict)):
-            waiting[:0] = [(f"{name}.{key}", child) for key, child in _items(value)]
+    for key, child in vars(value).items():
+        lines += ["  " + line for line in _tree(key, child, seen)]
     return lines
 
 
@@ -293,20 +296,3 @@ class Dropout(Module):
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.rate) if self.training else x
-
-
-def computes_as(kind: type[Module], *modules: object, methods: tuple = ("__call__",)) -> bool:
-    """Return whether these methods of the modules are those of the class `kind`, as written there.
-
-    The library sometimes does without calling a module: `F.add_norm` computes what a Dropout and a
-    LayerNorm would, and a cache relies on how attention makes its keys. That is right only if
-    nobody has changed these modules: by a subclass, by an attribute of one object, or by replacing
-    a method of the class. Where this function returns False, the modules are called one by one.
-    """
-    for module in modules:
-        if not isinstance(module, kind):
-            return False
-        for name in methods:
-            if name in vars(module) or getattr(type(module), name) is not kind._as_written[name]:
-                return False
-    return True

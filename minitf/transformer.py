@@ -1,7 +1,8 @@
 """The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
 
-Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, V vocabulary,
-W beams. Ids are NumPy integers (B, T); masks are boolean, True = may attend.
+Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, U d_v (by default
+equal to d_k), V vocabulary, W beams, n tokens in a cache. Ids are NumPy integers (B, T); masks are
+boolean, True = may attend.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from minitf import functions as F
 from minitf.backend import DType, to_device
 from minitf.config import Config
 from minitf.errors import UserError
+from minitf.forms import accelerated
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, computes_as
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from minitf.tensor import ArrayLike, Ids, Tensor
 
 __all__ = [
@@ -55,8 +57,12 @@ def sinusoid(
     i = np.arange(half)
     exponents = 2 * i / d_model if base == "paper" else i / max(1, half - 1)
     angles = np.arange(length)[:, None] / 10000**exponents  # (length, D/2)
-    pair = np.stack([np.sin(angles), np.cos(angles)], axis=-1 if layout == "interleaved" else 1)
-    return pair.reshape(length, d_model).astype(dtype)
+    sines, cosines = np.sin(angles), np.cos(angles)
+    if layout == "halves":
+        table = np.concatenate([sines, cosines], axis=1)  # (length, D)
+    else:  # sin, cos, sin, cos ...
+        table = np.stack([sines, cosines], axis=2).reshape(length, d_model)
+    return table.astype(dtype)
 
 
 def padding_mask(ids: Ids, pad_id: int = 0) -> np.ndarray:
@@ -102,23 +108,24 @@ class MultiHeadAttention(Module):
         mask: np.ndarray | None = None,
         cache: Callable | None = None,
     ) -> Tensor:
-        """Attend from x (B, T, D) to memory (B, S, D).
+        """Attend from x (B, T, D) to memory (B, S, D), which is x itself in self-attention.
 
-        cache: called with this attention and the memory, it returns the keys and values of all
-        steps so far, (B, H, n, K) each (see minitf.decode).
+        cache: a callable (see Cache in minitf.decode). Called with this attention and the memory,
+        it returns the keys (B, H, n, K) and values (B, H, n, U) of all tokens so far. Its attribute
+        `positions` has the positions of queries and keys, as `attend` takes them.
         """
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
         if cache is None:
-            keys, values = self.keys_and_values(memory)  # (B, H, S, K)
+            keys, values = self.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
             positions = np.arange(x.shape[1])[None], np.arange(memory.shape[1])[None]
         else:
             keys, values = cache(self, memory)
-            positions = getattr(cache, "positions", None)
-        heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, K)
+            positions = cache.positions
+        heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, U)
         return self.output(self.merge_heads(heads))  # (B, T, D)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the memory to keys and to values: (B, S, D) -> (B, H, S, K) twice."""
+        """Project the memory (B, S, D) to keys (B, H, S, K) and values (B, H, S, U)."""
         return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -127,7 +134,7 @@ class MultiHeadAttention(Module):
         return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
 
     def merge_heads(self, heads: Tensor) -> Tensor:
-        """Concatenate the features of all heads: (B, H, T, K) -> (B, T, H*K)."""
+        """Concatenate the features of all heads: (B, H, T, U) -> (B, T, H*U)."""
         batch, _, length, _ = heads.shape
         return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)
 
@@ -139,11 +146,13 @@ class MultiHeadAttention(Module):
         mask: np.ndarray | None,
         positions: tuple[np.ndarray, np.ndarray] | None,
     ) -> Tensor:
-        """Attend in all heads: queries (B, H, T, K), keys and values (B, H, S, K) -> (B, H, T, K).
+        """Attend in all heads: return the weighted averages of the values, (B, H, T, U).
 
+        queries: (B, H, T, K). keys: (B, H, S, K). values: (B, H, S, U).
         positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy
-        integers, for a subclass with relative or rotary positions. Keys from a cache may be in any
-        order, some of them hidden by the mask; the queries of W beams all have the same position.
+        integers. The paper's attention does not need them; a subclass with relative or rotary
+        positions does, because keys from a cache may be in any order, some of them hidden by the
+        mask, and the queries of W beams all have the same position.
         """
         if self.keep_weights:
             self.weights = F.attention_weights(queries, keys, mask).numpy()
@@ -163,13 +172,9 @@ class FeedForward(Module):
         self.outer = Linear(config.d_ff, config.d_model, rng)
         self.dropout = Dropout(config.feed_forward_dropout)
 
+    @accelerated
     def __call__(self, x: ArrayLike) -> Tensor:
-        inner, outer, dropout = self.inner, self.outer, self.dropout
-        if not (computes_as(Linear, inner, outer) and computes_as(Dropout, dropout)):
-            # A module was changed: call each.
-            return outer(dropout(F.relu(inner(x))))
-        rate = dropout.rate if dropout.training else 0.0
-        return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
+        return self.outer(self.dropout(F.relu(self.inner(x))))
 
 
 class Residual(Module):
@@ -186,15 +191,11 @@ class Residual(Module):
         self.dropout = Dropout(config.dropout)
         self.post = config.norm == "post"
 
+    @accelerated
     def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        norm, dropout = self.norm, self.dropout
-        if not self.post:
-            return x + dropout(sublayer(norm(x)))
-        if not (computes_as(LayerNorm, norm) and computes_as(Dropout, dropout)):
-            # A module was changed: call each.
-            return norm(x + dropout(sublayer(x)))
-        rate = dropout.rate if dropout.training else 0.0
-        return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
+        if self.post:
+            return self.norm(x + self.dropout(sublayer(x)))
+        return x + self.dropout(sublayer(self.norm(x)))
 
 
 class EncoderLayer(Module):
@@ -207,7 +208,7 @@ class EncoderLayer(Module):
         self.feed_forward_residual = Residual(config)
 
     def __call__(self, x: Tensor, mask: np.ndarray | None) -> Tensor:
-        x = self.attention_residual(x, lambda x: self.self_attention(x, x, mask))
+        x = self.attention_residual(x, lambda y: self.self_attention(y, y, mask))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -231,11 +232,12 @@ class DecoderLayer(Module):
         memory: Tensor,
         target_mask: np.ndarray | None,
         source_mask: np.ndarray | None,
-        cache: Sequence = (None, None),
+        caches: Sequence = (None, None),
     ) -> Tensor:
-        x = self.self_residual(x, lambda x: self.self_attention(x, x, target_mask, cache[0]))
+        own, of_source = caches  # one for each attention
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))
         x = self.source_residual(
-            x, lambda x: self.source_attention(x, memory, source_mask, cache[1])
+            x, lambda y: self.source_attention(y, memory, source_mask, of_source)
         )
         return self.feed_forward_residual(x, self.feed_forward)
 
@@ -262,16 +264,30 @@ class Positions(Module):
         if c.positions == "learned":
             if end > c.max_length:
                 raise UserError(
-                    f"a text of {end} subwords is longer than max_length "
-                    f"{c.max_length} of this model"
+                    f"a text of {end} tokens is longer than max_length {c.max_length} of this model"
                 )
-            return self.dropout(x + self.learned(np.arange(start, end)) * c.d_model**0.5)
-        length = max(64, 1 << (end - 1).bit_length())  # a power of two: few tables are computed
-        table = _sinusoids(length, c.d_model, c.sinusoid_layout, c.sinusoid_base, x.dtype)
-        return self.dropout(x + to_device(table[start:end]))
+            # Rows of variance 1/D, as in every Embedding: times sqrt(D) they are as large as the
+            # tokens' embeddings.
+            vectors = self.learned(np.arange(start, end)) * c.d_model**0.5  # (T, D)
+        else:
+            vectors = to_device(_sinusoids_up_to(end, c, x.dtype)[start:])  # (T, D)
+        return self.dropout(x + vectors)
 
 
-_sinusoids = functools.lru_cache(maxsize=8)(sinusoid)
+def _sinusoids_up_to(end, config, dtype):
+    """Return the sinusoids of all positions before `end`: (end, D).
+
+    Decoding asks for one more at each step, so tables are kept. Their lengths are powers of two:
+    then few are computed.
+    """
+    length = 64
+    while length < end:
+        length *= 2
+    layout, base = config.sinusoid_layout, config.sinusoid_base
+    return _kept_sinusoids(length, config.d_model, layout, base, dtype)[:end]
+
+
+_kept_sinusoids = functools.lru_cache(maxsize=8)(sinusoid)
 
 
 class Encoder(Module):
@@ -302,17 +318,18 @@ class Decoder(Module):
         source_mask: np.ndarray | None,
         caches: Sequence | None = None,
     ) -> Tensor:
-        for i, layer in enumerate(self.layers):
-            cache = (None, None) if caches is None else caches[i]
-            x = layer(x, memory, target_mask, source_mask, cache)
+        if caches is None:
+            caches = [(None, None)] * len(self.layers)
+        for layer, of_layer in zip(self.layers, caches, strict=True):
+            x = layer(x, memory, target_mask, source_mask, of_layer)
         return self.norm(x) if self.norm else x
 
 
 class Transformer(Module):
     """The model of figure 1: from source ids and target ids to the scores of each next token.
 
-    seed: of the initial weights, which are the same on every backend. With initialise=False the
-    weights are not drawn: for counting them, or for loading others at once.
+    seed: determines the initial weights, which are the same on every backend. With initialise=False
+    the weights are not drawn: for counting them, or for loading others at once.
     Source: figure 1, section 3; section 3.4 for the matrix of both embeddings and the output.
     """
 
@@ -332,6 +349,7 @@ class Transformer(Module):
         """Return the memory (B, S, D) of the source (B, S), and the mask that hides its padding."""
         source = _ids(source, "source", "(B, S)")
         mask = padding_mask(source, self.config.pad_id)
+        # Times sqrt(d_model), as section 3.4 says: then an element has variance 1, not 1/D.
         x = self.embedding(source) * self.config.d_model**0.5
         return self.encoder(self.source_positions(x), to_device(mask)), mask
 
@@ -346,11 +364,15 @@ class Transformer(Module):
     ) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
-        Without caches the mask is the causal one, which also hides padding: it follows the text.
-        caches: for each layer a pair, of self-attention and of attention to the source (see
-        minitf.decode). With them, target (B, W) has the newest ids only: those of W beams of each
-        sentence, all at position `start`. They attend to everything in the caches, or to the part
-        that target_mask allows.
+        Without caches the mask is the causal one. Padding comes only at the end of a text, so that
+        mask keeps every real token from seeing it.
+        caches: for each layer a pair, one cache for self-attention and one for attention to the
+        source (see minitf.decode). With them, target (B, W) has only the newest tokens, one for
+        each of W beams that continue the same source; all are at position `start`. W is 1 in
+        decode.py, where every beam is a row; minitf/cpu/decode.py shares the caches of a source
+        among its beams.
+        target_mask: (B, 1, W, n), which tokens in the caches each beam may attend to (default:
+        all).
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
@@ -361,7 +383,7 @@ class Transformer(Module):
                 )
             target_mask = causal_mask(target.shape[1])
             x = self.target_positions(x, start)
-        else:  # each beam is a text with one new token
+        else:  # W beams at one position, not one text of W positions
             beams = x.reshape(-1, 1, self.config.d_model)  # (B*W, 1, D)
             x = self.target_positions(beams, start).reshape(x.shape)  # (B, W, D)
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Hypothesis, lengthen, normalisers_of, write
+from minitf.decode import Hypothesis, extend, normalisers_of, translate_by
 from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
 
@@ -46,7 +46,7 @@ def sample(
             "give one key for each row"
         )
     choose = _drawing(temperature, top_k, top_p, seed, rows)
-    return write(model, source, choose, max_extra, cached, alpha)
+    return translate_by(choose, model, source, max_extra, cached, alpha)
 
 
 def generate(
@@ -75,13 +75,12 @@ def generate(
         raise ValueError(f"length must be at least 1, not {length}")
     choose = _drawing(temperature, top_k, top_p, seed)
     with no_grad():
-        return lengthen(
-            _Rereading(next_logits), prompts, np.full(len(prompts), length), choose, end_id
-        )
+        limits = np.full(len(prompts), length)
+        return extend(prompts, _Rereading(next_logits), choose, limits, end_id)
 
 
 class _Rereading:
-    """A scorer for `lengthen` whose function reads the texts from the beginning at each step."""
+    """The Scorer whose function reads the texts from the beginning at each step."""
 
     def __init__(self, next_logits):
         self.next_logits = next_logits
@@ -102,7 +101,7 @@ class _Rereading:
 
 
 def _drawing(temperature, top_k, top_p, seed, rows=None):
-    """Return the function choose(logits, alive) for `lengthen` that draws a token for each row."""
+    """Return the function choose(logits, rows) for `extend` that draws a token for each row."""
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
     if operator.index(top_k) < 0:

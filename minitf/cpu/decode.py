@@ -2,7 +2,8 @@
 
 minitf/gpu/decode.py runs the same program on CuPy.
 
-Letters: B sentences, W beams of each, R = B * W texts, n tokens in the cache of a sentence.
+Letters: B sentences, W beams of each, R = B * W texts, n tokens in the cache of a sentence,
+H heads, K d_k or d_v.
 """
 
 import numpy as np
@@ -13,25 +14,25 @@ from minitf.cpu.sums import row_sums
 from minitf.forms import form_of
 from minitf.tensor import Tensor
 
-__all__ = ["SharedNextWords", "continuations", "next_words", "normalisers_of"]
+__all__ = ["SharedTokenScorer", "continuations", "normalisers_of", "token_scorer"]
 
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 # Scores in a block of continuations; the first divisor of the vocabulary's size is taken.
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
 
 
-@form_of(decode.next_words)
-def next_words(model, source, width, cached):
-    """Return a scorer whose caches are shared by the beams of a sentence."""
+@form_of(decode.token_scorer)
+def token_scorer(model, source, width, cached):
+    """Return a Scorer whose caches are shared by the beams of a sentence."""
     if not cached or not decode.can_cache(model):
         return NotImplemented
-    return SharedNextWords(model, source, width)
+    return SharedTokenScorer(model, source, width)
 
 
-class SharedNextWords:
-    """The scorer of `decode.next_words` that hands the model the beams of a sentence as positions.
+class SharedTokenScorer:
+    """The Scorer that gives the model the newest tokens of all beams of a sentence as one row.
 
-    The newest tokens are ids (B, W). They attend to one cache for all beams of their sentence; a
+    These tokens are ids (B, W). They attend to one cache for all beams of their sentence; a
     mask hides the tokens of other beams.
     arranged: a function that gives the source's keys and values another order in memory.
     """

@@ -144,10 +144,20 @@ MUTANTS = {
     ),
     "a sub-layer without its residual": (
         "04",
+        "self.norm(x + self.dropout(sublayer(x)))",
+        "self.norm(self.dropout(sublayer(x)))",
+    ),
+    "an add-and-norm without its sum": (
+        "04",
         "layer_norm(x + dropout(added",
         "layer_norm(dropout(added",
     ),
     "a feed-forward network without ReLU": (
+        "04",
+        "self.dropout(F.relu(self.inner(x)))",
+        "self.dropout(self.inner(x))",
+    ),
+    "a feed-forward op without ReLU": (
         "04",
         "dropout(relu(linear(x, w_1, b_1))",
         "dropout((linear(x, w_1, b_1))",
@@ -165,8 +175,8 @@ MUTANTS = {
     "a position table off by one": ("05", "np.arange(length)[", "np.arange(1, length + 1)["),
     "positions read one row too late": (
         "05",
-        "to_device(table[start:end])",
-        "to_device(table[start + 1 : end + 1])",
+        "_sinusoids_up_to(end, c, x.dtype)[start:]",
+        "_sinusoids_up_to(end + 1, c, x.dtype)[start + 1 :]",
     ),
     "a missing sqrt(d_model)": (
         *("06", "self.embedding(source) * self.config.d_model**0.5", "self.embedding(source)"),

@@ -50,11 +50,13 @@ def test_a_form_takes_what_can_be_cached(library, rng):
     """Its beams share caches; the stand-in without kernels has no forms."""
     model, source = small_model("float32"), random_batch(rng).source
     with forms_on(), no_grad():
-        shared = isinstance(decode.next_words(model, source, 3, True), cpu_decode.SharedNextWords)
+        shared = isinstance(
+            decode.token_scorer(model, source, 3, True), cpu_decode.SharedTokenScorer
+        )
         assert shared == (library != "strict")
-        assert decode.next_words(model, source, 3, False).caches is None
+        assert decode.token_scorer(model, source, 3, False).caches is None
         model.can_cache = False
-        assert decode.next_words(model, source, 3, True).caches is None
+        assert decode.token_scorer(model, source, 3, True).caches is None
 
 
 def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):

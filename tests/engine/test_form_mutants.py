@@ -12,6 +12,7 @@ import test_forms as checks
 import minitf
 from minitf import decode, forms, loss, optim
 from minitf import functions as F
+from minitf.transformer import FeedForward, Residual
 
 SHARED = (
     "_like.__dict__.setdefault(str((q.shape, v.shape, q.dtype)), _like(q, "
@@ -268,47 +269,47 @@ MUTANTS = {
         "    return record(y.reshape(*shape[:-1], f)",
     ),
     "cache: beams in their old order": (
-        decode.next_words,
+        decode.token_scorer,
         "cpu/decode",
         "reshape(-1, steps)[rows]",
         "reshape(-1, steps)[: len(rows)]",
     ),
     "cache: an index too far": (
-        decode.next_words,
+        decode.token_scorer,
         "cpu/decode",
         "cumsum(axis=1)[:, None] - 1",
         "cumsum(axis=1)[:, None] % 3",
     ),
     "cache: the newest words over the first": (
         *(
-            decode.next_words,
+            decode.token_scorer,
             "cpu/decode",
             "array[:, :, length - width : length]",
             "array[:, :, :width]",
         ),
     ),
     "cache: every word is the first": (
-        decode.next_words,
+        decode.token_scorer,
         "cpu/decode",
         "self.length + width] = steps",
         "self.length + width] = 0",
     ),
     "cache: positions of words that were dropped": (
-        *(decode.next_words, "cpu/decode", "np.take_along_axis(self.positions, kept, axis=1)"),
+        *(decode.token_scorer, "cpu/decode", "np.take_along_axis(self.positions, kept, axis=1)"),
         "self.positions[:, : kept.shape[1]]",
     ),
     "cache: a beam sees all beams": (
-        decode.next_words,
+        decode.token_scorer,
         "cpu/decode",
         "own = np.zeros",
         "own = np.ones",
     ),
     "cache: the source of other sentences": (
-        *(decode.next_words, "cpu/decode", "[Tensor(x.data[sentences]) for x in self.kept]"),
+        *(decode.token_scorer, "cpu/decode", "[Tensor(x.data[sentences]) for x in self.kept]"),
         "[Tensor(x.data[: len(sentences)]) for x in self.kept]",
     ),
     "cache: the words of other sentences": (
-        *(decode.next_words, "cpu/decode", "self.arrays = [array[sentences] for"),
+        *(decode.token_scorer, "cpu/decode", "self.arrays = [array[sentences] for"),
         "self.arrays = [array[: len(sentences)] for",
     ),
     "continuations: equals in any order": (
@@ -342,6 +343,30 @@ MUTANTS = {
         "gpu/functions",
         "    if b is not None:\n        y += b\n",
         "",
+    ),
+    "on a GPU, residual: a norm in front of the sub-layer": (
+        Residual.__call__,
+        "gpu/functions",
+        "if not (module.post and ",
+        "if not (True and ",
+    ),
+    "on a GPU, residual: another dropout is skipped": (
+        Residual.__call__,
+        "gpu/functions",
+        "and is_unchanged(dropout, Dropout)):",
+        "):",
+    ),
+    "on a GPU, feed-forward network: a changed layer is skipped": (
+        FeedForward.__call__,
+        "gpu/functions",
+        "is_unchanged(inner, Linear) and",
+        "isinstance(inner, Linear) and",
+    ),
+    "on a GPU, feed-forward network: dropout after training": (
+        FeedForward.__call__,
+        "gpu/functions",
+        "    rate = dropout.rate if dropout.training else 0.0\n    return functions.feed",
+        "    rate = dropout.rate\n    return functions.feed",
     ),
     "on a GPU, add and norm: no broadcasting": (
         F.add_norm,

@@ -3,6 +3,7 @@ have no cache.
 """
 
 import contextlib
+import subprocess
 import sys
 
 import numpy as np
@@ -117,7 +118,7 @@ def assert_decoded_alike(model, rows, cached=True):
             ]
         assert_same(*found)
     with model.evaluating():
-        assert bool(decode.next_words(model, rows, 2, True).caches) == cached
+        assert bool(decode.token_scorer(model, rows, 2, True).caches) == cached
 
 
 CHANGED = [  # self-attention alone: by default in the paper's model
@@ -304,6 +305,19 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
     # With the cache it is wrong, or ends in an error.
     with contextlib.suppress(Exception, pytest.fail.Exception):
         assert [h.ids for h in greedy(model, source, 12)] != [h.ids for h in expected]
+
+
+def test_a_method_replaced_before_decoding_is_loaded_turns_the_cache_off():
+    """The methods are copied when minitf is imported, not when they are first asked about."""
+    program = """
+from minitf import Config, Transformer
+own = Transformer.decode
+Transformer.decode = lambda self, *more: own(self, *more)
+from minitf.decode import can_cache
+print(can_cache(Transformer(Config.preset("tiny", 9))))
+"""
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_a_class_can_say_that_it_has_a_cache(rng):

@@ -123,7 +123,7 @@ def test_another_thread_may_put_a_shorter_table_there_meanwhile():
 def test_learned_positions_end():
     model = small_model(positions="learned", max_length=9)
     model.encode(np.full((1, 9), 5))
-    with pytest.raises(UserError, match=r"10 subwords .* max_length 9"):
+    with pytest.raises(UserError, match=r"10 tokens .* max_length 9"):
         model.encode(np.full((1, 10), 5))
 
 

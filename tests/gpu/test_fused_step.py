@@ -10,9 +10,12 @@ from models import random_batch, small_model
 
 from minitf import forms
 from minitf import functions as F
-from minitf.backend import to_numpy, using
+from minitf.backend import to_device, to_numpy, using
+from minitf.config import Config
 from minitf.gpu.matmul import use_precision
 from minitf.optim import Adam
+from minitf.tensor import Tensor
+from minitf.transformer import FeedForward, Residual
 
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "feed_forward_dropout": 0.3}
 OTHER_WAYS = {"norm": "pre", "tie": False, "positions": "learned", "max_length": 16}
@@ -88,6 +91,23 @@ def test_a_step_with_kernels_is_the_step_without(launched):
         "column_sums",
         "cross_entropy",
     }
+
+
+def test_the_modules_of_a_layer_are_computed_by_the_fused_ops(launched, rng):
+    """With the same bits, so dropout has the same numbers."""
+    config = Config(11, d_model=12, d_ff=16, n_heads=3, dropout=0.2, feed_forward_dropout=0.3)
+    with using(strict.with_kernels):
+        residual, network = Residual(config), FeedForward(config, rng)
+        x = Tensor(to_device(rng.normal(size=(2, 5, 12)).astype(np.float32)))
+        norm, maps = residual.norm, (network.inner, network.outer)
+        with F.dropout_state(seed=2**40, step=1):
+            found = residual(x, network)
+        assert launched == {"bias_relu_dropout", "add_norm"}
+        with F.dropout_state(seed=2**40, step=1):
+            (w_1, b_1), (w_2, b_2) = ((linear.weight, linear.bias) for linear in maps)
+            added = F.feed_forward(x, w_1, b_1, w_2, b_2, 0.3)
+            expected = F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.2)
+        assert np.array_equal(to_numpy(found.data), to_numpy(expected.data))
 
 
 def test_without_forms_no_kernel_runs(launched):

@@ -18,9 +18,10 @@ from minitf import decode, forms, loss, optim
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
+from minitf.config import Config
 from minitf.nn import Linear, Module
 from minitf.tensor import Tensor, no_grad
-from minitf.transformer import MultiHeadAttention
+from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
 ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms of a room take
 
@@ -383,7 +384,7 @@ class Case:
 
 def cases():
     """Return the second table: Adam, the caches and continuations of decoding, packed weights."""
-    searches = (decode.next_words, decode.continuations)
+    searches = (decode.token_scorer, decode.continuations)
     return [
         Case(
             "Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (35,), [True] * 5)
@@ -418,7 +419,9 @@ def cases():
         Case("Adam, a flag of the library", (optim.adam_update,), _adam_flag),
         Case("Adam, on threads", (optim.adam_update,), _adam_on_threads, ("cpu",)),
         Case(
-            "greedy", (decode.next_words,), lambda dtype: _written(decode.greedy(*_task(dtype, {})))
+            "greedy",
+            (decode.token_scorer,),
+            lambda dtype: _written(decode.greedy(*_task(dtype, {}))),
         ),
         Case("greedy without a cache", (), _uncached),
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, {})),
@@ -430,10 +433,11 @@ def cases():
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
         Case("a beam of 4, attention by distance", searches, _near),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
-        Case("sampling", (decode.next_words,), _sampled),
+        Case("sampling", (decode.token_scorer,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("normalisers", (decode.normalisers_of,), _normalisers, ("cpu",)),
         Case("packed matrices", (F.linear,), _packed, ("cpu",)),
+        Case("modules", (FeedForward.__call__, Residual.__call__), _modules, ("gpu",)),
     ]
 
 
@@ -541,6 +545,35 @@ def _normalisers(dtype):
         decode.normalisers_of(to_device(x.astype(dtype)))
         for x in (logits, logits[:1], logits[:0], logits + 1000)
     ]
+
+
+class Doubled(Linear):
+    """A changed module, which no form may skip."""
+
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+def _modules(dtype):
+    """Return a residual around a feed-forward network, of modules as they are and changed."""
+    rng, found = np.random.default_rng(8), []
+    x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
+    for changes in ({}, {"norm": "pre"}):
+        rates = {"dropout": 0.2, "feed_forward_dropout": 0.3}
+        config = Config(V, d_model=D, d_ff=16, n_heads=H, **rates, **changes)
+        for changed in ("nothing", "training", "a layer", "dropout"):
+            network, residual = FeedForward(config, rng), Residual(config)
+            if changed == "training":
+                network.eval()
+            elif changed == "a layer":
+                network.inner.__class__ = Doubled
+            elif changed == "dropout":
+                network.dropout = residual.dropout = F.exp
+            for module in (network, residual):
+                module.astype(dtype)
+            with F.dropout_state(seed=3, step=4):
+                found.append(to_numpy(residual(x, network).data))
+    return found
 
 
 def _packed(dtype):

@@ -1,0 +1,40 @@
+"""Whether a module still computes as its class does in this library.
+
+Two programs rely on the methods of modules without calling them as they are. The GPU's form of
+`Residual` computes dropout and layer norm in one kernel, without a call of the two modules. The
+cache of decoding keeps the keys of earlier tokens, although a changed attention might compute other
+keys once the text is longer. Both ask here first, and where a method was changed they leave the
+work to the equations.
+"""
+
+from minitf.nn import Dropout, LayerNorm, Linear, Module
+from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
+
+__all__ = ["is_unchanged"]
+
+# The methods as they are written, copied before anybody can replace one of a class.
+_METHODS = {
+    kind: dict(vars(kind))
+    for kind in (
+        Dropout,
+        LayerNorm,
+        Linear,
+        MultiHeadAttention,
+        Positions,
+        DecoderLayer,
+        Decoder,
+        Transformer,
+    )
+}
+
+
+def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
+    """Return whether these methods of a module are the ones that its class `kind` was written with.
+
+    They may be changed in three ways: by a subclass, by an attribute of one object, or by replacing
+    a method of the class. methods: their names, by default `__call__` alone.
+    """
+    return isinstance(module, kind) and all(
+        name not in vars(module) and getattr(type(module), name) is _METHODS[kind][name]
+        for name in methods or ("__call__",)
+    )
