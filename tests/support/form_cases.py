@@ -19,7 +19,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.config import Config
-from minitf.nn import Linear, Module
+from minitf.nn import Dropout, Linear, Module
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
@@ -547,8 +547,15 @@ def _normalisers(dtype):
     ]
 
 
-class Doubled(Linear):
+class DoubledLinear(Linear):
     """A changed module, which no form may skip."""
+
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+class DoubledDropout(Dropout):
+    """Another changed module."""
 
     def __call__(self, x):
         return super().__call__(x) * 2
@@ -566,9 +573,9 @@ def _modules(dtype):
             if changed == "training":
                 network.eval()
             elif changed == "a layer":
-                network.inner.__class__ = Doubled
+                network.inner.__class__ = DoubledLinear
             elif changed == "dropout":
-                network.dropout = residual.dropout = F.exp
+                network.dropout.__class__ = residual.dropout.__class__ = DoubledDropout
             for module in (network, residual):
                 module.astype(dtype)
             with F.dropout_state(seed=3, step=4):
