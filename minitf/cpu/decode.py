@@ -37,7 +37,7 @@ class SharedTokenScorer:
     arranged: a function that gives the source's keys and values another order in memory.
     """
 
-    def __init__(self, model, source, width, arranged=None):
+    def __init__(self, model, source, width, arranged=lambda array: array):
         self.model, self.width = model, width
         self.memory, self.mask = model.encode(source)
         self.layout = Layout(len(source), width)
@@ -191,9 +191,8 @@ class SourceCache:
         """Return the keys and values of the memory (B, S, D), projected at the first step."""
         if self.kept is None:
             self.keys = np.arange(memory.shape[1])[None]
-            self.kept = attention.keys_and_values(memory)
-            if self.arranged:
-                self.kept = [Tensor(self.arranged(x.data)) for x in self.kept]
+            projected = attention.keys_and_values(memory)
+            self.kept = [Tensor(self.arranged(x.data)) for x in projected]
         return self.kept
 
     def select(self, sentences):
