@@ -5,7 +5,7 @@ import contextlib
 import sys
 import time
 
-__all__ = ["Pace", "Progress", "number"]
+__all__ = ["Pace", "Progress", "counted"]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
@@ -115,3 +115,12 @@ class Progress:
         if self.width:
             print(f"\r{'':{self.width}}\r", end="", file=sys.stderr, flush=True)
             self.width = 0
+
+
+def counted(number, noun):
+    """Return a number and its noun, which is in the plural unless the number is 1.
+
+    >>> counted(1, "update"), counted(2_000, "update")
+    ('1 update', '2,000 updates')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

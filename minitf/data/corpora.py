@@ -1,6 +1,6 @@
 """Named corpora of sentence pairs: their files, how they are read, and which pairs are left out.
 
-`python -m minitf.data wmt14-en-de` downloads a corpus before a training needs it.
+`python -m minitf.data wmt14-en-de` downloads a corpus in advance.
 """
 
 import functools
@@ -15,7 +15,7 @@ import numpy as np
 
 from minitf.data import recipes
 from minitf.errors import UserError
-from minitf.terminal import Progress
+from minitf.terminal import Progress, counted
 
 __all__ = [
     "Corpus",
@@ -29,7 +29,6 @@ __all__ = [
     "read_pairs",
 ]
 
-HINT = "`python -m minitf.data wmt14-en-de` downloads a corpus before a training needs it."
 MAX_RATIO = 3.0  # longer side / shorter side; beyond it a pair is seldom a translation
 RATIO_FLOOR = 10  # subwords; shorter sides may differ by any ratio, as one word may mean six
 MAX_IN_MEMORY = 1 << 28  # bytes of both files together; a larger text is streamed from the disk
@@ -84,7 +83,7 @@ class Corpus:
 
     tests: the first is the main one. cut: the text is already cut into subwords, separated by
     blanks (class `Words`). tokenized: the references have blanks around punctuation, so BLEU is
-    computed without tokenizing them again. added: pairs that follow the training text; no subwords
+    computed without tokenising them again. added: pairs that follow the training text; no subwords
     are learned from them.
     """
 
@@ -137,6 +136,10 @@ _CORPORA = {
     "wmt14-en-fr": _wmt14("en-fr"),
 }
 NAMES = ("toy", *_CORPORA)
+HELP = f"""usage: python -m minitf.data NAME ...
+Download corpora in advance, such as wmt14-en-de, into the folder MINITF_DATA, or else
+~/.cache/minitf. A training command downloads its corpus itself if it is missing.
+Names: {", ".join(NAMES)}."""
 # Corpora of lessons/REPRODUCE.md that cannot be downloaded: no help text lists them.
 _UNPUBLISHED = {
     "multi30k-bpe10k": _in_one_folder(
@@ -280,8 +283,8 @@ def open_pairs(source_path, target_path) -> Pairs:
 def _equally_long(pairs, source_path, target_path):
     if len(pairs.source) != len(pairs.target):
         raise UserError(
-            f"{source_path} has {len(pairs.source)} lines but {target_path} has "
-            f"{len(pairs.target)}: line i of one must translate line i of the other"
+            f"{source_path} has {counted(len(pairs.source), 'line')} but {target_path} has "
+            f"{len(pairs.target):,}: line i of one must translate line i of the other"
         )
     return pairs
 
@@ -331,7 +334,10 @@ def clean(
     ([0], {'empty': 1, 'too long': 1, 'ratio': 1, 'kept': 1})
     """
     if len(sources) != len(targets):
-        raise ValueError(f"{len(sources)} sources but {len(targets)} targets")
+        raise ValueError(
+            f"{counted(len(sources), 'source')} but {counted(len(targets), 'target')}: give one "
+            "target for each source"
+        )
     lengths = (np.array([len(ids) for ids in side], np.int64) for side in (sources, targets))
     return clean_lengths(*lengths, max_length, max_ratio)
 
@@ -353,7 +359,7 @@ def main(names) -> int:
     """Download the named corpora and print their sizes; return the exit code."""
     try:
         if {"-h", "--help"} & set(names):
-            print(f"usage: python -m minitf.data NAME ...\n{HINT}\nNames: {', '.join(NAMES)}.")
+            print(HELP)
             return 0
         if not names:
             raise UserError(f"name a corpus: {', '.join(NAMES)}")
@@ -361,7 +367,7 @@ def main(names) -> int:
             corpus = load(name)
             texts = {"train": corpus.train, "valid": corpus.valid, **corpus.tests}
             counts = ", ".join(
-                f"{text} {len(pairs.source):,} pairs" for text, pairs in texts.items()
+                f"{text} {counted(len(pairs.source), 'pair')}" for text, pairs in texts.items()
             )
             folder = "built in" if name == "toy" else f"in {data_folder()}"
             print(f"{name}: {counts}; {folder}")

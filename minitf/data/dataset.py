@@ -14,21 +14,22 @@ import numpy as np
 from minitf.data import corpora
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
-from minitf.terminal import Progress
+from minitf.terminal import Progress, counted
 from minitf.text import UNK, Subwords, Words, plan_batches
 from minitf.text.batches import batch_of, id_type
 from minitf.text.words import join_cuts
 
 __all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
 
-VALID_SENTENCES = 1000  # enough to show progress; translating more only delays the training
-MAX_UNKNOWN = 0.5  # share of a text's ids that may be UNK
+VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
+MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
 DEFAULT_VOCABULARY = 8000  # subwords
 _BLOCK = 50_000  # lines that are cut into subwords at a time
 # Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
 _PAIRS_PER_RELEASE = 64
 _LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
 _IN_FILE = ("sources", "targets")
+_CHECK = "check that the files belong together, or raise --max-length"
 
 
 class Rows:
@@ -197,7 +198,7 @@ def read_corpus(settings):
 def _own_corpus(settings):
     if not settings.valid:
         raise UserError(
-            "--train needs --valid SOURCE TARGET: sentences that are kept out of the training"
+            "--train needs --valid SOURCE TARGET: sentences that are kept out of training"
         )
     train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
     cut = settings.subwords == "none"
@@ -218,7 +219,7 @@ def prepare(settings, corpus, log, subwords=None):
         subwords = _learn_subwords(corpus, settings, log)
     pairs = corpus.train
     if n_added := len(corpus.added.source):
-        log(f"added    {n_added:,} pairs of {settings.add[0]}")
+        log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
         pairs = corpora.Pairs(
             *(text + more for text, more in zip(pairs, corpus.added, strict=True))
         )
@@ -236,7 +237,7 @@ def prepare(settings, corpus, log, subwords=None):
         n_ids = len(sources.ids) + len(targets.ids)
     log(f"pairs    {counts['kept']:,} to train on{_left_out(counts)}")
     if not counts["kept"]:
-        raise UserError(f"no pair is left to train on{_left_out(counts)}")
+        raise UserError(f"no pair is left to train on{_left_out(counts)}: {_CHECK}")
     _check_unknown(unknown / n_ids, log)
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
@@ -247,19 +248,19 @@ def prepare(settings, corpus, log, subwords=None):
 def _warn_about_files(settings, corpus, log):
     """Log likely mistakes in the files that the user named: not UTF-8, or one file twice."""
     named = []
-    for files, pairs in (
-        (settings.train, corpus.train),
-        (settings.add, corpus.added),
-        (settings.valid, corpus.valid),
+    for option, files, pairs in (
+        ("--train", settings.train, corpus.train),
+        ("--add", settings.add, corpus.added),
+        ("--valid", settings.valid, corpus.valid),
     ):
         if files:
-            named += zip(files, pairs, strict=True)
-    for path, lines in named:
+            named += zip([option] * 2, files, pairs, strict=True)
+    for _, path, lines in named:
         if found := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
             log(f"notice   {found}")
-    for (first, _), (second, _) in combinations(named, 2):
-        if os.path.samefile(first, second):
-            log(f"notice   {second} is also {first}: is that intended?")
+    for (first, path, _), (second, same_path, _) in combinations(named, 2):
+        if os.path.samefile(path, same_path):
+            log(f"notice   the same file is given twice (as {first} and {second}): {same_path}")
 
 
 def _joined(parts):
@@ -273,7 +274,10 @@ def _mapped(encoded):
 
 
 def _left_out(counts):
-    reasons = [f"{n:,} {reason}" for reason, n in counts.items() if n and reason != "kept"]
+    names = {"ratio": "with sides of very different length"}
+    reasons = [
+        f"{n:,} {names.get(rule, rule)}" for rule, n in counts.items() if n and rule != "kept"
+    ]
     return f"; left out: {', '.join(reasons)}" if reasons else ""
 
 
@@ -286,14 +290,14 @@ def _learn_subwords(corpus, settings, log):
 
 
 def _check_unknown(share, log):
-    """Log the share of unknown ids. Raises UserError if it is most of the text."""
+    """Log the fraction of unknown ids. Raises UserError if it is most of the text."""
     if share > MAX_UNKNOWN:
         raise UserError(
-            f"{share:.0%} of the text is unknown to the vocabulary: is it cut as the "
-            "model's text was?"
+            f"{share:.0%} of the text is unknown to the vocabulary: cut it in the same way as the "
+            "text that the model was trained on"
         )
     if share:
-        log(f"unknown  {share:.2%} of the training text")
+        log(f"unknown  {share:.2%} of the tokens of the training text")
 
 
 def _validation(pairs, subwords, longest, log):
@@ -303,8 +307,8 @@ def _validation(pairs, subwords, longest, log):
     # A ratio that no pair exceeds: unusual pairs belong to a test.
     kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
     if not len(kept):
-        raise UserError(f"no pair is left to validate on{_left_out(counts)}")
+        raise UserError(f"no pair is left to validate on{_left_out(counts)}: {_CHECK}")
     total = len(pairs.source)
     chosen = f" (of the first {VALID_SENTENCES:,} of {total:,})" if total > VALID_SENTENCES else ""
-    log(f"valid    {len(kept):,} pairs{chosen}{_left_out(counts)}")
+    log(f"valid    {counted(len(kept), 'pair')}{chosen}{_left_out(counts)}")
     return corpora.Pairs(*([side[i] for i in kept] for side in first))

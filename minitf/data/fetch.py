@@ -105,10 +105,10 @@ def _download(remote, path, say):
             break
         _forget(part)
         if replies == 1 or last:
-            raise UserError(f"{remote.url} is not the published file ({reason}): try again later")
+            raise UserError(f"{remote.url} is not the published file ({reason}): {_advice(path)}")
         say(
-            f"fetch    {remote.name}: its parts come from different versions ({reason}); starting "
-            "again"
+            f"fetch    {remote.name}: the file changed on the server during the download "
+            f"({reason}); starting again"
         )
     with _writing(path):
         os.replace(part, path)
@@ -127,7 +127,9 @@ def _fetch_all(remote, part):
         except urllib.error.HTTPError as error:
             reached, reason = True, f"{error.code} {error.reason}"
             if error.code < 500 and error.code not in (408, 429):
-                raise UserError(f"cannot download {remote.url}: {reason}") from None
+                raise UserError(
+                    f"cannot download {remote.url} ({reason}): {_advice(part)}"
+                ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             reason = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
@@ -176,7 +178,8 @@ def _fetch_more(remote, part):
             raise http.client.HTTPException("the server sent other bytes than requested")
         if remote.size and total not in (0, remote.size):
             raise UserError(
-                f"{remote.url} is not the published file ({total:,} bytes, not {remote.size:,})"
+                f"{remote.url} is not the published file ({total:,} bytes, not {remote.size:,}): "
+                f"{_advice(part)}"
             )
         with _writing(part):
             part.touch()
@@ -236,6 +239,10 @@ def _writing(path):
             f"{path} cannot be written ({reason}): free some space, or set MINITF_DATA to another "
             "folder"
         ) from None
+
+
+def _advice(path):
+    return f"try again later, or put the file into {path.parent} yourself"
 
 
 def _tag(part):

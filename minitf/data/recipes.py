@@ -20,6 +20,7 @@ from xml.sax.saxutils import unescape
 from minitf.data.archives import members
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
+from minitf.terminal import counted
 
 __all__ = ["RECIPES", "make", "segments"]
 
@@ -138,14 +139,14 @@ def make(folders, data, say=print):
             _fill(folder, archives, data, say)
         except OSError as error:
             raise UserError(
-                f"{data / folder} cannot be written ({error.strerror or error}): free some space "
-                "there"
+                f"{data / folder} cannot be written ({error.strerror or error}): free some space, "
+                "or set MINITF_DATA to another folder"
             ) from None
     if archives:
         size = sum(path.stat().st_size for path in archives.values()) / 1e9
         say(
             f"notice   {size:.2f} GB in {data / 'downloads'} can be deleted, unless another "
-            "corpus needs them"
+            "corpus needs it"
         )
 
 
@@ -201,12 +202,14 @@ def _training(texts, languages, archives, folder, data, say):
                 for name, file in members(archives[remote], names)
             }
             if len(set(counts.values())) > 1:
-                lines = " but ".join(f"{n:,} lines of {language}" for language, n in counts.items())
+                lines = " but ".join(
+                    f"{counted(n, 'line')} of {language}" for language, n in counts.items()
+                )
                 raise UserError(
                     f"{archives[remote]} has {lines}: line i of one must translate line "
                     "i of the other"
                 )
-            say(f"read     {remote.name}: {counts[languages[0]]:,} pairs")
+            say(f"read     {remote.name}: {counted(counts[languages[0]], 'pair')}")
 
 
 def _append(source, target):
@@ -252,7 +255,7 @@ def _multi30k(archives, folder, data, say):
 
 
 def _multi30k_tokenized(archives, folder, data, say):
-    """Tokenize with Moses and lowercase, as in the published tokenized form.
+    """Tokenise with Moses and lowercase, as in the published tokenised form.
 
     One or two lines in a thousand differ from it.
     """

@@ -81,7 +81,7 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
     """Cut the pairs into subwords, leave out those that `corpora.clean` rejects; return Encoded.
 
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
-    once; a damaged folder is made again. pairs: of Lines. threads: see Subwords.encode. Raises
+    once; a damaged folder is rebuilt. pairs: of Lines. threads: see Subwords.encode. Raises
     UserError if the folder cannot be written.
     """
     key = _key(pairs, subwords, max_length)
@@ -95,13 +95,14 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
             facts = _make(folder, key, pairs, subwords, max_length, log, threads)
         except OSError as error:
             raise UserError(
-                f"{folder} cannot be written ({error.strerror or error}): free some space there"
+                f"{folder} cannot be written ({error.strerror or error}): free some space, or set "
+                "MINITF_DATA to another folder"
             ) from None
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
         minutes = (time.monotonic() - started) / 60
         log(
             f"encoded  {folder}, {size:.2f} GB in {minutes:.1f} minutes; delete it when no "
-            "training needs it any more"
+            "run needs it any more"
         )
     return Encoded(folder, facts)
 
@@ -124,7 +125,7 @@ def _check(folder, key, log):
         complete = complete and _content(folder) == facts["content"]
     except (OSError, ValueError, KeyError, TypeError):
         complete = False
-    log(f"encoded  {folder} {'exists already' if complete else 'is damaged: it is made again'}")
+    log(f"encoded  {folder} {'exists already' if complete else 'is damaged and will be rebuilt'}")
     return facts if complete else None
 
 

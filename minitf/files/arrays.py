@@ -65,7 +65,10 @@ def write_arrays(path, arrays, meta=None):
     path.chmod(mode)  # save_file lets only the owner read the file
     with open(path, "rb") as file:
         if int.from_bytes(file.read(8), "little") > MAX_HEADER:
-            raise ValueError(f"names and values take more than {MAX_HEADER:,} bytes: save fewer")
+            raise ValueError(
+                f"the names and plain values of the file take more than {MAX_HEADER:,} bytes: "
+                "save fewer of them"
+            )
 
 
 def _as_stored(name, array):
@@ -259,8 +262,8 @@ def average(
         for name, array in arrays.items():
             if array.dtype != dtypes.setdefault(name, array.dtype):
                 raise UserError(
-                    f"{source}: array {name!r} is {array.dtype}, in the first checkpoint "
-                    f"{dtypes[name]}: average checkpoints of one run"
+                    f"{source}: array {name!r} is {array.dtype}, but {dtypes[name]} in the first "
+                    "checkpoint: average checkpoints of one run"
                 )
             if count == 1:
                 sums[name] = array.astype(np.float64)

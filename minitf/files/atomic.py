@@ -83,7 +83,7 @@ def writing(path):
         reason = error.strerror or error
         raise UserError(
             f"{path}: could not be written ({reason}): free some space or choose another folder; "
-            "the existing file is unchanged"
+            "an existing file is unchanged"
         ) from error
 
 

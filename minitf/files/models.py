@@ -83,7 +83,8 @@ def _shrink(name, array, dtype):
         small = array.astype(dtype)
     if not np.isfinite(small).all():
         raise UserError(
-            f"array {name!r} is not finite as {dtype}: save as float32, or see if the run diverged"
+            f"array {name!r} is not finite as {dtype}: save as float32, or check whether training "
+            "diverged"
         )
     return small
 
@@ -98,10 +99,14 @@ def read_model(directory: str | Path) -> SavedModel:
     if not directory.is_dir():
         what = "is a file" if directory.exists() else "no such folder"
         raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
+    if not any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
+        raise UserError(f"{directory} is not the folder of a trained model: it has no {CONFIG}")
     found = _fitting_config(directory)
     subwords = load_subwords(directory)
     if subwords.file_name not in found["sha256"]:
-        raise UserError(f"{directory / subwords.file_name}: belongs to another model: delete it")
+        raise UserError(
+            f"{directory / subwords.file_name}: belongs to another model: copy the model again"
+        )
     path = directory / (WEIGHTS if WEIGHTS in found["sha256"] else OLD_WEIGHTS)
     arrays, _ = read_arrays(path)
     for name, array in arrays.items():
@@ -145,7 +150,8 @@ def _read_config(path):
     version = found.get("format") if isinstance(found, dict) else None
     if version != FORMAT:
         raise UserError(
-            f"{path}: a model of unknown format ({version!r}, known is {FORMAT}): update minitf"
+            f"{path}: not a {CONFIG} of this minitf (format {version!r}; this version reads "
+            f"{FORMAT}): update minitf, or name another folder"
         )
     hashes = found.get("sha256")
     if (

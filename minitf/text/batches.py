@@ -54,7 +54,10 @@ def make_batch(
     ([[7, 8, 3], [9, 3, 0]], [[2, 5, 0], [2, 6, 4]], [[5, 3, 0], [6, 4, 3]], 5)
     """
     if len(sources) != len(targets):
-        raise ValueError(f"{len(sources)} sources but {len(targets)} targets")
+        raise ValueError(
+            f"the number of sources is {len(sources)}, but the number of targets is "
+            f"{len(targets)}: give one target for each source"
+        )
     return batch_of(_flat(sources), _flat(targets), vocabulary_size)
 
 
@@ -135,7 +138,8 @@ def plan_batches(
     source_lengths, target_lengths = np.asarray(source_lengths), np.asarray(target_lengths)
     if source_lengths.shape != target_lengths.shape or source_lengths.ndim != 1:
         raise ValueError(
-            f"{source_lengths.shape} source lengths but {target_lengths.shape} target lengths"
+            f"source lengths have shape {source_lengths.shape}, target lengths "
+            f"{target_lengths.shape}: give two flat arrays of the same length"
         )
     if not len(source_lengths):
         return []

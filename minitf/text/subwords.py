@@ -87,14 +87,19 @@ class Subwords:
             smaller = re.search(r"value <= (\d+)", str(error))
             larger = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
         if smaller:
-            log(f"subwords: {vocabulary_size} are too many for this text, {smaller[1]} are used")
+            log(
+                f"notice   this text yields only {smaller[1]} subwords, not {vocabulary_size}; "
+                f"{smaller[1]} are used"
+            )
             return cls(_train(sample(), int(smaller[1])))
         if larger:
             raise UserError(
-                f"a vocabulary of {vocabulary_size} is too small here: choose more than {larger[1]}"
+                f"a vocabulary of {vocabulary_size} is too small for this text: choose a "
+                f"--vocabulary-size of more than {larger[1]}"
             )
         raise UserError(
-            f"cannot learn a vocabulary of {vocabulary_size} from this text: try another size"
+            f"cannot learn a vocabulary of {vocabulary_size} from this text: try another "
+            "--vocabulary-size"
         )
 
     @classmethod
@@ -144,7 +149,7 @@ def load_subwords(directory: str | Path) -> Subwords | Words:
             return kind.load(path)
     raise UserError(
         f"{directory} contains neither {Subwords.file_name} nor {Words.file_name}: "
-        "is this a model's folder?"
+        "name the folder of a trained model"
     )
 
 

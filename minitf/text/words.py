@@ -58,10 +58,14 @@ class Words:
         words = sorted(counts, key=lambda word: (-counts[word], word))
         size = len(words) + len(SPECIALS)
         if vocabulary_size and vocabulary_size > size:
-            log(f"words: {vocabulary_size} are too many for this text, {size} are used")
+            log(
+                f"notice   this text yields only {size} tokens, not {vocabulary_size}; {size} are "
+                "used"
+            )
         if vocabulary_size and vocabulary_size <= len(SPECIALS):
             raise UserError(
-                f"a vocabulary of {vocabulary_size} is too small: choose more than {len(SPECIALS)}"
+                f"a vocabulary of {vocabulary_size} is too small: choose a --vocabulary-size of "
+                f"more than {len(SPECIALS)}"
             )
         return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
 

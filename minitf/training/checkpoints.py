@@ -73,14 +73,16 @@ class RunFolder:
     def must_be_free(self):
         """Raise UserError if the folder already contains a run or a model, or is a file."""
         if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{self.path} is a file: choose another --out")
+            raise UserError(f"{self.path} is a file: choose another folder with --out")
         if self.has_checkpoint():
             raise UserError(
                 f"{self.path} already contains a run: resume it with --resume, or choose "
-                "another --out"
+                "another folder with --out"
             )
         if self.has_model():
-            raise UserError(f"{self.path} already contains a model: choose another --out")
+            raise UserError(
+                f"{self.path} already contains a model: choose another folder with --out"
+            )
 
     def save_subwords(self, subwords):
         """Write the subwords, which a checkpoint needs, for a run that has no model yet."""
@@ -136,7 +138,8 @@ class RunFolder:
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
         if name := _not_finite(arrays):
             raise UserError(
-                f"{name} is not finite after step {meta['step']}: the checkpoint before it is kept"
+                f"{name} is not finite after step {meta['step']}; the checkpoint before it is "
+                "kept: continue from it with --resume and a lower --learning-rate"
             )
         meta = meta | {"subwords": sha256(self.path / subwords.file_name)}
         save_arrays(self.path / CHECKPOINT, arrays, meta)
@@ -151,13 +154,15 @@ class RunFolder:
         path = self.checkpoint
         if not path.exists():
             raise UserError(
-                f"{self.path} contains no checkpoint: omit --resume, or set another --out"
+                f"{self.path} contains no checkpoint: omit --resume, or name another "
+                "folder with --out"
             )
         arrays, meta = load_arrays(path)
         _check_meta(path, meta)
         if name := _not_finite(arrays):
             raise UserError(
-                f"{path}: array {name!r} contains NaN or infinity: begin a new run in another --out"
+                f"{path}: array {name!r} contains NaN or infinity: begin a new run in another "
+                "folder with --out"
             )
         subwords = load_subwords(self.path)
         subwords_path = self.path / subwords.file_name
@@ -170,10 +175,10 @@ class RunFolder:
 
     def _existing(self, names):
         found = [name for name in names if WEIGHTS.fullmatch(name) and (self.path / name).exists()]
-        if len(found) < len(names):
+        if missing := len(names) - len(found):
             self.say(
-                f"average  {len(names) - len(found)} of its weights-* files are missing; "
-                "the others are used"
+                f"average  {missing} of the run's weights-* files "
+                f"{'is' if missing == 1 else 'are'} missing; the others are used"
             )
         return found
 
@@ -188,7 +193,8 @@ def _check_meta(path, meta):
     missing = [key for key in META if key not in meta]
     if missing:
         raise UserError(
-            f"{path}: not a checkpoint of a run (it lacks {missing[0]!r}): choose another --out"
+            f"{path}: not a checkpoint of a run (it lacks {missing[0]!r}): choose another "
+            "folder with --out"
         )
     for key, kind in (META | LATER_META).items():
         if key in meta and not _is_valid(meta[key], kind):

@@ -16,6 +16,7 @@ from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
+from minitf.terminal import counted
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
@@ -27,6 +28,7 @@ from minitf.training.settings import (
     as_typed,
     check_model,
     check_stored,
+    flag,
     model_changes,
     parse,
     resumed,
@@ -53,7 +55,7 @@ class Start:
     """Everything that a run begins with; rank 0 reads it, and sends it to the other ranks.
 
     weights: None if they are drawn from the seed. optimizer, meta: the rest of a checkpoint, None
-    for a new run. changes: {setting: (before, now)} of a resumed run. library: of arrays.
+    for a new run. changes: {option: (before, now)} of a resumed run. library: of arrays.
     """
 
     settings: Settings
@@ -139,7 +141,7 @@ def _read_checkpoint(settings, given, model):
     corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     dataset = prepare(settings, corpus, log.say, subwords)
-    changes |= model_changed
+    changes = {flag(name): pair for name, pair in changes.items()} | model_changed
     return Start(settings, config, dataset, weights, optimizer, meta, changes), log
 
 
@@ -157,10 +159,14 @@ def _choose_device(settings):
 
 
 def _say_resumed(trainer, start):
-    if changes := start.changes | trainer.changes(start.meta):
-        pairs = (f"{name} was {before}, is {now}" for name, (before, now) in changes.items())
+    changes = start.changes | trainer.changes(start.meta)
+    differences = [f"{name} {before} -> {now}" for name, (before, now) in changes.items()]
+    if trainer.has_other_pairs(start.meta):
+        differences.append("the training pairs are not those of the checkpoint")
+    if differences:
         trainer.log.say(
-            f"notice   not bit for bit the result of an uninterrupted run: {'; '.join(pairs)}"
+            "notice   the result will differ from that of an uninterrupted run: "
+            f"{'; '.join(differences)}"
         )
     cursor = trainer.cursor
     trainer.log.say(
@@ -255,8 +261,8 @@ def _exit_code(trainer, score):
         code, more = CUT_SHORT, "the same --minutes or more"
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
-        f"{done:,} of {s.steps:,} updates (the learning rate rises for the first "
-        f"{s.warmup_steps:,}): train on with --resume --out {s.out} and {more}"
+        f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "
+        f"{s.warmup_steps:,}): continue with --resume --out {s.out} and {more}"
     )
     return code
 
@@ -288,7 +294,8 @@ def main(
     except MemoryError:
         message, code = "out of memory: choose a smaller model, corpus or --batch-tokens", 2
     except KeyboardInterrupt:
-        message, code = "stopped at once; the last checkpoint is intact", 130
+        message = "stopped at once; the last checkpoint is intact: --resume continues from it"
+        code = 130
     ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
     return code
 

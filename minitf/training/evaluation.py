@@ -61,9 +61,9 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
     hypotheses, references = _paired(hypotheses, references)
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(
-            f"unknown tokenization {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
+            f"unknown tokenisation {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
         )
-    # force: no warning about text that looks tokenized, as it must with "none".
+    # force: no warning about text that looks tokenised, as it must with "none".
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     result = metric.corpus_score(hypotheses, [references])
     return _bleu(result, metric.get_signature().format())
@@ -117,7 +117,7 @@ def score_files(hypotheses, references) -> str:
     try:
         lines.append(paper_bleu(*pairs, Path(references).suffix.removeprefix(".")).text)
     except UserError as error:
-        lines.append(f"paper-style BLEU: not counted: {error}")
+        lines.append(str(error))
     for path, side in zip((hypotheses, references), pairs, strict=True):
         if found := undecoded(path, side):
             lines.append(f"notice: {found}")
@@ -159,14 +159,14 @@ def _moses(language):
     """Return the Moses tokenizer: a function that puts blanks between the tokens of a line."""
     if language not in ("de", "fr"):
         raise UserError(
-            "the paper translated into German (file.de) and French (file.fr), "
-            f"not into {language!r}"
+            "paper-style BLEU not computed: it exists for German and French only; name the "
+            f"reference file so that it ends in .de or .fr, not in {language!r}"
         )
     try:
         from sacremoses import MosesTokenizer
     except ImportError:
         raise UserError(
-            "the paper's tokens need the package sacremoses: pip install sacremoses"
+            "paper-style BLEU not computed: it needs the package sacremoses: pip install sacremoses"
         ) from None
     tokenizer = MosesTokenizer(lang=language)
     return lambda line: tokenizer.tokenize(line, escape=False, return_str=True)

@@ -71,7 +71,7 @@ class Guard:
             self.team.optimizer.step_count = step
             self.team.gradient(batches.indices, step)
         raise UserError(
-            f"{self._not_finite(loss)} at step {step + 1} ({batches}): no weight was changed; "
+            f"{self._not_finite(loss)} at step {step + 1} ({batches}): the update was not made; "
             "continue from the last checkpoint with --resume, and with a lower --learning-rate "
             "or --clip 1 if it happens again"
         )
@@ -83,7 +83,7 @@ class Guard:
             if not bool(xp.isfinite(parameter.data).all()):
                 return f"the weight {name} is not finite"
         if not math.isfinite(loss):
-            return f"the loss is {loss}, not finite,"
+            return f"the loss is {loss}"
         for name, parameter in parameters:
             if parameter.grad is not None and not bool(xp.isfinite(parameter.grad).all()):
                 return f"the gradient of {name} is not finite"

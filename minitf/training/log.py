@@ -25,7 +25,7 @@ class RunLog:
     checkpoint; later entries are removed. closed: whether nobody reads the lines any more,
     as in `... | head`. bar: a Progress on the terminal, which a line replaces.
     Raises UserError if the folder cannot be written; later, a full disk costs log entries but
-    never the training.
+    never the run.
     """
 
     def __init__(self, folder, after=None, write=None):
@@ -42,7 +42,8 @@ class RunLog:
                 ]
         except OSError as error:
             raise UserError(
-                f"{self.folder}: cannot be written ({error.strerror}): choose another --out"
+                f"{self.folder}: cannot be written ({error.strerror}): choose another folder with "
+                "--out"
             ) from None
         save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
 
@@ -73,7 +74,7 @@ class RunLog:
             if not self._lossy:
                 self.say(
                     f"notice   {self.folder / LINES}: entries from here on are missing "
-                    f"({error.strerror}); the training continues"
+                    f"({error.strerror}); training continues"
                 )
             self._lossy = True
 
@@ -86,7 +87,7 @@ class RunLog:
         try:
             plot.curves(self.history, self.folder / CURVES)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
-            # A missing picture must not end a training.
+            # A missing picture must not end a run.
             self.say(f"notice   {CURVES} could not be drawn: {error}")
         self._drawn = time.monotonic()
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of
-from minitf.terminal import Progress
+from minitf.terminal import Progress, counted
 from minitf.training.settings import Settings
 
 __all__ = ["Workload", "arithmetic", "report", "summary", "try_batches", "workload"]
@@ -113,7 +113,7 @@ def summary(load, team, batch, first_seconds):
     return (
         f"plan     {load.tokens:,.0f} target tokens and {_short(load.work)}FLOP per update, "
         + (f"{_short(memory)}B of memory, " if memory else "")
-        + f"about {_duration(seconds)} for the remaining {load.steps:,} updates"
+        + f"about {_duration(seconds)} for the remaining {counted(load.steps, 'update')}"
         + f"{_time_limit(s, seconds)}; --plan measures it in detail"
     )
 
@@ -131,8 +131,8 @@ def report(load, team, batches, update, say):
     times = f" x {s.accumulate}" if s.accumulate > 1 else ""
     yield (
         f"update   at most {s.batch_tokens:,}{times} tokens on each side, padding included; "
-        f"{load.tokens:,.0f} target tokens on average; {load.updates:,.0f} updates per epoch of "
-        f"{load.pairs:,} pairs"
+        f"{load.tokens:,.0f} target tokens on average; {counted(round(load.updates), 'update')} "
+        f"per epoch of {counted(load.pairs, 'pair')}"
     )
     yield f"products {_short(load.work)}FLOP per update, forward and backward"
     keep_memory()
@@ -159,7 +159,7 @@ def report(load, team, batches, update, say):
     )
     yield (
         f"time     {_duration(seconds)} per update, {_duration(load.steps * seconds)} for the "
-        f"remaining {load.steps:,} updates{_time_limit(s, load.steps * seconds)}"
+        f"remaining {counted(load.steps, 'update')}{_time_limit(s, load.steps * seconds)}"
     )
     yield (
         f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's "
@@ -227,8 +227,8 @@ def _does_not_fit(settings, fixed, batch, free):
     """Yield what is missing, and settings that make the same update in the free memory."""
     s = settings
     yield (
-        f"memory   this run does not fit: it needs {_short(fixed + batch)}B more, "
-        f"{_short(batch)}B of them for the largest batch, and {_short(free)}B are free"
+        f"memory   this run does not fit: it needs another {_short(fixed + batch)}B "
+        f"({_short(batch)}B of that for the largest batch), but only {_short(free)}B are free"
     )
     # 0.9: a batch of fewer tokens may be filled better.
     tokens = int(0.9 * (SAFE * free - fixed) / batch * s.batch_tokens)
@@ -239,7 +239,7 @@ def _does_not_fit(settings, fixed, batch, free):
     times = math.ceil(s.accumulate * s.batch_tokens / tokens)
     shorter = f" --max-length {tokens - 1}" if tokens <= s.max_length else ""
     yield (
-        f"change   --batch-tokens {tokens} --accumulate {times}{shorter}; or a smaller "
+        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or a smaller "
         "model with --preset"
     )
 

@@ -61,7 +61,7 @@ def _better_model(trainer):
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
         valid["last"] = {"perplexity": value, "bleu": bleu}
-        line += f"; the last one alone: {value:.3f}  {bleu:.2f}"
+        line += f"; the last one alone: perplexity {value:.3f}  BLEU {bleu:.2f}"
     log.say(line)
     valid["bleu"] = max(score.score, valid.get("last", {}).get("bleu", 0))
     if valid["bleu"] > score.score:
@@ -92,7 +92,7 @@ def _test(trainer, translator, name, pairs):
         try:
             paper = paper_bleu(lines, pairs.target, corpus.target_language)
         except UserError as error:
-            trainer.log.say(f"{title}: paper-style BLEU: not counted: {error}")
+            trainer.log.say(f"{title}: {error}")
         else:
             found["paper_style"] = {
                 "bleu": paper.score,

@@ -32,7 +32,7 @@ __all__ = [
 _PAPER = {"learning_rate": 1.0, "warmup_steps": 4000, "steps": 100_000, "valid_every": 1000}
 _EPOCHS, _MIN_STEPS = 40, 1000  # epochs and updates of a new model; --patience may end it earlier
 _TUNING_EPOCHS, _MIN_TUNING_STEPS = 5, 100  # the same for a trained model,
-_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage
+_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage; --help: a quarter
 _MIN_VALID_EVERY = 50  # updates; with fewer, validations would take longer than training
 
 
@@ -57,7 +57,7 @@ def setting(default, help, least=None, most=10**12, on_resume=FREE, files=False)
 class Settings:
     """Everything that a run depends on besides the corpus; stored in every checkpoint."""
 
-    corpus: str = setting("toy", f"one of {', '.join(NAMES)}")
+    corpus: str = setting("toy", f"train on this corpus: {', '.join(NAMES)}")
     train: list[str] | None = setting(
         None,
         "your own text: one sentence per line, line i of TARGET translates line i of SOURCE",
@@ -65,7 +65,7 @@ class Settings:
     )
     valid: list[str] | None = setting(
         None,
-        "sentences of yours that are kept out of the training, to measure progress",
+        "your validation text, two files as for --train, kept out of training",
         files=True,
     )
     add: list[str] | None = setting(
@@ -89,12 +89,12 @@ class Settings:
     )
     subwords: str = setting(
         "sentencepiece",
-        "sentencepiece, or none for text that is already cut (words, or BPE with @@)",
+        "how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with @@)",
         on_resume=FIXED,
     )
     max_length: int = setting(
         250,
-        "leave out pairs with a side of more subwords than this",
+        "leave out pairs in which either side has more subwords than this",
         least=1,
         most=10**9,
         on_resume=COURSE,
@@ -112,32 +112,37 @@ class Settings:
     learning_rate: float | None = setting(
         None,
         "a factor on the paper's warm-up schedule (default: 1; less after a shorter warm-up, so "
-        f"that the peak is the same; with --start-from {_TUNING_RATE} of that)",
+        "that the peak is the same; with --start-from, a quarter of that)",
         least=0,
         on_resume=COURSE,
     )
     warmup_steps: int | None = setting(
         None,
-        "updates until the peak learning rate (default: a tenth of the default --steps, "
-        f"at most {_PAPER['warmup_steps']}; with --start-from at most {_TUNING_WARMUP})",
+        "number of updates during which the learning rate rises (default: a tenth of the "
+        f"default --steps, at most {_PAPER['warmup_steps']}; with --start-from, at most "
+        f"{_TUNING_WARMUP})",
         least=1,
         on_resume=COURSE,
     )
     clip: float = setting(
         0.0,
-        "shorten longer gradients to this length; 0 never shortens, as in the paper",
+        "scale a gradient whose norm is larger down to this norm (default 0: no clipping, as in "
+        "the paper)",
         least=0,
         on_resume=COURSE,
     )
     steps: int | None = setting(
         None,
-        f"updates in all (default: {_EPOCHS} epochs, at least {_MIN_STEPS} and at most "
-        f"{_PAPER['steps']}; with --start-from {_TUNING_EPOCHS} epochs, at least "
-        f"{_MIN_TUNING_STEPS}; with --minutes {_PAPER['steps']})",
+        f"total number of updates (steps) (default: {_EPOCHS} epochs, at least {_MIN_STEPS} and at "
+        f"most {_PAPER['steps']}; with --start-from, {_TUNING_EPOCHS} epochs, at least "
+        f"{_MIN_TUNING_STEPS}; with --minutes, {_PAPER['steps']})",
         least=1,
     )
     minutes: float = setting(
-        0.0, "stop after this many minutes, as if all steps were done; 0 for no limit", least=0
+        0.0,
+        "stop after this many minutes, and then finish as after the last step: average, validate, "
+        "test (default 0: no limit)",
+        least=0,
     )
     valid_every: int | None = setting(
         None,
@@ -146,7 +151,9 @@ class Settings:
         least=1,
     )
     save_every: int = setting(
-        0, "updates between additional checkpoints, which are averaged as well; 0 for none", least=0
+        0,
+        "updates between additional checkpoints, which are averaged as well (default 0: none)",
+        least=0,
     )
     log_every: int = setting(50, "updates between log lines", least=1)
     patience: int = setting(
@@ -155,33 +162,32 @@ class Settings:
         "never stops",
         least=0,
     )
-    average: int = setting(
-        5, "number of the last checkpoints that are averaged for the model", least=1
-    )
+    average: int = setting(5, "the model is the average of the last N checkpoints", least=1)
     beam: int = setting(4, "beam width for the test", least=1, most=1000)
     alpha: float = setting(0.6, "length penalty for the test", least=0, most=10)
     max_extra: int = setting(
         50,
-        "maximum subwords by which a translation is longer than its source",
+        "limit a translation to N subwords more than its source",
         least=0,
         most=10_000,
     )
     seed: int = setting(
         0,
-        "seed of the weights, the data order and dropout",
+        "seed of the weights, the data order and dropout (default 0)",
         least=0,
         most=2**63 - 1,
         on_resume=COURSE,
     )
     replicas: int = setting(
         0,
-        "threads that share a batch, on each CPU rank; 0 uses one for each core",
+        "copies of the model that share each batch, one thread each, in every process (default 0: "
+        "one for each core)",
         least=0,
         most=256,
     )
     start_from: str | None = setting(
         None,
-        "start with the weights and subwords of this model folder: fine-tuning",
+        "fine-tune: start with the weights and subwords of the model in this folder",
         on_resume=FIXED,
     )
     resume: bool = setting(
@@ -235,9 +241,20 @@ model scores less than 1 BLEU on the validation text: it cannot translate; 130 a
 Ctrl-C."""
 
 
+# The messages of argparse, as patterns, and plainer ones.
+_PLAIN = (
+    (r"^argument (\S+): must be", r"\1 must be"),
+    (r"^argument --score: expected 2 arguments", "--score needs two files: HYP REF"),
+    (r"^argument (\S+): expected 2 arguments", r"\1 needs two files: SOURCE TARGET"),
+    (r"^argument (\S+): expected one argument", r"\1 needs a value"),
+    (r"^unrecognized arguments:", "unknown option:"),
+)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        message = re.sub(r"^argument (\S+): must be", r"\1 must be", message)
+        for pattern, plain in _PLAIN:
+            message = re.sub(pattern, plain, message)
         raise UserError(f"{message} (--help lists all options)")
 
 
@@ -271,10 +288,14 @@ def parse(arguments, program=LESSON):
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="train a tiny model on the built-in toy corpus, in three minutes",
+        help="train a tiny model on the built-in toy corpus, in about three minutes",
     )
     parser.add_argument(
-        "--score", nargs=2, metavar=("HYP", "REF"), help="train nothing: score HYP, plain text"
+        "--score",
+        nargs=2,
+        metavar=("HYP", "REF"),
+        help="train nothing: score the translations in file HYP against the references in file "
+        "REF (plain text; the name of REF ends in its language, .de or .fr)",
     )
     given = vars(parser.parse_args(arguments))
     if "score" in given:
@@ -300,7 +321,14 @@ def _add_option(parser, field):
         parser.add_argument(name, action="store_true", help=help)
     else:
         reader = str if kind is str else number(kind)
-        parser.add_argument(name, type=reader, metavar=kind.__name__.upper(), help=help)
+        parser.add_argument(name, type=reader, metavar=_metavar(field.name, kind), help=help)
+
+
+def _metavar(name, kind):
+    """Return the word that stands for the value of an option in --help."""
+    if kind is not str:
+        return "N"
+    return "DIR" if name in ("out", "start_from") else "NAME"
 
 
 def _kind(cls, name):
@@ -320,7 +348,7 @@ def _check(settings):
             limit = f"at most {most}" if value > most else f"at least {least}"
             raise UserError(f"{flag(name)} must be {limit}, not {value}")
         if field.metadata["files"] and len(value) != 2:
-            raise UserError(f"{flag(name)} needs two files, SOURCE and TARGET")
+            raise UserError(f"{flag(name)} needs two files: SOURCE TARGET")
     if settings.learning_rate == 0:
         raise UserError(
             "--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule"
@@ -343,14 +371,15 @@ def _check_together(settings, given):
     """
     if settings.valid and not settings.train and not settings.resume:
         raise UserError(
-            "--valid belongs to --train: a named corpus brings its own validation sentences"
+            "--valid is only used with --train: leave it out, a named corpus has its own "
+            "validation sentences"
         )
     if {"corpus", "train"} <= given.keys():
-        raise UserError("--corpus names a corpus, --train gives your own text: give one of them")
+        raise UserError("--corpus and --train are both given: choose one of them")
     if settings.start_from and not settings.resume:
         for name in sorted(given.keys() & {"preset", "vocabulary_size", "subwords"}):
             raise UserError(
-                f"--start-from brings the model's own size and subwords: leave {flag(name)} out"
+                f"--start-from uses that model's size and subwords: leave out {flag(name)}"
             )
 
 
@@ -395,9 +424,9 @@ def check_model(settings, config, n_subwords):
     count, free = config.count_parameters(), free_memory()
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
         raise UserError(
-            f"a model of {count:,} parameters needs {16 * count / 1e9:,.1f} GB before the first "
-            f"batch, and {free / 1e9:,.1f} GB are free: choose a smaller --preset, "
-            "or other sizes with --set"
+            f"a model of {count:,} parameters needs {16 * count / 1e9:,.1f} GB before training "
+            f"begins, but only {free / 1e9:,.1f} GB are free: choose a smaller --preset, or "
+            "smaller sizes with --set"
         )
     if config.positions == "learned" and settings.max_length >= config.max_length:
         raise UserError(
@@ -448,7 +477,7 @@ def resumed(settings, given, stored):
     if (stored.get("join") or stored.get("copy")) and "add" not in given:
         raise UserError(
             f"this run was started with --join {stored.get('join', 0)} --copy "
-            f"{stored.get('copy', 0)}, options of an earlier version: write these pairs to two "
+            f"{stored.get('copy', 0)}, options of an earlier version: write the same pairs to two "
             "files with examples/models/augment.py, and give them with --add SOURCE TARGET"
         )
     stored = _PAPER | _known(stored)
@@ -457,7 +486,8 @@ def resumed(settings, given, stored):
         if name in given and getattr(settings, name) != getattr(before, name):
             raise UserError(
                 f"--resume cannot change {flag(name)} {getattr(settings, name)} (it was "
-                f"{getattr(before, name)}): leave it out, or start a new run in another --out"
+                f"{getattr(before, name)}): leave it out, or start a new run in another folder "
+                "with --out"
             )
     own = {name: getattr(settings, name) for name in given} | {"out": settings.out, "resume": True}
     if "corpus" in given:
@@ -486,7 +516,9 @@ def resumed_model(config, assignments):
         what = ", ".join(
             f"{name} of the model from {getattr(config, name)} to {changes[name]}" for name in fixed
         )
-        raise UserError(f"--resume cannot change {what}: start a new run in another --out")
+        raise UserError(
+            f"--resume cannot change {what}: start a new run in another folder with --out"
+        )
     return config.replace(**changes), {
         name: (getattr(config, name), value) for name, value in changes.items()
     }
@@ -503,7 +535,7 @@ def model_changes(assignments):
         name, equals, value = assignment.partition("=")
         if not equals or name not in names:
             raise UserError(
-                f"--set {assignment}: write KEY=VALUE with a key among {', '.join(names)}"
+                f"--set {assignment}: write KEY=VALUE, where KEY is one of {', '.join(names)}"
             )
         kind = _kind(Config, name)
         try:

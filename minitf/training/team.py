@@ -77,4 +77,4 @@ class Team:
 
     def check_same_weights(self, step):
         """Raise UserError unless all ranks have the same weights, as they should at any step."""
-        self.ranks.check_same(self.optimizer.data, f"the weights after step {step:,}")
+        self.ranks.check_same(self.optimizer.data, f"weights after step {step:,}")

@@ -11,7 +11,7 @@ from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.optim import Adam, clip_gradient, warmup_rate
-from minitf.terminal import Pace, Progress
+from minitf.terminal import Pace, Progress, counted
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
 from minitf.training.clock import Clock
@@ -194,11 +194,12 @@ class Trainer:
         """Return which of its limits the run has reached, or None."""
         s = self.settings
         if self.step >= s.steps:
-            return f"all {s.steps:,} steps are done"
+            return f"all steps are done ({s.steps:,})"
         trained = self.step > self.clock.first_step
         if s.minutes and trained and self.clock.session() >= 60 * s.minutes:
             limit = f"{s.minutes:g} minute{'s' * (s.minutes != 1)}"
-            return f"time limit of {limit} reached after {self.step:,} of {s.steps:,} updates"
+            total = counted(s.steps, "update")
+            return f"time limit of {limit} reached after {self.step:,} of {total}"
         if self.out_of_patience():
             return f"no improvement of BLEU or perplexity in {s.patience} validations"
         return None
@@ -367,13 +368,15 @@ class Trainer:
         self.scores, self.clock.earlier = Scores(**scores), meta.get("seconds", 0.0)
 
     def changes(self, meta):
-        """Return what is not as it was when a checkpoint was written: {name: (before, now)}."""
+        """Return the machine's facts that differ from a checkpoint's: {name: (before, now)}."""
         before = {"ranks": 1} | meta.get("machine", {})
         machine = self.team.machine
         pairs = {name: (before.get(name, value), value) for name, value in machine.items()}
-        if meta.get("data", self.fingerprint) != self.fingerprint:
-            pairs["training pairs"] = "others", "these"
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def has_other_pairs(self, meta):
+        """Return whether the training pairs are not those of a checkpoint."""
+        return meta.get("data", self.fingerprint) != self.fingerprint
 
 
 def _filled_in(settings, epoch, log):
@@ -381,7 +384,7 @@ def _filled_in(settings, epoch, log):
     settings, chosen = fill_in(settings, epoch)
     if chosen:
         log.say(
-            f"chosen   {chosen}, for a text with {math.ceil(epoch):,} updates per epoch "
+            f"chosen   {chosen}, for a text with {counted(math.ceil(epoch), 'update')} per epoch "
             "(--help explains the rules)"
         )
     return settings

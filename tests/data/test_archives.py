@@ -55,7 +55,7 @@ def test_members_are_read_and_nothing_is_written(tmp_path, kind):
     assert read(path) == WANTED
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(
-        UserError, match=rf"archive.{kind} does not contain nowhere: is it the right file"
+        UserError, match=rf"archive.{kind} does not contain nowhere: delete it, and it"
     ):
         read(path, ["dir/a.en", "nowhere"])
 
@@ -132,7 +132,7 @@ def test_a_bomb_is_refused(tmp_path):
         (write(tmp_path / "inside.tar", [("a.en.gz", inner)], "tar"), ["a.en.gz"]),
     ]:
         with pytest.raises(
-            UserError, match=r"is not trusted: it unpacks to more than [\d,]+ bytes"
+            UserError, match=r"is not trusted \(it unpacks to more than [\d,]+ bytes"
         ):
             for _, file in members(path, names):
                 while file.read(1 << 16):

@@ -141,7 +141,7 @@ def test_parts_of_two_versions_do_not_become_one_file(path):
     with serving(changing(OTHER, CONTENT)) as server:
         fetch(known(server.url), path, said.append)
     assert path.read_bytes() == CONTENT and ranges(server) == ["", "bytes=1000-", ""]
-    assert "its parts come from different versions (sha256" in said[-1]
+    assert "the file changed on the server during the download (sha256" in said[-1]
 
 
 def test_without_checksum_and_version_nothing_is_resumed(path):
@@ -213,7 +213,9 @@ def test_answers_that_are_no_file(path):
         return send
 
     with serving(answer(404)) as server:
-        with pytest.raises(UserError, match=r"cannot download \S+/file: 404 Not Found"):
+        with pytest.raises(
+            UserError, match=r"cannot download \S+/file \(404 Not Found\): try again later, or put"
+        ):
             fetch(known(server.url), path)
         assert len(server.requests) == 1
         server.answer = answer(503)

@@ -175,7 +175,7 @@ def test_a_test_set_is_completed_and_not_changed(data, internet):
 def test_texts_of_different_length_are_refused(data, internet):
     entries = [("commoncrawl.de-en.de", b"a\nb\n"), ("commoncrawl.de-en.en", b"a\n")]
     internet["training-parallel-commoncrawl.tgz"] = partial(write, entries=entries)
-    with pytest.raises(UserError, match=r"commoncrawl.tgz has 2 lines of de but 1 lines of en"):
+    with pytest.raises(UserError, match=r"commoncrawl.tgz has 2 lines of de but 1 line of en"):
         corpora.load("wmt14-en-de", quiet)
     assert [path.name for path in data.iterdir()] == ["downloads"]
 

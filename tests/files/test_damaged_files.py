@@ -367,13 +367,13 @@ CHANGES = {
         ["model.safetensors", "no such file"],
     ),
     "no words": (lambda folder: (folder / "words.txt").unlink(), ["words.txt", "no such file"]),
-    "no card": (lambda folder: (folder / "config.json").unlink(), ["config.json", "no such file"]),
+    "no card": (lambda folder: (folder / "config.json").unlink(), ["has no config.json"]),
     "two kinds": (lambda folder: (folder / "subwords.model").write_bytes(b""), ["subwords.model"]),
 }
 CARDS = {
     "half": ("{", ["damaged"]),
-    "list": ("[]", ["unknown format"]),
-    "later": ('{"format": 2}', ["unknown format (2"]),
+    "list": ("[]", ["not a config.json of this minitf (format None; this version reads 1)"]),
+    "later": ('{"format": 2}', ["(format 2; this version reads 1): update minitf"]),
     "incomplete": ('{"format": 1}', ["incomplete"]),
     "outside": (
         '{"format": 1, "model": {}, "sha256": {"../a": "", "model.safetensors": ""}}',

@@ -20,13 +20,13 @@ TRAINER = {
     "--steps 1.5": "--steps must be a whole number, not '1.5'",
     "--steps inf": "--steps must be a whole number, not 'inf'",
     "--learning-rate low": "--learning-rate must be a number, not 'low'",
-    "--step 5": "unrecognized arguments: --step 5",
-    "surplus": "unrecognized arguments: surplus",
-    "--train train.en": "argument --train: expected 2 arguments",
-    "--out": "argument --out: expected one argument",
+    "--step 5": "unknown option: --step 5",
+    "surplus": "unknown option: surplus",
+    "--train train.en": "--train needs two files: SOURCE TARGET",
+    "--out": "--out needs a value",
     "--train train.en train.de": "--train needs --valid",
-    "--valid valid.en valid.de": "--valid belongs to --train",
-    "--corpus toy --train train.en train.de": "give one of them",
+    "--valid valid.en valid.de": "--valid is only used with --train",
+    "--corpus toy --train train.en train.de": "choose one of them",
     # numbers
     "--steps 0": "--steps must be at least 1, not 0",
     "--steps 9999999999999": "--steps must be at most 1000000000000",
@@ -45,7 +45,7 @@ TRAINER = {
     "--max-length 0": "--max-length must be at least 1",
     f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
-    f"{TEXTS} --add train.en": "argument --add: expected 2 arguments",
+    f"{TEXTS} --add train.en": "--add needs two files: SOURCE TARGET",
     "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
     "--replicas 9999": "--replicas must be at most 256",
@@ -67,15 +67,15 @@ TRAINER = {
     "--train line line --valid valid.en valid.de --subwords none": (
         "no pair is left to train on; left out: 1 too long"
     ),
-    f"{TEXTS} --vocabulary-size 20": "too small here",
+    f"{TEXTS} --vocabulary-size 20": "choose a --vocabulary-size of more than",
     "--corpus klingon": "unknown corpus 'klingon': choose from toy",
     "--corpus tatoeba-en-de": "set MINITF_DATA",
     "--subwords words": "--subwords must be sentencepiece or none",
     # the model
     "--preset huge": "unknown preset 'huge'",
     "--set d_model": "--set d_model: write KEY=VALUE",
-    "--set d_mode=12": "with a key among n_layers",
-    "--set eos_id=7": "with a key among n_layers",
+    "--set d_mode=12": "where KEY is one of n_layers",
+    "--set eos_id=7": "where KEY is one of n_layers",
     "--set d_model=wide": "'wide' is not a whole number",
     "--set tie=maybe": "'maybe' is not true or false",
     "--set dropout=1.5": "dropout must be at least 0 and at most 0.9999",
@@ -96,15 +96,15 @@ TRAINER = {
     "--precision tf32": "precision tf32 needs a GPU",
     # folders
     "--out ": "--out must name a folder",
-    "--out train.en": "train.en is a file: choose another --out",
+    "--out train.en": "train.en is a file: choose another folder with --out",
     f"{TEXTS} --out train.en/deeper": "cannot be written (Not a directory)",
     f"{TEXTS} --out run": (
-        "run already contains a run: resume it with --resume, or choose another --out"
+        "run already contains a run: resume it with --resume, or choose another folder with --out"
     ),
-    f"{TEXTS} --out model": "model already contains a model: choose another --out",
+    f"{TEXTS} --out model": "model already contains a model: choose another folder with --out",
     "--start-from nowhere": "nowhere: no such folder",
     "--start-from train.en": "train.en: is a file",
-    "--start-from nowhere --preset small": "leave --preset out",
+    "--start-from nowhere --preset small": "leave out --preset",
     f"{TEXTS} --start-from model --set d_ff=8": (
         "model: the weights were made with another configuration (d_ff is 24, not 8)"
     ),

@@ -164,9 +164,12 @@ def test_any_number_of_threads_gives_the_same_ids(subwords):
 def test_vocabulary_size_is_fitted_to_the_text():
     notices = []
     subwords = Subwords.train(["a few words", "a few more"], 5000, log=notices.append)
-    assert notices == [f"subwords: 5000 are too many for this text, {len(subwords)} are used"]
+    assert notices == [
+        f"notice   this text yields only {len(subwords)} subwords, not 5000; "
+        f"{len(subwords)} are used"
+    ]
     assert subwords.decode(subwords.encode(["more words"])) == ["more words"]
-    with pytest.raises(UserError, match="100 is too small here: choose more than 2"):
+    with pytest.raises(UserError, match=r"100 is too small .* --vocabulary-size of more than 2"):
         Subwords.train(LINES, 100)
     for nothing in ([], ["", "  "]):
         with pytest.raises(UserError, match="no text"):
@@ -277,7 +280,7 @@ def test_batches_hold_every_pair_once_within_the_budget(lengths, budget, seed):
 
 
 def plain_plan(source, target, budget, rng):
-    """The rule of plan_batches in lists: running trainings depend on each index."""
+    """The rule of plan_batches in lists: the resuming of a run depends on each index."""
     size = max(source) + 1
     key = [t * size + (s if t % 2 else size - 1 - s) for s, t in zip(source, target, strict=True)]
     batches, batch, longest = [], [], 0
@@ -347,9 +350,9 @@ def test_batches_are_full_when_the_two_sides_differ():
 
 
 def test_unequal_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"\(2,\) source lengths but \(1,\)"):
+    with pytest.raises(ValueError, match=r"lengths have shape \(2,\), target lengths \(1,\)"):
         plan_batches([3, 4], [3], 100, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="2 sources but 1 targets"):
+    with pytest.raises(ValueError, match="sources is 2, but the number of targets is 1"):
         make_batch([[5], [6]], [[5]], 10)
 
 

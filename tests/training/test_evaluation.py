@@ -215,10 +215,10 @@ def test_a_missing_second_score_is_explained_in_its_line(tmp_path, monkeypatch):
     first, second = score_files(hypotheses, references).splitlines()
     assert first == bleu(OURS, GOOD).text
     assert second.startswith(
-        "paper-style BLEU: not counted: the paper translated into German (file.de) and"
+        "paper-style BLEU not computed: it exists for German and French only; name the"
     )
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    assert "not counted: the paper's tokens" in score_files(
+    assert "not computed: it needs the package sacremoses" in score_files(
         hypotheses, write(tmp_path / "test.de", GOOD)
     )
 
@@ -258,7 +258,7 @@ def test_a_string_instead_of_a_list_is_refused():
         (["--score", "out", "short.de"], "out has 2 lines but short.de has 1"),
         (["--score", "out", "missing.de"], "missing.de cannot be read"),
         (["--score", "empty", "empty"], "nothing to score"),
-        (["--score", "out"], "expected 2 arguments"),
+        (["--score", "out"], "--score needs two files: HYP REF"),
         (["--score", "out", "test.de", "--out", "runs"], "leave the other options out"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The log: the same figures as lines, as JSON and as curves; no error in it stops a training."""
+"""The log: the same figures as lines, as JSON and as curves; no error in it stops a run."""
 
 import errno
 import json
@@ -79,7 +79,8 @@ def test_json_has_no_infinity(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        UserError, match=r"file: cannot be written \(File exists\): choose another --out"
+        UserError,
+        match=r"file: cannot be written \(File exists\): choose another folder with --out",
     ):
         RunLog(tmp_path / "file")
     (tmp_path / "run" / "log.jsonl").mkdir(parents=True)
@@ -100,7 +101,7 @@ def test_a_full_disk_costs_only_entries(tmp_path, monkeypatch):
         log.step(ENTRY)
     assert [line for line in lines if "entries" in line] == [
         f"notice   {tmp_path / 'log.jsonl'}: entries from here on are missing (No space left on "
-        "device); the training continues"
+        "device); training continues"
     ]
     assert len(log.history) == 2
 

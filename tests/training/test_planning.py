@@ -132,7 +132,7 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
     monkeypatch.setattr(planning, "try_batches", lambda *_: pytest.fail("it does not fit"))
     lines = list(report(trainer, lambda: pytest.fail("it does not fit")))
-    assert re.match(r"memory +this run does not fit: it needs [\d.]+ .B more, ", lines[-2])
+    assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
     more = changed(lines[-1])
     settings, _ = parse(
         [*TEXTS, *SMALL, "--set", "d_model=64", "--set", "d_ff=256", "--replicas", "1", *more]

@@ -139,7 +139,7 @@ def test_a_whole_number_may_be_written_short(steps):
 
 
 def test_a_mistake_is_one_line_and_no_exit():
-    with pytest.raises(UserError, match=r"unrecognized arguments: --nonsense \(--help"):
+    with pytest.raises(UserError, match=r"unknown option: --nonsense \(--help"):
         parse(["--nonsense"])
 
 
