@@ -137,8 +137,8 @@ _CORPORA = {
 }
 NAMES = ("toy", *_CORPORA)
 HELP = f"""usage: python -m minitf.data NAME ...
-Download corpora in advance, such as wmt14-en-de, into the folder MINITF_DATA, or else
-~/.cache/minitf. A training command downloads its corpus itself if it is missing.
+Download corpora in advance, such as wmt14-en-de, into the folder that MINITF_DATA names, or else
+into ~/.cache/minitf. A training command downloads its corpus itself if it is missing.
 Names: {", ".join(NAMES)}."""
 # Corpora of lessons/REPRODUCE.md that cannot be downloaded: no help text lists them.
 _UNPUBLISHED = {

@@ -29,7 +29,7 @@ _BLOCK = 50_000  # lines that are cut into subwords at a time
 _PAIRS_PER_RELEASE = 64
 _LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
 _IN_FILE = ("sources", "targets")
-_CHECK = "check that the files belong together, or raise --max-length"
+_CHECK = "check that the files belong together, or raise --max-length and --batch-tokens"
 
 
 class Rows:

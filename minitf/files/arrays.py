@@ -245,7 +245,7 @@ def average(
 ) -> dict[str, np.ndarray]:
     """Return the average of several checkpoints, in their own dtypes, summed in float64.
 
-        mean[name] = (checkpoint_1[name] + ... + checkpoint_n[name]) / n
+        average[name] = (checkpoint_1[name] + ... + checkpoint_n[name]) / n
 
     checkpoints: paths of files that `save_arrays` wrote; a dictionary of arrays counts as a file.
 

@@ -262,7 +262,7 @@ def _exit_code(trainer, score):
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
         f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "
-        f"{s.warmup_steps:,}): continue with --resume --out {s.out} and {more}"
+        f"{counted(s.warmup_steps, 'update')}): continue with --resume --out {s.out} and {more}"
     )
     return code
 

@@ -97,8 +97,8 @@ class Ranks:
         self.description = f"{self.size} on {counted(machines, 'machine')}"
         if idle := (os.cpu_count() or 1) - len(set().union(*everyone)):
             self.description += (
-                f"; {idle} cores of this machine are unused: with mpirun --bind-to none every "
-                "rank can use all cores"
+                f"; unused cores of this machine: {idle}; with mpirun --bind-to none every rank "
+                "can use all cores"
             )
 
     def cores(self):

@@ -14,6 +14,7 @@ import numpy as np
 from minitf.data.corpora import read_pairs, undecoded
 from minitf.errors import UserError
 from minitf.tensor import no_grad
+from minitf.terminal import counted
 from minitf.text import make_batch, plan_batches
 
 __all__ = ["Bleu", "bleu", "paper_bleu", "perplexity", "score_files", "split_compounds"]
@@ -135,7 +136,8 @@ def _paired(hypotheses, references):
     hypotheses, references = list(hypotheses), list(references)
     if len(hypotheses) != len(references):
         raise UserError(
-            f"{len(hypotheses):,} translations but {len(references):,} references: "
+            f"{counted(len(hypotheses), 'translation')} but "
+            f"{counted(len(references), 'reference')}: "
             "give one reference for each translation"
         )
     if not references:
@@ -159,8 +161,8 @@ def _moses(language):
     """Return the Moses tokenizer: a function that puts blanks between the tokens of a line."""
     if language not in ("de", "fr"):
         raise UserError(
-            "paper-style BLEU not computed: it exists for German and French only; name the "
-            f"reference file so that it ends in .de or .fr, not in {language!r}"
+            "paper-style BLEU not computed: it exists for German and French only, not for "
+            f"{language!r}; name the reference file so that it ends in .de or .fr"
         )
     try:
         from sacremoses import MosesTokenizer

@@ -6,7 +6,8 @@ import json
 
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
-from minitf.files.models import read_model
+from minitf.files.models import read_notes
+from minitf.terminal import counted
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions
 from minitf.training.trainer import Trainer
@@ -75,7 +76,8 @@ def _test(trainer, translator, name, pairs):
     """Translate a text with beam search, write the translations to a file, and score them."""
     s, validator = trainer.settings, trainer.validator
     title = "validation text" if name == "valid" else name
-    trainer.log.say(f"{title}: {len(pairs.source):,} sentences, beam {s.beam}, alpha {s.alpha}")
+    sentences = counted(len(pairs.source), "sentence")
+    trainer.log.say(f"{title}: {sentences}, beam {s.beam}, alpha {s.alpha}")
     task = f"sentences of {name} translated"
     lines = validator.translate(translator, pairs.source, task, s.beam)
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))

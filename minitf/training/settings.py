@@ -83,7 +83,7 @@ class Settings:
     )
     vocabulary_size: int = setting(
         0,
-        "subwords of both languages together (default 8000; with --subwords none, all words)",
+        "subwords of both languages together (default 8000; with --subwords none, all tokens)",
         least=0,
         on_resume=FIXED,
     )
@@ -325,7 +325,7 @@ def _add_option(parser, field):
 
 
 def _metavar(name, kind):
-    """Return the word that stands for the value of an option in --help."""
+    """Return the name that --help gives to the value of an option."""
     if kind is not str:
         return "N"
     return "DIR" if name in ("out", "start_from") else "NAME"

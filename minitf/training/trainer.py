@@ -201,7 +201,7 @@ class Trainer:
             total = counted(s.steps, "update")
             return f"time limit of {limit} reached after {self.step:,} of {total}"
         if self.out_of_patience():
-            return f"no improvement of BLEU or perplexity in {s.patience} validations"
+            return f"no improvement of BLEU or perplexity in {counted(s.patience, 'validation')}"
         return None
 
     def out_of_patience(self):
@@ -233,7 +233,7 @@ class Trainer:
         self.clock.next_lap()
 
     def _entry(self):
-        """Return the mean figures of the updates since the last entry of the log."""
+        """Return the average figures of the updates since the last entry of the log."""
         seconds = self.clock.lap()  # after guard.read(): on a GPU, that waits for the updates
         tokens = [n for *_, n in self.guard.unlogged]
         figures = [row[:3] for row in self.guard.unlogged]

@@ -130,7 +130,7 @@ def test_ranks_on_the_same_cores_share_them(monkeypatch):
     assert (bound.cores(), unbound.cores()) == (4, 2)
     assert bound.description == "2 on 1 machine"
     assert unbound.description.startswith(
-        "2 on 1 machine; 4 cores of this machine are unused: with mpirun --bind-to none"
+        "2 on 1 machine; unused cores of this machine: 4; with mpirun --bind-to none"
     )
     assert beside(*[{0, 1, 2, 3}] * 6).cores() == 1
 

@@ -121,8 +121,8 @@ def test_memory_of_this_process():
 
 
 def changed(line):
-    """Return the options in a line "change   --this 5 --that 6; or ..."."""
-    return shlex.split(line.removeprefix("change").split(";")[0])
+    """Return the options in a line "change   use --this 5 --that 6; or ..."."""
+    return shlex.split(line.removeprefix("change   use ").split(";")[0])
 
 
 @pytest.mark.parametrize("share", [0.9, 0.4])

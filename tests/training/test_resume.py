@@ -379,7 +379,7 @@ def test_the_exit_code_of_a_model_that_cannot_translate(folder, monkeypatch, cap
         assert len(notices) == (score < 1)
         for notice in notices:
             assert (
-                notice.endswith(f"train on with --resume --out {hint} and {hint}")
+                notice.endswith(f"continue with --resume --out {hint} and {hint}")
                 and "0.99 BLEU" in notice
             )
 

@@ -213,10 +213,8 @@ def test_odd_files_are_noticed(folder, capsys):
         said.count("notice   train.de: 3 lines are not UTF-8 (the first: line 1): convert the file")
         == 2
     )
-    assert (
-        "notice   train.en is also train.en" in said
-        and "notice   train.de is also train.de" in said
-    )
+    for name in ("train.en", "train.de"):
+        assert f"notice   the same file is given twice (as --train and --valid): {name}" in said
 
 
 def test_starting_from_another_model(folder, capsys):
