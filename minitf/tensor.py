@@ -1,17 +1,31 @@
 """Tensors that remember how they were computed, and backpropagation through that memory.
 
-An operation computes its result with the array library in use and hands `record` three things: the
-result, the inputs (parents), and a function that turns the gradient of the result into the
-gradients of the inputs. An operation has to know no more than that: `Tensor.backward` does the
-rest of the chain rule, once for all operations.
+L is the final quantity, one number: in training, the loss. The *gradient* of an array x is dL/dx,
+an array of x's shape: how much L changes with each element of x. In code, gx is the gradient of x.
 
-Tensors get gradients. Plain arrays, lists and numbers beside them are constants.
+The chain rule takes one step for each operation y = f(x). A function `backward` of the operation
+is given gy = dL/dy and returns gx = dL/dx, which is the sum over i of gy_i dy_i/dx. For y = x^2 the
+slope dy/dx is 2x, so gx = gy * 2x:
+
+    >>> x = Tensor([3.0])
+    >>> y = record(x.data**2, (x,), lambda gy: gy * 2 * x.data)
+    >>> y.backward()  # y is L, so gy is 1
+    >>> x.grad.tolist()
+    [6.0]
+
+`record` makes the result a node of a graph, whose parents are the inputs. `Tensor.backward` walks
+from the last node back to the data. If L depends on x through several results, as in y * y + y, the
+gradients that they send to x add up.
+
+Tensors get gradients. Plain arrays, lists and numbers beside them are constants. Type hints call
+all of them `ArrayLike`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import threading
 from collections.abc import Callable, Sequence
 
@@ -31,8 +45,9 @@ def record(
     """Return the result of an operation as a Tensor; only here does the graph get a node.
 
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
-    backward: takes the gradient of the result and returns one gradient for each parent, or None
-    for a parent without one. It must not change the array it is given: other nodes may hold it.
+    backward: takes dL/d(result) and returns a tuple of dL/d(parent), one for each parent, with None
+    for a parent that gets no gradient; for a single parent the gradient alone will do. It must not
+    change the array it is given: other nodes may hold it.
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
     operation `converts`.
     """
@@ -45,6 +60,7 @@ def record(
                     f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: "
                     "convert one of them with astype"
                 )
+    # Without __init__, which would convert and check an array that an operation has just computed.
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # NumPy may return a scalar
     if computed and _recording.off:
@@ -57,23 +73,26 @@ def record(
 class _Node:
     """One computed Tensor as backpropagation sees it.
 
-    The gradient of an input goes to the node of that input; to the Tensor itself if it was not
-    computed; nowhere (None) if the input is a constant. The array of the computed Tensor is not
-    kept here, so it is freed together with the Tensor unless a backward function uses it.
+    A node exists apart from its Tensor for one reason: the graph keeps every node until the walk
+    back, but no result needs to be kept that long. Its array is freed together with its Tensor
+    unless a backward function uses it.
     """
 
     __slots__ = ("backward", "dtype", "gradient", "owns_gradient", "parents", "shape")
 
     def __init__(self, data, parents, backward):
         self.shape, self.dtype = data.shape, data.dtype
-        self.parents = [x._node or x if isinstance(x, Tensor) else None for x in parents]
+        # For each parent, who receives its gradient: its node; the Tensor itself if it was made
+        # from data and has no node; nobody (None) if it is a constant.
+        self.parents = [(x._node or x) if isinstance(x, Tensor) else None for x in parents]
         self.backward = backward
-        self.gradient = None  # the sum of those that have arrived
+        self.gradient = None  # dL/d(this result): the sum of the gradients that have arrived
 
     def _receive(self, gradient):
         """Add a gradient that arrives from one of the results computed from this Tensor.
 
-        The first array may be held by others as well, so only the sum of two is added to in place.
+        Other nodes may hold the first array, so it is never changed; the sum of two belongs to this
+        node, and later gradients are added to it in place.
         """
         if self.gradient is None:
             self.gradient, self.owns_gradient = gradient, False
@@ -89,7 +108,7 @@ class _Node:
         """
         gy, backward, parents = self.gradient, self.backward, self.parents
         self.gradient, self.backward, self.parents = None, _freed, ()
-        if gy is None:  # the results computed from this Tensor have no gradient for it
+        if gy is None:  # none of the results computed from this Tensor sent a gradient
             return
         gradients = backward(gy)
         if not isinstance(gradients, tuple):
@@ -110,18 +129,23 @@ class _Node:
                     f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
                     f"{gradient.dtype} for an input of shape {shape} and dtype {parent.dtype}"
                 )
-            parent._receive(gradient)
+            parent._receive(gradient)  # a node or a Tensor: both have this method
 
 
 def _inputs_first(root):
     """List the nodes that lead to the root, each after the nodes it was computed from.
 
-    A depth-first search with its own stack: a chain of operations can be longer than Python's.
+    `Tensor.backward` goes through this list from its end, because a node may walk back only when
+    all results computed from it have sent their gradients. In L = y * y + y the product and the
+    sum both send one to y; if y walked back after the first, the second would be lost.
+
+    The search goes to the inputs first and lists a node when all its inputs are listed. The graph
+    can be deeper than Python's recursion limit, so the search keeps its own stack.
     """
     order, seen, stack = [], set(), [(root, False)]
     while stack:
         node, inputs_listed = stack.pop()
-        if inputs_listed:
+        if inputs_listed:  # the second time that the node is taken from the stack
             order.append(node)
         elif node not in seen:
             seen.add(node)
@@ -136,7 +160,7 @@ def _sum_to(gradient, shape):
     """Undo broadcasting: an element that was used many times gets the sum of its gradients."""
     extra = gradient.ndim - len(shape)
     if extra < 0:
-        return gradient  # an error, which `walk_back` reports
+        return gradient  # too few axes: an error, which `walk_back` reports
     if extra:
         gradient = gradient.sum(axis=tuple(range(extra)))
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and gradient.shape[i] != 1)
@@ -155,44 +179,48 @@ def _name(backward):
     return names[-2] if len(names) > 1 else names[0]
 
 
-class _Recording(threading.local):
-    """The number of open `no_grad` blocks, counted separately in each thread."""
-
-    off = 0
+# The inputs of an operation -----------------------------------------------------------------------
 
 
-_recording = _Recording()
+def as_array(x, dtype=None):
+    """Return the array of a Tensor, or a constant as an array of the library in use.
 
-
-def is_recording():
-    """Return whether operations are being recorded; an op can save work when they are not."""
-    return not _recording.off
-
-
-class no_grad(contextlib.ContextDecorator):
-    """Compute without recording: the results have no history, and no array is kept for backward.
-
-    Write `with no_grad():`, or `@no_grad()` above a function. Blocks can be nested, can share one
-    object and can end in any order: this thread records again when it has left all its blocks.
-    Do not `yield` inside a block: it stays open until the generator continues, so the caller's
-    operations are not recorded either (and the caller's `backward()` reports that).
-    Raises TypeError as a decorator of a generator function.
+    A constant takes the dtype if one is given. Otherwise float32 and float64 stay, and integers
+    and float16 become float32. A Tensor's array is returned as it is.
+    Raises TypeError for anything but real numbers.
     """
+    if isinstance(x, Tensor):
+        return x.data
+    array = to_device(x)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
+    if dtype is None:
+        dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
+    return array.astype(dtype, copy=False)
 
-    def __enter__(self) -> None:
-        _recording.off += 1
 
-    def __exit__(self, *error: object) -> None:
-        # A generator can end in another thread than it began in: that thread's count is 0 already.
-        _recording.off = max(0, _recording.off - 1)
+def arrays_of(*inputs):
+    """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
 
-    def __call__(self, function: Callable) -> Callable:
-        if inspect.isgeneratorfunction(function):
-            raise TypeError(
-                f"@no_grad() cannot decorate the generator function {function.__name__}: "
-                "write  with no_grad():  around the lines that compute, without a yield inside"
-            )
-        return super().__call__(function)
+    Without a Tensor they take that of the first input.
+    """
+    arrays = [x.data for x in inputs if isinstance(x, Tensor)]
+    if len(arrays) == len(inputs):  # no constants
+        return arrays
+    dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
+    return [as_array(x, dtype) for x in inputs]
+
+
+def _operand(x, tensor):
+    """Return the number or array on the other side of an operator from a Tensor.
+
+    A number stays a Python number, which never changes the dtype of the array beside it.
+    """
+    if isinstance(x, Tensor):
+        return x.data
+    if isinstance(x, np.number):
+        return x.item()
+    return x if isinstance(x, int | float) else as_array(x, tensor.dtype)
 
 
 # The Tensor ---------------------------------------------------------------------------------------
@@ -204,16 +232,17 @@ class Tensor:
     Python numbers, lists, integers and float16 become float32. float64 stays float64, for gradient
     checks. A NumPy array is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)`
     bring the values back. Comparisons, including `==`, work element by element and return boolean
-    arrays, which are constants. As keys of a dict or set, two Tensors are different even if their
-    numbers are equal. To look for a Tensor in a list write `any(t is x for x in tensors)`.
+    arrays, which are constants; so to look for a Tensor in a list, write
+    `any(t is x for x in tensors)`.
     Raises TypeError for complex numbers and for anything that is not a number.
     """
 
     data: np.ndarray
     grad: np.ndarray | None
-    _node: _Node | None  # None if it was made from data, and not computed
+    _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
-    __array_ufunc__ = None  # lets  array + tensor  call Tensor.__radd__
+    # Lets  array + tensor  call Tensor.__radd__; without it NumPy would loop over the elements.
+    __array_ufunc__ = None
 
     def __init__(self, data: ArrayLike):
         self.data = as_array(data, None if hasattr(data, "dtype") else np.float32)
@@ -228,9 +257,6 @@ class Tensor:
         """Return the values as a NumPy array."""
         return to_numpy(self.data)
 
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
-
     def item(self) -> float:
         """Return the only number as a Python float.
 
@@ -244,25 +270,6 @@ class Tensor:
 
     __float__ = item
 
-    def __bool__(self):
-        if self.size != 1:
-            raise ValueError(
-                f"a tensor of shape {self.shape} is neither true nor false: use (x > "
-                "0).any() or .all()"
-            )
-        return bool(self.item())
-
-    def __format__(self, spec):
-        return format(self.item(), spec) if spec else str(self)
-
-    def __len__(self):
-        if not self.ndim:
-            raise TypeError("a tensor of shape () is one number and has no length")
-        return len(self.data)
-
-    def __iter__(self):
-        return (self[i] for i in range(len(self)))
-
     def __repr__(self):
         numbers = np.array2string(self.numpy(), precision=4, separator=", ", prefix="Tensor(")
         return f"Tensor({numbers})"
@@ -270,10 +277,11 @@ class Tensor:
     # The chain rule -------------------------------------------------------------------------------
 
     def backward(self, gradient: ArrayLike | None = None) -> None:
-        """Add to the `.grad` of every Tensor that this one depends on and that was not computed.
+        """Add dL/dx to the `.grad` of every leaf x that this Tensor was computed from.
 
-        gradient: that of the final quantity with respect to this Tensor; 1 if this Tensor is one
-        number. The gradients of several calls add up. The graph is freed on the way, node by node.
+        A leaf is a Tensor made from data. gradient: dL/d(this Tensor). Without it, this Tensor is L
+        itself, one number, and its gradient is 1. The gradients of several calls add up. The graph
+        is freed on the way, node by node.
         Raises RuntimeError for a graph that is freed already and for a Tensor computed inside
         no_grad, ValueError for a gradient of another shape, or for none where one is needed.
         """
@@ -298,7 +306,7 @@ class Tensor:
         for node in nodes:
             node.gradient = None  # an earlier walk that failed may have left one
         self._node._receive(gradient)
-        while nodes:
+        while nodes:  # pop: from the last result to the first, each freed when it is done
             nodes.pop().walk_back()
 
     def _receive(self, gradient):
@@ -336,12 +344,12 @@ class Tensor:
         x, y = self.data, _operand(other, self)
         if not isinstance(other, Tensor):
             return record(x / y, (self,), lambda gy: gy / y)
-        ratio = x / y
+        ratio = x / y  # d(x/y)/dx = 1/y,  d(x/y)/dy = -x/y^2 = -ratio/y
         return record(ratio, (self, other), lambda gy: (gy / y, -gy * ratio / y))
 
     def __rtruediv__(self, other):
         x = self.data
-        ratio = _operand(other, self) / x
+        ratio = _operand(other, self) / x  # d(c/x)/dx = -c/x^2 = -ratio/x
         return record(ratio, (self,), lambda gy: -gy * ratio / x)
 
     def __pow__(self, exponent):
@@ -349,8 +357,8 @@ class Tensor:
         x, c = self.data, _operand(exponent, self)
         if not isinstance(c, int | float):
             raise TypeError("the exponent of ** must be a number")
-        if c == 0:  # 0 * x ** -1 is not 0 where x is 0
-            return record(x**c, (self,), xp.zeros_like)
+        if c == 0:  # c * x ** -1 would be 0 * infinity where x is 0
+            return record(x**c, (self,), lambda gy: xp.zeros_like(x))
         return record(x**c, (self,), lambda gy: gy * (c * x ** (c - 1)))
 
     def __abs__(self):
@@ -358,25 +366,10 @@ class Tensor:
         return record(abs(x), (self,), lambda gy: gy * xp.sign(x))
 
     def __matmul__(self, other):
-        """Return the product of matrices; axes before the last two are batches, and broadcast."""
-        x, y = self.data, _operand(other, self)
-        if x.ndim < 2 or y.ndim < 2:
-            raise ValueError(
-                f"@ takes matrices: shapes {x.shape} and {y.shape}; reshape a vector to (1, n)"
-            )
-        if x.shape[-1] != y.shape[-2]:
-            raise ValueError(
-                f"@ cannot multiply shapes {x.shape} and {y.shape}: {x.shape[-1]} columns, "
-                f"{y.shape[-2]} rows"
-            )
-
-        def backward(gy):
-            return gy @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ gy
-
-        return record(x @ y, (self, other), backward)
+        return matmul(self, other)
 
     def __rmatmul__(self, other):
-        return Tensor(_operand(other, self)) @ self
+        return matmul(other, self)
 
     def __getitem__(self, index):
         """Return the elements at slices, integers or arrays of indices.
@@ -391,28 +384,6 @@ class Tensor:
             return gx
 
         return record(self.data[index], (self,), backward)
-
-    # Comparisons ----------------------------------------------------------------------------------
-
-    __hash__ = object.__hash__  # a class that defines __eq__ would lose it
-
-    def __eq__(self, other):
-        return False if other is None else self.data == _operand(other, self)
-
-    def __ne__(self, other):
-        return True if other is None else self.data != _operand(other, self)
-
-    def __lt__(self, other):
-        return self.data < _operand(other, self)
-
-    def __le__(self, other):
-        return self.data <= _operand(other, self)
-
-    def __gt__(self, other):
-        return self.data > _operand(other, self)
-
-    def __ge__(self, other):
-        return self.data >= _operand(other, self)
 
     # Methods of arrays ----------------------------------------------------------------------------
 
@@ -445,13 +416,14 @@ class Tensor:
 
         Raises ValueError if there are no numbers to average.
         """
-        total = self.sum(axis, keepdims)
-        if not self.size and total.size:
+        axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
+        count = math.prod(self.shape[i] for i in axes)
+        if not count:
             raise ValueError(
                 "mean: there are no numbers to average in a tensor of shape "
                 f"{self.shape}, axis {axis}"
             )
-        return total * (total.size / max(1, self.size))
+        return self.sum(axis, keepdims) / count
 
     def var(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the mean square of the distances from the mean: the biased variance."""
@@ -480,8 +452,11 @@ class Tensor:
         """Return the numbers with the axes in another order; reversed by default."""
         axes = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple) else axes
         axes = axes or tuple(reversed(range(self.ndim)))
-        inverse = tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes)))
-        return record(self.data.transpose(axes), (self,), lambda gy: gy.transpose(inverse))
+        y = self.data.transpose(axes)
+        # Axis axes[i] became axis i. The inverse permutation moves axis i of the gradient back.
+        axes = [axis % self.data.ndim for axis in axes]
+        inverse = [axes.index(i) for i in range(len(axes))]
+        return record(y, (self,), lambda gy: gy.transpose(inverse))
 
     T = property(lambda self: self.transpose(), doc="The axes in reverse order.")
 
@@ -489,49 +464,125 @@ class Tensor:
         """Return the numbers with two axes exchanged."""
         return record(self.data.swapaxes(axis, other), (self,), lambda gy: gy.swapaxes(axis, other))
 
+    # Comparisons ----------------------------------------------------------------------------------
 
-# From anything to an array ------------------------------------------------------------------------
+    __hash__ = object.__hash__  # a class that defines __eq__ would lose it
+
+    def __eq__(self, other):
+        return False if other is None else self.data == _operand(other, self)
+
+    def __ne__(self, other):
+        return True if other is None else self.data != _operand(other, self)
+
+    def __lt__(self, other):
+        return self.data < _operand(other, self)
+
+    def __le__(self, other):
+        return self.data <= _operand(other, self)
+
+    def __gt__(self, other):
+        return self.data > _operand(other, self)
+
+    def __ge__(self, other):
+        return self.data >= _operand(other, self)
+
+    # As a Python object ---------------------------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __bool__(self):
+        if self.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} is neither true nor false: use (x > "
+                "0).any() or .all()"
+            )
+        return bool(self.item())
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec else str(self)
+
+    def __len__(self):
+        if not self.ndim:
+            raise TypeError("a tensor of shape () is one number and has no length")
+        return len(self.data)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
 
 # For type hints. On a GPU np.ndarray means CuPy's array, here and in every other hint.
 ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
 Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
 
 
-def as_array(x, dtype=None):
-    """Return the array of a Tensor, or a constant as an array of the library in use.
+def matmul(left, right):
+    """Return the product of matrices; axes before the last two are batches, and broadcast.
 
-    A constant takes the dtype if one is given. Otherwise float32 and float64 stay, and integers
-    and float16 become float32. Raises TypeError for anything but real numbers.
+        y_ij = sum_k x_ik w_kj
+
+    Each y_ij depends on x_ik with the slope w_kj, so the gradients are products as well:
+
+        gx_ik = sum_j gy_ij w_kj, or gx = gy w^T
+        gw_kj = sum_i x_ik gy_ij, or gw = x^T gy
+
+    Raises ValueError for vectors and for sizes that do not fit.
     """
-    if isinstance(x, Tensor):
-        return x.data
-    array = to_device(x)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
-    if dtype is None:
-        dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
-    return array.astype(dtype, copy=False)
+    x, w = arrays_of(left, right)
+    if x.ndim < 2 or w.ndim < 2:
+        raise ValueError(
+            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to (1, n)"
+        )
+    if x.shape[-1] != w.shape[-2]:
+        raise ValueError(
+            f"@ cannot multiply shapes {x.shape} and {w.shape}: {x.shape[-1]} columns, "
+            f"{w.shape[-2]} rows"
+        )
+
+    def backward(gy):
+        return gy @ w.swapaxes(-1, -2), x.swapaxes(-1, -2) @ gy
+
+    return record(x @ w, (left, right), backward)
 
 
-def arrays_of(*inputs):
-    """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
+# Computing without a graph ------------------------------------------------------------------------
 
-    Without a Tensor they take that of the first input.
+
+class _Recording(threading.local):
+    """The number of open `no_grad` blocks, counted separately in each thread."""
+
+    off = 0
+
+
+_recording = _Recording()
+
+
+def is_recording():
+    """Return whether operations are being recorded; an op can save work when they are not."""
+    return not _recording.off
+
+
+class no_grad(contextlib.ContextDecorator):
+    """Compute without recording: the results have no history, and no array is kept for backward.
+
+    Write `with no_grad():`, or `@no_grad()` above a function. Blocks may be nested: a thread
+    records again when it has left all of its blocks.
+    Do not `yield` inside a block: it stays open until the generator continues, so the caller's
+    operations are not recorded either (and the caller's `backward()` reports that).
+    Raises TypeError as a decorator of a generator function.
     """
-    arrays = [x.data for x in inputs if isinstance(x, Tensor)]
-    if len(arrays) == len(inputs):  # no constants
-        return arrays
-    dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
-    return [as_array(x, dtype) for x in inputs]
 
+    def __enter__(self) -> None:
+        _recording.off += 1
 
-def _operand(x, tensor):
-    """Return the number or array on the other side of an operator from a Tensor.
+    def __exit__(self, *error: object) -> None:
+        # A generator can end in another thread than it began in: that thread's count is 0 already.
+        _recording.off = max(0, _recording.off - 1)
 
-    A number stays a Python number, which never changes the dtype of the array beside it.
-    """
-    if isinstance(x, Tensor):
-        return x.data
-    if isinstance(x, np.number):
-        return x.item()
-    return x if isinstance(x, int | float) else as_array(x, tensor.dtype)
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isgeneratorfunction(function):
+            raise TypeError(
+                f"@no_grad() cannot decorate the generator function {function.__name__}: "
+                "write  with no_grad():  around the lines that compute, without a yield inside"
+            )
+        return super().__call__(function)

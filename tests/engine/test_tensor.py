@@ -180,6 +180,14 @@ def test_no_grad():
     assert (x * 2)._node is not None
 
 
+def test_a_constant_on_either_side_of_a_product_gets_no_gradient():
+    """The only Tensor that walking back from array @ x or x @ array adds to is x."""
+    x, constant = Tensor(np.eye(3)), np.ones((3, 3))
+    for y in (constant @ x, x @ constant):
+        assert [parent is None for parent in y._node.parents].count(True) == 1
+        assert [parent for parent in y._node.parents if parent is not None] == [x]
+
+
 def test_after_an_error_it_records_as_before():
     x = Tensor([1.0])
     with pytest.raises(ZeroDivisionError), no_grad():
