@@ -1,17 +1,19 @@
 """The differentiable functions of the Transformer, each followed by its gradient.
 
 Letters in shape lines: B batch, T target length, S source length, D d_model, F d_ff, H heads,
-K d_k, V vocabulary, N any other size; `...` means any axes in front.
+K d_k, V vocabulary, N any other size; `...` means any axes in front. In equations, gx is dL/dx, the
+gradient of x (see tensor.py), and delta_ij is 1 if i = j and 0 otherwise.
 
 Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers on
 the CPU: there a wrong one raises an error, while a GPU would silently read some other row.
 
-An op marked `@accelerated` may be computed by a faster form in `minitf/cpu/` or `minitf/gpu/`: see
-forms.py.
+An *op* is a function of this file. One marked `@accelerated` may be computed by a *form*, a faster
+program of the same meaning in `minitf/cpu/` or `minitf/gpu/`: see forms.py.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -116,10 +118,12 @@ def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Return positive weights that sum to 1 and grow with the scores x.
 
         y_i = exp(x_i) / sum_j exp(x_j)
-        gx_i = y_i (gy_i - sum_j gy_j y_j)
+        dy_i/dx_j = y_i (delta_ij - y_j)    by the quotient rule
+        gx_j = sum_i gy_i dy_i/dx_j = y_j (gy_j - sum_i gy_i y_i)
 
     x: (..., N)   ->   (..., N)
-    Subtracting the largest score first changes nothing, and keeps exp from overflowing.
+    Subtracting the largest score first multiplies numerator and denominator by the same number. It
+    changes no y_i, and keeps exp from overflowing.
     Source: section 3.2.1, eq. 1.
     """
     e = xp.exp(_shifted(as_array(x), axis))
@@ -132,7 +136,7 @@ def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
 
 
 def _shifted(x, axis):
-    """Subtract the largest number along an axis; an empty array has none."""
+    """Return x minus its largest number along an axis; an empty array, which has none, as it is."""
     return x - x.max(axis=axis, keepdims=True) if x.size else x
 
 
@@ -140,16 +144,18 @@ def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Return the logarithm of the softmax, also where the softmax itself would round to 0.
 
         y_i = x_i - ln sum_j exp(x_j)
-        gx_i = gy_i - softmax(x)_i sum_j gy_j
+        dy_i/dx_j = delta_ij - softmax(x)_j
+        gx_j = sum_i gy_i dy_i/dx_j = gy_j - softmax(x)_j sum_i gy_i
 
     x: (..., N)   ->   (..., N)
+    The largest score is subtracted first, as in softmax.
     """
     z = _shifted(as_array(x), axis)
-    total = xp.exp(z).sum(axis=axis, keepdims=True)
-    y = z - xp.log(xp.maximum(total, 1))  # less than 1 only along an axis of length 0
+    total = xp.exp(z).sum(axis=axis, keepdims=True)  # at least exp(0), from the largest score
+    y = z - xp.log(xp.maximum(total, 1))  # maximum: an axis of length 0 has a total of 0
 
     def backward(gy):
-        return gy - xp.exp(y) * gy.sum(axis=axis, keepdims=True)
+        return gy - xp.exp(y) * gy.sum(axis=axis, keepdims=True)  # exp(y) is softmax(x)
 
     return record(y, (x,), backward)
 
@@ -158,7 +164,10 @@ def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
 def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Tensor:
     """Return x times a matrix, plus a bias if there is one.
 
-        y = x W + b
+        y = x W + b, which is  y_nf = sum_d x_nd W_df + b_f  for position n
+        gx_nd = sum_f gy_nf W_df, or gx = gy W^T
+        gW_df = sum_n x_nd gy_nf, or gW = x^T gy, with all positions as rows
+        gb_f = sum_n gy_nf
 
     x: (..., D)   weight: (D, F)   bias: (F,)   ->   (..., F)
     Raises ValueError for sizes that do not fit.
@@ -189,11 +198,12 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
     """Return x with mean 0 and variance 1 at each position, then scaled and shifted.
 
         y = gain * n + bias    with n = (x - mean) / s and s = sqrt(var + eps)
-        gx = (u - mean(u) - n mean(u n)) / s    with u = gain * gy
+        dmean/dx_j = 1/D,  ds/dx_j = (x_j - mean) / (D s) = n_j / D
+        dn_i/dx_j = (delta_ij - 1/D - n_i n_j / D) / s    by the quotient rule
+        gx_j = sum_i u_i dn_i/dx_j = (u_j - mean(u) - n_j mean(u n)) / s    with u = gn = gain * gy
 
     x: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    Mean and variance are taken over the D features. The gradient has no mean and no component along
-    n, because shifting or stretching x does not change y.
+    Mean and variance are taken over the D features of a position.
     Raises ValueError for sizes that do not fit, and for positions without features.
     Source: section 3.1; Ba et al. 2016, eq. 4.
     """
@@ -238,18 +248,19 @@ def embedding(table: ArrayLike, ids: Ids) -> Tensor:
 def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
     """Set each element to zero with probability `rate`; scale the others to keep the mean.
 
-        y = mask * x / (1 - rate)
+        y = mask * x / (1 - rate)    with the rate rounded to a multiple of 1/65536
 
     x: (..., D)   ->   (..., D)
-    The mask is a function of the seed. Without a seed it is a function of the `dropout_state` block
-    around the call, and each call in the block has a mask of its own.
+    The mask is 1 for a kept element and 0 for a dropped one. It is a function of the seed; without
+    a seed, a function of the `dropout_state` block around the call, with a new mask for each call
+    in the block. The gradient passes through the same mask.
     Raises ValueError for a rate that is not at least 0 and less than 1.
     Source: section 5.4; Srivastava et al. 2014.
     """
     if rate == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
     x_data = as_array(x)
-    mask, factor = next_mask(x_data.shape, rate, seed)  # booleans, and 1 / (1 - rate)
+    mask, factor = next_mask(x_data.shape, rate, seed)
     return record(drop(x_data, mask, factor), (x,), lambda gy: drop(gy, mask, factor))
 
 
@@ -312,28 +323,31 @@ def attention(
 ) -> Tensor:
     """Return the average of the values, weighted by how well their keys match each query.
 
-        y = softmax(query key^T / sqrt(d_k)) value
+        y = P value    with P = softmax(Z), Z = query key^T / sqrt(d_k)
+        gP = gy value^T,  gvalue = P^T gy    as in `linear`
+        gZ_ts = P_ts (gP_ts - sum_r gP_tr P_tr)    as in `softmax`, for each query t
+        gquery = gZ key / sqrt(d_k),  gkey = gZ^T query / sqrt(d_k)
 
     query: (..., T, K)  key: (..., S, K)  value: (..., S, N)  mask: bool (..., T, S) -> (..., T, N)
-    With a rate, dropout is applied to the weights (not in the paper).
-    A query that may attend to no key gets zeros. The axes in front broadcast, those of the mask
-    too.
+    Where the mask is False, Z is -infinity and P is 0. The gradient needs no mask: with P_ts, gZ_ts
+    is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those of
+    the mask too.
+    With a rate, dropout is applied to the weights P (not in the paper): y = Dropout(P) value.
     Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.
     Source: section 3.2.1, eq. 1.
     """
     q, k, v, mask = attention_arrays(query, key, value, mask)
     scale = 1 / math.sqrt(q.shape[-1])
     weights = masked_softmax(q @ swap(k) * scale, mask)  # (..., T, S)
-    kept, factor = next_mask(weights.shape, rate, seed)
-    dropped = drop(weights, kept, factor)  # the weights themselves without dropout
+    keep, factor = next_mask(weights.shape, rate, seed)
+    used = drop(weights, keep, factor)  # the weights after dropout
 
     def backward(gy):
-        g_weights = drop(gy @ swap(v), kept, factor)
-        mean = (g_weights * weights).sum(axis=-1, keepdims=True)  # weighted: the weights sum to 1
-        g_scores = weights * (g_weights - mean) * scale  # as in softmax
-        return g_scores @ k, swap(g_scores) @ q, swap(dropped) @ gy, None
+        g_used, g_value = gy @ swap(v), swap(used) @ gy
+        g_weights = drop(g_used, keep, factor)  # dropout multiplied them by the same numbers
+        return *_query_and_key_gradients(g_weights, weights, q, k, scale), g_value, None
 
-    return record(dropped @ v, (query, key, value, None), backward)
+    return record(used @ v, (query, key, value, None), backward)
 
 
 def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None = None) -> Tensor:
@@ -351,11 +365,17 @@ def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None =
     weights = masked_softmax(q @ swap(k) * scale, mask)  # (..., T, S)
 
     def backward(gy):
-        mean = (gy * weights).sum(axis=-1, keepdims=True)  # weighted: the weights sum to 1
-        g_scores = weights * (gy - mean) * scale  # as in softmax
-        return g_scores @ k, swap(g_scores) @ q, None
+        return *_query_and_key_gradients(gy, weights, q, k, scale), None
 
     return record(weights, (query, key, None), backward)
+
+
+def _query_and_key_gradients(g_weights, weights, q, k, scale):
+    """Return the gradients of query and key from that of weights = softmax(q k^T * scale)."""
+    total = (g_weights * weights).sum(axis=-1, keepdims=True)  # (..., T, 1)
+    g_scores = weights * (g_weights - total)  # (..., T, S), as in softmax
+    g_products = g_scores * scale
+    return g_products @ k, swap(g_products) @ q
 
 
 def masked_softmax(scores, mask):
@@ -363,13 +383,14 @@ def masked_softmax(scores, mask):
 
     scores: (..., T, S)   mask: bool (..., T, S), or None   ->   (..., T, S)
     """
+    if not scores.size:  # without keys there is no largest score
+        return scores
     if mask is not None:
         scores = xp.where(mask, scores, -xp.inf)
-    # A row of only -inf has no finite largest score; with -1e30 instead all its exponentials are 0.
-    largest = xp.maximum(scores.max(axis=-1, keepdims=True), -1e30) if scores.size else 0
-    e = xp.exp(scores - largest)
-    # Every other row has a sum of at least 1, its largest exponential.
-    return e / xp.maximum(e.sum(axis=-1, keepdims=True), 1)
+    largest = scores.max(axis=-1, keepdims=True)  # (..., T, 1)
+    empty = largest == -xp.inf  # a query that may attend to nothing: 0 / 1 instead of 0 / 0
+    e = xp.exp(scores - xp.where(empty, 0, largest))  # exp(-inf) is 0
+    return e / xp.where(empty, 1, e.sum(axis=-1, keepdims=True))
 
 
 def swap(x):
@@ -433,27 +454,21 @@ def attention_arrays(query, key, value, mask):
     return q, k, v, mask
 
 
+@functools.lru_cache(maxsize=256)  # every layer asks for the same shapes
 def _axes_in_front(q, k, v, mask=()):
-    """Return the axes in front that attention's shapes broadcast to; None if they do not fit."""
-    if min(len(q), len(k), len(v)) < 2 or not q[-1] == k[-1] > 0 or k[-2] != v[-2]:
+    """Return the axes in front that attention's shapes broadcast to, or None if they do not fit."""
+    if min(len(q), len(k), len(v)) < 2:
         return None
-    scores = *q[:-1], k[-2]
-    if q[:-2] == k[:-2] == v[:-2] and _is_within(mask, scores):  # as in the model
-        return q[:-2]
-    if not _is_within(mask[-2:], scores[-2:]):
+    (t, d), (s, d_of_key), s_of_value = q[-2:], k[-2:], v[-2]
+    if d == 0 or d != d_of_key or s != s_of_value:
         return None
+    for n, length in zip(reversed(mask), (s, t), strict=False):  # a mask may have fewer axes
+        if n not in (1, length):
+            return None
     try:
         return np.broadcast_shapes(q[:-2], k[:-2], v[:-2], mask[:-2])
     except ValueError:
         return None
-
-
-def _is_within(shape, larger):
-    """Return whether an array of this shape broadcasts to the larger one."""
-    for n, most in zip(shape[::-1], larger[::-1], strict=False):
-        if n != most and n != 1:
-            return False
-    return len(shape) <= len(larger)
 
 
 def boolean(mask):

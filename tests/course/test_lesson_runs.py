@@ -124,8 +124,8 @@ MUTANTS = {
     ),
     "no division by sqrt(d_k)": (
         "01",
-        "swap(k) * scale, mask)  # (..., T, S)\n    kept",
-        "swap(k), mask)\n    kept",
+        "swap(k) * scale, mask)  # (..., T, S)\n    keep",
+        "swap(k), mask)\n    keep",
     ),
     "a zeroed softmax gradient": (
         *("02", "return y * (gy - (gy * y).sum(axis=axis, keepdims=True))", "return 0 * gy"),
