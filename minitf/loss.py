@@ -1,19 +1,24 @@
 """Label-smoothed cross-entropy: of logits, and of hidden states times the output embedding.
 
-The target distribution q of a position gives the true word 1 - eps, and divides eps among the other
-V - 1 words:
+At each position the target distribution q gives the true id 1 - smoothing, and divides the rest
+among the other V - 1 ids:
 
-    q_v = 1 - eps if v is the true word, else eps / (V - 1)
-    loss = - sum_v q_v ln p_v        with p = softmax(logits)
+    q_v = 1 - smoothing if v is the true id, else smoothing / (V - 1)
+    loss = - sum_v q_v ln p_v        with p = softmax(z), z the logits
 
-Its gradient with respect to the logits is p - q. Positions whose target is `pad_id` do not count;
-without a `pad_id` every position counts. A word with the logit -inf is impossible: if q gives it
-any probability the loss is infinite, otherwise it has no effect.
+A term with q_v = 0 counts as 0, also where ln p_v is -infinity. The gradient is p - q:
+
+    ln p_v = z_v - ln sum_w exp(z_w),  so  d(ln p_v)/dz_w = delta_vw - p_w
+    dloss/dz_w = - sum_v q_v (delta_vw - p_w) = p_w - q_w        since the q_v sum to 1
+
+Positions whose target is `pad_id` do not count; without a `pad_id` every position counts. An id
+with the logit -inf is impossible: if q gives it any probability the loss is infinite, otherwise it
+has no effect.
 
 The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
 computed in several batches: if each batch were divided by its own number, a token of a small batch
 would weigh more than a token of a large one.
-Source: section 5.4; Szegedy et al. 2016, section 7. The form eps/(V-1) is tensor2tensor's.
+Source: section 5.4; Szegedy et al. 2016, section 7. Dividing by V - 1 follows tensor2tensor.
 """
 
 from __future__ import annotations
@@ -37,25 +42,27 @@ def label_smoothed_cross_entropy(
 ) -> Tensor:
     """Return the mean cross-entropy between the smoothed targets and the predictions.
 
-        loss = - 1/n sum_t sum_v q_tv ln p_tv
+        loss = - 1/n_tokens sum_t sum_v q_tv ln p_tv
+        gz_tv = (p_tv - q_tv) gloss / n_tokens, and 0 where the target t is padding
 
     logits: (..., V)   target: int (...)   ->   ()
     n_tokens defaults to the number of targets that are not padding.
     Raises IndexError for a target outside the vocabulary, TypeError for targets that are not
     integers, ValueError for targets of another shape, for an n_tokens that is not positive, and for
-    smoothing over a vocabulary of one word.
+    smoothing over a vocabulary of one id.
     Source: section 5.4.
     """
     z = as_array(logits)
     size = z.shape[-1]
-    rows, words, n = real_rows(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
-    log_p = log_softmax(z.reshape(-1, size)[rows]).data  # (N, V), without the padding
-    q = _smoothed(words, size, smoothing, z.dtype)  # (N, V)
-    loss = -(q * xp.where(q > 0, log_p, 0)).sum() / n  # 0 ln 0 is 0
+    rows, ids, n = real_rows(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
+    # (N, V): the N targets that are not padding. z is a plain array, so nothing is recorded.
+    log_p = log_softmax(z.reshape(-1, size)[rows]).data
+    q = _smoothed(ids, size, smoothing, z.dtype)  # (N, V)
+    loss = -(q * xp.where(q > 0, log_p, 0)).sum() / n  # where: 0 * -infinity would be NaN
 
     def backward(gy):
         g_logits = xp.zeros_like(z).reshape(-1, size)
-        g_logits[rows] = (xp.exp(log_p) - q) * (gy / n)
+        g_logits[rows] = (xp.exp(log_p) - q) * (gy / n)  # p - q
         return g_logits.reshape(z.shape)
 
     return record(loss, (logits,), backward)
@@ -75,9 +82,10 @@ def projected_cross_entropy(
         loss = label_smoothed_cross_entropy(x E^T, target)
 
     x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
-    The second result has smoothing 0 and no gradient. Summed over the batches of an update, its
-    exponential is the perplexity. The forms never hold the logits of all positions at once. Raises
-    the errors of `label_smoothed_cross_entropy`.
+    The second result, the nll, has smoothing 0 and no gradient. If n_tokens counts the complete
+    update, exp(sum of the nll of its batches) is the perplexity. This composition is an op so that
+    a form can compute it without the logits of all positions in memory at once.
+    Raises the errors of `label_smoothed_cross_entropy`.
     Source: sections 3.4, 5.4.
     """
     x_data, w = arrays_of(x, weight)
@@ -92,15 +100,15 @@ def projected_cross_entropy(
     return loss, nll
 
 
-def _smoothed(words, size, smoothing, dtype):
-    """Return the target distributions q: (N,) -> (N, V)."""
-    q = xp.full((len(words), size), wrong_word(smoothing, size), dtype=dtype)
-    q[xp.arange(len(words)), words] = 1 - smoothing
+def _smoothed(ids, size, smoothing, dtype):
+    """Return the target distributions q of the true ids: (N,) -> (N, V)."""
+    q = xp.full((len(ids), size), probability_of_others(smoothing, size), dtype=dtype)
+    q[xp.arange(len(ids)), ids] = 1 - smoothing
     return q
 
 
-def wrong_word(smoothing, size):
-    """Return the probability in q of each word but the true one."""
+def probability_of_others(smoothing, size):
+    """Return the probability in q of each id but the true one."""
     return smoothing / (size - 1) if smoothing else 0.0
 
 
@@ -112,18 +120,24 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     target = integers(target, "targets")
     if target.shape != shape:
         raise ValueError(f"targets of shape {target.shape} for predictions of shape {shape}")
-    if n_tokens is not None and not n_tokens > 0:
+    target = target.ravel()
+    rows = np.arange(target.size) if pad_id is None else np.flatnonzero(target != pad_id)
+    ids = target[rows]
+    if n_tokens is None:
+        n_tokens = max(1, len(rows))
+    _check_numbers(ids, size, smoothing, n_tokens)
+    # A Python float: in NumPy 2 an int64 scalar times a float32 array is a float64 array.
+    return to_device(rows), to_device(ids), float(n_tokens)
+
+
+def _check_numbers(ids, size, smoothing, n_tokens):
+    if not n_tokens > 0:
         raise ValueError(
             f"n_tokens is {n_tokens}: the loss is divided by it, so it must be more than 0"
         )
     if size < (2 if smoothing else 1):
         raise ValueError(
-            f"predictions over {size} words: the loss needs one, and label smoothing a second"
+            f"predictions over {size} ids: the loss needs one, and label smoothing a second"
         )
-    target = target.ravel()
-    rows = np.arange(target.size) if pad_id is None else np.flatnonzero(target != pad_id)
-    words = target[rows]
-    if words.size and not (words.min() >= 0 and words.max() < size):
-        raise IndexError(f"targets from {words.min()} to {words.max()} do not fit {size} words")
-    n_tokens = max(1, len(rows)) if n_tokens is None else n_tokens
-    return to_device(rows), to_device(words), float(n_tokens)  # int64 would widen float32
+    if ids.size and not (ids.min() >= 0 and ids.max() < size):
+        raise IndexError(f"targets from {ids.min()} to {ids.max()} do not fit {size} ids")

@@ -24,9 +24,9 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
     shape, dtype = x_data.shape, x_data.dtype
     if shape[-1] != w.shape[1]:
         return NotImplemented  # the equation raises the error
-    rows, words, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
-        return NotImplemented  # q may not be larger for the true word: see `loss_and_gradient`
+        return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = np.empty_like(hidden), None
@@ -35,7 +35,7 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
         chunk = slice(start, start + CHUNK_ROWS)
         some = hidden[chunk]
         logits = np.matmul(some, w.T)  # (n, V)
-        losses, nlls = loss_and_gradient(logits, words[chunk], smoothing)
+        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
             np.matmul(logits, w, out=g_hidden[chunk])
@@ -59,13 +59,13 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
 def loss_and_gradient(logits, target, smoothing):
     """Turn logits (N, V) into p - q in place; return the smoothed and the plain loss of each row.
 
-    The loss is - sum_v q_v ln p_v, with ln p_v = logit_v - log_sum. q_v is `wrong` for every word,
-    plus the rest for the true word, so the sum over all words needs no array of ln p. The rest has
-    to be positive: if the true word is impossible, its ln p is -infinity.
+    The loss is - sum_v q_v ln p_v, with ln p_v = logit_v - log_sum. q_v is `wrong` for every id,
+    plus the rest for the true id, so the sum over all ids needs no array of ln p. The rest has
+    to be positive: if the true id is impossible, its ln p is -infinity.
     """
     n, size = logits.shape
     smoothing = float(smoothing)  # a NumPy scalar would widen float32
-    wrong = loss.wrong_word(smoothing, size)
+    wrong = loss.probability_of_others(smoothing, size)
     rest = 1 - smoothing - wrong
     rows = np.arange(n)
     logits -= logits.max(axis=-1, keepdims=True)

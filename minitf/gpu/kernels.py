@@ -290,7 +290,7 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
 def cross_entropy(logits, target, losses, nlls, smoothing):
     """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  logits = p - q, with p = softmax(logits).
 
-    q is 1 - smoothing for the target and smoothing / (V - 1) for every other word. Each block
+    q is 1 - smoothing for the target and smoothing / (V - 1) for every other id. Each block
     computes one row. It reads the logits once for both the largest and the sum of exponentials: the
     sum so far is scaled down whenever a larger logit appears.
     """

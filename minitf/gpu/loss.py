@@ -22,9 +22,9 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
     shape, dtype = x_data.shape, x_data.dtype
     if not has_kernels(x_data, w) or shape[-1] != w.shape[1]:
         return NotImplemented
-    rows, words, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
-        return NotImplemented  # the kernel needs a q that is larger for the true word
+        return NotImplemented  # the kernel needs a q that is larger for the true id
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
@@ -34,7 +34,7 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
         chunk = slice(start, start + CHUNK_ROWS)
         some = as_factor(hidden[chunk])
         logits = matmul(some, table.T)  # (n, V)
-        losses, nlls = loss_and_gradient(logits, words[chunk], smoothing)
+        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
             logits = as_factor(logits)

@@ -189,8 +189,8 @@ MUTANTS = {
     "loss: a mass that does not add up": (
         loss.projected_cross_entropy,
         "cpu/loss",
-        "wrong_word(smoothing, size)",
-        "wrong_word(smoothing, size + 1)",
+        "probability_of_others(smoothing, size)",
+        "probability_of_others(smoothing, size + 1)",
     ),
     "loss: the true word keeps its share": (
         *(loss.projected_cross_entropy, "cpu/loss", "-= rest\n", "-= rest + wrong\n"),
@@ -204,7 +204,7 @@ MUTANTS = {
     "loss: the first chunk's words": (
         loss.projected_cross_entropy,
         "cpu/loss",
-        "words[chunk]",
+        "ids[chunk]",
         "words[: len(some)]",
     ),
     "loss: the last chunk's gradient": (

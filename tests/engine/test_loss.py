@@ -150,9 +150,9 @@ def test_a_single_word(library):
     loss = loss_module.label_smoothed_cross_entropy(x, [0, 0], smoothing=0.0)
     loss.backward()
     assert float(loss) == 0 and not to_numpy(x.grad).any()
-    with pytest.raises(ValueError, match="over 1 words"):
+    with pytest.raises(ValueError, match="over 1 ids"):
         loss_module.label_smoothed_cross_entropy(x, [0, 0], smoothing=0.1)
-    with pytest.raises(ValueError, match="over 0 words"):
+    with pytest.raises(ValueError, match="over 0 ids"):
         loss_module.label_smoothed_cross_entropy(np.zeros((0, 0)), [], smoothing=0.0)
 
 
@@ -341,9 +341,9 @@ def test_a_target_that_is_no_word_is_refused(rng, library):
     for wrong in (V, -1):
         target = np.full((B, T), 3)
         target[1, 2] = wrong
-        with pytest.raises(IndexError, match="do not fit 11 words"):
+        with pytest.raises(IndexError, match="do not fit 11 ids"):
             label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), target)
-        with pytest.raises(IndexError, match="do not fit 11 words"):
+        with pytest.raises(IndexError, match="do not fit 11 ids"):
             projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), target)
 
 
