@@ -1,7 +1,25 @@
-"""The masks of dropout: a function of what each is for, so no random state has to be saved.
+"""The masks of dropout.
 
-A training that was stopped resumes with the masks that it would have drawn, and a batch that is
-split over cores or machines gets the masks of the undivided batch, slice by slice.
+Each mask is computed from (seed, step, place, row), so no random state has to be saved: a training
+that was stopped resumes with the masks that it would have drawn, and a batch that is split over
+cores or machines gets the masks of the undivided batch, slice by slice.
+
+step: the number of the update. place: the number of a dropout among those of one step, counted from
+0 in the order in which they compute. row: the index of a sentence in the undivided batch.
+
+The random generator, Philox, has no state either: it is a function of a key and a counter n, and
+returns 256 random bits, 16 for each of 16 elements of a mask. The key is made from seed, step and
+place. If the rows of a mask have 10 elements each:
+
+    row          0          1           2           3         ...
+    elements  0 ... 9   10 ... 19   20 ... 29   30 ... 39     ...
+
+    n            0             1              2               ...
+    elements  0 ... 15     16 ... 31      32 ... 47           ...
+
+So row 2 can be drawn without the others: it begins in n = 20 // 16 = 1, after 20 % 16 = 4 elements
+to skip. The 16 bits of an element are a number from 0 to 65535. The element is kept if the number
+is at least the threshold, which is 65536 * rate, rounded.
 """
 
 import contextlib
@@ -17,7 +35,7 @@ __all__ = ["dropout_mask", "dropout_state"]
 
 
 class _DropoutState(threading.local):
-    """What the next mask is for; each thread has its own state."""
+    """The numbers that determine the next mask; each thread has its own."""
 
     seed, step, first_row, place = 0, 0, 0, 0
 
@@ -42,24 +60,33 @@ def dropout_state(seed: int, step: int, first_row: int = 0) -> Iterator[None]:
 def dropout_mask(
     seed: int, step: int, place: int, first_row: int, shape: tuple[int, ...], rate: float
 ) -> np.ndarray:
-    """Return a mask that is True with probability 1 - rate, to 1/65536.
+    """Return a mask that is True, for an element that is kept, with probability 1 - rate.
 
-    Each element is decided by 16 bits of a counter-based generator (Philox: the n-th random number
-    is a function of n), at the position of the element in the mask of the undivided batch. So any
-    slice of a mask can be drawn without the others.
-    seed, step, place: what the mask is for. first_row, shape: the first row and the shape of the
-    slice.
+    The probability is rounded to a multiple of 1/65536. seed, step, place: see the top of the file.
+    first_row, shape: the first row and the shape of the slice of the mask.
+    Raises ValueError for a rate that is not at least 0 and less than 1, and for a place of more
+    than 65535.
     """
     count = math.prod(shape)
-    start = first_row * math.prod(shape[1:])
-    skip = start % 16  # one count of the generator makes 256 bits, which decide 16 elements
-    key = np.array([seed, step << 16 | place], dtype=np.uint64)
-    generator = np.random.Generator(np.random.Philox(key=key, counter=start // 16))
-    words = generator.integers(
-        0, 2**64 - 1, size=-(-(count + skip) // 4), dtype=np.uint64, endpoint=True
-    )
-    bits = words.view(np.uint16)[skip : skip + count]
+    start = first_row * math.prod(shape[1:])  # the index of the slice's first element
+    n, skipped = start // 16, start % 16  # 16 elements for each n
+    key = np.array(mask_key(seed, step, place), dtype=np.uint64)
+    generator = np.random.Generator(np.random.Philox(key=key, counter=n))
+    # The generator returns its 256 bits as four numbers of 64 bits, which hold 4 elements each.
+    n_numbers = math.ceil((skipped + count) / 4)
+    numbers = generator.integers(0, 2**64 - 1, size=n_numbers, dtype=np.uint64, endpoint=True)
+    bits = numbers.view(np.uint16)[skipped : skipped + count]  # 16 bits for each element
     return to_device((bits >= threshold_of(rate)).reshape(shape))
+
+
+def mask_key(seed, step, place):
+    """Return the generator's key, two numbers of 64 bits. The place has the last 16 bits.
+
+    Raises ValueError for a place of more than 65535, whose mask would be one of the next step.
+    """
+    if place > 65535:
+        raise ValueError(f"dropout number {place} of a step: at most 65536 have masks of their own")
+    return seed, step << 16 | place
 
 
 def threshold_of(rate):
@@ -69,28 +96,32 @@ def threshold_of(rate):
     return min(round(rate * 65536), 65535)
 
 
+def next_mask(shape, rate, seed=None):
+    """Return the next mask of this forward pass, and the factor that keeps the mean.
+
+        factor = 65536 / (65536 - threshold), about 1 / (1 - rate)
+
+    This is exactly 1 over the probability of being kept. Without dropout (rate 0) there is nothing
+    to draw or to multiply: the mask is None, the factor 1, and the next mask is not affected.
+    """
+    if rate == 0:
+        return None, 1
+    mask = dropout_mask(*next_mask_numbers(seed), shape, rate)
+    return mask, 65536 / (65536 - threshold_of(rate))
+
+
 def drop(x, mask, factor):
-    """Return x times the factor where the mask is True, and 0 elsewhere; x if there is no mask.
+    """Return x times the factor where the mask is True, and 0 elsewhere; x if the mask is None.
 
     0 even where x is infinite or NaN: a dropped element has no effect, nor has its gradient.
     """
     return x if mask is None else xp.where(mask, x * factor, 0)
 
 
-def next_mask(shape, rate, seed=None):
-    """Return the next mask of this forward pass, and the factor that keeps the mean.
-
-    Without dropout there is no mask: None and 1, and the next mask is not affected.
-    """
-    if rate == 0:
-        return None, 1
-    return dropout_mask(*next_place(seed), shape, rate), 65536 / (65536 - threshold_of(rate))
-
-
-def next_place(seed):
+def next_mask_numbers(seed):
     """Return seed, step, place and first row of the next mask.
 
-    A seed of its own makes the mask independent of the state, and leaves the state as it is.
+    A given seed makes the mask independent of the `dropout_state`, which stays as it is.
     """
     if seed is not None:
         return seed, 0, 0, 0

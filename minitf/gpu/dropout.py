@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 
-from minitf.dropout import next_place, threshold_of
+from minitf.dropout import mask_key, next_mask_numbers, threshold_of
 
 __all__ = ["NO_DROPOUT", "decisions", "next_decisions"]
 
 
 def next_decisions(shape, rate, seed=None):
     """Return the five numbers of the next mask of this forward pass, as dropout.next_mask does."""
-    return decisions(*next_place(seed), shape, rate) if rate else NO_DROPOUT
+    return decisions(*next_mask_numbers(seed), shape, rate) if rate else NO_DROPOUT
 
 
 def decisions(seed, step, place, first_row, shape, rate):
@@ -22,7 +22,7 @@ def decisions(seed, step, place, first_row, shape, rate):
     """
     threshold = threshold_of(rate)
     start = first_row * math.prod(shape[1:])
-    key = np.uint64(seed), np.uint64(step << 16 | place)
+    key = map(np.uint64, mask_key(seed, step, place))
     return *key, np.uint64(start), threshold, 65536 / (65536 - threshold)
 
 
