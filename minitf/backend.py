@@ -44,13 +44,19 @@ def use(library: str | types.ModuleType) -> None:
         raise TypeError(
             f"use() takes the name of a library or a module, not {type(library).__name__}"
         )
-    xp.__dict__.clear()
-    xp.__dict__.update(
-        {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    )
-    xp.__dict__["_module"] = module
-    has_kernels = module.__name__ == "cupy" or hasattr(module, "kernels")
-    xp.__dict__["_room"] = "cpu" if module is np else "gpu" if has_kernels else None  # of its forms
+    names = xp.__dict__  # Python finds xp.exp here at once, without a call of __getattr__
+    names.clear()
+    names.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
+    names["_module"], names["_room"] = module, _room_of(module)
+
+
+def _room_of(module):
+    """Return the room with the forms for a library, "cpu" or "gpu", or None: see forms.py."""
+    if module is np:
+        return "cpu"
+    if module.__name__ == "cupy" or hasattr(module, "kernels"):  # a stand-in for CuPy, in tests
+        return "gpu"
+    return None
 
 
 @contextlib.contextmanager
@@ -95,7 +101,10 @@ def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
 
 
 def on_gpu():
-    """Return whether a GPU computes; there, reading a number waits for all that is queued."""
+    """Return whether another library than NumPy is in use, so that a GPU computes.
+
+    On a GPU, reading a number waits for all operations that are queued.
+    """
     return xp.__dict__["_module"] is not np
 
 

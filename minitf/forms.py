@@ -1,15 +1,15 @@
 """The seam between equations and speed.
 
-An op of the engine is its equation: the plainest correct program. An op that needs a faster program
-has a *form* as well, in `minitf/cpu/` for NumPy's arrays or in `minitf/gpu/` for CuPy's. A form
-takes the arguments of its equation and returns the same values and gradients, which
-tests/engine/test_forms.py checks.
+An *op* is a function of the engine. It computes its equation by the plainest correct program. An
+op that needs a faster program has a *form* as well, in one of two folders, called *rooms*:
+`minitf/cpu/` for NumPy's arrays and `minitf/gpu/` for CuPy's. A form takes the arguments of its
+equation and returns the same values and gradients, which tests/engine/test_forms.py checks.
 
-    @accelerated                                     # in the engine
-    def relu(x): ...
+    @accelerated                                            # in minitf/functions.py
+    def layer_norm(x, gain, bias, eps=1e-6): ...
 
-    @form_of(functions.relu)                         # in minitf/cpu/functions.py
-    def relu(x): ...
+    @form_of(functions.layer_norm)                          # in minitf/cpu/functions.py
+    def layer_norm(x, gain, bias, eps=1e-6): ...
 
 The forms of the library in use are loaded at the first call of an accelerated op. To compute with
 equations only, write `with forms.off():`, or set the environment variable MINITF_FORMS=off.
@@ -33,9 +33,14 @@ __all__ = ["accelerated", "form_of", "off", "on"]
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form}
 _loaded = {None}  # rooms that have been imported; a library without a room has no forms
 
-# Whether forms are on now, and whether MINITF_FORMS allows them: for all threads of the process.
-_switch = {"on": True, "allowed": True}
-_open = {}  # the `with` blocks open in any thread, oldest first: {block: whether it turns forms on}
+if (_setting := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
+    print(f"MINITF_FORMS is {_setting!r}: choose on or off", file=sys.stderr)
+    raise SystemExit(2)
+
+# The requests to turn forms on (True) or off (False), oldest first: one of the environment, one of
+# each open `with` block. Threads share them, because replicas compute a batch in several threads.
+_requests = {"MINITF_FORMS": _setting == "on"}
+_switch = {"on": _requests["MINITF_FORMS"]}  # the newest request decides
 _lock = threading.Lock()
 
 Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of its equation
@@ -96,28 +101,22 @@ def off() -> contextlib.AbstractContextManager[None]:
 
 def on() -> contextlib.AbstractContextManager[None]:
     """Use forms in a `with` block inside one of `off`, unless MINITF_FORMS=off forbids them."""
-    return _switched(_switch["allowed"])
+    return _switched(_requests["MINITF_FORMS"])
 
 
 @contextlib.contextmanager
 def _switched(to: bool) -> Iterator[None]:
-    """Turn forms on or off; the newest block that is still open decides.
+    """Turn forms on or off in a `with` block; the newest block that is still open decides.
 
     Threads may leave their blocks in any order.
     """
-    block = object()
+    block = object()  # a key like no other
     with _lock:
-        _open[block] = to
+        _requests[block] = to
         _switch["on"] = to
     try:
         yield
     finally:
         with _lock:
-            del _open[block]
-            _switch["on"] = [_switch["allowed"], *_open.values()][-1]
-
-
-if (setting := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
-    print(f"MINITF_FORMS is {setting!r}: choose on or off", file=sys.stderr)
-    raise SystemExit(2)
-_switch["on"] = _switch["allowed"] = setting == "on"
+            del _requests[block]
+            _switch["on"] = list(_requests.values())[-1]
