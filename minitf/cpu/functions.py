@@ -140,8 +140,12 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
 
 
 def _limit(mask, dtype):
-    """Return the largest score allowed: infinity where the mask is True, -infinity elsewhere."""
-    return None if mask is None else np.where(mask, np.inf, -np.inf).astype(dtype)
+    """Return a limit for the scores: -infinity where the mask is False, elsewhere NaN for none.
+
+    np.fmin returns the score beside a limit of NaN, and NaN where the score is NaN as well. Beside
+    a limit of infinity it would turn that score into infinity.
+    """
+    return None if mask is None else np.where(mask, np.nan, -np.inf).astype(dtype)
 
 
 def _weights(query, key, limit):

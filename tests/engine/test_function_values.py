@@ -1,6 +1,7 @@
 """The values of the functions: large numbers, other axes, NaN, infinity, without recording."""
 
 import contextlib
+import warnings
 
 import numpy as np
 import pytest
@@ -109,6 +110,25 @@ def test_attention_without_recording_is_attention(rng):
                 F.attention(query, key, value, *arguments).numpy(), recorded, rtol=1e-12
             )
     assert not np.allclose(recorded, F.attention(query, key, value, mask).numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_score_that_is_nan_gives_nan_without_a_warning(dtype, rng):
+    """A NaN where a query may attend spoils that query only; a masked one has no effect."""
+    query, key, value = (rng.normal(size=(2, n, 4)).astype(dtype) for n in (5, 6, 6))
+    mask = rng.random((2, 5, 6)) < 0.5
+    key[0, 3] = np.nan
+    expected = np.zeros(5, bool) | mask[0, :, 3]
+    assert 0 < expected.sum() < 5
+    for options in ({}, {"rate": 0.5, "seed": 1}):
+        for recording in (contextlib.nullcontext, no_grad):
+            with warnings.catch_warnings(), recording():
+                warnings.simplefilter("error")
+                y = F.attention(query, key, value, mask, **options).numpy()
+            assert not np.isnan(y[1]).any()
+            if not options:
+                assert np.array_equal(np.isnan(y[0]).all(axis=-1), expected)
+                assert np.array_equal(np.isnan(y[0]).any(axis=-1), expected)
 
 
 def test_attention_without_recording_keeps_no_weights(rng):
