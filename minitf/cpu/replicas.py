@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 from minitf import functions as F
 from minitf.backend import xp
-from minitf.cpu.sums import stretches
+from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import lent
 from minitf.nn import flatten
 
@@ -86,7 +86,7 @@ class Replicas:
         rows, width = batch.target_in.shape
         size = rows * width * self.models[0].config.d_model
         n = max(1, min(len(self.models), size // _WORTH_IT, rows))
-        return [batch.rows(start, stop) for start, stop in stretches(rows, n)]
+        return [batch.rows(start, stop) for start, stop in slice_bounds(rows, n)]
 
     def backward(self, batch, n_tokens, seed, step):
         """Add the gradient of a batch to the first model; return (loss, nll) as arrays.
@@ -133,7 +133,7 @@ class Replicas:
 
         def work(i):
             for mine, *others in gradients:
-                own = slice(*stretches(mine.size, n)[i])
+                own = slice(*slice_bounds(mine.size, n)[i])
                 for theirs in others:  # always in this order: sums of floats depend on it
                     mine[own] += theirs[own]
 

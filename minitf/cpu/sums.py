@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-__all__ = ["blocks", "column_sums", "row_dots", "row_sums", "segment_sum", "stretches"]
+__all__ = ["blocks", "column_sums", "row_dots", "row_sums", "segment_sum", "slice_bounds"]
 
 
 def segment_sum(ids, rows, n):
@@ -71,10 +71,10 @@ def blocks(shape, size=1 << 17):
     return [(*first, cut) for first in itertools.product(*map(range, shape[:axis])) for cut in cuts]
 
 
-def stretches(length, count):
+def slice_bounds(length, count):
     """Return (start, stop) of `count` slices of a length that differ by at most one.
 
-    >>> stretches(10, 3)
+    >>> slice_bounds(10, 3)
     [(0, 3), (3, 6), (6, 10)]
     """
     return [(length * i // count, length * (i + 1) // count) for i in range(count)]

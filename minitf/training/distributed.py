@@ -21,7 +21,7 @@ import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
 from minitf.cpu.machine import cpu_cores
-from minitf.cpu.sums import stretches
+from minitf.cpu.sums import slice_bounds
 from minitf.errors import UserError
 from minitf.terminal import counted
 
@@ -203,7 +203,7 @@ class Ranks:
             self._sum_block(array[start : start + _BLOCK])
 
     def _sum_block(self, block):
-        lengths = [stop - start for start, stop in stretches(len(block), self.size)]
+        lengths = [stop - start for start, stop in slice_bounds(len(block), self.size)]
         mine = np.empty((self.size, lengths[self.rank]), block.dtype)  # my slice of every rank
         self._world.Alltoallv([block, lengths], [mine, [lengths[self.rank]] * self.size])
         for theirs in mine[1:]:

@@ -15,7 +15,7 @@ from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.strips import for_decoding
-from minitf.cpu.sums import stretches
+from minitf.cpu.sums import slice_bounds
 from minitf.cpu.workers import over_cores
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
@@ -271,7 +271,7 @@ def slices(rows, beam):
     the size of the batch alone, so that the result does not depend on the number of cores.
     """
     n = max((n for least, n in _SLICES.items() if len(rows) * beam >= least), default=1)
-    return [rows[start:stop] for start, stop in stretches(len(rows), n) if start < stop]
+    return [rows[start:stop] for start, stop in slice_bounds(len(rows), n) if start < stop]
 
 
 def _joined(parts):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums, segment_sum, stretches
+from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums, segment_sum, slice_bounds
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5), (0, 5)])
@@ -35,10 +35,10 @@ def test_rows_of_one_id_are_added_up(ids, rng):
     np.testing.assert_allclose(segment_sum(np.array(ids, dtype=int), rows, 5), expected)
 
 
-def test_stretches_are_of_one_length_or_one_more():
+def test_slice_bounds_are_of_one_length_or_one_more():
     for length in (0, 1, 7, 20, 100):
         for count in (1, 2, 3, 8, 30):
-            cuts = stretches(length, count)
+            cuts = slice_bounds(length, count)
             assert [start for start, _ in cuts] == [0, *(stop for _, stop in cuts[:-1])] and cuts[
                 -1
             ][1] == length

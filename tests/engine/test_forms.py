@@ -200,7 +200,7 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
     )
 
 
-ELSEWHERE = {"stretches"}  # serves the replicas, and no form
+ELSEWHERE = {"slice_bounds"}  # serves the replicas, and no form
 HELPERS = {
     "cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")},
     "gpu": {"minitf.gpu.dropout", "minitf.gpu.fused"},
