@@ -5,7 +5,8 @@ that was stopped resumes with the masks that it would have drawn, and a batch th
 cores or machines gets the masks of the undivided batch, slice by slice.
 
 step: the number of the update. place: the number of a dropout among those of one step, counted from
-0 in the order in which they compute. row: the index of a sentence in the undivided batch.
+0 in the order in which they compute; a step can have 65536 places. row: the index of a sentence in
+the undivided batch.
 
 The random generator, Philox, has no state either: it is a function of a key and a counter n, and
 returns 256 random bits, 16 for each of 16 elements of a mask. The key is made from seed, step and
@@ -64,8 +65,7 @@ def dropout_mask(
 
     The probability is rounded to a multiple of 1/65536. seed, step, place: see the top of the file.
     first_row, shape: the first row and the shape of the slice of the mask.
-    Raises ValueError for a rate that is not at least 0 and less than 1, and for a place of more
-    than 65535.
+    Raises ValueError for a rate that is not at least 0 and less than 1.
     """
     count = math.prod(shape)
     start = first_row * math.prod(shape[1:])  # the index of the slice's first element
@@ -80,12 +80,12 @@ def dropout_mask(
 
 
 def mask_key(seed, step, place):
-    """Return the generator's key, two numbers of 64 bits. The place has the last 16 bits.
+    """Return the generator's key, two numbers of 64 bits.
 
-    Raises ValueError for a place of more than 65535, whose mask would be one of the next step.
+    The place has 16 bits, so one step can have 65536 different masks: place 65536 of step 0 has the
+    mask of place 0 of step 1. Outside all `dropout_state` blocks the step is always 0 and the place
+    counts on, so no mask is repeated.
     """
-    if place > 65535:
-        raise ValueError(f"dropout number {place} of a step: at most 65536 have masks of their own")
     return seed, step << 16 | place
 
 

@@ -201,6 +201,7 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
         dmean/dx_j = 1/D,  ds/dx_j = (x_j - mean) / (D s) = n_j / D
         dn_i/dx_j = (delta_ij - 1/D - n_i n_j / D) / s    by the quotient rule
         gx_j = sum_i u_i dn_i/dx_j = (u_j - mean(u) - n_j mean(u n)) / s    with u = gn = gain * gy
+        ggain = sum of n gy, gbias = sum of gy, over all positions
 
     x: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
     Mean and variance are taken over the D features of a position.
@@ -332,7 +333,8 @@ def attention(
     Where the mask is False, Z is -infinity and P is 0. The gradient needs no mask: with P_ts, gZ_ts
     is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those of
     the mask too.
-    With a rate, dropout is applied to the weights P (not in the paper): y = Dropout(P) value.
+    With a rate, dropout is applied to the weights (not in the paper): y and gvalue have Dropout(P)
+    in place of P, and gP passes through the same mask.
     Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.
     Source: section 3.2.1, eq. 1.
     """
@@ -344,7 +346,7 @@ def attention(
 
     def backward(gy):
         g_used, g_value = gy @ swap(v), swap(used) @ gy
-        g_weights = drop(g_used, keep, factor)  # dropout multiplied them by the same numbers
+        g_weights = drop(g_used, keep, factor)  # through the mask that made `used`
         return *_query_and_key_gradients(g_weights, weights, q, k, scale), g_value, None
 
     return record(used @ v, (query, key, value, None), backward)

@@ -63,7 +63,7 @@ def record(
     # Without __init__, which would convert and check an array that an operation has just computed.
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # NumPy may return a scalar
-    if computed and _recording.off:
+    if computed and _recording.off:  # inside no_grad
         out._unrecorded = True
     elif computed:
         out._node = _Node(out.data, parents, backward)
@@ -122,7 +122,7 @@ class _Node:
             if parent is None or gradient is None:
                 continue
             shape = parent.shape
-            if gradient.shape != shape:
+            if gradient.shape != shape:  # the input was broadcast
                 gradient = _sum_to(gradient, shape)
             if gradient.shape != shape or gradient.dtype != parent.dtype:
                 raise ValueError(
@@ -511,9 +511,7 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
 
-# For type hints. On a GPU np.ndarray means CuPy's array, here and in every other hint.
-ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
-Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
+# Matrix products ---------------------------------------------------------------------------------
 
 
 def matmul(left, right):
@@ -545,6 +543,13 @@ def matmul(left, right):
     return record(x @ w, (left, right), backward)
 
 
+# Type hints --------------------------------------------------------------------------------------
+
+# On a GPU np.ndarray means CuPy's array, here and in every other hint.
+ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
+Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
+
+
 # Computing without a graph ------------------------------------------------------------------------
 
 
@@ -558,7 +563,7 @@ _recording = _Recording()
 
 
 def is_recording():
-    """Return whether operations are being recorded; an op can save work when they are not."""
+    """Return whether operations are being recorded; a form can save work when they are not."""
     return not _recording.off
 
 
