@@ -101,7 +101,7 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     if not (n_scores := math.prod(shape)):
         return NotImplemented
     limit = _limit(mask, q.dtype)
-    kept, factor = next_mask(shape, rate, seed)
+    keep, factor = next_mask(shape, rate, seed)
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
     if not is_recording() and not rate and n_scores <= TILE_SCORES:  # a step of decoding
         return record(np.matmul(_weights(q, k, limit), v, out=y), (query, key, value), None)
@@ -111,29 +111,29 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     def weights_of(tile, keys):
         """Return the weights of the queries in a tile, before and after dropout."""
         weights = _weights(q[tile], k[keys], None if limit is None else limit[tile])
-        return weights, weights if kept is None else drop(weights, kept[tile], factor)
+        return weights, weights if keep is None else drop(weights, keep[tile], factor)
 
     tiles, stored = _tiles(shape), []
     for tile, keys, _ in tiles:
-        weights, dropped = weights_of(tile, keys)
-        np.matmul(dropped, v[keys], out=y[tile])
+        weights, used = weights_of(tile, keys)
+        np.matmul(used, v[keys], out=y[tile])
         if is_recording() and shape[-1] <= LONGEST_KEPT:
-            stored.append((weights, dropped))
+            stored.append((weights, used))
 
     def backward(gy):
         g_query, g_key, g_value = np.empty_like(q), np.empty_like(k), np.empty_like(v)
         for i, (tile, keys, first) in enumerate(tiles):
-            weights, dropped = stored[i] if stored else weights_of(tile, keys)
+            weights, used = stored[i] if stored else weights_of(tile, keys)
             g_weights = gy[tile] @ swap(v[keys])
-            if kept is not None:
-                g_weights = drop(g_weights, kept[tile], factor)
+            if keep is not None:
+                g_weights = drop(g_weights, keep[tile], factor)
             g_weights -= row_dots(g_weights, weights)
             g_weights *= weights
             g_weights *= 1 / math.sqrt(q.shape[-1])
             g_scores = g_weights  # computed in the same array
             np.matmul(g_scores, k[keys], out=g_query[tile])
             _add_product(swap(g_scores), q[tile], g_key[keys], first)
-            _add_product(swap(dropped), gy[tile], g_value[keys], first)
+            _add_product(swap(used), gy[tile], g_value[keys], first)
         return g_query, g_key, g_value, None
 
     return record(y, (query, key, value, None), backward)

@@ -96,14 +96,14 @@ MUTANTS = {
     "attention: dropout forgotten in backward": (
         F.attention,
         "cpu/functions",
-        "drop(g_weights, kept[tile], factor)",
+        "drop(g_weights, keep[tile], factor)",
         "g_weights",
     ),
     "attention: its factor forgotten in backward": (
         F.attention,
         "cpu/functions",
-        "drop(g_weights, kept[tile], factor)",
-        "drop(g_weights, kept[tile], 1)",
+        "drop(g_weights, keep[tile], factor)",
+        "drop(g_weights, keep[tile], 1)",
     ),
     "attention: a score that is NaN under a mask": (
         *(F.attention, "cpu/functions", "np.fmin(scores, limit", "np.minimum(scores, limit"),
@@ -201,11 +201,11 @@ MUTANTS = {
         "start + CHUNK_ROWS)",
         "start + CHUNK_ROWS - 1)",
     ),
-    "loss: the first chunk's words": (
+    "loss: the first chunk's ids": (
         loss.projected_cross_entropy,
         "cpu/loss",
         "ids[chunk]",
-        "words[: len(some)]",
+        "ids[: len(some)]",
     ),
     "loss: the last chunk's gradient": (
         loss.projected_cross_entropy,
