@@ -62,7 +62,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
 
     def backward(gy):
         gx = gy * g  # the gradient of `normal`
-        removed = normal * (row_dots(gx, normal) / size)  # shifting or stretching x changes no y
+        removed = normal * (row_dots(gx, normal) / size)  # n mean(u n), then + mean(u)
         removed += row_sums(gx) / size
         gx -= removed
         gx *= inverse
