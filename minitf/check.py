@@ -70,7 +70,7 @@ def grad_check(
     floats = [i for i, array in enumerate(arrays) if _is_float(array) and array.size]
     if not floats:
         raise ValueError(
-            f"{name}: nothing to check, give it at least one array of floating-point numbers"
+            f"{name}: nothing to check: give at least one array of floating-point numbers"
         )
     weights, gradients = _backward(fn, name, arrays, floats, rng)
     units = units_of([arrays[i] for i in floats])
@@ -191,16 +191,16 @@ def _backward(fn, name, arrays, floats, rng):
     """Return random weights for the outputs, and {number of the input: its gradient}.
 
     Raises AssertionError for a gradient that is not finite, and for a function that changes its
-    arguments or the gradient that it receives, or returns another result when called again.
+    arguments or the gradient that it receives, or returns a different result when called again.
     """
     out, inputs = _call(fn, arrays)
     if not isinstance(out, Tensor):
         raise AssertionError(f"{name} returned {type(out).__name__}, not a Tensor")
     if not out.size:
-        raise ValueError(f"{name}: nothing to check, the result of shape {out.shape} is empty")
+        raise ValueError(f"{name}: nothing to check: the result of shape {out.shape} is empty")
     if not np.array_equal(out.numpy(), _call(fn, arrays)[0].numpy(), equal_nan=True):
         raise AssertionError(
-            f"{name} gives another result when called again: fix its randomness with a seed"
+            f"{name} gives a different result when called again: fix its randomness with a seed"
         )
     weights = random_signs(rng, out.shape)
     start = to_device(weights.copy())

@@ -97,7 +97,8 @@ class Config:
     def _width_of_a_head(self, name):
         if self.d_model % self.n_heads:
             raise UserError(
-                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: set {name}"
+                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: choose "
+                f"another size, or also set {name}"
             )
         return self.d_model // self.n_heads
 
@@ -149,7 +150,8 @@ class Config:
         unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise UserError(
-                f"unknown model setting {', '.join(unknown)}: was the model made by a newer minitf?"
+                f"unknown model setting {', '.join(unknown)}: update minitf, the model may be "
+                "from a newer version"
             )
         if "vocabulary_size" not in fields:
             raise UserError("vocabulary_size is missing from the settings: copy the file again")

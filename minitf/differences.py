@@ -182,9 +182,9 @@ class Examination:
             return f"{self.label}: zero to within {max(slope.doubt for slope in slopes):.0e}"
         if not any(slope.certain and slope.got for slope in slopes):
             raise ValueError(
-                f"{self.subject} is at most {largest:.1e}, too small beside the values of the "
-                "function for a difference to show it, so nothing was checked: leave out what is "
-                "added to it, or make it larger"
+                f"{self.subject} is at most {largest:.1e}, too small compared with the values of "
+                "the function for a finite difference to measure, so nothing was checked: remove "
+                "the large terms that are added to it, or scale the input up"
             )
         hidden = sum(slope.got != 0 and not slope.certain for slope in slopes)
         notes = [f"{hidden} of {len(slopes)} slopes too small to be checked"] if hidden else []
@@ -203,7 +203,7 @@ class Examination:
         if not wrong:  # each error is within its tolerance, their sum is not
             raise AssertionError(
                 f"{self.subject}, along a random direction through {group.size:,} elements, "
-                f"is {slope.got:.9g}, but the function changes by {slope.numeric:.9g}"
+                f"is {slope.got:.9g}, but should be {slope.numeric:.9g}"
             )
         worst = max(wrong, key=lambda at: np.nan_to_num(slopes[at].error, nan=np.inf))
         got = np.array([slope.got for slope in slopes.values()])
@@ -306,8 +306,8 @@ def _common_cause(got, wanted):
     """Recognise a mistake that any sample of the elements shows; return "" if it is another one."""
     if not got.any():
         return (
-            ": it is zero everywhere, as if the gradient did not arrive (the result of .data, "
-            "or an empty backward?)"
+            ": it is zero everywhere, as if the gradient did not arrive (was .data used, "
+            "or does backward return zeros?)"
         )
     if _close(got, wanted):  # only some small elements are wrong
         return ""
@@ -316,8 +316,8 @@ def _common_cause(got, wanted):
     factor = float((scaled * wanted).sum() / (scaled * got).sum())
     if _close(got * factor, wanted):
         return (
-            f": all of it is off by the factor {factor:.6g} (a factor, a sign, or a mean instead "
-            "of a sum?)"
+            f": every element is off by a factor of {factor:.6g} (a factor, a sign, or a mean "
+            "instead of a sum?)"
         )
     return ""
 

@@ -424,7 +424,7 @@ def layer_norm_arrays(x, gain, bias):
     x, g, b = arrays_of(x, gain, bias)
     size = x.shape[-1] if x.ndim else 0
     if not size:
-        raise ValueError(f"layer_norm: x of shape {x.shape} has no features to normalize")
+        raise ValueError(f"layer_norm: x of shape {x.shape} has no features to normalise")
     _check_vector("layer_norm: the gain", g, size)
     _check_vector("layer_norm: the bias", b, size)
     return x, g, b
@@ -497,7 +497,7 @@ def checked_ids(ids, table):
     ids = integers(ids, "ids")
     if ids.size and not (ids.min() >= 0 and ids.max() < len(table)):
         raise IndexError(
-            f"ids from {ids.min()} to {ids.max()} do not fit a table of {len(table)} rows"
+            f"ids must be from 0 to {len(table) - 1}, but range from {ids.min()} to {ids.max()}"
         )
     return to_device(ids)
 

@@ -119,7 +119,7 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     """
     target = integers(target, "targets")
     if target.shape != shape:
-        raise ValueError(f"targets of shape {target.shape} for predictions of shape {shape}")
+        raise ValueError(f"targets have shape {target.shape}, but the predictions need {shape}")
     target = target.ravel()
     rows = np.arange(target.size) if pad_id is None else np.flatnonzero(target != pad_id)
     ids = target[rows]
@@ -137,7 +137,10 @@ def _check_numbers(ids, size, smoothing, n_tokens):
         )
     if size < (2 if smoothing else 1):
         raise ValueError(
-            f"predictions over {size} ids: the loss needs one, and label smoothing a second"
+            f"the loss needs at least {2 if smoothing else 1} ids in the vocabulary, not {size}"
+            f"{': label smoothing needs another one' if smoothing else ''}"
         )
     if ids.size and not (ids.min() >= 0 and ids.max() < size):
-        raise IndexError(f"targets from {ids.min()} to {ids.max()} do not fit {size} ids")
+        raise IndexError(
+            f"targets must be from 0 to {size - 1}, but range from {ids.min()} to {ids.max()}"
+        )

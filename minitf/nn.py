@@ -65,7 +65,7 @@ def _check_flattenable(parameters):
         raise ValueError("nothing to train: there are no parameters")
     if len(set(map(id, parameters))) < len(parameters):
         raise ValueError(
-            "the same parameter is there twice: Module.named_parameters() lists each once"
+            "the same parameter is listed twice: Module.named_parameters() lists each once"
         )
     for p in parameters:
         if p.dtype != parameters[0].dtype:
@@ -169,21 +169,16 @@ class Module:
         parameters = dict(self.named_parameters())
         unknown = sorted(arrays.keys() - parameters.keys())
         missing = sorted(parameters.keys() - arrays.keys())
-        reason = "it was saved with other settings, or with other code"
+        advice = "use the settings and the code that it was saved with"
         if unknown:
-            raise UserError(
-                f"the file contains {unknown[0]}, which the model does not have "
-                f"(such arrays: {len(unknown)}): {reason}"
-            )
+            raise UserError(f"the file contains {_and_more(unknown)}, not in the model: {advice}")
         if missing:
-            raise UserError(
-                f"{missing[0]} is missing from the file (such arrays: {len(missing)}): {reason}"
-            )
+            raise UserError(f"the file lacks {_and_more(missing)}: {advice}")
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
                 raise UserError(
                     f"{name} has shape {arrays[name].shape} in the file and "
-                    f"{parameter.shape} in the model: {reason}"
+                    f"{parameter.shape} in the model: {advice}"
                 )
         for name, parameter in parameters.items():
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
@@ -208,6 +203,11 @@ def _walk(value, name, seen):
         if isinstance(value, Module):
             for key, child in vars(value).items():
                 yield from _walk(child, f"{name}.{key}" if name else key, seen)
+
+
+def _and_more(names):
+    """Name the first of some arrays, and count the others."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _items(container):

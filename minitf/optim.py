@@ -26,7 +26,7 @@ def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float
     Source: section 5.3, eq. 3.
     """
     if step < 1:
-        raise ValueError(f"the first step is 1, not {step}")
+        raise ValueError(f"step must be at least 1, not {step}")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
@@ -159,10 +159,12 @@ class Adam:
         """
         step, moments = arrays.get("step"), self._moments()
         if step is None or step.shape != () or step.dtype.kind != "i" or not 0 <= step < 2**53:
-            raise UserError("the checkpoint does not contain the optimizer's step")
+            raise UserError("the checkpoint lacks the optimizer's step: use an older one")
         for key, moment in moments.items():
             if key not in arrays or arrays[key].shape != moment.shape:
-                raise UserError(f"the checkpoint does not contain {key} of shape {moment.shape}")
+                raise UserError(
+                    f"the checkpoint lacks {key} of shape {moment.shape}: use an older one"
+                )
             if arrays[key].dtype.kind != "f":
                 raise UserError(f"{key} in the checkpoint is {arrays[key].dtype}, not float")
         for key, moment in moments.items():

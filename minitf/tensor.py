@@ -287,16 +287,18 @@ class Tensor:
         """
         if self._unrecorded:
             raise RuntimeError(
-                "backward() of a tensor that was computed inside no_grad(): it has no graph"
+                "cannot call backward(): the tensor was computed inside no_grad() and has no "
+                "graph; compute it outside"
             )
         if gradient is None and self.size != 1:
             raise ValueError(
-                f"backward() of a tensor of shape {self.shape} needs the gradient to start from"
+                f"backward() of a tensor of shape {self.shape} needs a gradient of that "
+                "shape: pass one, or call .sum().backward()"
             )
         gradient = xp.ones_like(self.data) if gradient is None else as_array(gradient, self.dtype)
         if gradient.shape != self.shape:
             raise ValueError(
-                f"the gradient has shape {gradient.shape}, but the tensor {self.shape}"
+                f"the gradient has shape {gradient.shape}, but the tensor has shape {self.shape}"
             )
         gradient = gradient.astype(self.dtype, copy=False)
         if self._node is None:
@@ -529,7 +531,8 @@ def matmul(left, right):
     x, w = arrays_of(left, right)
     if x.ndim < 2 or w.ndim < 2:
         raise ValueError(
-            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to (1, n)"
+            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to "
+            "(1, n) or (n, 1)"
         )
     if x.shape[-1] != w.shape[-2]:
         raise ValueError(

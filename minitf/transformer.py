@@ -264,7 +264,8 @@ class Positions(Module):
         if c.positions == "learned":
             if end > c.max_length:
                 raise UserError(
-                    f"a text of {end} tokens is longer than max_length {c.max_length} of this model"
+                    f"a text of {end} tokens is longer than this model's max_length "
+                    f"{c.max_length}: shorten or split it"
                 )
             # Rows of variance 1/D, as in every Embedding: times sqrt(D) they are as large as the
             # tokens' embeddings.
@@ -378,9 +379,7 @@ class Transformer(Module):
         if caches is None:
             _check_rows(len(memory), len(target))
             if target_mask is not None:
-                raise ValueError(
-                    "target_mask is for caches: without them the mask is the causal one"
-                )
+                raise ValueError("target_mask is only for decoding with caches: leave it out")
             target_mask = causal_mask(target.shape[1])
             x = self.target_positions(x, start)
         else:  # W beams at one position, not one text of W positions

@@ -15,6 +15,6 @@ def load():
     if not library.available:
         raise UserError(
             "several GPUs need NCCL: pip install nvidia-nccl-cu13 (or "
-            "nvidia-nccl-cu12, as your CuPy)"
+            "nvidia-nccl-cu12, to match your CuPy)"
         )
     return library

@@ -323,7 +323,7 @@ def test_a_large_input_is_checked_in_groups_and_by_samples(rng, capsys):
     )
     with pytest.raises(AssertionError, match=r"input 0 \(x\) at \(17, 23\) is .*, but should be"):
         grad_check(spoiled(mean_square, at(17 * 30 + 23, 1.001)), rng.normal(size=(40, 30)))
-    with pytest.raises(AssertionError, match="all of it is off by the factor -1 "):
+    with pytest.raises(AssertionError, match="every element is off by a factor of -1 "):
         grad_check(spoiled(mean_square, np.negative), rng.normal(size=(40, 30)))
 
 
@@ -357,7 +357,7 @@ def test_every_element_of_a_large_input_counts(rng, every):
 def test_a_gradient_too_small_to_be_seen_is_no_success(rng, capsys):
     x = rng.normal(size=FEW)
     with pytest.raises(
-        ValueError, match=r"input 0 \(x\) is at most .*e-13, too small beside the values"
+        ValueError, match=r"input 0 \(x\) is at most .*e-13, too small compared with the values"
     ):
         grad_check(spoiled(lambda x: x * 1e-13 + 1, np.negative), x)
     grad_check(spoiled(lambda x: x * 1e-20 + 1, np.negative), x)  # the same numbers as a constant
@@ -416,7 +416,7 @@ def test_nothing_to_check_is_no_success(arguments):
 
 
 def test_an_empty_result_is_no_success(rng):
-    with pytest.raises(ValueError, match=r"nothing to check, the result of shape \(0,\) is empty"):
+    with pytest.raises(ValueError, match=r"nothing to check: the result of shape \(0,\) is empty"):
         grad_check(lambda x: x[:0], rng.normal(size=3))
 
 
@@ -543,7 +543,7 @@ def test_show_prints_the_source(capsys):
 def test_a_single_number_is_checked_too():
     """A sum of arrays without axes is a NumPy scalar, not an array."""
     grad_check(lambda x: x * x, np.array(3.0), verbose=False)
-    with pytest.raises(AssertionError, match="all of it is off by the factor 2"):
+    with pytest.raises(AssertionError, match="every element is off by a factor of 2"):
         grad_check(lambda x: record(x.data**2, (x,), lambda gy: gy * x.data), np.array(3.0))
 
 

@@ -134,7 +134,7 @@ def test_building_without_drawing_costs_no_memory():
 
 
 WRONG = {
-    "a width that the heads cannot share": ({"d_model": 100, "n_heads": 8}, "set d_k"),
+    "a width that the heads cannot share": ({"d_model": 100, "n_heads": 8}, "or also set d_k"),
     "no layers": ({"n_layers": 0}, "n_layers must be"),
     "half a layer": ({"n_layers": 1.5}, "n_layers must be"),
     "negative d_k": ({"d_k": -1}, "d_k must be"),

@@ -82,7 +82,7 @@ def test_an_id_beyond_the_table_is_refused_on_every_backend(library):
     """A GPU would read another row without a word."""
     table = Tensor(to_device(np.ones((4, 3))))
     for ids in ([4], [[0, 1], [2, 4]], [400]):
-        with pytest.raises(IndexError, match="do not fit a table of 4 rows"):
+        with pytest.raises(IndexError, match="ids must be from 0 to 3, but range from"):
             F.embedding(table, np.array(ids))
     assert to_numpy(F.embedding(table, np.array([0, 3])).data).shape == (2, 3)
 

@@ -321,7 +321,7 @@ def test_an_embedding_refuses_ids_outside_its_table(wrong, library):
     """NumPy would count a negative id from the end, and a GPU would read some other row."""
     with pytest.raises(
         IndexError,
-        match=rf"ids from {min(wrong, 2)} to {max(wrong, 2)} do not fit a table of {V} rows",
+        match=rf"ids must be from 0 to {V - 1}, but range from {min(wrong, 2)} to {max(wrong, 2)}",
     ):
         F.embedding(Tensor(np.ones((V, D))), np.array([[2, wrong]]))
 

@@ -330,9 +330,9 @@ def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
 @pytest.mark.parametrize("shape", [(B, T - 1), (T, B), (1, T), (B * T,), (B, T, 1)])
 def test_targets_of_another_shape_are_refused(rng, shape):
     target = np.full(shape, 3)
-    with pytest.raises(ValueError, match=r"targets of shape .* for predictions of shape"):
+    with pytest.raises(ValueError, match=r"targets have shape .*, but the predictions need"):
         label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), target)
-    with pytest.raises(ValueError, match=r"targets of shape .* for predictions of shape"):
+    with pytest.raises(ValueError, match=r"targets have shape .*, but the predictions need"):
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), target)
 
 

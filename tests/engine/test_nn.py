@@ -95,7 +95,7 @@ def test_what_cannot_be_flat_is_refused(rng):
     model = Linear(3, 2, rng)
     with pytest.raises(ValueError, match="nothing to train"):
         flatten([])
-    with pytest.raises(ValueError, match="the same parameter is there twice"):
+    with pytest.raises(ValueError, match="the same parameter is listed twice"):
         flatten([model.weight, model.bias, model.weight])
     model.bias = Parameter(np.zeros(2))
     with pytest.raises(
@@ -328,8 +328,8 @@ def test_state_that_does_not_fit_is_refused(rng):
     model = Linear(3, 2, rng)
     state = model.state()
     cases = {
-        r"^bias is missing from the file \(such arrays: 1\)": {"weight": state["weight"]},
-        r"contains gain, which the model does not have \(such arrays: 1\)": {
+        r"^the file lacks bias: use the settings and the code": {"weight": state["weight"]},
+        r"^the file contains gain, not in the model: use": {
             **state,
             "gain": np.ones(2),
         },

@@ -61,7 +61,7 @@ def test_the_highest_rate_is_at_the_last_step_of_the_warmup(warmup_steps):
 
 
 def test_the_first_step_is_one():
-    with pytest.raises(ValueError, match="the first step is 1, not 0"):
+    with pytest.raises(ValueError, match="step must be at least 1, not 0"):
         warmup_rate(0, 512)
 
 
@@ -208,7 +208,7 @@ def test_what_adam_cannot_train_is_refused(rng):
         Adam(())
     with pytest.raises(ValueError, match="two parameters have the name a"):
         Adam([("a", model.a), ("a", model.b)])
-    with pytest.raises(ValueError, match="the same parameter is there twice"):
+    with pytest.raises(ValueError, match="the same parameter is listed twice"):
         Adam([("a", model.a), ("b", model.a)])
     with pytest.raises(ValueError, match="is float32, the first one float64"):
         Adam([("a", model.a), ("b", Parameter(np.zeros(2, dtype=np.float32)))])

@@ -560,5 +560,5 @@ def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rn
 def test_a_mask_for_caches_is_refused_without_them():
     model = Transformer(Config.preset("tiny", 11), seed=0)
     memory, mask = model.encode([[5, 6]])
-    with pytest.raises(ValueError, match="target_mask is for caches"):
+    with pytest.raises(ValueError, match="target_mask is only for decoding with caches"):
         model.decode(np.array([[2, 5]]), memory, mask, target_mask=causal_mask(2))
