@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shlex
 import signal
 from itertools import chain
@@ -182,8 +183,11 @@ def test_sums_and_messages():
             "program: out of memory after step 6: lower --batch-tokens, which is 60",
         ),
         (1, "use up the memory", "and raise --accumulate (rank 1 on "),
-        (1, "exit", "program: the program called sys.exit(5) (rank 1 on "),
-        (1, "spoil a weight", "program: the weights after step 8 of rank 1 on "),
+        (
+            1,
+            "spoil a weight",
+            f"program: rank 1 on {platform.node()} has other weights after step 8",
+        ),
     ],
 )
 def test_a_failure_of_one_rank_ends_all(rank, what, words):
