@@ -111,11 +111,8 @@ def next_mask(shape, rate, seed=None):
 
 
 def drop(x, mask, factor):
-    """Return x times the factor where the mask is True, and 0 elsewhere; x if the mask is None.
-
-    0 even where x is infinite or NaN: a dropped element has no effect, nor has its gradient.
-    """
-    return x if mask is None else xp.where(mask, x * factor, 0)
+    """Return x times the factor where the mask is True, and 0 elsewhere; x if the mask is None."""
+    return x if mask is None else x * mask * factor
 
 
 def next_mask_numbers(seed):

@@ -76,7 +76,7 @@ def relu(x: ArrayLike) -> Tensor:
     Source: section 3.3, eq. 2.
     """
     y = xp.maximum(as_array(x), 0)
-    return record(y, (x,), lambda gy: xp.where(y > 0, gy, 0))
+    return record(y, (x,), lambda gy: gy * (y > 0))
 
 
 def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
