@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import strict
 from sizes import B, D, H, S, T
 
 from minitf import dropout
 from minitf import functions as F
-from minitf.backend import to_numpy, using
+from minitf.backend import to_numpy
 from minitf.dropout import dropout_mask
 from minitf.gpu.dropout import NO_DROPOUT, next_decisions
 from minitf.nn import Dropout
