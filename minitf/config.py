@@ -25,7 +25,7 @@ class Config:
     label_smoothing: the probability that the loss spreads over the tokens that are not the target.
     norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or "pre", x + Sublayer(LayerNorm(x))
     with one more norm at the end.
-    eps: a small number that layer norm adds to the variance, so that it never divides by 0.
+    eps: the number that layer norm adds to the variance; above 0, it never divides by 0.
     positions: "sinusoid", or "learned" for a table of max_length rows.
     max_length: tokens of the longest text, with learned positions; sinusoids have no limit.
     sinusoid_layout: "interleaved" as in the paper, or "halves", all sines before all cosines.
@@ -104,7 +104,7 @@ class Config:
 
     @classmethod
     def preset(cls, name: str, vocabulary_size: int = 37000, **changes: Any) -> Self:
-        """Return a named model: tiny, small, base, big, or a row of Table 3 (see PRESETS)."""
+        """Return the Config of a named model, such as base or a row of Table 3: see PRESETS."""
         if name not in PRESETS:
             raise UserError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
         return cls(vocabulary_size, **{**PRESETS[name], **changes})
@@ -143,7 +143,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, fields: dict) -> Self:
-        """Return the configuration that `to_dict` returned these fields of.
+        """Return the Config whose `to_dict` returned these fields.
 
         Raises UserError for an unknown field, a missing vocabulary_size, and an impossible value.
         """

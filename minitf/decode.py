@@ -1,6 +1,8 @@
 """From a trained model to sentences: greedy decoding, beam search, the length penalty, the cache.
 
-Letters: B sentences, W beams of each, R = B * W texts that are extended side by side, t tokens of
+The *beam* of a sentence is the set of its W unfinished texts; `beam` and W are its width.
+
+Letters: B sentences, W texts of each, R = B * W texts that are extended side by side, t tokens of
 each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 """
 
@@ -97,13 +99,15 @@ class Scorer(Protocol):
 
         The logits are on the device. The difference is left to the caller, who needs it for few
         tokens, and in float64: ln P(Y) is a sum over many tokens.
+        A scorer may have a cache. So the first call is for texts of one token, and each later one
+        for the same texts, or those of `select`, with one token more.
         """
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, in this order.
 
         The sentences stay in their order; of each, all its texts continue or none. A row may occur
-        several times: one beam then continues as several.
+        several times: one text then continues as several.
         """
 
 
@@ -119,7 +123,7 @@ def extend(
 
     choose: called as choose(logits, rows), it returns the next token of each text that goes on,
     NumPy integers; rows: the rows of these texts in the original batch.
-    limits: the greatest length of each text, NumPy integers (R,).
+    limits: how many tokens each text may get, the end mark included, NumPy integers (R,).
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
@@ -184,13 +188,13 @@ def beam_search(
 def _search_together(searches, scorer, beam, bos_id):
     """Advance the searches of all sentences side by side, a token at a time, until each is done.
 
-    Of B = 2 sentences with W = 2 beams each, the texts are rows of one array:
+    Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
 
         row       0  1  2  3
         sentence  0  0  1  1
-        beam      0  1  0  1
+        text      0  1  0  1
 
-    If the 2*W best continuations of sentence 1 continue its beams [1, 0, 0, 1], then `parents` has
+    If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
     the rows [3, 2, 2, 3] for it. If the first of these ends, `ranks` has [1, 2] for those that go
     on, and sentence 1 continues twice with row 2.
     """
@@ -201,8 +205,8 @@ def _search_together(searches, scorer, beam, bos_id):
     while going:
         logits, normalisers = scorer(texts)
         totals -= normalisers.reshape(totals.shape)
-        tokens, beams, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
-        parents = np.arange(len(going))[:, None] * beam + beams  # (B, 2*W)
+        tokens, continued, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
+        parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         alive = [i for i, search in enumerate(going) if not search.done]
@@ -225,20 +229,16 @@ class _Search:
     def advance(self, texts, totals):
         """Finish the texts that end, and return the ranks of the `beam` texts that go on.
 
-        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first. The total of a
-        text that must not win is set to -infinity.
+        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first.
         """
         length = texts.shape[1] - 1  # without the start mark, with the end mark
         ends = (texts[:, -1] == self.eos_id).tolist()
         for rank in range(self.beam):  # an end mark further down does not count
             if ends[rank]:
                 self._add(self.finished, texts[rank, 1:-1], totals[rank], length)
+        # At least `beam` go on: at most one continuation of each of the `beam` texts ends.
         kept = [rank for rank, end in enumerate(ends) if not end][: self.beam]
-        # Every sentence has `beam` rows. With a tiny vocabulary fewer texts go on: then some that
-        # ended fill the rows, and a total of -infinity keeps them from winning.
-        fillers = [rank for rank, end in enumerate(ends) if end][: self.beam - len(kept)]
-        totals[fillers] = -np.inf
-        highest = totals[kept[0]] if kept else -np.inf
+        highest = totals[kept[0]]
         if length >= self.limit or highest == -np.inf:
             for rank in kept:
                 self._add(self.cut, texts[rank, 1:], totals[rank], length)
@@ -249,7 +249,7 @@ class _Search:
             # highest ln P of now divided by the largest penalty, that of the greatest length.
             bound = highest / length_penalty(self.limit, self.alpha)
             self.done = bound <= scores[self.n_best - 1]
-        return kept + fillers
+        return kept
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
@@ -266,18 +266,19 @@ class _Search:
 
 @accelerated
 def continuations(
-    scores: np.ndarray, totals: np.ndarray, count: int
+    logits: np.ndarray, totals: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
-    The arrays are the tokens, their beams and their totals. scores: of each next token (R, V), on
-    the device. totals: of each text so far (B, W), to which the scores are added in float64. Among
-    equal ones the earlier beam comes first, and of one beam the lower id.
+    The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
+    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus its
+    normaliser, (B, W), to which the logits are added in float64. Among equal ones the earlier text
+    comes first, and of one text the lower id.
     """
-    n, beams = totals.shape
-    size = scores.shape[-1]
-    sums = totals[:, :, None] + to_numpy(scores).astype(np.float64).reshape(n, beams, size)
-    sums = sums.reshape(n, beams * size)
+    n, width = totals.shape
+    size = logits.shape[-1]
+    sums = totals[:, :, None] + to_numpy(logits).astype(np.float64).reshape(n, width, size)
+    sums = sums.reshape(n, width * size)
     best = np.argsort(-sums, axis=-1, kind="stable")[:, :count]
     return best % size, best // size, np.take_along_axis(sums, best, axis=-1)
 
@@ -310,9 +311,9 @@ def can_cache(model: Transformer) -> bool:
     those of earlier steps. In a changed model they may be outdated, as when a position is counted
     from the end of the text: the translation would be wrong, without an error. So a module that
     changes a method on which the cache relies is decoded without one, which is slower and always
-    right, unless it says `can_cache = True`. A module that cannot work with a cache says
-    `can_cache = False`. Modules that act on each position alone (the feed-forward network, norms,
-    embeddings) need to say nothing.
+    right, unless it says `can_cache = True`, each for itself alone. A module that cannot work with
+    a cache says `can_cache = False`. Modules that act on each position alone (the feed-forward
+    network, norms, embeddings) need to say nothing.
     """
     if any(module.can_cache is False for module in model.modules()):
         return False
@@ -369,7 +370,7 @@ class TokenScorer:
         else:
             start = texts.shape[1] - 1
             hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, start, self.caches)
-        return scores_of(self.model, hidden[:, -1])
+        return logits_and_normalisers(self.model, hidden[:, -1])
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, as Scorer says."""
@@ -379,7 +380,7 @@ class TokenScorer:
                 cache.select(rows)
 
 
-def scores_of(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def logits_and_normalisers(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the logits (R, V) and normalisers (R,) of the decoder's output (R, D).
 
     Padding and the start mark, which no text may contain, get logits of -infinity: after the

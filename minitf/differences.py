@@ -246,7 +246,8 @@ def _possible_errors(slopes, steps):
     The error of order h^2 is 100 times as large at the next longer step, the error of order 1 / h
     ten times as large at the next finer step. So a slope is nearer to the truth than its worse
     neighbour, and the distance to that neighbour bounds its error, unless they agree by chance.
-    Therefore all finer steps count: the rounding errors between them, scaled to this step by 1 / h.
+    Therefore all finer steps count: the rounding errors between them, scaled by 1 / h to the next
+    finer step, where they are larger.
     The first and the last slope lack a neighbour.
     """
     apart = abs(np.diff(slopes))  # apart[k]: the distance between slopes k and k + 1

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minitf.backend import to_device, xp
+from minitf.backend import to_device
 
 __all__ = ["dropout_mask", "dropout_state"]
 

@@ -7,8 +7,9 @@ gradient of x (see tensor.py), and delta_ij is 1 if i = j and 0 otherwise.
 Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers on
 the CPU: there a wrong one raises an error, while a GPU would silently read some other row.
 
-An *op* is a function of this file. One marked `@accelerated` may be computed by a *form*, a faster
-program of the same meaning in `minitf/cpu/` or `minitf/gpu/`: see forms.py.
+An *op* is a function that computes an equation of the paper. One marked `@accelerated` may be
+computed by a *form*, a faster program of the same meaning in `minitf/cpu/` or `minitf/gpu/`: see
+forms.py.
 """
 
 from __future__ import annotations
@@ -280,7 +281,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    This composition is an op so that one form can compute all of it.
+    `Residual` computes the same; its form on a GPU calls this op, where one kernel does all of it.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
@@ -302,8 +303,8 @@ def feed_forward(
         y = max(0, x W_1 + b_1) W_2 + b_2
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    With a rate, dropout follows the ReLU (not in the paper). This composition is an op for the same
-    reason as `add_norm`. Raises the errors of `linear` and `dropout`.
+    With a rate, dropout follows the ReLU (not in the paper). `FeedForward` computes the same; its
+    form on a GPU calls this op. Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
     hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
@@ -330,8 +331,8 @@ def attention(
         gquery = gZ key / sqrt(d_k),  gkey = gZ^T query / sqrt(d_k)
 
     query: (..., T, K)  key: (..., S, K)  value: (..., S, N)  mask: bool (..., T, S) -> (..., T, N)
-    Where the mask is False, Z is -infinity and P is 0. The gradient needs no mask: with P_ts, gZ_ts
-    is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those of
+    Where the mask is False, Z is -infinity and P is 0. The gradient needs no mask: where P_ts is 0,
+    gZ_ts is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those of
     the mask too.
     With a rate, dropout is applied to the weights (not in the paper): y and gvalue have Dropout(P)
     in place of P, and gP passes through the same mask.
@@ -476,7 +477,8 @@ def _axes_in_front(q, k, v, mask=()):
 def boolean(mask):
     """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
 
-    Other libraries take 1 for True, or add 0 and -infinity: such a mask would be misread.
+    Masks made for other libraries may hold 1 and 0, or 0 and -infinity to be added to the scores:
+    here they would be misread.
     """
     mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
     if mask.dtype != bool:

@@ -79,7 +79,7 @@ def projected_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of the logits x E^T, and their plain negative log-likelihood.
 
-        loss = label_smoothed_cross_entropy(x E^T, target)
+        loss = label_smoothed_cross_entropy(x E^T, target)    with E = weight
 
     x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
     The second result, the nll, has smoothing 0 and no gradient. If n_tokens counts the complete

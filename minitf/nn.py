@@ -91,7 +91,9 @@ class Module:
     """
 
     training = True
-    can_cache = None  # True or False overrules decode.can_cache, which asks about each module
+    # False: the model cannot be decoded with a cache of keys and values. True: this module can be,
+    # although it was changed. None: decode.can_cache decides.
+    can_cache = None
 
     def named_parameters(self) -> list[tuple[str, Parameter]]:
         """List (name, parameter) in the order of definition.

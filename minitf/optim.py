@@ -49,9 +49,9 @@ def adam_update(
         x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
 
     x, g, m, v: (...)
-    t: 1 for the first step, which starts from m = v = 0. After t steps, m has therefore only
-    1 - beta_1^t of the weight of a complete mean of the gradients; dividing by that corrects it,
-    and v likewise. eps keeps the quotient finite where all gradients so far were zero.
+    t: 1 for the first step, which starts from m = v = 0. So after t steps the weights of the
+    gradients in m sum to 1 - beta_1^t instead of 1; dividing by that makes m their mean, and v
+    likewise. eps keeps the quotient finite where all gradients so far were zero.
     finite: a bool, or an array with one element; if False, nothing changes. A GPU reads the array
     itself and skips the update, so that Python need not wait to learn whether to call this.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
@@ -158,6 +158,7 @@ class Adam:
         Raises UserError, and changes nothing, if an array is missing or does not fit.
         """
         step, moments = arrays.get("step"), self._moments()
+        # A damaged file may hold any number; above 2^53 floats do not count in ones.
         if step is None or step.shape != () or step.dtype.kind != "i" or not 0 <= step < 2**53:
             raise UserError("the checkpoint lacks the optimizer's step: use an older one")
         for key, moment in moments.items():

@@ -14,11 +14,11 @@ slope dy/dx is 2x, so gx = gy * 2x:
     [6.0]
 
 `record` makes the result a node of a graph, whose parents are the inputs. `Tensor.backward` walks
-from the last node back to the data. If L depends on x through several results, as in y * y + y, the
+from the last node back to the data. If L depends on x through several results, as in x * x + x, the
 gradients that they send to x add up.
 
-Tensors get gradients. Plain arrays, lists and numbers beside them are constants. Type hints call
-all of them `ArrayLike`.
+Tensors get gradients. Plain arrays, lists and numbers beside them are constants, which get none.
+Type hints call all of them `ArrayLike`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def record(
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
     operation `converts`.
     """
-    computed = False  # a result of constants alone is a constant
+    computed = False  # a result of constants alone has no history
     for parent in parents:
         if isinstance(parent, Tensor):
             computed = True
@@ -136,8 +136,8 @@ def _inputs_first(root):
     """List the nodes that lead to the root, each after the nodes it was computed from.
 
     `Tensor.backward` goes through this list from its end, because a node may walk back only when
-    all results computed from it have sent their gradients. In L = y * y + y the product and the
-    sum both send one to y; if y walked back after the first, the second would be lost.
+    all results computed from it have sent their gradients. In L = y * y + y the product sends
+    two to y and the sum one; if y walked back before the last came, that one would be lost.
 
     The search goes to the inputs first and lists a node when all its inputs are listed. The graph
     can be deeper than Python's recursion limit, so the search keeps its own stack.
@@ -279,9 +279,10 @@ class Tensor:
     def backward(self, gradient: ArrayLike | None = None) -> None:
         """Add dL/dx to the `.grad` of every leaf x that this Tensor was computed from.
 
-        A leaf is a Tensor made from data. gradient: dL/d(this Tensor). Without it, this Tensor is L
-        itself, one number, and its gradient is 1. The gradients of several calls add up. The graph
-        is freed on the way, node by node.
+        A leaf is a Tensor without history, such as one made from data.
+        gradient: dL/d(this Tensor). Without it, this Tensor is L itself, one number, and its
+        gradient is 1. The gradients of several calls add up. The graph is freed on the way, node by
+        node.
         Raises RuntimeError for a graph that is freed already and for a Tensor computed inside
         no_grad, ValueError for a gradient of another shape, or for none where one is needed.
         """
@@ -390,7 +391,7 @@ class Tensor:
     # Methods of arrays ----------------------------------------------------------------------------
 
     def detach(self) -> Tensor:
-        """Return the same numbers without history: no gradient flows through the result."""
+        """Return a Tensor of the same array without history: no gradient flows through it."""
         return Tensor(self)
 
     def astype(self, dtype: DType) -> Tensor:

@@ -87,7 +87,8 @@ class MultiHeadAttention(Module):
     The matrices W_i of all heads are the columns of one matrix, so each projection is one product.
     With `keep_weights` set, the last weights (B, H, T, S) are kept in `weights`, for pictures.
     To change how a head attends, override `attend`, which also works with a cache. A subclass that
-    overrides another method is decoded without a cache, unless it says `can_cache = True`.
+    overrides `__call__`, `keys_and_values`, `split_heads` or `merge_heads` is decoded without a
+    cache, unless it says `can_cache = True`.
     Source: section 3.2.2. No biases, as in the paper's equations.
     """
 
@@ -369,10 +370,10 @@ class Transformer(Module):
         mask keeps every real token from seeing it.
         caches: for each layer a pair, one cache for self-attention and one for attention to the
         source (see minitf.decode). With them, target (B, W) has only the newest tokens, one for
-        each of W beams that continue the same source; all are at position `start`. W is 1 in
-        decode.py, where every beam is a row; minitf/cpu/decode.py shares the caches of a source
-        among its beams.
-        target_mask: (B, 1, W, n), which tokens in the caches each beam may attend to (default:
+        each of W texts that continue the same source; all are at position `start`. In decode.py
+        every text is a row, so W is 1 and target_mask is None. Only minitf/cpu/decode.py needs
+        more: there all texts of a sentence share a cache.
+        target_mask: (B, 1, W, n), which tokens in the caches each text may attend to (default:
         all).
         """
         x = self.target_embedding(target) * self.config.d_model**0.5
@@ -382,7 +383,7 @@ class Transformer(Module):
                 raise ValueError("target_mask is only for decoding with caches: leave it out")
             target_mask = causal_mask(target.shape[1])
             x = self.target_positions(x, start)
-        else:  # W beams at one position, not one text of W positions
+        else:  # W texts at one position, not one text of W positions
             beams = x.reshape(-1, 1, self.config.d_model)  # (B*W, 1, D)
             x = self.target_positions(beams, start).reshape(x.shape)  # (B, W, D)
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
@@ -409,9 +410,10 @@ class Transformer(Module):
         n_tokens: float | None = None,
         smoothing: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the training loss of a batch, and its negative log-likelihood per token.
+        """Return the training loss of a batch, and its plain negative log-likelihood.
 
-        n_tokens: the divisor, the target tokens of the complete update (default: of this batch).
+        n_tokens: the divisor of both, the target tokens of the complete update (default: of this
+        batch).
         """
         c = self.config
         source, target_in = _batch(source, target_in)

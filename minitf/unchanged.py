@@ -1,9 +1,9 @@
 """Whether a module still computes as its class does in this library.
 
-Two programs rely on the methods of modules without calling them as they are. The GPU's form of
-`Residual` computes dropout and layer norm in one kernel, without a call of the two modules. The
+Some programs rely on the methods of modules without calling them. The forms of `Residual` and
+`FeedForward` on a GPU compute several modules in one kernel, without a call of each. The
 cache of decoding keeps the keys of earlier tokens, although a changed attention might compute other
-keys once the text is longer. Both ask here first, and where a method was changed they leave the
+keys once the text is longer. All ask here first, and where a method was changed they leave the
 work to the equations.
 """
 

@@ -57,7 +57,7 @@ class SharedTokenScorer:
         masks = self.mask, self.layout.own()[:, None]
         of_source, own = (None if mask.all() else to_device(mask) for mask in masks)
         hidden = self.model.decode(newest, self.memory, of_source, start, self.caches, own)
-        return decode.scores_of(self.model, hidden.reshape(-1, hidden.shape[-1]))
+        return decode.logits_and_normalisers(self.model, hidden.reshape(-1, hidden.shape[-1]))
 
     def select(self, rows):
         """Keep these rows of the texts, in this order."""

@@ -164,8 +164,8 @@ MUTANTS = {
     ),
     "a dropout that does not keep the mean": (
         "04",
-        "xp.where(mask, x * factor, 0)",
-        "xp.where(mask, x, 0)",
+        "x * mask * factor",
+        "x * mask",
     ),
     "a gradient of the last row that was looked up": (
         "05",

@@ -118,7 +118,7 @@ MUTANTS = [
     (mutant_square, [(B, T)], "factor 2 "),
     (mutant_sign, [(B, T)], "factor -1 "),
     (mutant_one_element, [(B, T)], r"at \(0, 0\)"),
-    (mutant_wrong_shape, [(5, 3)], "shape.*sum over the broadcast axes"),
+    (mutant_wrong_shape, [(5, 3)], "returned a gradient of shape .* for an input of shape"),
     (mutant_changes_its_gradient, [(B, T)], "changed the gradient"),
     (mutant_changes_its_input, [(B, T)], "another result|changed its input"),
     (mutant_random, [(B, T)], "another result"),
@@ -416,7 +416,7 @@ def test_nothing_to_check_is_no_success(arguments):
 
 
 def test_an_empty_result_is_no_success(rng):
-    with pytest.raises(ValueError, match=r"nothing to check: the result of shape \(0,\) is empty"):
+    with pytest.raises(ValueError, match=r"the result of shape \(0,\) is empty"):
         grad_check(lambda x: x[:0], rng.normal(size=3))
 
 
