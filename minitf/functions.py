@@ -276,7 +276,7 @@ def add_norm(
     rate: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Return the layer-normalized sum of a sub-layer's input and its output.
+    """Return the layer-normalised sum of a sub-layer's input and its output.
 
         y = LayerNorm(x + Dropout(added))
 
@@ -332,8 +332,8 @@ def attention(
 
     query: (..., T, K)  key: (..., S, K)  value: (..., S, N)  mask: bool (..., T, S) -> (..., T, N)
     Where the mask is False, Z is -infinity and P is 0. The gradient needs no mask: where P_ts is 0,
-    gZ_ts is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those of
-    the mask too.
+    gZ_ts is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those
+    of the mask too.
     With a rate, dropout is applied to the weights (not in the paper): y and gvalue have Dropout(P)
     in place of P, and gP passes through the same mask.
     Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.

@@ -41,7 +41,7 @@ def linear(x, weight, bias=None):
 
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
-    """Normalize each row in one kernel."""
+    """Normalise each row in one kernel."""
     arrays = layer_norm_arrays(x, gain, bias)
     if not has_kernels(*arrays):
         return NotImplemented
