@@ -103,7 +103,7 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
         assert done.stdout.startswith(usage) and "--corpus" in done.stdout, done.stderr
     assert "minitf-translate --model DIR" in here([sys.executable, site / "bin" / "minitf"]).stdout
     done = here([sys.executable, "-c", "from minitf.course.lesson import toy_model; toy_model()"])
-    assert done.returncode == 2 and "it is beside the lessons in the repository" in done.stderr
+    assert done.returncode == 2 and "run the lesson inside the repository" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
