@@ -16,7 +16,8 @@ Commands to run in the repository; each has --help:
   python examples/models/augment.py
                                    write additional training pairs
   python examples/benchmarks/benchmark.py
-                                   measure the speed, also of other libraries
+                                   measure the speed of minitf and of other
+                                   libraries
   python examples/benchmarks/gpu_check.py
                                    check and measure minitf on a GPU
   pytest                           run the tests

@@ -70,7 +70,7 @@ def _from_tar(stream, path, wanted):
                 continue
             if not member.isreg() or member.issparse():
                 raise UserError(
-                    f"{path} is not trusted ({name} in it is not a plain file): {AGAIN}"
+                    f"{path} looks wrong or unsafe ({name} in it is not a plain file): {AGAIN}"
                 )
             yield name, archive.extractfile(member)
 
@@ -83,7 +83,13 @@ def _from_zip(file, path, wanted):
                 continue
             if stat.S_ISLNK(member.external_attr >> 16):
                 raise UserError(
-                    f"{path} is not trusted ({name} in it is not a plain file): {AGAIN}"
+                    f"{path} looks wrong or unsafe ({name} in it is not a plain file): {AGAIN}"
+                )
+            # Of other compressions the first few bytes can already unpack to gigabytes.
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise UserError(
+                    f"{path} looks wrong or unsafe ({name} in it has an unusual compression): "
+                    f"{AGAIN}"
                 )
             yield name, archive.open(member)
 
@@ -119,8 +125,8 @@ class _Limited(io.RawIOBase):
         self.left -= len(content)
         if self.left < 0:
             raise UserError(
-                f"{self.path} is not trusted (it unpacks to more than {self.limit:,} bytes): "
-                f"{AGAIN}"
+                f"{self.path} looks wrong or unsafe (it unpacks to more than {self.limit:,} "
+                f"bytes): {AGAIN}"
             )
         buffer[: len(content)] = content
         return len(content)

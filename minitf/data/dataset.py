@@ -293,8 +293,8 @@ def _check_unknown(share, log):
     """Log the fraction of unknown ids. Raises UserError if it is most of the text."""
     if share > MAX_UNKNOWN:
         raise UserError(
-            f"{share:.0%} of the text is unknown to the vocabulary: cut it in the same way as the "
-            "text that the model was trained on"
+            f"{share:.0%} of the tokens are not in the model's vocabulary: split the text into "
+            "tokens as the model's training text was"
         )
     if share:
         log(f"unknown  {share:.2%} of the tokens of the training text")

@@ -76,9 +76,12 @@ def fetch(remote, path, say=print):
             "and it will be downloaded again"
         )
     if recorded != sha256:
-        known = "only an md5 is published" if remote.digest else "no checksum is published"
-        changed = f"; the previous one had {recorded}" if recorded else ""
-        say(f"recorded {path.name}: {known}; this file has sha256 {sha256}{changed}")
+        known = "only an md5 is published" if remote.digest else "none is published"
+        before = f"the previous file had {recorded}" if recorded else "nothing to do"
+        say(
+            f"checksum {path.name}: {known}, so this file's sha256 ({sha256}) is recorded and "
+            f"checked from now on; {before}"
+        )
         _record(path, sha256)
 
 

@@ -131,8 +131,9 @@ def make(folders, data, say=print):
     except NoConnection as error:
         missing = _listed([remote.url for remote, path in archives.items() if not path.exists()])
         raise UserError(
-            f"{data / folders[0]} is missing: set MINITF_DATA to the folder that contains "
-            f"{folders[0]}, or put {missing} into {data / 'downloads'} and try again ({error})"
+            f"{error}, and {data / folders[0]} is not on this machine: go online and try again, "
+            f"set MINITF_DATA to the folder that contains {folders[0]}, or put {missing} into "
+            f"{data / 'downloads'}"
         ) from None
     for folder in wanted:
         try:

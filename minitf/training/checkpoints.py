@@ -138,8 +138,8 @@ class RunFolder:
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
         if name := _not_finite(arrays):
             raise UserError(
-                f"{name} is not finite after step {meta['step']}; the checkpoint before it is "
-                "kept: continue from it with --resume and a lower --learning-rate"
+                f"{name} contains NaN or infinity after step {meta['step']}; the checkpoint before "
+                "it is kept: continue from it with --resume and a lower --learning-rate"
             )
         meta = meta | {"subwords": sha256(self.path / subwords.file_name)}
         save_arrays(self.path / CHECKPOINT, arrays, meta)

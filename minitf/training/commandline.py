@@ -96,7 +96,7 @@ def build(
         _say_resumed(trainer, start)
     elif start.weights:
         with in_file(settings.start_from):
-            load_weights(trainer.model, start.weights)
+            load_weights(trainer.model, start.weights, "do not change this with --set")
     ranks.copy_first(trainer.optimizer.data)  # other machines may draw weights with other last bits
     _say_machine(trainer)
     return trainer
@@ -292,12 +292,25 @@ def main(
     except UserError as error:
         message, code = str(error), 2
     except MemoryError:
-        message, code = "out of memory: choose a smaller model, corpus or --batch-tokens", 2
+        message = "out of memory: choose a smaller model or corpus, or lower --batch-tokens"
+        code = 2
     except KeyboardInterrupt:
-        message = "stopped at once; the last checkpoint is intact: --resume continues from it"
-        code = 130
+        message, code = _interrupted(arguments, program), 130
     ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
     return code
+
+
+def _interrupted(arguments, program):
+    """Return the message after Ctrl-C stopped the command at once."""
+    try:
+        settings, _ = parse(arguments, program)
+    except UserError:  # also for --score
+        return "stopped at once"
+    if settings.plan:
+        return "stopped at once"
+    if RunFolder(settings.out).has_checkpoint():
+        return "stopped at once; the last checkpoint is intact: --resume continues from it"
+    return "stopped before the first checkpoint: nothing was saved; start again without --resume"
 
 
 def _run(arguments, program, model, ranks):

@@ -81,7 +81,8 @@ class Ranks:
         if MPI.COMM_WORLD.size != self.size:
             raise UserError(
                 f"{self.size} processes were started, but mpi4py sees only {MPI.COMM_WORLD.size}: "
-                "use the mpirun of the MPI that mpi4py uses"
+                "mpirun belongs to another MPI library than mpi4py; start with the mpirun of "
+                "mpi4py's library, or reinstall mpi4py for the library of this mpirun"
             )
         self._world = pkl5.Intracomm(MPI.COMM_WORLD)  # sends more than 2 GiB, as of a large corpus
         self._machine = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
@@ -225,8 +226,8 @@ class Ranks:
         for rank, (digest, node) in enumerate(found):
             if digest != found[0][0]:
                 raise UserError(
-                    f"rank {rank} on {node} has other {name} than rank 0: continue from the last "
-                    "checkpoint with --resume; if it happens again, leave that machine out"
+                    f"{name} of rank {rank} (on {node}) differ from those of rank 0: continue from "
+                    "the last checkpoint with --resume; if it happens again, leave that machine out"
                 )
 
     # How they end ---------------------------------------------------------------------------------
@@ -273,7 +274,8 @@ class _Gpu:
         gpus = set(machine.allgather(runtime.deviceGetPCIBusId(number)))
         if len(gpus) < machine.size:
             raise UserError(
-                f"{machine.size} ranks on {platform.node()}, which has GPUs for {len(gpus)}: "
+                f"{machine.size} ranks on {platform.node()}, which has only "
+                f"{counted(len(gpus), 'GPU')}: "
                 "start one rank per GPU, or use --backend numpy"
             )
         key = world.bcast(self._nccl.get_unique_id() if world.rank == 0 else None)

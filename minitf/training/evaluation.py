@@ -161,8 +161,8 @@ def _moses(language):
     """Return the Moses tokenizer: a function that puts blanks between the tokens of a line."""
     if language not in ("de", "fr"):
         raise UserError(
-            "paper-style BLEU not computed: it exists for German and French only, not for "
-            f"{language!r}; name the reference file so that it ends in .de or .fr"
+            "paper-style BLEU not computed: it exists for German and French only, and the name of "
+            "the reference file does not end in .de or .fr; if it is German or French, rename it"
         )
     try:
         from sacremoses import MosesTokenizer

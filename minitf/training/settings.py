@@ -118,15 +118,15 @@ class Settings:
     )
     warmup_steps: int | None = setting(
         None,
-        "number of updates during which the learning rate rises (default: a tenth of the "
-        f"default --steps, at most {_PAPER['warmup_steps']}; with --start-from, at most "
-        f"{_TUNING_WARMUP})",
+        "number of updates during which the learning rate rises (default: a tenth of --steps, or "
+        f"of its default without --minutes; at most {_PAPER['warmup_steps']}; with --start-from, "
+        f"at most {_TUNING_WARMUP})",
         least=1,
         on_resume=COURSE,
     )
     clip: float = setting(
         0.0,
-        "scale a gradient whose norm is larger down to this norm (default 0: no clipping, as in "
+        "if the norm of the gradient exceeds N, scale it down to N (default 0: no clipping, as in "
         "the paper)",
         least=0,
         on_resume=COURSE,
@@ -140,8 +140,8 @@ class Settings:
     )
     minutes: float = setting(
         0.0,
-        "stop after this many minutes, and then finish as after the last step: average, validate, "
-        "test (default 0: no limit)",
+        "stop this session after N minutes (a resumed run gets N more), and then finish as after "
+        "the last step: average, validate, test (default 0: no limit)",
         least=0,
     )
     valid_every: int | None = setting(
@@ -158,11 +158,16 @@ class Settings:
     log_every: int = setting(50, "updates between log lines", least=1)
     patience: int = setting(
         10,
-        "stop after this many validations in a row without improvement in BLEU or perplexity; 0 "
-        "never stops",
+        "stop after N validations in a row that improved neither BLEU nor perplexity; 0 never "
+        "stops",
         least=0,
     )
-    average: int = setting(5, "the model is the average of the last N checkpoints", least=1)
+    average: int = setting(
+        5,
+        "the model is the average of the last N checkpoints, or the last one alone, if its "
+        "validation BLEU is higher",
+        least=1,
+    )
     beam: int = setting(4, "beam width for the test", least=1, most=1000)
     alpha: float = setting(0.6, "length penalty for the test", least=0, most=10)
     max_extra: int = setting(
@@ -237,8 +242,8 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 _EXIT_CODES = """exit code: 0 after a completed run or one stopped by a signal; 2 after an error,
 reported on one line; 3 if --minutes or --patience ended the run before its steps were done, and its
-model scores less than 1 BLEU on the validation text: it cannot translate; 130 after a second
-Ctrl-C."""
+model scores less than 1 BLEU on the validation text: it cannot translate; 130 after Ctrl-C before
+training begins, or after a second Ctrl-C."""
 
 
 # The messages of argparse, as patterns, and plainer ones.
@@ -288,7 +293,8 @@ def parse(arguments, program=LESSON):
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="train a tiny model on the built-in toy corpus, in about three minutes",
+        help="train a tiny model on the toy corpus in about three minutes"
+        + ("; alone: run lesson 09, then train a shorter one" if program == LESSON else ""),
     )
     parser.add_argument(
         "--score",

@@ -201,7 +201,7 @@ class Trainer:
             total = counted(s.steps, "update")
             return f"time limit of {limit} reached after {self.step:,} of {total}"
         if self.out_of_patience():
-            return f"no improvement of BLEU or perplexity in {counted(s.patience, 'validation')}"
+            return f"neither BLEU nor perplexity improved in {counted(s.patience, 'validation')}"
         return None
 
     def out_of_patience(self):

@@ -136,7 +136,8 @@ def _add_text(add):
     add(
         "--paragraphs",
         action="store_true",
-        help="join the lines of each paragraph first: for letters",
+        help="join the lines of each paragraph first: for text whose sentences run over several "
+        "lines",
     )
 
 

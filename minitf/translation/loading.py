@@ -14,6 +14,11 @@ from minitf.translation.probe import check_probe
 
 __all__ = ["check_size", "check_subwords", "load_model", "load_weights"]
 
+_AGAIN = (
+    "copy the whole folder again, or, for a model made in Python, use the settings "
+    "and the code that it was made with"
+)
+
 
 def load_model(
     directory: str | Path, model: Callable[..., Transformer] = Transformer
@@ -41,15 +46,17 @@ def load_model(
     return made, subwords, notes
 
 
-def load_weights(model: Transformer, arrays: dict[str, np.ndarray]) -> Transformer:
+def load_weights(
+    model: Transformer, arrays: dict[str, np.ndarray], advice: str = _AGAIN
+) -> Transformer:
     """Return the model with the weights of a file.
 
-    Raises UserError, which names the settings that differ.
+    Raises UserError, which names the settings that differ, and ends in the advice.
     """
     try:
         return model.load_state(arrays)
     except UserError:
-        _check_settings(model.config, arrays)
+        _check_settings(model.config, arrays, advice)
         raise
 
 
@@ -64,9 +71,7 @@ def check_size(config: Config, arrays: dict) -> None:
         _check_settings(config, arrays)
         raise UserError(
             f"{size:,} numbers in {len(arrays)} arrays are too few for a model of "
-            f"{config.n_layers} layers and {config.count_parameters():,} parameters: use the "
-            "settings that it was made with, and if its code was changed, give the class or "
-            "function that makes it"
+            f"{config.n_layers} layers and {config.count_parameters():,} parameters: {_AGAIN}"
         )
 
 
@@ -79,7 +84,7 @@ def check_subwords(config: Config, count: int) -> None:
         )
 
 
-def _check_settings(config, arrays):
+def _check_settings(config, arrays, advice=_AGAIN):
     """Raise UserError if arrays, by name, were made with other settings, and name these."""
 
     def length(name, axis):
@@ -110,6 +115,5 @@ def _check_settings(config, arrays):
     ]
     if differing:
         raise UserError(
-            f"the weights were made with another configuration ({'; '.join(differing)}): use the "
-            "settings and the code that they were made with"
+            f"the weights were made with another configuration ({'; '.join(differing)}): {advice}"
         )

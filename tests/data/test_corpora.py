@@ -147,7 +147,7 @@ def test_a_corpus_is_found_by_name(data):
 
 def test_missing_and_unknown_corpora(data, monkeypatch):
     with pytest.raises(
-        UserError, match=re.escape(f"{data / 'multi30k'} is missing: set MINITF_DATA")
+        UserError, match=re.escape(f"{data / 'multi30k'} is not on this machine: go online")
     ):
         corpora.load("multi30k")
     with pytest.raises(UserError, match="unknown corpus 'tatoba': choose from toy, multi30k,"):
@@ -160,7 +160,8 @@ def test_missing_and_unknown_corpora(data, monkeypatch):
     monkeypatch.delenv("MINITF_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
     with pytest.raises(
-        UserError, match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is missing")
+        UserError,
+        match=re.escape(f"{data / 'cache' / 'minitf' / 'tatoeba-en-de'} is not on this machine"),
     ):
         corpora.load("tatoeba-en-de")
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -313,7 +314,7 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     )
     assert again.returncode == 2 and again.stderr.count("\n") == 1
     assert re.search(
-        r"wmt14-en-de is missing: set MINITF_DATA .* or put http:\S+ .* into \S+ and try",
+        r"no connection to .*wmt14-en-de is not on this machine: .* or put http:\S+ .* into \S+$",
         again.stderr,
     )
 

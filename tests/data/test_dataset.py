@@ -157,7 +157,7 @@ def test_words_that_the_vocabulary_lacks():
     log = []
     made(own((["a b x"], ["c d a"])), words, log.append)
     assert "unknown  16.67% of the tokens of the training text" in log
-    with pytest.raises(UserError, match="60% of the text is unknown to the vocabulary"):
+    with pytest.raises(UserError, match="60% of the tokens are not in the model's vocabulary"):
         made(own((["x y"], ["z d a"])), words)
 
 

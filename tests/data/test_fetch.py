@@ -251,7 +251,10 @@ def test_what_nobody_has_published_is_recorded(path):
         remote = Remote(f"{server.url}/file")
         fetch(remote, path, said.append)
         sha256 = hashlib.sha256(CONTENT).hexdigest()
-        assert said[-1] == f"recorded file: no checksum is published; this file has sha256 {sha256}"
+        assert said[-1] == (
+            f"checksum file: none is published, so this file's sha256 ({sha256}) is recorded and "
+            "checked from now on; nothing to do"
+        )
         assert (path.parent / "SHA256SUMS").read_text() == f"{sha256}  file\n"
         said.clear()
         fetch(remote, path, said.append)
@@ -265,7 +268,7 @@ def test_what_nobody_has_published_is_recorded(path):
         path.unlink()
         server.answer = lambda handler: reply(handler, OTHER)
         fetch(remote, path, said.append)
-        assert said[-1].endswith(f"the previous one had {sha256}")
+        assert said[-1].endswith(f"checked from now on; the previous file had {sha256}")
         other = remote._replace(digest="md5:" + hashlib.md5(OTHER).hexdigest())
         fetch(other, path.with_name("second"), said.append)
         assert "only an md5 is published" in said[-1]

@@ -194,12 +194,12 @@ def test_without_internet_one_line_says_what_to_fetch(data, internet):
     with pytest.raises(UserError) as caught:
         corpora.load("wmt14-en-de", quiet)
     assert str(caught.value) == (
-        f"{data / 'wmt14-en-de'} is missing: set MINITF_DATA to the folder that contains "
-        "wmt14-en-de, or put http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
+        f"no connection to www.statmt.org, and {data / 'wmt14-en-de'} is not on this machine: go "
+        "online and try again, set MINITF_DATA to the folder that contains wmt14-en-de, or put "
+        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
         "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz "
         "http://data.statmt.org/wmt19/translation-task/dev.tgz "
-        f"http://www.statmt.org/wmt14/test-full.tgz into {data / 'downloads'} and try again (no "
-        "connection to www.statmt.org)"
+        f"http://www.statmt.org/wmt14/test-full.tgz into {data / 'downloads'}"
     )
     with pytest.raises(
         UserError, match=r"put https://raw\S+/raw/\{train.en.gz,train.de.gz,\S+\} into"

@@ -107,12 +107,13 @@ TRAINER = {
     "--start-from .": ". is not the folder of a trained model: it has no config.json",
     "--start-from nowhere --preset small": "leave out --preset",
     f"{TEXTS} --start-from model --set d_ff=8": (
-        "model: the weights were made with another configuration (d_ff is 24, not 8)"
+        "model: the weights were made with another configuration (d_ff is 24, not 8): do not "
+        "change this with --set"
     ),
     f"{TEXTS} --start-from model-cut": "model-cut/model.safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
     "--train other other --valid other other --start-from model": (
-        "100% of the text is unknown to the vocabulary"
+        "100% of the tokens are not in the model's vocabulary"
     ),
     # runs to go on with
     "--resume": "contains no checkpoint: omit --resume",

@@ -230,7 +230,7 @@ def test_each_rank_uses_its_own_gpu(monkeypatch):
 def test_more_ranks_than_gpus(monkeypatch):
     library_with(monkeypatch, ["0:1", "0:2"])
     with pytest.raises(
-        UserError, match=r"3 ranks on .*, which has GPUs for 2: start one rank per GPU, or"
+        UserError, match=r"3 ranks on .*, which has only 2 GPUs: start one rank per GPU, or"
     ):
         connected(Talk(2, 3), Talk(2, 3, ["0:1", "0:2"]))
     library_with(monkeypatch, ["0:5"])  # a batch system may show each rank only its own GPU

@@ -184,7 +184,9 @@ def test_paper_bleu_smooths_nothing_and_splits_no_french_compounds():
 
 
 def test_paper_bleu_refuses_other_languages(monkeypatch):
-    with pytest.raises(UserError, match=r"German and French only, not for 'en'; name"):
+    with pytest.raises(
+        UserError, match=r"German and French only, .* does not end in \.de or \.fr; if"
+    ):
         paper_bleu(OURS, GOOD, "en")
     with pytest.raises(UserError, match="2 translations but 1 reference:"):
         paper_bleu(OURS, GOOD[:1])
@@ -215,7 +217,8 @@ def test_a_missing_second_score_is_explained_in_its_line(tmp_path, monkeypatch):
     first, second = score_files(hypotheses, references).splitlines()
     assert first == bleu(OURS, GOOD).text
     assert second.startswith(
-        "paper-style BLEU not computed: it exists for German and French only, not for"
+        "paper-style BLEU not computed: it exists for German and French only, and the name of "
+        "the reference file does not end in .de or .fr; if it is German or French, rename it"
     )
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     assert "not computed: it needs the package sacremoses" in score_files(

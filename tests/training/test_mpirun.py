@@ -186,7 +186,7 @@ def test_sums_and_messages():
         (
             1,
             "spoil a weight",
-            f"program: rank 1 on {platform.node()} has other weights after step 8",
+            f"program: weights after step 8 of rank 1 (on {platform.node()}) differ from those of",
         ),
     ],
 )

@@ -203,8 +203,8 @@ def test_no_checkpoint_contains_nan(folder, injected, capsys):
     injected(poison)
     assert run("here") == 2
     assert (
-        "m.embedding.weight is not finite after step 6; the checkpoint before it is kept: continue"
-        in capsys.readouterr().err
+        "m.embedding.weight contains NaN or infinity after step 6; the checkpoint before it is "
+        "kept: continue" in capsys.readouterr().err
     )
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 

@@ -28,6 +28,7 @@ from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
 from minitf.training import commandline
 from minitf.training.signals import StopRequest, stop_on_signals
+from minitf.training.trainer import Trainer
 from minitf.training.validation import Validator
 from minitf.translation import Translator
 
@@ -323,8 +324,22 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
 def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
     at_step(monkeypatch, 6, lambda: (terminate(), terminate()))
     assert run("here") == 130
-    assert capsys.readouterr().err.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "the last checkpoint is intact: --resume" in error
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
+
+
+def test_stopped_at_once_before_the_first_checkpoint_a_run_starts_again(
+    folder, monkeypatch, capsys
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_try_largest_batches", lambda self: (terminate(), terminate()))
+        assert run("here") == 130
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "stopped before the first checkpoint: nothing was saved; start again without" in error
+    assert not Path("here/checkpoint.safetensors").exists()
+    assert run("here", "--steps", "2") == 0
 
 
 def test_a_signal_after_another_request_is_not_a_second_signal():
@@ -409,8 +424,10 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
 
     monkeypatch.setattr(Validator, "measure", fake)
     assert run("here", "--valid-every", "1", "--steps", "100", "--patience", "3") == 0
-    assert "no improvement of BLEU or perplexity in 3 validations" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 9  # 7, 8 and 9 were no improvement
+    assert "neither BLEU nor perplexity improved in 3 validations" in capsys.readouterr().out
+    assert (
+        load_arrays("here/checkpoint.safetensors")[1]["step"] == 9
+    )  # 7, 8 and 9 were no improvement
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):

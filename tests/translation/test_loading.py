@@ -37,7 +37,8 @@ def test_weights_say_what_they_were_made_with(name):
     arrays = Transformer(other, initialise=False).state()
     _check_settings(other, arrays)
     with pytest.raises(
-        UserError, match=re.escape(f"weights were made with another configuration ({message}): use")
+        UserError,
+        match=re.escape(f"weights were made with another configuration ({message}): copy"),
     ):
         _check_settings(mine, arrays)
 
