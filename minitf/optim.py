@@ -9,7 +9,7 @@ import numpy as np
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Module, Parameter, flat_slices, flatten
+from minitf.nn import Parameter, flat_slices, flatten
 
 __all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
@@ -95,23 +95,7 @@ class Adam:
     def _flatten(self):
         """Move the parameters into flat arrays; remember their views, to notice other arrays."""
         self.data, self.gradients = flatten(p for _, p in self.named_parameters)
-        self._places = [(p.data, p._gradient_view) for _, p in self.named_parameters]
-
-    def __getstate__(self):
-        """Leave out the flat arrays, whose views the parameters are: a copy makes its own."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("data", "gradients", "_places")
-        }
-
-    def __setstate__(self, state):
-        """Move the parameters copied with this Adam into flat arrays, and keep their gradients."""
-        vars(self).update(state)
-        gradients = [p.grad for _, p in self.named_parameters]
-        self._take_over()
-        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
-            parameter.grad = gradient
+        self._views = [(name, p, p.data, p._gradient_view) for name, p in self.named_parameters]
 
     def zero_grad(self) -> None:
         """Forget the gradients of the last update."""

@@ -5,7 +5,7 @@ import contextlib
 import sys
 import time
 
-__all__ = ["Pace", "Progress", "counted"]
+__all__ = ["Pace", "Progress", "counted", "number"]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
@@ -94,21 +94,27 @@ class Progress:
     def to(self, done, left=None):
         """Show the amount that is done. left: seconds, if the caller knows better than the bar."""
         now = time.monotonic()
-        if now - self.drawn < EVERY:
-            return
-        self.drawn = now
-        text = f"{self.what}  {done:,}"
-        if self.total:
-            share = min(1, done / self.total)
-            rate = max(done - self.begin, 1) / (now - self.started)
-            left = int(max(self.total - done, 0) / rate if left is None else left)
-            text = (
-                f"[{'#' * round(30 * share):<30}] {share:4.0%}  "
-                f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
-            )
-            text += f"  {self.what}"
-        print(f"\r{text:<{self.width}}", end="", file=sys.stderr, flush=True)
-        self.width = len(text)
+        self.first = self.first or (now, done)
+        if self.possible and now - self.drawn >= EVERY:
+            self.drawn = now
+            text = self._bar(done, left) if self.total else f"{self.what}  {done:,}"
+            covering = f"{text:<{self.width}}"
+            self.width = len(text)  # before it is written, because Ctrl-C may come in between
+            print(f"\r{covering}", end="", file=sys.stderr, flush=True)
+        elif not self.possible and self.say and self.pace.due():
+            of_total = f"of {self.total:,} " if self.total else ""
+            self.say(f"working  {done:,} {of_total}{self.what}")
+
+    def _bar(self, done, left):
+        fraction = min(1, done / self.total)
+        text = f"[{'#' * round(CELLS * fraction):<{CELLS}}] {fraction:4.0%}"
+        started, begin = self.first
+        if left is None and done > begin:
+            left = max(self.total - done, 0) * (time.monotonic() - started) / (done - begin)
+        if left is not None:
+            minutes, seconds = divmod(int(left), 60)
+            text += f"  {minutes // 60}:{minutes % 60:02}:{seconds:02} left"
+        return f"{text}  {self.what}"
 
     def wipe(self):
         """Remove the bar, so that a line can be written; the next `to` draws it again."""

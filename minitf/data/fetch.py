@@ -193,7 +193,7 @@ def _fetch_more(remote, part):
 
 def _append(reply, part, start, total):
     """Write a reply from byte `start` on; return whether the file is complete."""
-    with open(part, "r+b") as file, Progress(part.stem, total, start) as progress:
+    with open(part, "r+b") as file, Progress(part.stem, total) as progress:
         size = file.seek(start)
         file.truncate()
         while not total or size < total:

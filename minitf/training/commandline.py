@@ -37,7 +37,7 @@ from minitf.training.settings import (
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
-from minitf.translation.loading import load_model, load_weights
+from minitf.translation.loading import check_size, load_model, load_weights
 
 __all__ = ["build", "main", "train"]
 
@@ -148,7 +148,8 @@ def _read_checkpoint(settings, given, model):
 def _read_corpus(settings):
     """Read the corpus; files that the user named must exist before anything is written."""
     # Said first, because a long text takes its time.
-    RunLog(None).say(f"corpus   {', '.join(settings.train or [settings.corpus])}")
+    texts = [*(settings.train or [settings.corpus]), *(settings.add or [])]
+    RunLog(None).say(f"corpus   {', '.join(texts)}")
     return read_corpus(settings)
 
 

@@ -23,6 +23,7 @@ from minitf.backend import to_device, to_numpy, xp
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.errors import UserError
+from minitf.gpu import nccl
 from minitf.terminal import counted
 
 __all__ = ["Ranks", "launched"]

@@ -6,7 +6,7 @@ import json
 
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
-from minitf.files.models import read_notes
+from minitf.files.models import read_model
 from minitf.terminal import counted
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions

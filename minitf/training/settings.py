@@ -425,7 +425,7 @@ def fill_in(settings, epoch):
 
 
 def check_model(settings, config, n_subwords):
-    """Refuse a model that the text of these settings does not fit."""
+    """Raise UserError for a model that does not fit the memory or the text."""
     check_subwords(config, n_subwords)
     count, free = config.count_parameters(), free_memory()
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
@@ -443,7 +443,7 @@ def check_model(settings, config, n_subwords):
 
 
 def check_stored(stored):
-    """Refuse settings of a checkpoint that no run can have had. Raises UserError."""
+    """Raise UserError for settings of a checkpoint that no run can have had."""
     _check_types(_known(stored))
     _check(Settings(**_known(stored)))
 

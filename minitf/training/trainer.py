@@ -64,7 +64,7 @@ class Trainer:
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)
         if model is Transformer:  # else it could not be read from its files
-            config.check_size(dict(self.model.named_parameters()))
+            check_size(config, dict(self.model.named_parameters()))
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
         self.team = Team(
@@ -165,7 +165,7 @@ class Trainer:
         self._validate_if_due()  # if the last session was stopped in the middle of a validation
         self.clock.next_lap()
         pace = Pace(pause=0)  # the first update is shown at once
-        with Progress("updates", self.settings.steps, self.step) as self.log.bar:
+        with Progress("updates", self.settings.steps) as self.log.bar:
             while not (limit := self._agree()) and not self.stop.agreed:
                 self.update()
                 self.clock.count(self.step)

@@ -40,7 +40,7 @@ def load_model(
         except (TypeError, ValueError, MemoryError) as error:
             if model is not Transformer:  # a mistake in the given code is shown with its traceback
                 raise
-            raise UserError(f"its {CARD} is damaged ({error}): copy the model again") from None
+            raise UserError(f"its {CONFIG} is damaged ({error}): copy the model again") from None
         check_subwords(config, len(subwords))
         check_probe(made, notes.pop("probe", None))
     return made, subwords, notes

@@ -112,16 +112,16 @@ MUTANTS = [
     (mutant_norm_without_variance_term, [(B, T, D)], "should be"),
     (mutant_product_transposed, [SQUARE, SQUARE], "gy @ other, where gy @ other.T"),
     (mutant_product_exchanged, [SQUARE, SQUARE], "input 1 .y.*transpose"),
-    (mutant_bias_mean, [(B, T, D), (D,)], "input 1 .bias.*factor 10 "),
+    (mutant_bias_mean, [(B, T, D), (D,)], "input 1 .bias.*factor of 10 "),
     (mutant_bias_not_summed, [(B, T, D), (D,)], "input 1 .bias."),
     (mutant_bias_first_row, [(B, T, D), (D,)], "input 1 .bias."),
-    (mutant_square, [(B, T)], "factor 2 "),
-    (mutant_sign, [(B, T)], "factor -1 "),
+    (mutant_square, [(B, T)], "factor of 2 "),
+    (mutant_sign, [(B, T)], "factor of -1 "),
     (mutant_one_element, [(B, T)], r"at \(0, 0\)"),
     (mutant_wrong_shape, [(5, 3)], "returned a gradient of shape .* for an input of shape"),
     (mutant_changes_its_gradient, [(B, T)], "changed the gradient"),
     (mutant_changes_its_input, [(B, T)], "another result|changed its input"),
-    (mutant_random, [(B, T)], "another result"),
+    (mutant_random, [(B, T)], "a different result"),
     (mutant_plain_array, [(B, T)], "not a Tensor"),
 ]
 
@@ -374,7 +374,7 @@ def test_what_is_allowed_can_be_widened(rng):
     grad_check(wrong, x, rtol=0.01)
     grad_check(wrong, x, atol=0.1)
     for rtol, atol in ((1e-4, 0), (0, 1e-5)):
-        with pytest.raises(AssertionError, match=r"factor 0.999001"):
+        with pytest.raises(AssertionError, match=r"factor of 0.999001"):
             grad_check(wrong, x, rtol=rtol, atol=atol)
 
 

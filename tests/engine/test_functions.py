@@ -283,7 +283,7 @@ def test_linear_maps_of_any_size(shapes, library, rng):
             lambda: F.layer_norm(np.ones((2, 5)), np.ones(5), np.ones(3)),
             r"the bias has shape \(3,\), but needs \(5,\)",
         ),
-        (lambda: F.layer_norm(np.ones((2, 0)), np.ones(0), np.ones(0)), "no features to normalize"),
+        (lambda: F.layer_norm(np.ones((2, 0)), np.ones(0), np.ones(0)), "no features to normalise"),
         (lambda: F.layer_norm(np.ones(()), np.ones(1), np.ones(1)), "no features"),
         (lambda: F.linear(np.ones(()), np.ones((1, 1))), "no features"),
         (

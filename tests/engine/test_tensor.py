@@ -105,7 +105,7 @@ def test_backward_needs_a_gradient_to_start_from():
     assert x.grad.tolist() == [2.0, 20.0]
     column = Tensor([[1.0], [2.0]])
     with pytest.raises(
-        ValueError, match=r"the gradient has shape \(1, 2\), but the tensor \(2, 1\)"
+        ValueError, match=r"the gradient has shape \(1, 2\), but the tensor has shape \(2, 1\)"
     ):
         (column * 2).backward(np.ones((1, 2)))
 

@@ -95,9 +95,7 @@ def test_the_command_line_takes_the_class(folder):
 def test_without_its_class_a_variant_is_refused(folder, capsys):
     trained("here")
     capsys.readouterr()
-    said = (
-        "the file contains decoder.layers.0.feed_forward.gate.weight, which the model does not have"
-    )
+    said = "the file contains decoder.layers.0.feed_forward.gate.weight and"
     with pytest.raises(UserError, match=f"^here: {said}"):
         Translator.load("here")
     for more, place in (

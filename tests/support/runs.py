@@ -89,7 +89,7 @@ def at_step(monkeypatch, step, act):
 
 def trained(out):
     """Return a run's checkpoint arrays, its numbers, the model's arrays, and the losses by step."""
-    arrays, meta = load_arrays(f"{out}/checkpoint.npz")
+    arrays, meta = load_arrays(f"{out}/checkpoint.safetensors")
     numbers = {key: meta[key] for key in NUMBERS}
     losses = {entry["step"]: entry["loss"] for entry in read_history(out) if "loss" in entry}
     return arrays, read_model(out)[0], numbers, losses

@@ -183,6 +183,7 @@ def test_sums_and_messages():
             "program: out of memory after step 6: lower --batch-tokens, which is 60",
         ),
         (1, "use up the memory", "and raise --accumulate (rank 1 on "),
+        (1, "exit", "program: the program called sys.exit(5) (rank 1 on "),
         (
             1,
             "spoil a weight",
@@ -245,7 +246,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_update(rank):
     said = train(2, "here", accidents=[[6, rank, "terminate"]])
     reason = ("SIGTERM received", "another rank received a signal")[rank]
     assert f"stopped  {reason}: --resume continues from step 6" in said
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 6
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6
     assert not Path("here/results.json").exists()
 
 

@@ -75,7 +75,7 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
             assert run("parts", *shape, *(["--resume"] if i else [])) == 0
         n = (stop - (stops[i - 1] if i else 0)) * accumulate
         seen += order[-n:]
-        assert load_arrays("parts/checkpoint.npz")[1]["step"] == stop
+        assert load_arrays("parts/checkpoint.safetensors")[1]["step"] == stop
         # After a signal no test text is translated.
         assert not Path("parts/results.json").exists()
     assert seen == whole_order
@@ -106,7 +106,7 @@ def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "translate", interrupted)
         assert run("parts") == 0
-    assert load_arrays("parts/checkpoint.npz")[1]["validated"] == 0
+    assert load_arrays("parts/checkpoint.safetensors")[1]["validated"] == 0
     # Even so early, a model is saved.
     assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1
     assert run("parts", "--resume") == 0
@@ -200,7 +200,7 @@ def test_changes_on_resuming_are_logged(folder, capsys):
     said = capsys.readouterr().out
     for what in ("replicas 1 -> 2", "--batch-tokens 60 -> 30", "dropout 0.1 -> 0.2"):
         assert what in said
-    assert load_arrays("here/checkpoint.npz")[1]["config"]["dropout"] == 0.2
+    assert load_arrays("here/checkpoint.safetensors")[1]["config"]["dropout"] == 0.2
     write_text("train", 10, seed=5)  # fewer batches than the run has taken of its epoch
     assert run("here", "--resume", "--steps", "12") == 0
     assert "the training pairs are not those of the checkpoint" in capsys.readouterr().out
@@ -318,7 +318,7 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     finally:
         signal.signal(number, outside)
     assert f"stopped  {name} received: --resume continues from step 2" in capsys.readouterr().out
-    assert load_arrays("here/checkpoint.npz")[1]["step"] == 2
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
 
 
 def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):

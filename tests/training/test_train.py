@@ -81,7 +81,7 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
 
 def assert_the_mean_of(*steps):
     for name, array in read_model("here")[0].items():
-        files = [load_arrays(f"here/weights-{step:08d}.npz")[0][name] for step in steps]
+        files = [load_arrays(f"here/weights-{step:08d}.safetensors")[0][name] for step in steps]
         # The model is stored in float16.
         assert np.allclose(array, np.mean(files, axis=0, dtype=np.float64), rtol=1e-3), name
 
