@@ -362,9 +362,7 @@ try:
     error = f"none, but {learned(X, start=1).shape}"
 except UserError as refused:
     error = str(refused)
-claim(
-    "learned positions end at max_length", "longer than max_length 70" in error, error
-)
+claim("learned positions end at max_length", "max_length 70" in error, error)
 dogs = (
     encoder(place(bites), None)[:, 1].numpy(),
     encoder(place(bitten), None)[:, 6].numpy(),

@@ -1,6 +1,6 @@
 """The array library in use, chosen once for the process: NumPy on the CPU, CuPy on the GPU.
 
-Every other file says `from minitf.backend import xp` and writes `xp.exp(...)`. `xp` is one object,
+The other files say `from minitf.backend import xp` and write `xp.exp(...)`. `xp` is one object,
 which `use` fills with the names of the chosen library, so a call costs nothing extra. Arrays carry
 no device of their own: all Tensors of a process are on the same one, while ids and masks are NumPy
 arrays until they are used.

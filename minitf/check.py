@@ -54,7 +54,7 @@ def grad_check(
     step: h as a fraction of the mean size of the input's elements. rtol, atol: an element may be
     wrong by rtol times its own size, plus the rounding error of the difference, plus atol.
     If some elements seem wrong, or too small to tell, `minitf.differences` tries other steps before
-    it decides. If an input has more than 400 elements, it checks 24 of those with a gradient one by
+    it decides. If an input has more than 400 elements, it checks 24 with a nonzero gradient one by
     one, and all of them in 16 groups of about equal gradients, each along a random direction; the
     line says so. That calls fn about 80 times for each large input.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers

@@ -71,7 +71,7 @@ class Config:
             object.__setattr__(self, "d_v", self._width_of_a_head("d_v"))
         _check_size("d_k", self.d_k)
         _check_size("d_v", self.d_v)
-        # Dropout is rounded to 1/65536, and something must remain.
+        # Dropout is rounded to 1/65536, and something must remain; no useful value is larger.
         _check_range("dropout", self.dropout, 0.9999)
         _check_range("attention_dropout", self.attention_dropout, 0.9999)
         _check_range("feed_forward_dropout", self.feed_forward_dropout, 0.9999)

@@ -54,7 +54,8 @@ def greedy(
     """Add the most probable next token until the end mark: a Hypothesis for each sentence.
 
     source: ids (B, S).
-    max_extra: a text has at most this many tokens more than its source.
+    max_extra: a translation, with its end mark, has at most this many tokens more than its source
+    has without one.
     cached: with False, the decoder reads each text from its beginning at every step, which is
     slower and gives the same result.
     alpha: the exponent of the length penalty, which divides ln P in the score.
@@ -239,7 +240,7 @@ class _Search:
         # At least `beam` go on: at most one continuation of each of the `beam` texts ends.
         kept = [rank for rank, end in enumerate(ends) if not end][: self.beam]
         highest = totals[kept[0]]
-        if length >= self.limit or highest == -np.inf:
+        if length >= self.limit or highest == -np.inf:  # the latter: nothing else is possible
             for rank in kept:
                 self._add(self.cut, texts[rank, 1:], totals[rank], length)
             self.done = True
@@ -311,9 +312,10 @@ def can_cache(model: Transformer) -> bool:
     those of earlier steps. In a changed model they may be outdated, as when a position is counted
     from the end of the text: the translation would be wrong, without an error. So a module that
     changes a method on which the cache relies is decoded without one, which is slower and always
-    right, unless it says `can_cache = True`, each for itself alone. A module that cannot work with
-    a cache says `can_cache = False`. Modules that act on each position alone (the feed-forward
-    network, norms, embeddings) need to say nothing.
+    right, unless it says `can_cache = True`. That speaks for this module only, not for those inside
+    it. A module that cannot work with a cache says `can_cache = False`. Modules that act on each
+    position alone (the feed-forward network, norms, embeddings) need to say nothing. A model that
+    is not a Transformer is decoded with a cache only if it says `can_cache = True`.
     """
     if any(module.can_cache is False for module in model.modules()):
         return False
@@ -383,7 +385,7 @@ class TokenScorer:
 def logits_and_normalisers(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the logits (R, V) and normalisers (R,) of the decoder's output (R, D).
 
-    Padding and the start mark, which no text may contain, get logits of -infinity: after the
+    Padding and the start mark, which are never the next token, get logits of -infinity: after the
     normalisers were computed, so ln P of the other tokens is the model's own.
     """
     logits = model.logits(hidden).data
@@ -419,7 +421,7 @@ class Cache:
         self.positions = None
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> list[Tensor]:
-        """Return all keys and values, those of x (R, n, D) included: a new token, or the source."""
+        """Return all keys and values, those of x included: a new token, or the source."""
         if self.kept is None:
             self.kept = attention.keys_and_values(x)
         elif self.grows:

@@ -44,10 +44,10 @@ def rounding_error(values):
     """Return the possible rounding error of a central difference, times its step h.
 
     values: the outputs times their weights.
-    An output is the result of several operations, each of which is rounded by eps / 2 of its size:
-    together by up to 4 eps. The difference of two outputs is off by 8 eps, and divided by 2h. The
-    errors of different outputs are independent, so their sum is about the root of the sum of their
-    squares.
+    An output is the result of several operations, each of which is rounded by eps / 2 of its size.
+    For all of them 4 eps are assumed, which is enough for every op of this library. The difference
+    of two outputs is off by 8 eps, and divided by 2h. The errors of different outputs are
+    independent, so their sum is about the root of the sum of their squares.
     """
     return 4 * np.finfo(np.float64).eps * np.linalg.norm(values)
 
@@ -324,12 +324,12 @@ def _common_cause(got, wanted):
 
 
 def _close(a, b):
-    """Return whether arrays agree to four digits, fewer than any central difference that counts."""
+    """Return whether arrays agree to four digits."""
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-4 * abs(b).max())
 
 
 def _products(gy, other):
-    """Yield the matrix products of the output's gradient and another input, each also transposed.
+    """Yield products of the output's gradient, another input, and their transposes, two at a time.
 
     For y = x w the gradients are gy w^T and x^T gy. A mistake in one of them usually is another of
     these products.

@@ -82,11 +82,11 @@ def dropout_mask(
 def mask_key(seed, step, place):
     """Return the generator's key, two numbers of 64 bits.
 
-    The place has 16 bits, so one step can have 65536 different masks: place 65536 of step 0 has the
-    mask of place 0 of step 1. Outside all `dropout_state` blocks the step is always 0 and the place
-    counts on, so no mask is repeated.
+    Each step has 65536 places: place 65536 of step 0 has the mask of place 0 of step 1. Outside all
+    `dropout_state` blocks the step is always 0 and the place counts on, so a thread repeats no
+    mask.
     """
-    return seed, step << 16 | place
+    return seed, 65536 * step + place
 
 
 def threshold_of(rate):
@@ -111,7 +111,7 @@ def next_mask(shape, rate, seed=None):
 
 
 def drop(x, mask, factor):
-    """Return x times the factor where the mask is True, and 0 elsewhere; x if the mask is None."""
+    """Return x times the factor where the mask is True, else 0; x if the mask is None."""
     return x if mask is None else x * mask * factor
 
 

@@ -1,7 +1,7 @@
 """The seam between equations and speed.
 
 An *op* is a function that computes an equation of the paper, by the plainest correct program. An
-op that needs a faster program has a *form* as well, in one of two rooms (folders of the package):
+op that needs a faster program has *forms* as well, in one or both of two rooms (folders):
 `minitf/cpu/` for NumPy's arrays and `minitf/gpu/` for CuPy's. A form takes the arguments of its
 equation and returns the same values and gradients, which tests/engine/test_forms.py checks.
 

@@ -281,7 +281,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` computes the same; its form on a GPU calls this op, where one kernel does all of it.
+    `Residual` with norm="post" computes the same; its form on a GPU calls this op, one kernel.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """

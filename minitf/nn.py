@@ -35,15 +35,15 @@ class Parameter(Tensor):
             super()._receive(gradient)
 
     def __getstate__(self):
-        """Leave out the view: a copied parameter must not write into the original's gradients."""
+        """Leave out the view: a deep copy must not write into the original's gradients."""
         return {**vars(self), "_gradient_view": None}
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
-    """Move parameters into one flat array and their gradients into another: (data, gradients).
+    """Move parameters into one flat array, and make one for their gradients: (data, gradients).
 
     Each parameter's data becomes a view of its slice, so one operation on the flat array updates
-    all of them. The gradients of the next backward() arrive in the slices of the second array.
+    all of them. Present gradients are dropped; those of the next backward() arrive in the second.
     Raises ValueError for no parameters, for a repeated one, and for different dtypes.
     """
     parameters = list(parameters)

@@ -68,10 +68,10 @@ class Adam:
 
     named_parameters: as `model.named_parameters()` returns them.
     Why flat arrays: Adam treats every number alike, whichever matrix it belongs to. The values of
-    all parameters are moved into one flat array, and their gradients, m and v into three more. So a
-    step is one `adam_update` instead of hundreds. The `data` and `grad` of a parameter become views
-    of its slices; an array that is assigned to them later is copied into the slice by the next
-    step.
+    all parameters are moved into one flat array; there are three more for their next gradients, m
+    and v. So a step is one `adam_update` instead of hundreds. The `data` and `grad` of a parameter
+    become views of its slices; an array that is assigned to them later is copied into the slice by
+    the next step.
     Copy or pickle a model and its Adam together: copy.deepcopy((model, adam)).
     Raises TypeError for parameters without names, ValueError for repeated names, mixed types or no
     parameters at all; RuntimeError in a step if the parameters were converted or given to another
@@ -142,7 +142,8 @@ class Adam:
         Raises UserError, and changes nothing, if an array is missing or does not fit.
         """
         step, moments = arrays.get("step"), self._moments()
-        # A damaged file may hold any number; above 2^53 floats do not count in ones.
+        # A damaged file may hold any number; beta^t and the learning rate use it as a float,
+        # and above 2^53 floats do not count in ones.
         if step is None or step.shape != () or step.dtype.kind != "i" or not 0 <= step < 2**53:
             raise UserError("the checkpoint lacks the optimizer's step: use an older one")
         for key, moment in moments.items():
@@ -228,7 +229,7 @@ def gradient_norm(gradients: np.ndarray) -> np.ndarray | np.floating:
 def clip_gradient(
     gradients: np.ndarray, largest: float, norm: np.ndarray | np.floating | float | None = None
 ) -> np.ndarray | np.floating | float:
-    """Shorten a flat gradient in place to the length `largest` if it is longer; return its length.
+    """Shorten a flat gradient in place to the length `largest` if it is longer.
 
         g = g * min(1, largest / (|g| + 1e-12))
 

@@ -82,8 +82,8 @@ class _Node:
 
     def __init__(self, data, parents, backward):
         self.shape, self.dtype = data.shape, data.dtype
-        # For each parent, who receives its gradient: its node; the Tensor itself if it was made
-        # from data and has no node; nobody (None) if it is a constant.
+        # For each parent, who receives its gradient: its node; the Tensor itself if it has no
+        # node (a leaf); nobody (None) if it is a constant.
         self.parents = [(x._node or x) if isinstance(x, Tensor) else None for x in parents]
         self.backward = backward
         self.gradient = None  # dL/d(this result): the sum of the gradients that have arrived
@@ -279,7 +279,7 @@ class Tensor:
     def backward(self, gradient: ArrayLike | None = None) -> None:
         """Add dL/dx to the `.grad` of every leaf x that this Tensor was computed from.
 
-        A leaf is a Tensor without history, such as one made from data.
+        A leaf is a Tensor without history: one made from data, or computed inside no_grad.
         gradient: dL/d(this Tensor). Without it, this Tensor is L itself, one number, and its
         gradient is 1. The gradients of several calls add up. The graph is freed on the way, node by
         node.
@@ -577,7 +577,7 @@ class no_grad(contextlib.ContextDecorator):
     Write `with no_grad():`, or `@no_grad()` above a function. Blocks may be nested: a thread
     records again when it has left all of its blocks.
     Do not `yield` inside a block: it stays open until the generator continues, so the caller's
-    operations are not recorded either (and the caller's `backward()` reports that).
+    operations are not recorded either, and those values get no gradient.
     Raises TypeError as a decorator of a generator function.
     """
 
@@ -585,7 +585,8 @@ class no_grad(contextlib.ContextDecorator):
         _recording.off += 1
 
     def __exit__(self, *error: object) -> None:
-        # A generator can end in another thread than it began in: that thread's count is 0 already.
+        # A generator, which must not yield in a block, may end in another thread than it began in:
+        # this keeps at least that thread's count from falling below 0.
         _recording.off = max(0, _recording.off - 1)
 
     def __call__(self, function: Callable) -> Callable:

@@ -1,8 +1,8 @@
 """The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
 
 Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, U d_v (by default
-equal to d_k), V vocabulary, W beams, n tokens in a cache. Ids are NumPy integers (B, T); masks are
-boolean, True = may attend.
+d_model / H, as d_k), V vocabulary, W beams, n tokens in a cache. Ids are NumPy integers (B, T);
+masks are boolean, True = may attend.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class MultiHeadAttention(Module):
         queries: (B, H, T, K). keys: (B, H, S, K). values: (B, H, S, U).
         positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy
         integers. The paper's attention does not need them; a subclass with relative or rotary
-        positions does, because keys from a cache may be in any order, some of them hidden by the
-        mask, and the queries of W beams all have the same position.
+        positions does, because keys from the cache of minitf/cpu/decode.py may be in any order,
+        some of them hidden by the mask, and its queries of W texts all have the same position.
         """
         if self.keep_weights:
             self.weights = F.attention_weights(queries, keys, mask).numpy()

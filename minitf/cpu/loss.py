@@ -19,7 +19,7 @@ CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products 
 
 @form_of(loss.projected_cross_entropy)
 def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
-    """Return the loss and the plain likelihood; the gradients are computed along with them."""
+    """Return the loss and the plain negative log-likelihood; compute the gradients with them."""
     x_data, w = arrays_of(x, weight)
     shape, dtype = x_data.shape, x_data.dtype
     if shape[-1] != w.shape[1]:

@@ -38,7 +38,7 @@ def _one_thread():
 
 
 def keep_to_cores(count):
-    """Limit BLAS to so many threads; on its own it ignores the CPU quota of a container."""
+    """Limit BLAS to `count` threads; on its own it ignores the CPU quota of a container."""
     for library in _libraries.select(user_api="blas").lib_controllers:
         library.set_num_threads(min(library.get_num_threads(), count))
 

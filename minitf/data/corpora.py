@@ -81,10 +81,10 @@ class Pairs(NamedTuple):
 class Corpus:
     """The texts to train, validate and test a model.
 
-    tests: the first is the main one. cut: the text is already cut into subwords, separated by
-    blanks (class `Words`). tokenized: the references have blanks around punctuation, so BLEU is
-    computed without tokenising them again. added: pairs that follow the training text; no subwords
-    are learned from them.
+    tests: the first is the main one. cut: the text is already cut into tokens, words or subwords,
+    separated by blanks (class `Words`). tokenized: the references have blanks around punctuation,
+    so BLEU is computed without tokenising them again. added: pairs that follow the training text;
+    no subwords are learned from them.
     """
 
     name: str
@@ -177,7 +177,7 @@ def load(name: str, say=print) -> Corpus:
 
 
 def _complete(layout, data, languages, say):
-    """Make each folder that is missing, or that lacks a file which is the same for everyone."""
+    """Make each folder that is missing, or that lacks a file that can be reproduced exactly."""
     incomplete = []
     for stem in layout.stems():
         folder = stem.rpartition("/")[0]

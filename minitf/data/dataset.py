@@ -209,8 +209,8 @@ def prepare(settings, corpus, log, subwords=None):
     """Cut the training text into subwords and clean it; return the Dataset.
 
     subwords: those of a trained model; without them they are learned here, from the training text
-    without added pairs. A text that is too long for the memory is cut into files, once. Raises
-    UserError if no pair is left to train or to validate on.
+    without added pairs. If the text does not fit into memory, its ids are written to files, once.
+    Raises UserError if no pair is left to train or to validate on.
     """
     if not len(corpus.train.source):
         raise UserError("the training text is empty: give one sentence per line")

@@ -119,7 +119,7 @@ def _download(remote, path, say):
 
 
 def _fetch_all(remote, part):
-    """Download until the file is complete; return the number of replies it came from, at least."""
+    """Download until the file is complete; return at least how many replies it came from."""
     replies, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
     while True:
         try:

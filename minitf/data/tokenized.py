@@ -63,7 +63,7 @@ class Encoded:
         return Encoded, (self.folder, self.facts)
 
     def release(self):
-        """Give the pages that were read back to the system, which keeps them while it has room."""
+        """Return the pages that were read to the system, which keeps them while there is room."""
         if hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
             self.ids.base.madvise(mmap.MADV_DONTNEED)
 

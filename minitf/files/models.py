@@ -43,7 +43,7 @@ def save_model(
     """Write a model that `translate.py --model` reads: weights, subwords and config.json.
 
     The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
-    config, "sha256": {file: hash}} and the notes. Killed at any moment, the folder still holds
+    config, "sha256": {file: hash}} and the notes. Whenever the process is killed, the folder holds
     the old model or the new one (for certain if both have the same subwords, as they have
     within a run).
     probe: called with the weights as they are stored. Its result is kept in config.json, so that

@@ -20,7 +20,7 @@ class Clock:
         self.start(0)
 
     def start(self, step):
-        """Begin the session, with so many updates done before it."""
+        """Begin the session; `step` updates were done before it."""
         self.first_step, self.started = step, time.perf_counter()
         self._lap, self._warm = self.started, None
 
@@ -48,7 +48,7 @@ class Clock:
         self._lap += time.perf_counter() - started
 
     def count(self, step):
-        """Take note that so many updates are done."""
+        """Take note that `step` updates are done."""
         if step == self.first_step + WARM_UP:
             self._warm = step, time.perf_counter()
 

@@ -55,7 +55,8 @@ class Start:
     """Everything that a run begins with; rank 0 reads it, and sends it to the other ranks.
 
     weights: None if they are drawn from the seed. optimizer, meta: the rest of a checkpoint, None
-    for a new run. changes: {option: (before, now)} of a resumed run. library: of arrays.
+    for a new run. changes: {option: (before, now)} of a resumed run. library: the name of the array
+    library in use.
     """
 
     settings: Settings

@@ -5,9 +5,9 @@ gradients are summed.
 
 starts the program twice. The processes, rank 0 and rank 1, run the same program on the same
 weights; each computes the gradient of its slice of an update (minitf/training/team.py), and all
-change their weights by the sum, which is the gradient that one process would have found. Rank 0
-also does what must be done only once: it reads the text and sends it to the others, validates, and
-writes the log and the files.
+change their weights by the sum, which up to rounding is the gradient that one process would have
+found. Rank 0 also does what must be done only once: it reads the text and sends it to the others,
+validates, and writes the log and the files.
 """
 
 import contextlib

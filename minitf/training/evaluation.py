@@ -44,10 +44,10 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
         BLEU = 100 * min(1, exp(1 - r/h)) * (p_1 p_2 p_3 p_4)^(1/4)
 
     h and r count the tokens of all hypotheses and of all references; p_n is the fraction of the
-    hypotheses' n-grams that also occur in the reference of the same sentence. Both sides are
-    plain text: sacreBLEU cuts them into tokens by the rules of WMT ("13a") unless `tokenize` names
-    another of its schemes; "none" is for text whose tokens are already separated by blanks. A p_n
-    without any match is smoothed ("exp"), so that BLEU is not 0.
+    hypotheses' n-grams that also occur in the reference of the same sentence, each counted at most
+    as often as there. Both sides are plain text: sacreBLEU cuts them into tokens by the rules of
+    WMT ("13a") unless `tokenize` names another of its schemes; "none" is for text whose tokens are
+    already separated by blanks. A p_n without any match is smoothed ("exp"), so that BLEU is not 0.
 
     Raises UserError if there are no sentences, for unequal counts, and for an unknown scheme.
     Source: section 6.1; Papineni et al. 2002; Post 2018, "A Call for Clarity in
@@ -175,7 +175,7 @@ def _moses(language):
 
 
 def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> float:
-    """Return among how many equally likely tokens the model chooses, on average, at each position.
+    """Return the perplexity: among how many equally likely tokens the model chooses, in effect.
 
         perplexity = exp( - 1/n sum_t ln p(y_t | y_1 ... y_t-1, x) )
 

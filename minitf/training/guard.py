@@ -49,7 +49,7 @@ class Guard:
             self.read()
 
     def read(self):
-        """Fetch the figures that were not read yet; raise UserError at the first not finite."""
+        """Fetch the unread figures; raise UserError at the first that is not finite."""
         if not self._unread:
             return
         unread, self._unread = self._unread, []

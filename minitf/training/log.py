@@ -79,7 +79,7 @@ class RunLog:
             self._lossy = True
 
     def draw(self, seconds=0):
-        """Draw the history as curves.png, unless it was drawn less than so many seconds ago."""
+        """Draw the history as curves.png, unless it was drawn less than `seconds` seconds ago."""
         from minitf import plot
 
         if self.folder is None or not self.history or time.monotonic() - self._drawn < seconds:

@@ -83,7 +83,7 @@ def arithmetic(config, rows, source, target, n_tokens):
 
 
 def try_batches(team, batches, say):
-    """Run batches forward and backward, discard the results, and return the seconds that took.
+    """Run batches forward and backward, discard the results, and return the seconds it took.
 
     team: the Team that computes. say: takes lines that show progress.
     With the largest batches of a run, memory runs out now or never.
@@ -168,13 +168,13 @@ def report(load, team, batches, update, say):
 
 
 def _time_limit(settings, seconds):
-    """Return a remark if --minutes ends a run of so many seconds."""
+    """Return a remark if --minutes ends a run that takes `seconds`."""
     limited = 0 < 60 * settings.minutes < seconds
     return f" (--minutes {settings.minutes:g} ends the run earlier)" if limited else ""
 
 
 def _needed(team, batches):
-    """Predict the bytes that a run will allocate: (whatever the batch, for the largest batch)."""
+    """Predict the bytes of a run: (independent of the batch, for the largest batch)."""
     gradients = team.optimizer.gradients.nbytes * len(team.replicas.models)
     fixed, batch = max((_predicted(team, batch) for batch in batches), key=sum)
     return gradients + fixed, batch

@@ -34,7 +34,7 @@ class Interrupted(Exception):
 
 @contextlib.contextmanager
 def stop_on_signals(stop):
-    """Let Ctrl-C, SIGTERM and a closed terminal ask the run in this block to stop.
+    """Let Ctrl-C, SIGTERM, SIGUSR1 and a closed terminal ask the run in this block to stop.
 
     stop: a StopRequest.
     A second signal raises KeyboardInterrupt: the run stops immediately.

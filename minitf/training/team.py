@@ -10,10 +10,10 @@ __all__ = ["Team"]
 
 
 class Team:
-    """Everybody who computes an update: ranks, and on each rank replicas, one for each core.
+    """Everything that computes an update: ranks, and on each rank replicas, one for each core.
 
-    Each rank takes a slice of the update, each replica a slice of the rank's. Their sum is the
-    gradient that one core would have found.
+    Each rank takes a slice of the update, each replica a slice of the rank's. The sum of their
+    gradients is the gradient that one core would have found, up to rounding.
     model, optimizer: a Transformer, and the Adam of its parameters. dataset: has the batches.
     ranks: the Ranks of the run. build: makes a model for another replica. replicas: how many each
     rank has, 0 for one on each core; a GPU has one. seed: of the dropout masks.

@@ -106,7 +106,7 @@ class Trainer:
         return *figures, n_tokens
 
     def rate(self, step):
-        """Return the learning rate of a step; the first one is 1."""
+        """Return the learning rate of a step; steps count from 1."""
         s = self.settings
         return warmup_rate(step, self.config.d_model, s.warmup_steps, s.learning_rate)
 
@@ -315,7 +315,7 @@ class Trainer:
         self.folder.forget_weights(self.weights)
 
     def save_model(self, arrays, count):
-        """Write the model for translate.py --model. arrays: the average of `count` weights."""
+        """Write the model for translate.py; `arrays` are the average of `count` sets of weights."""
         corpus = self.dataset.corpus
         notes = {
             "step": self.step,

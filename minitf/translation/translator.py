@@ -51,10 +51,10 @@ class Translator:
 
     The weights are copied when it is made: after a change of the model, make another one.
 
-    longest: the number of subwords that the model reads at once. A longer sentence is cut at the
-    end of a clause or a word. usual: a line of more subwords is translated sentence by sentence,
-    because a model that learned from single sentences leaves some out where several follow each
-    other (default: a sixth of the longest).
+    longest: the maximum number of subwords in one part. A longer sentence is cut at the end of a
+    clause or a word. `load` takes it from the training text: one sentence in a thousand is longer.
+    usual: a line of more subwords is translated sentence by sentence, because a model that learned
+    from single sentences tends to drop some of several (default: a sixth of the longest).
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Translator:
         progress: Callable[[int, int], object] | None = None,
         **settings: float,
     ) -> list[list[Translation]]:
-        """Draw one translation of each line, word by word; the result is that of `translate`.
+        """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its

@@ -202,7 +202,7 @@ MUTANTS = {
     "continuations of the wrong beam": (
         "08",
         "best % size, best // size, np",
-        "best % size, best % beams, np",
+        "best % size, best % width, np",
     ),
     "pieces that are no byte-pair encoding": ("09", 'model_type="bpe"', 'model_type="unigram"'),
     "batches of one pair too many": (
@@ -215,8 +215,8 @@ MUTANTS = {
             "rows.source, rows.target_in, rows.target_out",
         ),
     ),
-    "an average of the first and the last checkpoint": (
-        *("09", "            sums[name] += array", "            sums[name] = first[name] + array"),
+    "an average that forgets all but the last checkpoint": (
+        *("09", "sums[name] += array", "sums[name] = array.astype(np.float64)"),
     ),
     "hyphens that stay where they are": ("09", r"##AT##-##AT## \2", r"##AT##-##AT##\2"),
 }
