@@ -118,9 +118,9 @@ class Settings:
     )
     warmup_steps: int | None = setting(
         None,
-        "number of updates during which the learning rate rises (default: a tenth of --steps, or "
-        f"of its default without --minutes; at most {_PAPER['warmup_steps']}; with --start-from, "
-        f"at most {_TUNING_WARMUP})",
+        "number of updates during which the learning rate rises (default: a tenth of --steps or, "
+        "if that is not given, of its default without --minutes; at most "
+        f"{_PAPER['warmup_steps']}; with --start-from, at most {_TUNING_WARMUP})",
         least=1,
         on_resume=COURSE,
     )
@@ -282,7 +282,9 @@ def parse(arguments, program=LESSON):
         prog=as_typed(program),
         description="Train a Transformer to translate."
         + (
-            " Without options this runs lesson 09, which explains how." if program == LESSON else ""
+            " Without options, or with only --figures DIR, this runs lesson 09, which explains how."
+            if program == LESSON
+            else ""
         ),
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
@@ -294,7 +296,7 @@ def parse(arguments, program=LESSON):
         "--quick",
         action="store_true",
         help="train a tiny model on the toy corpus in about three minutes"
-        + ("; alone: run lesson 09, then train a shorter one" if program == LESSON else ""),
+        + ("; alone: run lesson 09, then train it for fewer updates" if program == LESSON else ""),
     )
     parser.add_argument(
         "--score",

@@ -171,7 +171,7 @@ def _add_model(add, model):
         type=number(int, 1, 1000),
         metavar="N",
         help="compare N unfinished translations at a time; a larger N is slower; 1 is greedy "
-        "decoding (default: 4, or as many as --nbest)",
+        "decoding (default: 4, or the N of --nbest if that is greater)",
     )
     add(
         "--alpha",
