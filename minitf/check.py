@@ -98,6 +98,7 @@ def _largest_error(f, x, weights, gradient, h, rtol, atol):
     f: returns the outputs for x, as an array. weights: of the outputs.
     """
     error = abs(gradient - _central_differences(f, x, weights, h))
+    # How far a difference may be off because f rounds its outputs.
     rounding = rounding_error(weights * f(x)) / h
     right = error <= rtol * abs(gradient) + rounding + atol
     # Where rounding may be as large as a mistake, agreement proves nothing.

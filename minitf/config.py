@@ -24,8 +24,8 @@ class Config:
     embeddings, for attention weights, and inside the feed-forward network.
     label_smoothing: the probability that the loss spreads over the tokens that are not the target.
     norm: "post", LayerNorm(x + Sublayer(x)), as in the paper, or "pre", x + Sublayer(LayerNorm(x))
-    with one more norm at the end.
-    eps: the number that layer norm adds to the variance; above 0, it never divides by 0.
+    with one more norm at the end of the encoder and of the decoder.
+    eps: the number that layer norm adds to the variance, so that it does not divide by 0.
     positions: "sinusoid", or "learned" for a table of max_length rows.
     max_length: tokens of the longest text, with learned positions; sinusoids have no limit.
     sinusoid_layout: "interleaved" as in the paper, or "halves", all sines before all cosines.
@@ -65,6 +65,7 @@ class Config:
         _check_size("d_model", self.d_model)
         _check_size("d_ff", self.d_ff)
         _check_size("n_heads", self.n_heads)
+        # The class is frozen, so an ordinary assignment is refused.
         if self.d_k is None:
             object.__setattr__(self, "d_k", self._width_of_a_head("d_k"))
         if self.d_v is None:

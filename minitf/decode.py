@@ -55,7 +55,7 @@ def greedy(
 
     source: ids (B, S).
     max_extra: a translation, with its end mark, has at most this many tokens more than its source
-    has without one.
+    has without one, and at least one.
     cached: with False, the decoder reads each text from its beginning at every step, which is
     slower and gives the same result.
     alpha: the exponent of the length penalty, which divides ln P in the score.

@@ -76,7 +76,7 @@ class Slope:
 
     got: float
     numeric: float
-    size: float  # the length of the summands of `got`, of which some may cancel
+    size: float  # the Euclidean norm of the summands of `got`, of which some may cancel
     doubt: float  # the possible error of `numeric`
     allowed: float
 

@@ -1,8 +1,8 @@
 """The masks of dropout.
 
 Each mask is computed from (seed, step, place, row), so no random state has to be saved: a training
-that was stopped resumes with the masks that it would have drawn, and a batch that is split over
-cores or machines gets the masks of the undivided batch, slice by slice.
+run that was stopped resumes with the masks that it would have drawn, and a batch that is split over
+cores or machines, each slice padded as the batch is, gets the masks of the undivided batch.
 
 step: the number of the update. place: the number of a dropout among those of one step, counted from
 0 in the order in which they compute; a step can have 65536 places. row: the index of a sentence in
@@ -83,8 +83,8 @@ def mask_key(seed, step, place):
     """Return the generator's key, two numbers of 64 bits.
 
     Each step has 65536 places: place 65536 of step 0 has the mask of place 0 of step 1. Outside all
-    `dropout_state` blocks the step is always 0 and the place counts on, so a thread repeats no
-    mask.
+    `dropout_state` blocks the step is always 0 and the place counts on, so calls
+    without a seed repeat no mask within a thread.
     """
     return seed, 65536 * step + place
 

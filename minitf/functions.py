@@ -116,7 +116,7 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
 
 
 def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
-    """Return positive weights that sum to 1 and grow with the scores x.
+    """Return weights from 0 to 1 that sum to 1 and grow with the scores x.
 
         y_i = exp(x_i) / sum_j exp(x_j)
         dy_i/dx_j = y_i (delta_ij - y_j)    by the quotient rule
@@ -281,7 +281,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` with norm="post" computes the same; its form on a GPU calls this op, one kernel.
+    `Residual` with norm="post" computes the same; on a GPU its form calls this op, one kernel.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """

@@ -35,7 +35,7 @@ class Parameter(Tensor):
             super()._receive(gradient)
 
     def __getstate__(self):
-        """Leave out the view: a deep copy must not write into the original's gradients."""
+        """Leave out the view: the copy of a view is no view of the copied flat array."""
         return {**vars(self), "_gradient_view": None}
 
 
@@ -218,7 +218,7 @@ def _items(container):
 
 
 def _tree(name, value, seen):
-    """Return the lines that show an attribute: a parameter, a module with its contents, or none.
+    """Return the lines that show an attribute: a parameter, or a module and its contents.
 
     seen: the names of the modules shown so far, by id; a shared module is shown once.
     """
@@ -242,9 +242,10 @@ def _tree(name, value, seen):
 
 
 def _xavier(rng, n_in, n_out):
-    """Draw a matrix that keeps the variance of what passes through it, forward and backward.
+    """Draw a matrix that about keeps the variance of what passes through it, in both directions.
 
-    Uniform within +- sqrt(6 / (n_in + n_out)). Without rng the numbers are not drawn.
+    Forward that takes a variance of 1 / n_in, backward 1 / n_out; the rule is a compromise: uniform
+    within +- sqrt(6 / (n_in + n_out)). Without rng the numbers are not drawn.
     Source: Glorot and Bengio 2010, eq. 16.
     """
     if rng is None:

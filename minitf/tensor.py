@@ -174,7 +174,7 @@ def _freed(gy):
 
 
 def _name(backward):
-    """Return the name of the operation that contains a backward function."""
+    """Return the operation of a backward function: "softmax" for softmax.<locals>.backward."""
     names = getattr(backward, "__qualname__", "backward").split(".<locals>.")
     return names[-2] if len(names) > 1 else names[0]
 
@@ -234,7 +234,7 @@ class Tensor:
     bring the values back. Comparisons, including `==`, work element by element and return boolean
     arrays, which are constants; so to look for a Tensor in a list, write
     `any(t is x for x in tensors)`.
-    Raises TypeError for complex numbers and for anything that is not a number.
+    Raises TypeError for complex numbers and text, ValueError for lists of different lengths.
     """
 
     data: np.ndarray

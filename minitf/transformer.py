@@ -112,7 +112,8 @@ class MultiHeadAttention(Module):
         """Attend from x (B, T, D) to memory (B, S, D), which is x itself in self-attention.
 
         cache: a callable (see Cache in minitf.decode). Called with this attention and the memory,
-        it returns the keys (B, H, n, K) and values (B, H, n, U) of all tokens so far. Its attribute
+        it returns the keys (B, H, n, K) and values (B, H, n, U) of all tokens so far, or of
+        the source. Its attribute
         `positions` has the positions of queries and keys, as `attend` takes them.
         """
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
@@ -366,6 +367,7 @@ class Transformer(Module):
     ) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
+        start: the position of the first target token, for the vectors added to the embeddings.
         Without caches the mask is the causal one. Padding comes only at the end of a text, so that
         mask keeps every real token from seeing it.
         caches: for each layer a pair, one cache for self-attention and one for attention to the
