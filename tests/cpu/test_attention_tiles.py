@@ -8,7 +8,7 @@ from sizes import B, D, H, K, S, T
 
 from minitf import functions as F
 from minitf.check import grad_check
-from minitf.cpu import functions as cpu_functions
+from minitf.cpu import attention as cpu_attention
 from minitf.tensor import Tensor, no_grad
 
 SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sentence, all
@@ -22,14 +22,14 @@ SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sen
 )
 def tile(request, monkeypatch):
     """How many scores a tile may hold."""
-    monkeypatch.setattr(cpu_functions, "TILE_SCORES", request.param)
+    monkeypatch.setattr(cpu_attention, "TILE_SCORES", request.param)
     return request.param
 
 
 @pytest.mark.parametrize("longest", [0, S], ids=["computed again", "kept"])
 @pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_gradients_do_not_depend_on_the_tiles(tile, longest, rate, rng, monkeypatch):
-    monkeypatch.setattr(cpu_functions, "LONGEST_KEPT", longest)
+    monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", longest)
     arrays = (
         rng.normal(size=(B, H, T, K)),
         rng.normal(size=(B, H, S, K)),
@@ -40,7 +40,7 @@ def test_gradients_do_not_depend_on_the_tiles(tile, longest, rate, rng, monkeypa
     grad_check(lambda *inputs: F.attention(*inputs, mask, rate, seed=4), *arrays, name="attention")
     with no_grad():
         y = F.attention(*arrays, mask, rate, seed=4).numpy()
-        monkeypatch.setattr(cpu_functions, "TILE_SCORES", 10**6)
+        monkeypatch.setattr(cpu_attention, "TILE_SCORES", 10**6)
         np.testing.assert_allclose(
             y, F.attention(*arrays, mask, rate, seed=4).numpy(), rtol=1e-12, atol=1e-15
         )
@@ -64,7 +64,7 @@ def peak(length):
 
 
 def test_memory_grows_with_the_length_and_not_with_its_square(monkeypatch):
-    monkeypatch.setattr(cpu_functions, "TILE_SCORES", 1 << 16)
+    monkeypatch.setattr(cpu_attention, "TILE_SCORES", 1 << 16)
     assert peak(2048) < 1.5 * peak(1024)
-    monkeypatch.setattr(cpu_functions, "LONGEST_KEPT", 2048)  # all weights are kept
+    monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", 2048)  # all weights are kept
     assert peak(2048) > 3 * peak(1024)

@@ -10,7 +10,7 @@ from sizes import B, H, K, S, T
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
-from minitf.cpu import functions as cpu_functions
+from minitf.cpu import attention as cpu_attention
 from minitf.tensor import Tensor, no_grad
 
 RATE, SEED = 0.4, 6
@@ -77,8 +77,8 @@ def test_any_axes_in_front(seed, library, monkeypatch):
     rate = float(rng.choice([0.0, RATE]))
     with using("numpy"):
         expected = results(composed, arrays, mask, rate)
-    monkeypatch.setattr(cpu_functions, "TILE_SCORES", int(rng.choice([1, 4, 10, 30, 10**6])))
-    monkeypatch.setattr(cpu_functions, "LONGEST_KEPT", int(rng.choice([0, 3, 512])))
+    monkeypatch.setattr(cpu_attention, "TILE_SCORES", int(rng.choice([1, 4, 10, 30, 10**6])))
+    monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", int(rng.choice([0, 3, 512])))
     agree(results(F.attention, arrays, mask, rate, SEED), expected, 1e-10)
     with no_grad():
         y = F.attention(*map(to_device, arrays), mask, rate, SEED)

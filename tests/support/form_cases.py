@@ -608,7 +608,7 @@ def _packed(dtype):
 TILES = {
     "sizes as they are": {},
     "small tiles": {
-        "cpu.functions": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
+        "cpu.attention": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
         "cpu.decode": {"_GROW_BY": 1},
@@ -616,15 +616,15 @@ TILES = {
         "gpu.loss": {"CHUNK_ROWS": 10},
     },
     "tiles of one head": {
-        "cpu.functions": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0},
+        "cpu.attention": {"TILE_SCORES": T * S + 1, "LONGEST_KEPT": 0},
         "cpu.loss": {"CHUNK_ROWS": 10},
     },
     "tiles of one query": {
-        "cpu.functions": {"TILE_SCORES": 1, "LONGEST_KEPT": S},
+        "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S},
         "cpu.loss": {"CHUNK_ROWS": 1},
     },
     "tiles of one sentence": {
-        "cpu.functions": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0},
+        "cpu.attention": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 0},
         "cpu.loss": {"CHUNK_ROWS": 66},
     },
 }
