@@ -15,7 +15,7 @@ class Config:
     """Everything that defines a model apart from its weights; by default the paper's base model.
 
     vocabulary_size: of the vocabulary that both languages share.
-    n_layers: of the encoder, and of the decoder as well.
+    n_layers: of the encoder, and of the decoder as well unless n_decoder_layers is given.
     d_model: the features of each position, between all layers.
     d_ff: the features inside the feed-forward network.
     n_heads: the heads of each attention.
@@ -33,6 +33,11 @@ class Config:
     tie: whether both embeddings and the output share one matrix.
     pad_id, unk_id, bos_id, eos_id: the ids of padding, of an unknown token, of the start mark, and
     of the end mark.
+    attention_bias: whether the projections of queries, keys, values and outputs have a bias.
+    activation: "relu" as in the paper, or "swish", inside the feed-forward network.
+    output_bias: whether each token of the vocabulary has a bias that is added to its logit.
+    n_decoder_layers: the layers of the decoder; by default n_layers.
+    suppressed_ids: tokens that the model never writes, and that the loss leaves out.
     Raises UserError for a value that no model can have.
     """
 
@@ -58,6 +63,12 @@ class Config:
     unk_id: int = 1
     bos_id: int = 2
     eos_id: int = 3
+    # Switches of the second edition come last, so that a call by position keeps its meaning.
+    attention_bias: bool = False
+    activation: str = "relu"
+    output_bias: bool = False
+    n_decoder_layers: int | None = None
+    suppressed_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
         _check_size("vocabulary_size", self.vocabulary_size)
@@ -85,8 +96,17 @@ class Config:
         if self.positions == "sinusoid" and self.d_model % 2:
             raise UserError(f"sinusoids need an even d_model, not {self.d_model}")
         _check_size("max_length", self.max_length)
-        if type(self.tie) is not bool:
-            raise UserError(f"tie must be true or false, not {reprlib.repr(self.tie)}")
+        _check_bool("tie", self.tie)
+        _check_bool("attention_bias", self.attention_bias)
+        _check_choice("activation", self.activation, "relu", "swish")
+        _check_bool("output_bias", self.output_bias)
+        if self.n_decoder_layers is None:
+            object.__setattr__(self, "n_decoder_layers", self.n_layers)
+        _check_size("n_decoder_layers", self.n_decoder_layers)
+        self._check_special_ids()
+        self._check_suppressed_ids()
+
+    def _check_special_ids(self):
         ids = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
         in_vocabulary = all(type(i) is int and 0 <= i < self.vocabulary_size for i in ids)
         if not in_vocabulary or len(set(ids)) < 4:
@@ -94,6 +114,21 @@ class Config:
                 f"the special ids {reprlib.repr(ids)} must be different integers from 0 "
                 f"to vocabulary_size - 1"
             )
+
+    def _check_suppressed_ids(self):
+        ids = self.suppressed_ids
+        if not isinstance(ids, (tuple, list)) or not all(type(i) is int for i in ids):
+            raise UserError(f"suppressed_ids must be a list of ids, not {reprlib.repr(ids)}")
+        if not all(0 <= i < self.vocabulary_size for i in ids) or len(set(ids)) < len(ids):
+            raise UserError(
+                f"suppressed_ids must be different integers from 0 to vocabulary_size - 1, not "
+                f"{reprlib.repr(ids)}"
+            )
+        if self.eos_id in ids:
+            raise UserError(
+                f"suppressed_ids must not contain the end mark {self.eos_id}: no text would end"
+            )
+        object.__setattr__(self, "suppressed_ids", tuple(ids))  # JSON has lists only
 
     def _width_of_a_head(self, name):
         if self.d_model % self.n_heads:
@@ -114,12 +149,15 @@ class Config:
         """Return a copy with some fields changed.
 
         A d_k or d_v that equals d_model / n_heads, even one that was given, is computed again from
-        the new d_model and n_heads, unless it is among the changes.
+        the new d_model and n_heads, unless it is among the changes. So an n_decoder_layers that
+        equals n_layers follows it.
         """
         if self.d_k * self.n_heads == self.d_model:
             changes.setdefault("d_k", None)
         if self.d_v * self.n_heads == self.d_model:
             changes.setdefault("d_v", None)
+        if self.n_decoder_layers == self.n_layers:
+            changes.setdefault("n_decoder_layers", None)
         return dataclasses.replace(self, **changes)
 
     def count_parameters(self) -> int:
@@ -129,23 +167,29 @@ class Config:
         63045632
         """
         norm = 2 * self.d_model
-        attention = 2 * self.d_model * self.n_heads * (self.d_k + self.d_v)
+        heads = self.n_heads * (self.d_k + self.d_v)
+        attention = 2 * self.d_model * heads
+        if self.attention_bias:
+            attention += heads + self.n_heads * self.d_k + self.d_model
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
         encoder_layer = attention + feed_forward + 2 * norm
         decoder_layer = 2 * attention + feed_forward + 3 * norm
         last_norms = 2 * norm if self.norm == "pre" else 0
         tables = (1 if self.tie else 3) * self.vocabulary_size * self.d_model
         positions = 2 * self.max_length * self.d_model if self.positions == "learned" else 0
-        return self.n_layers * (encoder_layer + decoder_layer) + last_norms + tables + positions
+        layers = self.n_layers * encoder_layer + self.n_decoder_layers * decoder_layer
+        output_bias = self.vocabulary_size if self.output_bias else 0
+        return layers + last_norms + tables + positions + output_bias
 
     def to_dict(self) -> dict:
-        """Return all fields as a dictionary, for JSON."""
-        return dataclasses.asdict(self)
+        """Return all fields as a dictionary, for JSON, where a tuple is a list."""
+        return dataclasses.asdict(self) | {"suppressed_ids": list(self.suppressed_ids)}
 
     @classmethod
     def from_dict(cls, fields: dict) -> Self:
         """Return the Config whose `to_dict` returned these fields.
 
+        Fields that are missing, as in files of an older version, have their defaults.
         Raises UserError for an unknown field, a missing vocabulary_size, and an impossible value.
         """
         unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
@@ -162,6 +206,11 @@ class Config:
 def _check_size(name, value):
     if type(value) is not int or value < 1:
         raise UserError(f"{name} must be an integer of at least 1, not {reprlib.repr(value)}")
+
+
+def _check_bool(name, value):
+    if type(value) is not bool:
+        raise UserError(f"{name} must be true or false, not {reprlib.repr(value)}")
 
 
 def _check_range(name, value, greatest):

@@ -42,6 +42,7 @@ __all__ = [
     "log_softmax",
     "relu",
     "softmax",
+    "swish",
     "where",
 ]
 
@@ -78,6 +79,22 @@ def relu(x: ArrayLike) -> Tensor:
     """
     y = xp.maximum(as_array(x), 0)
     return record(y, (x,), lambda gy: gy * (y > 0))
+
+
+def swish(x: ArrayLike) -> Tensor:
+    """Return x times its sigmoid: close to x far above 0, and close to 0 far below.
+
+        y = x s    with s = sigmoid(x) = 1 / (1 + e^-x) = (1 + tanh(x/2)) / 2
+        dy/dx = s + x ds/dx = s + x s (1 - s) = s + y (1 - s)
+
+    x: (...)   ->   (...)
+    The code computes the tanh, which cannot overflow. Also called SiLU.
+    Source: Ramachandran et al. 2017, "Searching for Activation Functions", with beta = 1.
+    """
+    x_data = as_array(x)
+    s = (1 + xp.tanh(x_data / 2)) / 2
+    y = x_data * s
+    return record(y, (x,), lambda gy: gy * (s + y * (1 - s)))
 
 
 def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
@@ -297,17 +314,19 @@ def feed_forward(
     b_2: ArrayLike | None,
     rate: float = 0.0,
     seed: int | None = None,
+    activation: str = "relu",
 ) -> Tensor:
     """Return two linear maps with a ReLU between them, the same at each position.
 
-        y = max(0, x W_1 + b_1) W_2 + b_2
+        y = max(0, x W_1 + b_1) W_2 + b_2    or with swish(...) if that is the activation
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
     With a rate, dropout follows the ReLU (not in the paper). `FeedForward` computes the same; its
     form on a GPU calls this op. Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
-    hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
+    activate = {"relu": relu, "swish": swish}[activation]
+    hidden = dropout(activate(linear(x, w_1, b_1)), rate, seed)  # (..., F)
     return linear(hidden, w_2, b_2)
 
 

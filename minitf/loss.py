@@ -4,6 +4,7 @@ At each position the target distribution q gives the true id 1 - smoothing, and 
 among the other V - 1 ids:
 
     q_v = 1 - smoothing if v is the true id, else smoothing / (V - 1)
+    q_v = 0 if v is a suppressed id; V - 1 is then less the number of these
     loss = - sum_v q_v ln p_v        with p = softmax(z), z the logits
 
 A term with q_v = 0 counts as 0, also where ln p_v is -infinity. The gradient is p - q:
@@ -13,7 +14,8 @@ A term with q_v = 0 counts as 0, also where ln p_v is -infinity. The gradient is
 
 Positions whose target is `pad_id` do not count; without a `pad_id` every position counts. An id
 with the logit -inf is impossible: if q gives it any probability the loss is infinite, otherwise it
-has no effect.
+has no effect. Ids that a model never writes are such: their logits are -inf, and they are given as
+`suppressed_ids`, so that q gives them nothing. Positions with such a target do not count either.
 
 The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
 computed in several batches: if each batch were divided by its own number, a token of a small batch
@@ -22,6 +24,9 @@ Source: section 5.4; Szegedy et al. 2016, section 7. Dividing by V - 1 follows t
 """
 
 from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,25 +44,29 @@ def label_smoothed_cross_entropy(
     smoothing: float = 0.1,
     pad_id: int | None = None,
     n_tokens: float | None = None,
+    suppressed_ids: Sequence[int] = (),
 ) -> Tensor:
     """Return the mean cross-entropy between the smoothed targets and the predictions.
 
         loss = - 1/n_tokens sum_t sum_v q_tv ln p_tv
-        gz_tv = (p_tv - q_tv) gloss / n_tokens, and 0 where the target t is padding
+        gz_tv = (p_tv - q_tv) gloss / n_tokens, and 0 where the target t is left out
 
     logits: (..., V)   target: int (...)   ->   ()
-    n_tokens defaults to the number of targets that are not padding.
+    Left out are targets that are padding or suppressed ids; n_tokens defaults to the number of the
+    others.
     Raises IndexError for a target outside the vocabulary, TypeError for targets that are not
-    integers, ValueError for targets of another shape, for an n_tokens that is not positive, and for
-    smoothing over a vocabulary of one id.
+    integers, ValueError for targets of another shape, for an n_tokens that is not positive, for
+    suppressed ids outside the vocabulary, and for smoothing over a vocabulary of one id.
     Source: section 5.4.
     """
     z = as_array(logits)
     size = z.shape[-1]
-    rows, ids, n = real_rows(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
-    # (N, V): the N targets that are not padding. z is a plain array, so nothing is recorded.
+    rows, ids, n = real_rows(
+        target, z.shape[:-1], size, smoothing, pad_id, n_tokens, suppressed_ids
+    )
+    # (N, V): the N targets that count. z is a plain array, so nothing is recorded.
     log_p = log_softmax(z.reshape(-1, size)[rows]).data
-    q = _smoothed(ids, size, smoothing, z.dtype)  # (N, V)
+    q = _smoothed(ids, size, smoothing, suppressed_ids, z.dtype)  # (N, V)
     loss = -(q * xp.where(q > 0, log_p, 0)).sum() / n  # where: 0 * -infinity would be NaN
 
     def backward(gy):
@@ -76,44 +85,65 @@ def projected_cross_entropy(
     smoothing: float = 0.1,
     pad_id: int | None = None,
     n_tokens: float | None = None,
+    bias: ArrayLike | None = None,
+    suppressed_ids: Sequence[int] = (),
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of the logits x E^T, and their plain negative log-likelihood.
+    """Return the loss of the logits x E^T + b, and their plain negative log-likelihood.
 
-        loss = label_smoothed_cross_entropy(x E^T, target)    with E = weight
+        loss = label_smoothed_cross_entropy(x E^T + b, target)    with E = weight, b = bias
 
-    x: (..., D)   weight: (V, D)   target: int (...)   ->   (), ()
+    x: (..., D)   weight: (V, D)   target: int (...)   bias: (V,)   ->   (), ()
+    The bias of suppressed ids is -infinity: see `Transformer.logit_bias`.
     The second result, the nll, has smoothing 0 and no gradient. If n_tokens counts the complete
     update, exp(sum of the nll of its batches) is the perplexity. This composition is an op so that
     a form can compute it without the logits of all positions in memory at once.
     Raises the errors of `label_smoothed_cross_entropy`.
     Source: sections 3.4, 5.4.
     """
-    x_data, w = arrays_of(x, weight)
-    if x_data.shape[-1] != w.shape[1]:
-        raise ValueError(
-            f"projected_cross_entropy: x has {x_data.shape[-1]} features, but the weight has "
-            f"{w.shape[1]}"
-        )
-    logits = linear(x, weight.transpose() if isinstance(weight, Tensor) else w.T)
-    loss = label_smoothed_cross_entropy(logits, target, smoothing, pad_id, n_tokens)
-    nll = label_smoothed_cross_entropy(logits.data, target, 0.0, pad_id, n_tokens)
+    _, w, _ = projected_arrays(x, weight, bias)
+    logits = linear(x, weight.transpose() if isinstance(weight, Tensor) else w.T, bias)
+    counting = pad_id, n_tokens, suppressed_ids
+    loss = label_smoothed_cross_entropy(logits, target, smoothing, *counting)
+    nll = label_smoothed_cross_entropy(logits.data, target, 0.0, *counting)
     return loss, nll
 
 
-def _smoothed(ids, size, smoothing, dtype):
+def projected_arrays(x, weight, bias):
+    """Return the arrays of the projection's arguments. Raises ValueError for sizes that differ."""
+    if bias is None:
+        (x, w), b = arrays_of(x, weight), None
+    else:
+        x, w, b = arrays_of(x, weight, bias)
+    if x.shape[-1] != w.shape[1]:
+        raise ValueError(
+            f"projected_cross_entropy: x has {x.shape[-1]} features, but the weight has "
+            f"{w.shape[1]}"
+        )
+    if b is not None and b.shape != w.shape[:1]:
+        raise ValueError(
+            f"projected_cross_entropy: the bias has shape {b.shape}, but {len(w)} logits need "
+            f"({len(w)},)"
+        )
+    return x, w, b
+
+
+def _smoothed(ids, size, smoothing, suppressed_ids, dtype):
     """Return the target distributions q of the true ids: (N,) -> (N, V)."""
-    q = xp.full((len(ids), size), probability_of_others(smoothing, size), dtype=dtype)
+    others = probability_of_others(smoothing, size - len(suppressed_ids))
+    q = xp.full((len(ids), size), others, dtype=dtype)
+    if suppressed_ids:
+        q[:, to_device(np.array(suppressed_ids))] = 0
     q[xp.arange(len(ids)), ids] = 1 - smoothing
     return q
 
 
 def probability_of_others(smoothing, size):
-    """Return the probability in q of each id but the true one."""
+    """Return the probability in q of each id but the true one, of `size` that have one."""
     return smoothing / (size - 1) if smoothing else 0.0
 
 
-def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
-    """Return the indices of the targets that are not padding, these targets, and the divisor.
+def real_rows(target, shape, size, smoothing, pad_id, n_tokens, suppressed_ids=()):
+    """Return the indices of the targets that count, these targets, and the divisor.
 
     target: int (...) of the given shape   ->   int (N,), int (N,), a float
     """
@@ -121,24 +151,32 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     if target.shape != shape:
         raise ValueError(f"targets have shape {target.shape}, but the predictions need {shape}")
     target = target.ravel()
-    rows = np.arange(target.size) if pad_id is None else np.flatnonzero(target != pad_id)
+    left_out = [*suppressed_ids] if pad_id is None else [pad_id, *suppressed_ids]
+    rows = np.flatnonzero(np.isin(target, left_out, invert=True))
     ids = target[rows]
     if n_tokens is None:
         n_tokens = max(1, len(rows))
-    _check_numbers(ids, size, smoothing, n_tokens)
+    _check_numbers(ids, size, smoothing, n_tokens, suppressed_ids)
     # A Python float: in NumPy 2 an int64 scalar times a float32 array is a float64 array.
     return to_device(rows), to_device(ids), float(n_tokens)
 
 
-def _check_numbers(ids, size, smoothing, n_tokens):
+def _check_numbers(ids, size, smoothing, n_tokens, suppressed_ids):
     if not n_tokens > 0:
         raise ValueError(
             f"n_tokens is {n_tokens}: the loss is divided by it, so it must be more than 0"
         )
-    if size < (2 if smoothing else 1):
+    possible = size - len(suppressed_ids)
+    if possible < (2 if smoothing else 1):
         raise ValueError(
-            f"the loss needs at least {2 if smoothing else 1} ids in the vocabulary, not {size}"
+            f"the loss needs at least {2 if smoothing else 1} ids in the vocabulary, not {possible}"
             f"{': label smoothing needs another one' if smoothing else ''}"
+        )
+    in_vocabulary = all(0 <= i < size for i in suppressed_ids)
+    if not in_vocabulary or len(set(suppressed_ids)) < len(suppressed_ids):
+        raise ValueError(
+            f"suppressed_ids must be different integers from 0 to {size - 1}, not "
+            f"{reprlib.repr(suppressed_ids)}"
         )
     if ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise IndexError(

@@ -18,7 +18,7 @@ from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from minitf.tensor import ArrayLike, Ids, Tensor
 
 __all__ = [
@@ -89,17 +89,17 @@ class MultiHeadAttention(Module):
     To change how a head attends, override `attend`, which also works with a cache. A subclass that
     overrides `__call__`, `keys_and_values`, `split_heads` or `merge_heads` is decoded without a
     cache, unless it says `can_cache = True`.
-    Source: section 3.2.2. No biases, as in the paper's equations.
+    Source: section 3.2.2. No biases, as in the paper's equations, unless config.attention_bias.
     """
 
     keep_weights = False
 
     def __init__(self, config: Config, rng: np.random.Generator | None):
         c = config
-        self.query = Linear(c.d_model, c.n_heads * c.d_k, rng, bias=False)
-        self.key = Linear(c.d_model, c.n_heads * c.d_k, rng, bias=False)
-        self.value = Linear(c.d_model, c.n_heads * c.d_v, rng, bias=False)
-        self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, bias=False)
+        self.query = Linear(c.d_model, c.n_heads * c.d_k, rng, c.attention_bias)
+        self.key = Linear(c.d_model, c.n_heads * c.d_k, rng, c.attention_bias)
+        self.value = Linear(c.d_model, c.n_heads * c.d_v, rng, c.attention_bias)
+        self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, c.attention_bias)
         self.n_heads, self.rate = c.n_heads, c.attention_dropout
 
     def __call__(
@@ -166,6 +166,7 @@ class FeedForward(Module):
 
         FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
 
+    With config.activation "swish", `functions.swish` replaces the ReLU.
     Source: section 3.3, eq. 2.
     """
 
@@ -173,10 +174,12 @@ class FeedForward(Module):
         self.inner = Linear(config.d_model, config.d_ff, rng)
         self.outer = Linear(config.d_ff, config.d_model, rng)
         self.dropout = Dropout(config.feed_forward_dropout)
+        self.activation = config.activation  # the name of a function in minitf.functions
 
     @accelerated
     def __call__(self, x: ArrayLike) -> Tensor:
-        return self.outer(self.dropout(F.relu(self.inner(x))))
+        activation = getattr(F, self.activation)
+        return self.outer(self.dropout(activation(self.inner(x))))
 
 
 class Residual(Module):
@@ -310,7 +313,7 @@ class Decoder(Module):
     """A stack of N decoder layers, and a last norm if the norms come before the sub-layers."""
 
     def __init__(self, config: Config, rng: np.random.Generator | None):
-        self.layers = [DecoderLayer(config, rng) for _ in range(config.n_layers)]
+        self.layers = [DecoderLayer(config, rng) for _ in range(config.n_decoder_layers)]
         self.norm = LayerNorm(config.d_model, config.eps) if config.norm == "pre" else None
 
     def __call__(
@@ -347,6 +350,9 @@ class Transformer(Module):
         self.target_positions = Positions(config, rng)
         self.encoder = Encoder(config, rng)
         self.decoder = Decoder(config, rng)
+        self.output_bias = None
+        if config.output_bias:
+            self.output_bias = Parameter(np.zeros(config.vocabulary_size, dtype=np.float32))
 
     def encode(self, source: Ids) -> tuple[Tensor, np.ndarray]:
         """Return the memory (B, S, D) of the source (B, S), and the mask that hides its padding."""
@@ -392,8 +398,29 @@ class Transformer(Module):
         return self.decoder(x, memory, *masks, caches)
 
     def logits(self, hidden: ArrayLike) -> Tensor:
-        """Return a score for every token of the vocabulary: (..., D) -> (..., V)."""
-        return F.linear(hidden, self.output_embedding.weight.transpose())
+        """Return a score for every token of the vocabulary: (..., D) -> (..., V).
+
+        logits = hidden E^T + b    with E the output embedding and b = logit_bias()
+        """
+        return F.linear(hidden, self.output_embedding.weight.transpose(), self._logit_bias())
+
+    def logit_bias(self) -> np.ndarray | None:
+        """Return the array (V,) that is added to all logits, or None if nothing is.
+
+        That is the output bias, and -infinity for each suppressed id: its probability is 0.
+        """
+        bias = self._logit_bias()
+        return None if bias is None else bias.data
+
+    def _logit_bias(self) -> Tensor | None:
+        """Return `logit_bias()` as a Tensor, through which the output bias gets its gradient."""
+        ids = self.config.suppressed_ids
+        if not ids:
+            return self.output_bias
+        suppression = np.zeros(self.config.vocabulary_size)
+        suppression[list(ids)] = -np.inf
+        suppression = to_device(suppression, self.output_embedding.weight.dtype)
+        return Tensor(suppression) if self.output_bias is None else self.output_bias + suppression
 
     def __call__(self, source: Ids, target: Ids) -> Tensor:
         """Return the logits (B, T, V) of source ids (B, S) and target ids (B, T).
@@ -415,7 +442,7 @@ class Transformer(Module):
         """Return the training loss of a batch, and its plain negative log-likelihood.
 
         n_tokens: the divisor of both, the target tokens of the complete update (default: of this
-        batch).
+        batch, without padding and suppressed ids).
         """
         c = self.config
         source, target_in = _batch(source, target_in)
@@ -429,7 +456,14 @@ class Transformer(Module):
         hidden = self.decode(target_in, memory, mask)
         smoothing = c.label_smoothing if smoothing is None else smoothing
         return projected_cross_entropy(
-            hidden, self.output_embedding.weight, target_out, smoothing, c.pad_id, n_tokens
+            hidden,
+            self.output_embedding.weight,
+            target_out,
+            smoothing,
+            c.pad_id,
+            n_tokens,
+            self._logit_bias(),
+            c.suppressed_ids,
         )
 
 

@@ -10,32 +10,37 @@ import math
 import numpy as np
 
 from minitf import loss
-from minitf.cpu.sums import row_sums
+from minitf.cpu.sums import column_sums, row_sums
 from minitf.forms import form_of
-from minitf.tensor import arrays_of, is_recording, record
+from minitf.tensor import is_recording, record
 
 CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products get slower
 
 
 @form_of(loss.projected_cross_entropy)
-def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
+def projected_cross_entropy(
+    x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None, suppressed_ids=()
+):
     """Return the loss and the plain negative log-likelihood; compute the gradients with them."""
-    x_data, w = arrays_of(x, weight)
+    x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
-    if shape[-1] != w.shape[1]:
-        return NotImplemented  # the equation raises the error
-    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    rows, ids, n_tokens = loss.real_rows(
+        target, shape[:-1], len(w), smoothing, pad_id, n_tokens, suppressed_ids
+    )
     if smoothing >= 0.5:
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = np.empty_like(hidden), None
+    g_bias = None if b is None else np.zeros_like(b)
     total = total_nll = np.zeros((), dtype=dtype)
     for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
         chunk = slice(start, start + CHUNK_ROWS)
         some = hidden[chunk]
         logits = np.matmul(some, w.T)  # (n, V)
-        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing)
+        if b is not None:
+            logits += b
+        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
             np.matmul(logits, w, out=g_hidden[chunk])
@@ -43,6 +48,8 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
                 g_weight = np.matmul(logits.T, some)  # (V, D)
             else:
                 g_weight += np.matmul(logits.T, some)
+            if b is not None:
+                g_bias += column_sums(logits)
 
     def backward(gy):
         nonlocal g_weight
@@ -50,26 +57,34 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
         gx = np.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
         g_weight *= scale
-        return gx.reshape(shape), g_weight
+        return gx.reshape(shape), g_weight, None if b is None else g_bias * scale
 
-    smoothed = record(total / n_tokens, (x, weight), backward)
+    smoothed = record(total / n_tokens, (x, weight, bias), backward)
     return smoothed, record(total_nll / n_tokens, (), None)
 
 
-def loss_and_gradient(logits, target, smoothing):
+def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     """Turn logits (N, V) into p - q in place; return the smoothed and the plain loss of each row.
 
     The loss is - sum_v q_v ln p_v, with ln p_v = logit_v - log_sum. q_v is `wrong` for every id,
     plus the rest for the true id, so the sum over all ids needs no array of ln p. The rest has
-    to be positive: if the true id is impossible, its ln p is -infinity.
+    to be positive: if the true id is impossible, its ln p is -infinity. Suppressed ids, of which
+    q_v is 0, take no part in that sum.
     """
-    n, size = logits.shape
+    n, size = len(logits), logits.shape[1] - len(suppressed_ids)
     smoothing = float(smoothing)  # a NumPy scalar would widen float32
     wrong = loss.probability_of_others(smoothing, size)
     rest = 1 - smoothing - wrong
     rows = np.arange(n)
     logits -= logits.max(axis=-1, keepdims=True)
-    true, total = logits[rows, target], row_sums(logits)[:, 0]
+    true = logits[rows, target]
+    if suppressed_ids:
+        suppressed = slice(None), list(suppressed_ids)
+        kept = logits[suppressed]
+        logits[suppressed] = 0  # -infinity would make the sum infinite
+    total = row_sums(logits)[:, 0]
+    if suppressed_ids:
+        logits[suppressed] = kept
     p = np.exp(logits, out=logits)
     sums = row_sums(p)
     log_sums = np.log(sums[:, 0])
@@ -79,5 +94,7 @@ def loss_and_gradient(logits, target, smoothing):
         losses += wrong * (size * log_sums - total)
     p /= sums
     p -= wrong
+    if suppressed_ids:
+        p[suppressed] += wrong
     p[rows, target] -= rest
     return losses, nll

@@ -88,10 +88,10 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
 
 
 @form_of(functions.feed_forward)
-def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
+def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
     """Compute bias, ReLU and dropout in one kernel between the two products."""
     arrays = linear_arrays(x, w_1, b_1)
-    if b_1 is None or not has_kernels(*arrays):
+    if activation != "relu" or b_1 is None or not has_kernels(*arrays):
         return NotImplemented
     product = functions.linear(x, w_1)
     numbers = next_decisions(product.shape, rate, seed)
@@ -115,8 +115,8 @@ def feed_forward_network(module, x):
     inner, outer, dropout = module.inner, module.outer, module.dropout
     if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
         return NotImplemented
-    if not is_unchanged(dropout, Dropout):
-        return NotImplemented
+    if module.activation != "relu" or not is_unchanged(dropout, Dropout):
+        return NotImplemented  # the kernel computes no other activation
     rate = dropout.rate if dropout.training else 0.0
     return functions.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 

@@ -287,12 +287,13 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
-def cross_entropy(logits, target, losses, nlls, smoothing):
+def cross_entropy(logits, target, losses, nlls, smoothing, suppressed, n_suppressed):
     """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  logits = p - q, with p = softmax(logits).
 
-    q is 1 - smoothing for the target and smoothing / (V - 1) for every other id. Each block
-    computes one row. It reads the logits once for both the largest and the sum of exponentials: the
-    sum so far is scaled down whenever a larger logit appears.
+    q is 1 - smoothing for the target and smoothing / (V - 1) for every other id. It is 0 where
+    suppressed (V,) is true, and V - 1 is less by their number; without such ids the array is not
+    read. Each block computes one row. It reads the logits once for both the largest and the sum of
+    exponentials: the sum so far is scaled down whenever a larger logit appears.
     """
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)
@@ -308,12 +309,16 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
         total += xp.exp(z - largest)
     highest = block_max(largest)
     total = block_sum(total * xp.exp(largest - highest))
-    each = smoothing / xp.float32(size - 1) if size > 1 else 0.0
+    counted = size - n_suppressed
+    each = smoothing / xp.float32(counted - 1) if counted > 1 else 0.0
     shifted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column] - highest
-        shifted += z
         q = 1.0 - smoothing if column == target[row] else each
+        if n_suppressed > 0 and suppressed[column]:
+            q = 0.0
+        else:
+            shifted += z
         logits[row, column] = xp.exp(z) / total - q
     shifted = block_sum(shifted)
     if thread == 0:
@@ -322,7 +327,7 @@ def cross_entropy(logits, target, losses, nlls, smoothing):
         nlls[row] = nll
         smoothed = (1.0 - smoothing - each) * nll
         if each > 0.0:  # a logit of -inf makes the sum infinite, and 0 times infinity is NaN
-            smoothed += each * (xp.float32(size) * log_total - shifted)
+            smoothed += each * (xp.float32(counted) * log_total - shifted)
         losses[row] = smoothed
 
 

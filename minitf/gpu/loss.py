@@ -2,13 +2,15 @@
 
 import math
 
+import numpy as np
+
 from minitf import loss
-from minitf.backend import xp
+from minitf.backend import to_device, xp
 from minitf.forms import form_of
-from minitf.gpu import kernels
+from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_factor, matmul
-from minitf.tensor import arrays_of, is_recording, record
+from minitf.tensor import is_recording, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
 
@@ -16,27 +18,36 @@ _THREADS = 256  # threads of a block, which computes one row of logits
 
 
 @form_of(loss.projected_cross_entropy)
-def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None):
+def projected_cross_entropy(
+    x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None, suppressed_ids=()
+):
     """Return the loss and the plain likelihood, with products in the chosen precision."""
-    x_data, w = arrays_of(x, weight)
+    x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
-    if not has_kernels(x_data, w) or shape[-1] != w.shape[1]:
+    if not has_kernels(x_data, w, *([] if b is None else [b])):
         return NotImplemented
-    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    rows, ids, n_tokens = loss.real_rows(
+        target, shape[:-1], len(w), smoothing, pad_id, n_tokens, suppressed_ids
+    )
     if smoothing >= 0.5:
         return NotImplemented  # the kernel needs a q that is larger for the true id
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
+    g_bias = None if b is None else xp.zeros_like(b)
     total = total_nll = xp.zeros((), dtype=dtype)
     table = as_factor(w)
     for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
         chunk = slice(start, start + CHUNK_ROWS)
         some = as_factor(hidden[chunk])
         logits = matmul(some, table.T)  # (n, V)
-        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing)
+        if b is not None:
+            logits += b
+        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
+            if b is not None:
+                g_bias += fused.column_sums(logits)
             logits = as_factor(logits)
             matmul(logits, table, out=g_hidden[chunk])
             if g_weight is None:
@@ -50,19 +61,22 @@ def projected_cross_entropy(x, weight, target, smoothing=0.1, pad_id=None, n_tok
         gx = xp.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
         g_weight *= scale
-        return gx.reshape(shape), g_weight
+        return gx.reshape(shape), g_weight, None if b is None else g_bias * scale
 
-    smoothed = record(total / n_tokens, (x, weight), backward)
+    smoothed = record(total / n_tokens, (x, weight, bias), backward)
     return smoothed, record(total_nll / n_tokens, (), None)
 
 
-def loss_and_gradient(logits, target, smoothing):
+def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     """Turn logits (N, V) into p - q in place; return the smoothed and the plain losses."""
+    suppressed = xp.empty(1, dtype=bool)  # not read if there are no such ids
+    if suppressed_ids:
+        suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
     launch(
         kernels.cross_entropy,
         (len(logits),),
         (_THREADS,),
-        *(logits, target, losses, nlls, smoothing),
+        *(logits, target, losses, nlls, smoothing, suppressed, len(suppressed_ids)),
     )
     return losses, nlls

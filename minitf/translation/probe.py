@@ -35,7 +35,7 @@ def probe(model, arrays=None):
     c = model.config
     length = min(_LENGTH, c.max_length)
     ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
-    ids[ids == c.pad_id] = c.eos_id
+    ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id  # no finite logit for the latter
     source, target = np.stack([ids, ids[::-1]]), np.stack([ids[::-1], ids])  # (2, length)
     source[1, length // 2 :] = c.pad_id
     target[:, 0] = c.bos_id

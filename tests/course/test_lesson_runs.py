@@ -154,12 +154,12 @@ MUTANTS = {
     ),
     "a feed-forward network without ReLU": (
         "04",
-        "self.dropout(F.relu(self.inner(x)))",
+        "self.dropout(activation(self.inner(x)))",
         "self.dropout(self.inner(x))",
     ),
     "a feed-forward op without ReLU": (
         "04",
-        "dropout(relu(linear(x, w_1, b_1))",
+        "dropout(activate(linear(x, w_1, b_1))",
         "dropout((linear(x, w_1, b_1))",
     ),
     "a dropout that does not keep the mean": (

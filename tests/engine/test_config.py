@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from models import PUBLIC
 
 from minitf.config import PRESETS, Config
 from minitf.errors import UserError
@@ -59,11 +60,15 @@ def test_the_defaults_are_the_papers():
         1e-6,
     )
     assert (config.pad_id, config.unk_id, config.bos_id, config.eos_id) == (0, 1, 2, 3)
+    assert (config.attention_bias, config.activation, config.output_bias) == (False, "relu", False)
+    assert (config.n_decoder_layers, config.suppressed_ids) == (6, ())
 
 
 def by_hand(c):
     """Count the weights of figure 1 on paper."""
     attention = 2 * c.d_model * c.n_heads * c.d_k + 2 * c.d_model * c.n_heads * c.d_v
+    if c.attention_bias:
+        attention += 2 * c.n_heads * c.d_k + c.n_heads * c.d_v + c.d_model
     feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
     norm = 2 * c.d_model
     encoder_layer = attention + feed_forward + 2 * norm
@@ -71,7 +76,9 @@ def by_hand(c):
     last_norms = 2 * norm if c.norm == "pre" else 0
     tables = (1 if c.tie else 3) * c.vocabulary_size * c.d_model
     positions = 2 * c.max_length * c.d_model if c.positions == "learned" else 0
-    return c.n_layers * (encoder_layer + decoder_layer) + last_norms + tables + positions
+    layers = c.n_layers * encoder_layer + c.n_decoder_layers * decoder_layer
+    output_bias = c.vocabulary_size if c.output_bias else 0
+    return layers + last_norms + tables + positions + output_bias
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,8 @@ def by_hand(c):
     ],
 )
 def test_every_preset_weighs_what_it_should(name):
-    for changes in ({}, {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}):
+    other = {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}
+    for changes in ({}, other, PUBLIC):
         config = Config.preset(name, **changes)
         assert count(config) == by_hand(config) == config.count_parameters()
 
@@ -162,6 +170,21 @@ WRONG = {
     "an id below 0": ({"pad_id": -1}, "special ids"),
     "an id of text": ({"bos_id": "2"}, "special ids"),
     "a tie of text": ({"tie": "yes"}, "tie must be true or false"),
+    "an attention bias of text": (
+        {"attention_bias": "yes"},
+        "attention_bias must be true or false",
+    ),
+    "an output bias of 1": ({"output_bias": 1}, "output_bias must be true or false"),
+    "an unknown activation": ({"activation": "gelu"}, "activation must be relu or swish"),
+    "no layers of the decoder": ({"n_decoder_layers": 0}, "n_decoder_layers must be"),
+    "a single suppressed id": ({"suppressed_ids": 4}, "suppressed_ids must be a list of ids"),
+    "suppressed ids of text": ({"suppressed_ids": ["4"]}, "suppressed_ids must be a list of ids"),
+    "a suppressed id twice": ({"suppressed_ids": [4, 4]}, "must be different integers"),
+    "a suppressed id outside of the vocabulary": (
+        {"suppressed_ids": [100]},
+        "from 0 to vocabulary_size - 1",
+    ),
+    "a suppressed end mark": ({"suppressed_ids": [4, 3]}, "must not contain the end mark 3"),
 }
 
 
@@ -188,13 +211,31 @@ def test_the_ends_of_what_is_allowed():
 
 def test_to_json_and_back():
     for name in PRESETS:
-        config = Config.preset(name, 1234, norm="pre", eps=1e-5)
-        assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+        for config in (
+            Config.preset(name, 1234, norm="pre", eps=1e-5),
+            Config.preset(name, 1234, **PUBLIC),
+        ):
+            assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+            assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_a_file_of_the_first_edition_has_the_papers_switches():
+    fields = Config.preset("tiny", 1234).to_dict()
+    newer = "attention_bias", "activation", "output_bias", "n_decoder_layers", "suppressed_ids"
+    older = {name: value for name, value in fields.items() if name not in newer}
+    assert len(older) == len(fields) - 5
+    assert Config.from_dict(older) == Config.preset("tiny", 1234)
+
+
+def test_a_configuration_can_be_a_key():
+    given = Config(100, suppressed_ids=[1, 5])
+    assert given.suppressed_ids == (1, 5)
+    assert {given: 1}[Config(100, suppressed_ids=(1, 5))] == 1
 
 
 def test_a_setting_of_a_newer_version_is_refused():
-    with pytest.raises(UserError, match="activation"):
-        Config.from_dict({**Config.preset("tiny").to_dict(), "activation": "swish"})
+    with pytest.raises(UserError, match="unknown model setting rotary: update minitf"):
+        Config.from_dict({**Config.preset("tiny").to_dict(), "rotary": True})
 
 
 def test_a_config_does_not_change():
@@ -215,6 +256,15 @@ def test_replace_lets_the_size_of_the_keys_follow():
     assert Config.preset("base").replace(d_model=1024).d_k == 128
     assert Config.preset("B-dk16").replace(d_model=1024).d_k == 16, "a d_k that was chosen stays"
     assert Config.preset("base").replace(n_heads=16, d_k=10).d_k == 10
+
+
+def test_replace_lets_the_decoder_follow():
+    base = Config.preset("base")
+    assert base.replace(n_layers=4).n_decoder_layers == 4
+    shorter = base.replace(n_decoder_layers=2)
+    assert (shorter.n_layers, shorter.n_decoder_layers) == (6, 2)
+    assert shorter.replace(n_layers=4).n_decoder_layers == 2, "a number that was chosen stays"
+    assert shorter.replace(dropout=0.2).n_decoder_layers == 2
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,42 @@ MUTANTS = {
         "        g_weight *= scale\n",
         "",
     ),
+    "loss: no bias": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "            logits += b\n",
+        "            pass\n",
+    ),
+    "loss: the last chunk's gradient of the bias": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "g_bias += column",
+        "g_bias = column",
+    ),
+    "loss: a suppressed id has a share": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "        p[suppressed] += wrong\n",
+        "        pass\n",
+    ),
+    "loss: a suppressed id counts": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "logits.shape[1] - len(suppressed_ids)",
+        "logits.shape[1]",
+    ),
+    "loss: a suppressed id is never restored": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "        logits[suppressed] = kept\n",
+        "        pass\n",
+    ),
+    "loss: the ln p of suppressed ids": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "        logits[suppressed] = 0 ",
+        "        pass ",
+    ),
     "Adam: eps not corrected": (
         optim.adam_update,
         "cpu/optim",
@@ -376,6 +412,36 @@ MUTANTS = {
     ),
     "on a GPU, loss: a true word that is impossible": (
         *(loss.projected_cross_entropy, "gpu/loss", "smoothing >= 0.5", "smoothing > 9"),
+    ),
+    "on a GPU, loss: no bias": (
+        loss.projected_cross_entropy,
+        "gpu/loss",
+        "            logits += b\n",
+        "            pass\n",
+    ),
+    "on a GPU, loss: the last chunk's gradient of the bias": (
+        loss.projected_cross_entropy,
+        "gpu/loss",
+        "g_bias += fused",
+        "g_bias = fused",
+    ),
+    "on a GPU, loss: the first suppressed id only": (
+        loss.projected_cross_entropy,
+        "gpu/loss",
+        "shape[1]), suppressed_ids)",
+        "shape[1]), suppressed_ids[0])",
+    ),
+    "on a GPU, feed-forward network: ReLU for every activation": (
+        FeedForward.__call__,
+        "gpu/functions",
+        'if module.activation != "relu" or not',
+        "if not",
+    ),
+    "on a GPU, feed-forward op: ReLU for every activation": (
+        F.feed_forward,
+        "gpu/functions",
+        'if activation != "relu" or b_1',
+        "if b_1",
     ),
     "on a GPU, loss: chunks with gaps": (
         *(

@@ -160,7 +160,8 @@ def test_training_steps_on_every_backend(rng, library, changes):
         expected = train(there, batch, steps=3)
     assert np.allclose(numbers, expected, rtol=1e-5)
     for (name, p), q in zip(here.named_parameters(), there.parameters(), strict=True):
-        assert np.allclose(to_numpy(p.data), q.data, rtol=1e-3, atol=1e-4), name
+        if not name.endswith("key.bias"):  # the softmax ignores it: Adam scales a gradient of 0
+            assert np.allclose(to_numpy(p.data), q.data, rtol=1e-3, atol=1e-4), name
 
 
 # Learning -----------------------------------------------------------------------------------------

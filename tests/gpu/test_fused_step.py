@@ -6,7 +6,7 @@ More of the engine runs on the simulated kernels wherever a test takes the fixtu
 import numpy as np
 import pytest
 import strict
-from models import random_batch, small_model
+from models import PUBLIC, random_batch, small_model
 
 from minitf import forms
 from minitf import functions as F
@@ -117,7 +117,7 @@ def test_without_forms_no_kernel_runs(launched):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"dropout": 0.1}, {}, DROPOUT, DROPOUT | OTHER_WAYS])
+@pytest.mark.parametrize("changes", [{"dropout": 0.1}, {}, DROPOUT, DROPOUT | OTHER_WAYS, PUBLIC])
 def test_training_with_kernels_is_training_without(changes):
     same_training(changes, steps=2)
 

@@ -19,7 +19,8 @@ RATE = checks.RATE
 
 
 def loss():
-    checks.test_cross_entropy(None, 300, 0.1)
+    checks.test_cross_entropy(None, 300, 0.1, ())
+    checks.test_cross_entropy(None, 300, 0.1, (1, 10, 270))
 
 
 def norm():
@@ -63,6 +64,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "warp_sum: one step less": (norm, "range(5):\n        value +=", "range(4):\n        value +="),
     "warp_max: half a warp": (loss, "value, 16 >> step))", "value, 8 >> step))"),
+    "loss: a suppressed id has a share": (loss, "            q = 0.0\n", "            q = each\n"),
+    "loss: a suppressed id counts": (loss, "counted = size - n_suppressed", "counted = size"),
     "loss: the target's logit read after it was overwritten": (
         loss,
         "log_total - (true_logit",

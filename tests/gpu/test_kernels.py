@@ -200,16 +200,19 @@ def test_long_rows_of_attention(kernels_on):
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("suppressed", [(), (1, 9)], ids=["all ids", "suppressed ids"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("size", [V, 2, 300, 700])
-def test_cross_entropy(kernels_on, size, smoothing):
+def test_cross_entropy(kernels_on, size, smoothing, suppressed):
     """700 words are more than the threads of a block, so that some threads take two or three."""
     logits, target = normal(5, size) * 5, np.arange(5) * 3 % size
+    suppressed = [i for i in suppressed if i < size and i not in target]
+    logits[:, suppressed] = -np.inf
     gradient = logits.astype(np.float64)
     with using("numpy"):
-        expected = loss_and_gradient(gradient, target, smoothing)
+        expected = loss_and_gradient(gradient, target, smoothing, suppressed)
     logits = to_device(logits)
-    got = gpu_loss.loss_and_gradient(logits, to_device(target), smoothing)
+    got = gpu_loss.loss_and_gradient(logits, to_device(target), smoothing, suppressed)
     close(logits, gradient)
     close(got[0], expected[0])
     close(got[1], expected[1])

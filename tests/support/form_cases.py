@@ -51,7 +51,7 @@ def rows():
     for function, arguments, options in gradient_table.table():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
         no_bias = function is F.feed_forward and arguments[2] is None
-        declined = ("gpu",) if no_bias else ()
+        declined = ("gpu",) if no_bias or options.get("activation") == "swish" else ()
         named.append(
             Row(
                 f"{' '.join(shapes)} {options or ''}".strip(),
@@ -139,6 +139,8 @@ def _layers(rng):
         two_maps = normal(*shape), normal(D, 16), normal(16), normal(16, D), normal(D)
         found.append(Row(name, F.feed_forward, two_maps))
         found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
+        swish = {"activation": "swish"}
+        found.append(Row(f"{name}, swish", F.feed_forward, two_maps, swish, declined=("gpu",)))
     found += [
         Row(
             "one row for all",
@@ -207,11 +209,32 @@ def _losses(rng):
             found.append(
                 Row(f"smoothing {smoothing:.2f}, {name}", projected, arguments, declined=both)
             )
+    found += _biased_losses(logits, targets)
     many = rng.integers(0, V, 67)
     found.append(Row("rows beyond a chunk", projected, (logits(67, D), logits(V, D) / 3, many)))
     found.append(Row("one row", projected, (logits(D), logits(V, D), np.array(4))))
     none = np.zeros(0, np.int64)
     found.append(Row("no row", projected, (logits(0, D), logits(V, D), none)))
+    return found
+
+
+def _biased_losses(logits, targets):
+    """Return rows of the loss with a bias, and with ids that are never written."""
+    hidden, weight, bias = logits(B, T, D), logits(V, D) / 3, logits(V)
+    suppressed = 0, 7, 2  # the id 7 is among the targets
+    never = bias.copy()
+    never[list(suppressed)] = -np.inf
+    found = []
+    for name, last in {
+        "a bias": (bias,),
+        "suppressed ids": (never, suppressed),
+        "suppressed ids with logits": (bias, suppressed),
+    }.items():
+        for smoothing in (0.0, 0.1):
+            arguments = hidden, weight, targets, smoothing, None, None, *last
+            found.append(Row(f"{name}, {smoothing}", loss.projected_cross_entropy, arguments))
+    arguments = hidden, weight, targets, 0.1, 0, 23, bias.astype("float32"), suppressed
+    found.append(Row("a constant bias", loss.projected_cross_entropy, arguments, constants=(6,)))
     return found
 
 
@@ -431,6 +454,8 @@ def cases():
         ),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
         Case("a beam of 4, attention by distance", searches, _near),
+        Case("a beam of 4, a public model", searches, lambda dtype: _beams(dtype, models.PUBLIC)),
+        Case("the training of a public model", (loss.projected_cross_entropy,), _public),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
         Case("sampling", (decode.token_scorer,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
@@ -546,6 +571,18 @@ def _normalisers(dtype):
     ]
 
 
+def _public(dtype):
+    """Return the loss of a model with the switches of public models, and all its gradients."""
+    switches = models.PUBLIC | {"suppressed_ids": (0, 1, 2, 7)}
+    model = models.small_model(dtype, label_smoothing=0.2, **switches)
+    batch = models.random_batch(np.random.default_rng(5))
+    results = model.loss(batch.source, batch.target_in, batch.target_out)
+    results[0].backward()
+    found = [to_numpy(one.data) for one in results]
+    named = model.named_parameters()  # no weight depends on a key's bias: its gradient is 0 / 0
+    return found + [to_numpy(p.grad) for name, p in named if not name.endswith("key.bias")]
+
+
 class DoubledLinear(Linear):
     """A changed module, which no form may skip."""
 
@@ -564,7 +601,7 @@ def _modules(dtype):
     """Return a residual around a feed-forward network, of modules as they are and changed."""
     rng, found = np.random.default_rng(8), []
     x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
-    for changes in ({}, {"norm": "pre"}):
+    for changes in ({}, {"norm": "pre"}, {"activation": "swish"}):
         rates = {"dropout": 0.2, "feed_forward_dropout": 0.3}
         config = Config(V, d_model=D, d_ff=16, n_heads=H, **rates, **changes)
         for changed in ("nothing", "training", "a layer", "dropout"):

@@ -12,13 +12,28 @@ from minitf.tensor import Tensor
 from minitf.text import EOS, PAD, make_batch
 from minitf.transformer import Transformer, padding_mask
 
+PUBLIC = {  # the switches of public models
+    "attention_bias": True,
+    "activation": "swish",
+    "output_bias": True,
+    "n_decoder_layers": 1,
+    "suppressed_ids": (0, 1, 2),
+}
+
 SWITCHES = {  # each of the paper's choices turned the other way, and all of them at once
     "paper": {},
     "pre-norm": {"norm": "pre"},
     "learned positions": {"positions": "learned", "max_length": 16},
     "untied": {"tie": False},
     "halves, t2t base": {"sinusoid_layout": "halves", "sinusoid_base": "t2t"},
-    "all": {"norm": "pre", "positions": "learned", "max_length": 16, "tie": False, "eps": 1e-3},
+    "attention bias": {"attention_bias": True},
+    "swish": {"activation": "swish"},
+    "output bias": {"output_bias": True},
+    "a shorter decoder": {"n_decoder_layers": 1},
+    "suppressed ids": {"suppressed_ids": (0, 1, 2)},
+    "public models": PUBLIC,
+    "all": {"norm": "pre", "positions": "learned", "max_length": 16, "tie": False, "eps": 1e-3}
+    | PUBLIC,
 }
 
 

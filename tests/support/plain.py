@@ -38,19 +38,26 @@ class Plain:
         c, heads = self.c, []
         for h in range(c.n_heads):
             keys, values = slice(h * c.d_k, (h + 1) * c.d_k), slice(h * c.d_v, (h + 1) * c.d_v)
-            query = x @ self.w[f"{name}.query.weight"][:, keys]
-            key = memory @ self.w[f"{name}.key.weight"][:, keys]
-            value = memory @ self.w[f"{name}.value.weight"][:, values]
+            query = self.projected(x, f"{name}.query")[:, keys]
+            key = self.projected(memory, f"{name}.key")[:, keys]
+            value = self.projected(memory, f"{name}.value")[:, values]
             rows = []
             for t, q in enumerate(query):
                 seen = t + 1 if causal else len(key)
                 weights = np.exp(key[:seen] @ q / math.sqrt(c.d_k))
                 rows.append(weights / weights.sum() @ value[:seen])
             heads.append(np.array(rows))
-        return np.concatenate(heads, axis=-1) @ self.w[f"{name}.output.weight"]
+        return self.projected(np.concatenate(heads, axis=-1), f"{name}.output")
+
+    def projected(self, x, name):
+        y = x @ self.w[f"{name}.weight"]
+        return y + self.w[f"{name}.bias"] if self.c.attention_bias else y
 
     def feed_forward(self, x, name):
-        inner = np.maximum(0, x @ self.w[f"{name}.inner.weight"] + self.w[f"{name}.inner.bias"])
+        inner = x @ self.w[f"{name}.inner.weight"] + self.w[f"{name}.inner.bias"]
+        inner = (
+            np.maximum(0, inner) if self.c.activation == "relu" else inner / (1 + np.exp(-inner))
+        )
         return inner @ self.w[f"{name}.outer.weight"] + self.w[f"{name}.outer.bias"]
 
     def residual(self, x, sublayer, name):
@@ -99,10 +106,15 @@ class Plain:
         for i in range(self.c.n_layers):
             x = self.encoder_layer(x, f"encoder.layers.{i}")
         memory = self.norm(x, "encoder.norm") if self.c.norm == "pre" else x
-        for i in range(self.c.n_layers):
+        for i in range(self.c.n_decoder_layers):
             y = self.decoder_layer(y, memory, f"decoder.layers.{i}")
         y = self.norm(y, "decoder.norm") if self.c.norm == "pre" else y
-        return y @ self.w["embedding.weight" if self.c.tie else "output_embedding.weight"].T
+        z = y @ self.w["embedding.weight" if self.c.tie else "output_embedding.weight"].T
+        if self.c.output_bias:
+            z += self.w["output_bias"]
+        for never in self.c.suppressed_ids:
+            z[:, never] = -np.inf
+        return z
 
 
 def log_softmax(z):
