@@ -179,6 +179,7 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
 
         perplexity = exp( - 1/n sum_t ln p(y_t | y_1 ... y_t-1, x) )
 
+    n counts the target tokens but those among the model's suppressed ids, which it cannot write.
     The likelihood is the plain one, without label smoothing. Lower is better, but only models with
     the same subwords can be compared (the paper's Table 3 is per subword as well).
     progress: called with the number of pairs done and of all pairs.
@@ -186,6 +187,7 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
     sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     total, n_tokens, done = 0.0, 0, 0
+    left_out = model.config.pad_id, *model.config.suppressed_ids
     with model.evaluating(), no_grad():
         for rows in plan_batches(*lengths, batch_tokens, np.random.default_rng(0)):
             batch = make_batch(
@@ -193,8 +195,8 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
             )
             _, nll = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens=1)
             total += float(nll)
-            n_tokens += batch.n_tokens
+            n_tokens += np.isin(batch.target_out, left_out, invert=True).sum()
             done += len(rows)
             if progress:
                 progress(done, len(sources))
-    return math.exp(min(total / n_tokens, 700))
+    return math.exp(min(total / max(1, n_tokens), 700))

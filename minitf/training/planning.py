@@ -78,7 +78,9 @@ def arithmetic(config, rows, source, target, n_tokens):
     decoder = rows * target * (4 * c.d_model * heads + 2 * target * heads + 4 * c.d_model * c.d_ff)
     across = 2 * rows * heads * (c.d_model * (source + target) + source * target)
     return 3 * (
-        c.n_layers * (encoder + decoder + across) + 2 * n_tokens * c.d_model * c.vocabulary_size
+        c.n_layers * encoder
+        + c.n_decoder_layers * (decoder + across)
+        + 2 * n_tokens * c.d_model * c.vocabulary_size
     )
 
 

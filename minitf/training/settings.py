@@ -237,7 +237,13 @@ QUICK = {
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing")
 _NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: "a list of whole numbers such as 1,5",
+}
 
 
 _EXIT_CODES = """exit code: 0 after a completed run or one stopped by a signal; 2 after an error,
@@ -340,8 +346,10 @@ def _metavar(name, kind):
 
 
 def _kind(cls, name):
-    """Return the type of a field of a dataclass that is not None: bool, int, float or str."""
+    """Return the type of a field of a dataclass: bool, int, float, str, tuple, or else list."""
     hint = typing.get_type_hints(cls)[name]
+    if typing.get_origin(hint) is tuple:
+        return tuple
     kinds = (hint, *typing.get_args(hint))
     return next((kind for kind in (bool, int, float, str) if kind in kinds), list)
 
@@ -369,7 +377,8 @@ def _check(settings):
         )
     if not settings.out:
         raise UserError("--out must name a folder")
-    Config.preset(settings.preset, **model_changes(settings.set))
+    # The size of the vocabulary is not known yet, so that no suppressed id is refused here.
+    Config.preset(settings.preset, 10**9, **model_changes(settings.set))
 
 
 def _check_together(settings, given):
@@ -532,6 +541,15 @@ def resumed_model(config, assignments):
     }
 
 
+def _parsed(value, kind):
+    """Return the value of --set as its type. Raises KeyError or ValueError for another value."""
+    if kind is bool:
+        return {"true": True, "false": False}[value.lower()]
+    if kind is tuple:
+        return tuple(int(number) for number in value.split(",")) if value else ()
+    return kind(value)
+
+
 def model_changes(assignments):
     """Return the fields of Config that ["d_model=128", "norm=pre"] sets.
 
@@ -547,9 +565,7 @@ def model_changes(assignments):
             )
         kind = _kind(Config, name)
         try:
-            changes[name] = (
-                {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
-            )
+            changes[name] = _parsed(value, kind)
         except (ValueError, KeyError):
             raise UserError(f"--set {assignment}: {value!r} is not {_KINDS[kind]}") from None
     return changes

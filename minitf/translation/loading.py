@@ -67,11 +67,12 @@ def check_size(config: Config, arrays: dict) -> None:
     number of parameters may differ a little, because a layer may have been changed in the code.
     """
     size = sum(array.size for array in arrays.values())
-    if config.count_parameters() > 2 * size or config.n_layers > len(arrays):
+    layers = max(config.n_layers, config.n_decoder_layers)
+    if config.count_parameters() > 2 * size or layers > len(arrays):
         _check_settings(config, arrays)
         raise UserError(
             f"{size:,} numbers in {len(arrays)} arrays are too few for a model of "
-            f"{config.n_layers} layers and {config.count_parameters():,} parameters: {_AGAIN}"
+            f"{layers} layers and {config.count_parameters():,} parameters: {_AGAIN}"
         )
 
 
@@ -90,11 +91,16 @@ def _check_settings(config, arrays, advice=_AGAIN):
     def length(name, axis):
         return arrays[name].shape[axis] if name in arrays and arrays[name].ndim == 2 else None
 
+    def layers(stack):
+        numbers = [name.removeprefix(f"{stack}.layers.").split(".")[0] for name in arrays]
+        return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+
     layer, c = "encoder.layers.0.", config
-    numbers = [name.removeprefix("encoder.layers.").split(".")[0] for name in arrays]
-    n_layers = max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
     settings = {  # setting: in the file (None if unknown), in the configuration
-        "n_layers": (n_layers, c.n_layers),
+        "n_layers": (layers("encoder"), c.n_layers),
+        "n_decoder_layers": (layers("decoder") or None, c.n_decoder_layers),
+        "attention_bias": (layer + "self_attention.query.bias" in arrays, c.attention_bias),
+        "output_bias": ("output_bias" in arrays, c.output_bias),
         "tie": ("target_embedding.weight" not in arrays, c.tie),
         "norm": ("pre" if "encoder.norm.gain" in arrays else "post", c.norm),
         "positions": (
@@ -108,6 +114,8 @@ def _check_settings(config, arrays, advice=_AGAIN):
         "n_heads * d_v": (length(layer + "self_attention.value.weight", 1), c.n_heads * c.d_v),
         "max_length": (length("source_positions.learned.weight", 0), c.max_length),
     }
+    if layers("decoder") == layers("encoder") and c.n_decoder_layers == c.n_layers:
+        del settings["n_decoder_layers"]  # it follows n_layers: named once
     differing = [
         f"{name} is {in_file}, not {here}"
         for name, (in_file, here) in settings.items()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from models import small_model
 
+from minitf.config import Config
 from minitf.data.corpora import Pairs
 from minitf.errors import UserError
 from minitf.tensor import is_recording
@@ -336,7 +337,9 @@ def perplexity_by_hand(model, subwords, pairs):
     ):
         z = model.eval()(np.array([[*source, EOS]]), np.array([[BOS, *target]])).numpy()[0]
         ln_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
-        total, n = total - ln_p[np.arange(len(z)), [*target, EOS]].sum(), n + len(z)
+        found = ln_p[np.arange(len(z)), [*target, EOS]]
+        found = found[found > -np.inf]
+        total, n = total - found.sum(), n + len(found)
     return math.exp(total / n)
 
 
@@ -352,6 +355,15 @@ def test_perplexity_does_not_depend_on_the_batches(batch_tokens):
     before = [module.training for module in model.modules()]
     assert perplexity(model, words, PAIRS, batch_tokens) == pytest.approx(expected, rel=1e-10)
     assert [module.training for module in model.modules()] == before
+
+
+def test_perplexity_leaves_out_tokens_that_the_model_cannot_write():
+    words = Words.train(["a b c d"])
+    never = words.encode(["a"])[0]
+    model = small_model(vocabulary_size=len(words), suppressed_ids=never)
+    assert len(never) == 1
+    expected = perplexity_by_hand(model, words, PAIRS)
+    assert perplexity(model, words, PAIRS) == pytest.approx(expected, rel=1e-10)
 
 
 def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(monkeypatch):
@@ -372,7 +384,9 @@ def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(mo
 
 def test_the_worst_perplexity_is_finite():
     model = SimpleNamespace(
-        evaluating=contextlib.nullcontext, loss=lambda *ids, n_tokens: (0.0, 1e6)
+        config=Config(100),
+        evaluating=contextlib.nullcontext,
+        loss=lambda *ids, n_tokens: (0.0, 1e6),
     )
     assert math.isfinite(perplexity(model, Words.train(["a"]), Pairs(["a"], ["a"])))
 

@@ -54,7 +54,14 @@ def report(trainer, update=None):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "pre", "tie": False}, {"n_layers": 1, "d_k": 5, "d_v": 3}], ids=str
+    "changes",
+    [
+        {},
+        {"norm": "pre", "tie": False},
+        {"n_layers": 1, "d_k": 5, "d_v": 3},
+        {"n_decoder_layers": 3, "output_bias": True},
+    ],
+    ids=str,
 )
 def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
     compute, counted = strict._compute, []

@@ -152,6 +152,12 @@ def test_a_mistake_is_one_line_and_no_exit():
         ("tie=False", {"tie": False}),
         ("norm=pre", {"norm": "pre"}),
         ("positions=learned", {"positions": "learned"}),
+        ("attention_bias=true", {"attention_bias": True}),
+        ("activation=swish", {"activation": "swish"}),
+        ("n_decoder_layers=2", {"n_decoder_layers": 2}),
+        ("suppressed_ids=1,50000", {"suppressed_ids": (1, 50000)}),
+        ("suppressed_ids=1", {"suppressed_ids": (1,)}),
+        ("suppressed_ids=", {"suppressed_ids": ()}),
     ],
 )
 def test_model_changes(assignment, changes):
@@ -169,8 +175,9 @@ def test_every_field_of_the_model_can_be_set_but_those_that_follow_from_the_text
 
 def settable(name):
     value = getattr(Config(100), name)
+    written = ",".join(map(str, value)) if type(value) is tuple else value
     try:
-        return model_changes([f"{name}={value}"]) == {name: value}
+        return model_changes([f"{name}={written}"]) == {name: value}
     except UserError:
         return False
 
