@@ -7,10 +7,10 @@ PATH is an interpreter in which the rivals are installed (pip install torch ctra
 rival that is not installed is skipped. CHECKOUT is a folder with an earlier commit (git worktree
 add), to see whether anything has become slower.
 
-Each side runs in its own process. The sides take turns, so that other work on the machine slows all
-of them alike; the result is the median ratio of neighbouring timings. Before a rival is timed, both
-sides compute the same thing from the same weights, and the results are compared. The other files of
-this folder are the sides; rows.py has the rows.
+Each contender runs in its own process. They take turns, so that other work on the machine slows all
+of them alike; the result is the median ratio of neighbouring timings. Before a contender is timed,
+it and minitf compute the same thing from the same weights, and the results are compared. The report
+begins with the machine. rows.py has the rows, table.py turns reports into tables.
 """
 
 import argparse
@@ -21,7 +21,6 @@ import math
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,32 +29,34 @@ from pathlib import Path
 import numpy as np
 
 LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
-IMPORTED = {"minitf": "minitf", "earlier": "minitf", "torch": "torch"}
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples")]
 
-from benchmarks import compare, rows, work  # noqa: E402
-from benchmarks.protocol import Importer, Missing, Worker, cores  # noqa: E402
+from benchmarks import compare, report, rows, work  # noqa: E402
+from benchmarks.protocol import Missing, Worker, cores  # noqa: E402
+
+SUBWORDS = ROOT / "examples" / "models" / "en-de" / "subwords.model"
 
 
 def main(arguments=None):
-    """Measure the chosen rows; returns exit code 1 if two sides computed different things."""
+    """Measure the chosen rows; return exit code 1 if a contender computed something else."""
     options = _options(arguments)
     with tempfile.TemporaryDirectory() as folder:
         contest = Contest(options, folder)
-        report = contest.describe()
-        _say(_head(report))
-        report["rows"] = []
+        found = contest.describe()
+        _say(report.head(found))
+        _say([contest.expected()])
+        found["rows"] = []
         for row in options.rows:
-            report["rows"].append(contest.measure(row))
-            _say(_table(report["rows"][-1]))
+            found["rows"].append(contest.measure(row))
+            _say(report.lines_of(found["rows"][-1]))
             if options.json:  # after each row, or an error would lose an hour of measuring
-                Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+                Path(options.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if options.plot:
         from benchmarks.picture import draw
 
         try:
-            draw(report["rows"], options.plot)
+            draw(found["rows"], options.plot)
         except ValueError as error:
             print(f"benchmark.py: {error}", file=sys.stderr)
             return 2
@@ -78,14 +79,14 @@ def _options(arguments):
         metavar="CHECKOUT",
         help="a checkout of an earlier commit, to measure as well",
     )
-    parser.add_argument("--pairs", type=int, help="measurements of each side (default: 15)")
+    parser.add_argument("--pairs", type=int, help="measurements of each contender (default: 15)")
     parser.add_argument(
         "--python",
         default=sys.executable,
         metavar="PATH",
         help="an interpreter in which the rivals are installed",
     )
-    parser.add_argument("--threads", type=int, help="of each side (default: as installed)")
+    parser.add_argument("--threads", type=int, help="of each contender (default: as installed)")
     parser.add_argument("--json", metavar="FILE", help="write all measurements")
     parser.add_argument(
         "--plot",
@@ -149,59 +150,74 @@ class Contest:
     def worker(self, name, row=None):
         """Return a new process for a contender."""
         contender = rows.CONTENDERS[name]
-        python = self.options.python if contender.rival else sys.executable
-        root = Path(self.options.earlier).resolve() if name == "earlier" else ROOT
-        if row and row.kind == "import":
-            return Importer(IMPORTED[name], python, root)
-        return Worker(contender.module, python, self.options.threads, contender.environment, root)
+        python = self.options.python if contender.foreign else sys.executable
+        if row and row.kind == "command":
+            module, root = "command", ROOT
+        else:
+            module, root = contender.module, self.root(name)
+        return Worker(module, python, self.options.threads, contender.environment, root)
+
+    def root(self, name):
+        """Return the checkout whose code a contender runs."""
+        return Path(self.options.earlier).resolve() if name == "earlier" else ROOT
 
     def describe(self):
-        """Return the machine, the versions of all sides, and the missing ones."""
-        report = _machine() | {
+        """Return the machine, the versions of all contenders, and the missing ones."""
+        with Worker("machine", threads=self.options.threads) as worker:
+            machine = worker.call(job="about", threads=self.options.threads)
+        found = _circumstances() | {
+            "processor": machine["model name"],
+            "machine": machine,
             "pairs": self.options.pairs,
             "quick": self.options.quick,
-            "sides": {},
+            "versions": {},
         }
         wanted = {name for row in self.options.rows for name in self.names(row)}
         for name in ("minitf", "torch", "ctranslate2"):
-            sides = [
-                key
-                for key in rows.CONTENDERS
-                if rows.CONTENDERS[key].module == rows.CONTENDERS[name].module
-            ]
-            if wanted & set(sides):
+            same = _same_program(name)
+            if wanted & set(same):
                 try:
                     with self.worker(name) as worker:
-                        report["sides"][name] = worker.call(
+                        found["versions"][name] = worker.call(
                             job="about", threads=self.options.threads
                         )
                 except Missing as reason:
-                    self.missing |= dict.fromkeys(sides, str(reason))
+                    self.missing |= dict.fromkeys(same, str(reason))
         if self.options.earlier:
             with self.worker("earlier") as worker:
                 about = worker.call(job="about", threads=self.options.threads)
-            report["sides"]["earlier"] = {"earlier": _commit(self.options.earlier)} | about
-        report["missing"] = self.missing
-        return report
+            found["versions"]["earlier"] = {"earlier": _commit(self.options.earlier)} | about
+        found["missing"] = self.missing
+        return found
+
+    def expected(self):
+        """Return a line that says about how long all rows take."""
+        pairs = self.options.pairs
+        seconds = [rows.expected(row, len(self.names(row)), pairs) for row in self.options.rows]
+        if self.options.quick:  # tiny sizes
+            seconds = [0.5 * rows.START * len(self.names(row)) for row in self.options.rows]
+        return (
+            f"expected time: {math.ceil(sum(seconds) / 60)} min on two idle cores of an AMD EPYC "
+            "(--rows, --rivals and --pairs choose less)"
+        )
 
     # One row --------------------------------------------------------------------------------------
 
     def measure(self, row):
-        """Compare the sides of a row, then time them in turn."""
-        task = row.task | {"threads": self.options.threads, "job": row.kind}
+        """Compare the contenders of a row with minitf, then time all of them in turn."""
         result = {
             "row": row.name,
             "title": row.title.format(**row.task),
+            "kind": row.kind,
             "task": row.task,
-            "sides": {},
+            "contenders": {},
             "skipped": {},
             "equal": {},
         }
-        if "model" in task and row.kind != "epoch":
-            task["weights"] = str(self._weights(task))
         names = self.names(row)
+        shared = self._shared(row, names, result)
         for name in names[1:]:
-            self._compare(name, row, task, result)
+            self._compare(name, row, shared, result)
         with contextlib.ExitStack() as stack:
             workers, seconds, facts = {}, {}, {}
             for name in names:
@@ -209,7 +225,7 @@ class Contest:
                     continue
                 try:
                     worker = stack.enter_context(self.worker(name, row))
-                    answer = worker.prepare(task | rows.CONTENDERS[name].options)
+                    answer = worker.prepare(self._task(name, row, shared))
                 except Missing as reason:
                     if name == "minitf" and row.kind != "epoch":
                         raise RuntimeError(f"{row.name}: {reason}") from None
@@ -219,11 +235,51 @@ class Contest:
                 facts |= answer.get("facts", {})
             result["facts"] = facts | _items(row)
             if workers:
-                result["sides"] = _statistics(self._time(workers, seconds))
+                result["contenders"] = report.figures(self._time(workers, seconds))
         return result
 
+    def _shared(self, row, names, result):
+        """Write the files that all contenders of a row start from, and return their common task.
+
+        A contender that cannot read them is skipped.
+        """
+        task = row.task | {"threads": self.options.threads, "job": row.kind}
+        if "model" in task and row.kind != "epoch":
+            task["weights"] = str(self._weights(task))
+        if "lines" in task:
+            files = {"input": self.folder / "lines.txt", "model": self.folder / "bundled"}
+            task["files"] = {"subwords": str(SUBWORDS)} | {k: str(v) for k, v in files.items()}
+            weights = str(self.folder / "bundled.npz")
+            with self.worker("minitf") as worker:
+                model = worker.call(
+                    job="bundled", lines=task["lines"], weights=weights, input=str(files["input"])
+                )
+            if "ctranslate2" in names:
+                files["model"].mkdir(exist_ok=True)
+                try:
+                    with self.worker("ctranslate2") as worker:
+                        worker.call(
+                            job="convert", model=model, weights=weights, folder=str(files["model"])
+                        )
+                except Missing as reason:
+                    result["skipped"]["ctranslate2"] = str(reason)
+        return task
+
+    def _task(self, name, row, shared):
+        """Return the task of one contender."""
+        if row.kind != "command":
+            return shared | rows.CONTENDERS[name].options
+        files = shared.get("files", {}) | {"output": str(self._output(name))}
+        program = shared["programs"]["minitf" if name == "earlier" else name]
+        arguments = [argument.format(**files) for argument in program]
+        return {"job": "command", "arguments": arguments, "root": str(self.root(name))}
+
+    def _output(self, name):
+        """Return the file into which a command of a contender writes its translations."""
+        return self.folder / f"{name}.txt"
+
     def _weights(self, task):
-        """Return the file of the weights that all sides of a row start from."""
+        """Return the file of the weights that all contenders of a row start from."""
         sizes = "-".join(str(value) for value in task["model"].values())
         path = self.folder / f"weights-{sizes}-{'decode' if 'beam' in task else 'train'}.npz"
         if not path.exists():
@@ -231,7 +287,7 @@ class Contest:
                 worker.call(**{**task, "job": "draw", "weights": str(path)})
         return path
 
-    def _compare(self, name, row, task, result):
+    def _compare(self, name, row, shared, result):
         """Compare a contender with minitf, unless another one with the same code was compared."""
         contender = rows.CONTENDERS[name]
         done = {
@@ -239,26 +295,28 @@ class Contest:
             for other in result["equal"]
         }
         key = contender.module, str(contender.options)
-        if row.kind == "import" or name == "products" or key in done:
+        silent = row.kind == "command" and "lines" not in row.task
+        if silent or name == "products" or name in result["skipped"] or key in done:
             return
         try:
-            with self.worker("minitf") as ours, self.worker(name) as theirs:
-                found = compare.compare(
-                    row.kind, task | contender.options, ours, theirs, self.folder
-                )
+            with self.worker("minitf", row) as ours, self.worker(name, row) as theirs:
+                if row.kind == "command":
+                    ours.prepare(self._task("minitf", row, shared))
+                    theirs.prepare(self._task(name, row, shared))
+                    found = compare.texts(self._output("minitf"), self._output(name))
+                else:
+                    task = shared | contender.options
+                    found = compare.compare(row.kind, task, ours, theirs, self.folder)
             result["equal"][name] = found
         except Missing as reason:
             result["skipped"][name] = str(reason)
         except compare.Differs as error:
             self.wrong = True
+            why = f"not timed, it computes something else: {error}"
             same = [
-                other
-                for other in row.contenders
-                if rows.CONTENDERS[other].module == contender.module
+                other for other in _same_program(name) if other in row.contenders or other == name
             ]
-            result["skipped"] |= dict.fromkeys(
-                same, f"not timed, it computes something else: {error}"
-            )
+            result["skipped"] |= dict.fromkeys(same, why)
 
     def _time(self, workers, seconds):
         """Time the workers in turn.
@@ -274,60 +332,27 @@ class Contest:
         return found
 
 
+def _same_program(name):
+    """Return the contenders that run the same module as this one."""
+    module = rows.CONTENDERS[name].module
+    return [other for other in rows.CONTENDERS if rows.CONTENDERS[other].module == module]
+
+
 def _items(row):
-    """Return the number of tokens or sentences in one piece of work."""
+    """Return the number of tokens or sentences in one run, for a rate."""
     if row.kind == "train":
         source, _, target = work.batch(row.task)
         return {"tokens": int(np.count_nonzero(source) + np.count_nonzero(target))}
-    return (
-        {"sentences": row.task["pairs"], "words": row.task["pairs"] * row.task["length"]}
-        if row.kind == "decode"
-        else {}
-    )
+    if row.kind == "decode":
+        return {"sentences": row.task["pairs"]}
+    return {"sentences": row.task["lines"]} if "lines" in row.task else {}
 
 
-def _statistics(found):
-    """Return medians and quartiles of the seconds, and of the ratios of pairs.
-
-    Above 1, minitf is faster.
-    """
-    sides = {}
-    base = found["minitf"]
-    for name, runs in found.items():
-        seconds = [run["seconds"] for run in runs]
-        ratios = [
-            theirs["seconds"] / ours["seconds"] for ours, theirs in zip(base, runs, strict=True)
-        ]
-        peaks = [run["memory"] for run in runs if run["memory"]]
-        sides[name] = {
-            "seconds": seconds,
-            "median": statistics.median(seconds),
-            "quartiles": _quartiles(seconds),
-            "ratio": statistics.median(ratios),
-            "ratio quartiles": _quartiles(ratios),
-            "memory": max(peaks) if peaks else None,
-        }
-    return sides
-
-
-def _quartiles(values):
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return [low, high]
-
-
-# What is printed ----------------------------------------------------------------------------------
-
-
-def _machine():
-    """Return the machine, the versions and the date, for a report."""
-    model = platform.processor()
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+def _circumstances():
+    """Return the date, the commit and the system, for a report."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(ROOT),
-        "processor": model or platform.machine(),
         "cores": cores(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -347,104 +372,6 @@ def _commit(root):
 
 def _say(lines):
     print("\n".join(lines), flush=True)
-
-
-def _head(report):
-    lines = [
-        (
-            f"{report['processor']}, {report['cores']} cores, {report['system']}, "
-            f"Python {report['python']}"
-        )
-    ]
-    lines += [
-        ", ".join(f"{key} {value}" for key, value in side.items())
-        for side in report["sides"].values()
-    ]
-    lines.append(
-        f"commit {report['commit']}, {report['date']}, medians of {report['pairs']} "
-        "pairs [quartiles]"
-    )
-    if (report["load"] or 0) > 0.5 * report["cores"]:
-        lines.append(
-            f"the machine is busy (load {report['load']:.1f}): times and ratios are unreliable"
-        )
-    for reason in sorted(set(report["missing"].values())):
-        names = [
-            rows.CONTENDERS[name].title
-            for name in rows.CONTENDERS
-            if report["missing"].get(name) == reason
-        ]
-        lines.append(f"skipped: {', '.join(names)}: {reason}")
-    lines.append("ratio: time of a side / time of minitf (above 1: minitf is faster)")
-    lines.append("memory: the peak of the process, and minitf's peak relative to it")
-    return lines
-
-
-def _table(result):
-    """Return the lines of one row: one for each side, and conclusions."""
-    lines = ["", f"{result['row']}: {result['title']}"]
-    for name, found in result["equal"].items():
-        errors = ", ".join(
-            f"{what} {error:.0%}" if error > 0.1 else f"{what} {error:.1e}"
-            for what, error in found.items()
-        )
-        lines.append(f"  same as {rows.CONTENDERS[name].title}: {errors}")
-    for name, side in result["sides"].items():
-        low, high = (_time(value) for value in side["quartiles"])
-        cells = (
-            f"  {rows.CONTENDERS[name].title:28}{_time(side['median']):>9} {f'[{low}, {high}]':22}"
-        )
-        if name != "minitf":
-            low, high = side["ratio quartiles"]
-            cells += f"{side['ratio']:6.2f} [{low:.2f}, {high:.2f}]"
-        cells = f"{cells:85}" + "".join(f"{text:>20}" for text in _rates(result, name, side))
-        lines.append(cells.rstrip())
-    lines += [f"  {line}" for line in _conclusions(result)]
-    return lines + [
-        f"  skipped: {rows.CONTENDERS[name].title}: {why}"
-        for name, why in result["skipped"].items()
-    ]
-
-
-def _rates(result, name, side):
-    """Return work per second and memory as text."""
-    counts = {
-        key: value for key, value in result["facts"].items() if key in ("tokens", "sentences")
-    }
-    if counts and name != "products":
-        (what, count), *_ = counts.items()
-        yield f"{count / side['median']:,.4g} {what}/s"
-    if side["memory"] and name != "products":
-        share = side["memory"] / result["sides"]["minitf"]["memory"]
-        yield f"{side['memory'] / 2**20:,.0f} MB" + (
-            "" if name == "minitf" else f" ({1 / share:.0%})"
-        )
-
-
-def _conclusions(result):
-    """Yield conclusions from the times of the matrix products."""
-    sides, facts = result["sides"], result["facts"]
-    if "padding" in facts:
-        yield (
-            f"{facts['padding']:.1%} of the positions are padding; the epoch has "
-            f"{facts['batches']:,} batches"
-        )
-    if "products" in sides:
-        products = sides["products"]
-        yield f"{products['ratio']:.0%} of minitf's step are matrix products"
-        for name in ("torch", "torch-kept"):
-            if name in sides:
-                ratios = [
-                    a / b for a, b in zip(sides[name]["seconds"], products["seconds"], strict=True)
-                ]
-                title, limit = rows.CONTENDERS[name].title, statistics.median(ratios)
-                yield (
-                    f"if everything else took no time, the ratio of {title} would be {limit:.2f}"
-                )
-
-
-def _time(seconds):
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 if __name__ == "__main__":

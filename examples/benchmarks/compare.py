@@ -1,4 +1,4 @@
-"""Compare the results of two sides before they are timed.
+"""Compare the results of two contenders before they are timed.
 
 Gradients are compared in float64. In float32, two correct implementations differ by more than
 rounding, because a number that is 0 except for rounding passes the ReLU of one and not of the
@@ -16,7 +16,7 @@ SENTENCES = 0.9
 
 
 class Differs(Exception):
-    """Two sides do not compute the same thing; the text names the difference."""
+    """Two contenders compute different things; the text names the difference."""
 
 
 def tasks(kind, task):
@@ -32,7 +32,7 @@ def compare(kind, task, ours, theirs, folder):
     """Let both workers do the tasks; returns the differences. Raises Differs."""
     found = {}
     for small in tasks(kind, task):
-        paths = [Path(folder) / f"{side}.npz" for side in ("ours", "theirs")]
+        paths = [Path(folder) / f"{name}.npz" for name in ("ours", "theirs")]
         answers = [
             worker.call(**{**small, "job": f"check {kind}", "out": str(path)})
             for worker, path in zip((ours, theirs), paths, strict=True)
@@ -51,6 +51,21 @@ def compare(kind, task, ours, theirs, folder):
     return found
 
 
+def texts(ours, theirs):
+    """Return the fraction of equal lines of two files. Raises Differs."""
+    left, right = (path.read_text(encoding="utf-8").splitlines() for path in (ours, theirs))
+    if len(left) != len(right):
+        raise Differs(f"one file has {len(left)} lines, the other {len(right)}")
+    return {"same translations": _enough(sum(map(str.__eq__, left, right)) / len(left))}
+
+
+def _enough(fraction):
+    """Return the fraction of equal translations, if it is high enough."""
+    if not fraction >= SENTENCES:
+        raise Differs(f"only {fraction:.0%} of the translations are the same")
+    return fraction
+
+
 def _losses(ours, theirs):
     """Return the largest relative difference of the losses of some steps."""
     error = _largest(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
@@ -64,7 +79,7 @@ def _arrays(ours, theirs, tolerance):
     errors = {}
     with contextlib.closing(np.load(ours)) as left, contextlib.closing(np.load(theirs)) as right:
         if odd := sorted(set(left.files) ^ set(right.files)):
-            raise Differs(f"only one side has {odd[0]}")
+            raise Differs(f"only one of them has {odd[0]}")
         for name in left.files:
             a, b = left[name], right[name]
             errors[name] = float(abs(a - b).max() / abs(b).max())
@@ -79,12 +94,10 @@ def _sentences(ours, theirs):
     equal = [
         abs(a[1] - b[1]) / abs(b[1]) for a, b in zip(ours, theirs, strict=True) if a[0] == b[0]
     ]
-    share = len(equal) / len(ours)
-    if not share >= SENTENCES:
-        raise Differs(f"only {share:.0%} of the translations are the same")
+    fraction = _enough(len(equal) / len(ours))
     if not _largest(equal) <= PROBABILITY:
         raise Differs(f"ln P of a translation differs by {_largest(equal):.1e}")
-    return {"same translations": share, "ln P": _largest(equal)}
+    return {"same translations": fraction, "ln P": _largest(equal)}
 
 
 def _largest(errors):

@@ -1,5 +1,7 @@
 """minitf, used as its trainer and its translator use it."""
 
+import dataclasses
+import functools
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -9,19 +11,19 @@ import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from benchmarks import work
-from benchmarks.protocol import cores, serve
+from benchmarks.protocol import cores, peak_memory, serve
 from minitf import Config, Tensor, Transformer, __version__
 from minitf import functions as F
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.replicas import Replicas
 from minitf.cpu.workers import over_cores
-from minitf.data import corpora, dataset
+from minitf.data import corpora, dataset, toy
 from minitf.optim import Adam, gradient_norm
 from minitf.text import Batch
 from minitf.training.settings import Settings
 from minitf.translation.translator import Translator, slices
 
-BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"  # for its subwords
+BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"
 
 
 def about(task):
@@ -33,16 +35,29 @@ def about(task):
 
 
 def draw(task):
-    """Write the weights that all sides start from."""
+    """Write the weights that all contenders start from."""
     model = Transformer(Config(**task["model"]))
     np.savez(task["weights"], **work.weights(model.state(), "beam" in task))
 
 
 def model_of(task):
-    """Return a model with the weights that all sides start from."""
+    """Return a model with the weights that all contenders start from."""
     with np.load(task["weights"]) as arrays:
         # Read one by one.
         return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)
+
+
+def bundled(task):
+    """Write English lines, and the weights of the bundled model; return its sizes.
+
+    The lines are different sentences of the built-in corpus, drawn from a fixed seed: the same on
+    every machine.
+    """
+    lines, _ = toy.pairs(task["lines"], seed=1)
+    Path(task["input"]).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    model = Translator.load(BUNDLED).model
+    np.savez(task["weights"], **model.state())
+    return dataclasses.asdict(model.config)
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -134,7 +149,8 @@ def decoder(task):
             pieces = list(over_cores(search, slices(source, task["beam"])))
         return [(best[0].ids, best[0].log_probability) for best in chain.from_iterable(pieces)]
 
-    decode.forks = min(cores(), len(slices(source, task["beam"]))) - 1  # whose memory counts too
+    forks = min(cores(), len(slices(source, task["beam"]))) - 1
+    decode.memory = functools.partial(peak_memory, forks)
     return decode
 
 
@@ -183,6 +199,7 @@ def check_attention(task):
 JOBS = {
     "about": about,
     "draw": draw,
+    "bundled": bundled,
     "train": lambda task: Training.of(task).step,
     "check train": check_training,
     "epoch": Epoch,

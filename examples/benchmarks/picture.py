@@ -10,7 +10,7 @@ from minitf.plot import COLOURS, DASHES, new_figure, save_figure
 def draw(results, path):
     """Draw one panel for each group of rows, such as growth-length-12 and growth-length-24.
 
-    Times of decoding are per step, which writes one word of each sentence; all others are for all
+    Times of decoding are per step, which writes one token of each sentence; all others are for all
     of the work. The suffix of the file is its format. Raises ValueError if no rows make a group.
     """
     groups = _groups(results)
@@ -32,7 +32,7 @@ def _groups(results):
     groups = {}
     for result in results:
         found = re.fullmatch(r"(growth-\w+|attention)-(\d+)", result["row"])
-        if found and result["sides"]:
+        if found and result["contenders"]:
             groups.setdefault(found[1], {})[int(found[2])] = result
     return {title: points for title, points in groups.items() if len(points) > 1}
 
@@ -42,18 +42,22 @@ def _panel(axes, title, points):
         axes.set_axis_off()
         return
     names = [
-        name for name in CONTENDERS if any(name in result["sides"] for result in points.values())
+        name
+        for name in CONTENDERS
+        if any(name in result["contenders"] for result in points.values())
     ]
     for name, colour, dashes in zip(
         names, itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False
     ):
         known = {
-            number: result for number, result in sorted(points.items()) if name in result["sides"]
+            number: result
+            for number, result in sorted(points.items())
+            if name in result["contenders"]
         }
         per = [
             result["task"]["length"] if "beam" in result["task"] else 1 for result in known.values()
         ]
-        medians = [result["sides"][name]["median"] for result in known.values()]
+        medians = [result["contenders"][name]["median"] for result in known.values()]
         times = [1000 * seconds / n for seconds, n in zip(medians, per, strict=True)]
         axes.plot(
             list(known),
@@ -64,7 +68,7 @@ def _panel(axes, title, points):
             label=CONTENDERS[name].title,
         )
     what = title.removeprefix("growth-")
-    axes.set_xlabel({"decode": "words written", "attention": "length"}.get(what, what))
+    axes.set_xlabel({"decode": "tokens written", "attention": "length"}.get(what, what))
     axes.set_ylabel("ms a step" if what == "decode" else "ms")
     axes.set_ylim(bottom=0)
     axes.set_title(

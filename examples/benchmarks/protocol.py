@@ -16,11 +16,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SETTLE = 0.05  # seconds until the threads of the previous process are asleep
+_MAXRSS = 1 if sys.platform == "darwin" else 1024  # bytes; the unit of ru_maxrss
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Missing(Exception):
-    """A side cannot take part; the text is one line with the reason."""
+    """A contender cannot take part; the text is one line with the reason."""
 
 
 # In the process that works ------------------------------------------------------------------------
@@ -36,7 +37,8 @@ def serve(jobs):
 
     jobs: {name: function(task)}. "prepare" names one of these jobs in the task's "job"; each "run"
     then calls the function that the job returned. "call" runs a job once and answers with its
-    result.
+    result. The returned function may have `facts`, a dict for the report, and `memory`, a function
+    that replaces `peak_memory`.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the output of a library must not mix with the answers
@@ -47,12 +49,12 @@ def serve(jobs):
             if question["do"] == "prepare":
                 work = jobs[question["task"]["job"]](question["task"])
                 work()  # the first call allocates and compiles
-                answer = {"seconds": _timed(work, 1), "facts": getattr(work, "facts", {})}
+                answer = _timed(work, 1) | {"facts": getattr(work, "facts", {})}
             elif question["do"] == "run":
                 for _ in range(question["warm"]):
                     work()
-                answer = {"seconds": _timed(work, question["times"])}
-                answer["memory"] = peak_memory(getattr(work, "forks", 0))
+                answer = _timed(work, question["times"])
+                answer["memory"] = getattr(work, "memory", peak_memory)()
             else:
                 answer = {"result": jobs[question["task"]["job"]](question["task"])}
         except Exception as error:
@@ -62,16 +64,33 @@ def serve(jobs):
 
 
 def refuse(reason):
-    """Answer the first question with the reason why this side cannot take part, and exit."""
+    """Answer the first question with the reason why this contender is missing, and exit."""
     print(json.dumps({"missing": reason}), flush=True)
     raise SystemExit(0)
 
 
 def _timed(work, times):
-    start = time.perf_counter()
+    """Return the seconds of one run, and the CPU seconds, those of its processes included."""
+    start, cpu = time.perf_counter(), _cpu_seconds()
     for _ in range(times):
         work()
-    return (time.perf_counter() - start) / times
+    seconds = (time.perf_counter() - start) / times
+    return {"seconds": seconds, "cpu": None if cpu is None else (_cpu_seconds() - cpu) / times}
+
+
+def _usage():
+    """Return the resource usage of this process and of its ended children, None on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+
+
+def _cpu_seconds():
+    """Return the CPU seconds of this process and of its ended children, None on Windows."""
+    usage = _usage()
+    return usage and sum(each.ru_utime + each.ru_stime for each in usage)
 
 
 def peak_memory(forks=0):
@@ -81,51 +100,24 @@ def peak_memory(forks=0):
     counted again. Linux passes the peak of a parent to its children in getrusage, so /proc is read
     first.
     """
-    try:
-        import resource  # not on Windows
-    except ImportError:
+    usage = _usage()
+    if usage is None:
         return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    peak = usage[0].ru_maxrss * _MAXRSS
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
                 peak = int(line.split()[1]) * 1024
-    return peak + forks * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+    return peak + forks * usage[1].ru_maxrss * _MAXRSS
+
+
+def peak_memory_of_children():
+    """Return the peak memory of the largest ended child in bytes, None on Windows."""
+    usage = _usage()
+    return usage and usage[1].ru_maxrss * _MAXRSS
 
 
 # In the parent ------------------------------------------------------------------------------------
-
-
-class Importer:
-    """A worker that imports a library in a new process each time."""
-
-    code = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
-
-    def __init__(self, library, python=sys.executable, root=HERE.parent.parent):
-        self.command, self.library, self.root = (
-            [python, "-c", self.code.format(library)],
-            library,
-            root,
-        )
-
-    def prepare(self, task):
-        return self.run()
-
-    def run(self, times=1, warm=0):
-        time.sleep(SETTLE)
-        done = subprocess.run(
-            self.command, cwd=self.root, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise Missing(f"{self.library} is not installed")
-        return {"seconds": float(done.stdout), "memory": None}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        pass
 
 
 class Worker:
@@ -175,13 +167,14 @@ class Worker:
         return self.ask("call", task=task)["result"]
 
     def prepare(self, task):
-        """Prepare for `run`; returns {"seconds": roughly, of one run, "facts": about the work}."""
+        """Prepare for `run`; return {"seconds": roughly, of one run, "facts": about the work}."""
         return self.ask("prepare", task=task)
 
     def run(self, times=1, warm=0):
         """Run the work so many times, after `warm` untimed ones.
 
-        Returns {"seconds": of one run, "memory": the peak so far}.
+        Returns {"seconds": and "cpu": of one run, "memory": the peak so far}. A number is None, or
+        missing in an earlier commit, if it is unknown.
         """
         time.sleep(SETTLE)
         return self.ask("run", times=times, warm=warm)

@@ -174,7 +174,7 @@ def _view(array, rows):
 
 
 def model_of(task):
-    """Return a model with the weights that all sides start from."""
+    """Return a model with the weights that all contenders start from."""
     model = Transformer(task["model"])
     with np.load(task["weights"]) as arrays, torch.no_grad():
         names = [name for name, _, _ in named(model)]

@@ -17,15 +17,16 @@ class Contender:
     module: str
     environment: dict = dataclasses.field(default_factory=dict)
     options: dict = dataclasses.field(default_factory=dict)
-    rival: bool = True  # runs in the interpreter of --python
+    foreign: bool = True  # runs in the interpreter of --python
 
 
 CONTENDERS = {
-    "minitf": Contender("minitf", "ours", rival=False),
+    "minitf": Contender("minitf", "ours", foreign=False),
     # Takes part in every row, if it is asked for.
-    "earlier": Contender("minitf, --earlier", "ours", rival=False),
-    "products": Contender("its matrix products alone", "products", rival=False),
-    "composed": Contender("minitf, composed operations", "composed", rival=False),
+    "earlier": Contender("minitf, --earlier", "ours", foreign=False),
+    "imports": Contender('python -c "import numpy, sentencepiece"', "command", foreign=False),
+    "products": Contender("its matrix products alone", "products", foreign=False),
+    "composed": Contender("minitf, composed operations", "composed", foreign=False),
     "torch": Contender("PyTorch eager", "pytorch"),
     "torch-kept": Contender("PyTorch eager, memory kept", "pytorch", KEPT),
     "torch-compile": Contender("torch.compile, memory kept", "pytorch", KEPT, {"compile": True}),
@@ -33,6 +34,31 @@ CONTENDERS = {
 }
 RIVALS = [name for name in CONTENDERS if name not in ("minitf", "earlier")]
 EAGER = ("torch", "torch-kept")
+# seconds of a run of minitf on two cores of an AMD EPYC (Zen 4), where it is more than a quarter;
+# for `expected`
+SECONDS = {
+    "train-small": 0.5,
+    "train-small-padded": 0.5,
+    "train-base": 4.5,
+    "greedy-base-32": 0.9,
+    "beam-base-32": 2.5,
+    "attention-2048": 0.5,
+    "file-1000": 4,
+    "import": 0.5,  # most of it is PyTorch's
+    "growth-layers-4": 0.6,
+    "growth-layers-6": 0.9,
+    "growth-width-256": 0.5,
+    "growth-width-512": 1.5,
+    "growth-batch-64": 0.5,
+    "growth-batch-128": 0.9,
+    "growth-length-96": 0.5,
+    "growth-length-192": 1.1,
+    "growth-length-384": 2.4,
+    "growth-decode-128": 0.7,
+    "growth-decode-256": 1.3,
+    "growth-epoch": 32,
+}
+START = 9  # seconds; to start a contender, to compare it with minitf, and its first run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +66,8 @@ class Row:
     """One row of the table.
 
     kind: the job of the workers. task: their arguments. contenders: those besides minitf. The title
-    is a template, which the task fills in.
+    is a template, which the task fills in. The programs of a task are the arguments of Python for
+    each contender.
     """
 
     name: str
@@ -66,7 +93,11 @@ QUICK = _model(1, 16, 32, 2, 50)
 def _training(name, title, model, pairs, length, contenders, **more):
     task = {"model": model, "pairs": pairs, "length": length, **more}
     return Row(
-        name, f"training step, {title}, {{pairs}} pairs of {{length}}", "train", task, contenders
+        name,
+        f"training step, {title}, {{pairs}} pairs of {{length}} tokens",
+        "train",
+        task,
+        contenders,
     )
 
 
@@ -82,7 +113,7 @@ def _decoding(name, title, model, pairs, source, length, beam, contenders):
     how = "greedy" if beam == 1 else f"beam {beam}"
     return Row(
         name,
-        f"{how}, {title}, batch {{pairs}}, {{source}} to {{length}} words",
+        f"{how}, {title}, batch {{pairs}}, {{source}} to {{length}} tokens",
         "decode",
         task,
         contenders,
@@ -92,10 +123,36 @@ def _decoding(name, title, model, pairs, source, length, beam, contenders):
 def _attention(length, tokens=4096):
     task = {"heads": 8, "d_k": 64, "length": length, "pairs": max(1, tokens // length)}
     title = (
-        "attention alone, forward and backward, {pairs} times {length} positions, {heads} "
+        "attention alone, forward and backward, {pairs} times {length:,} positions, {heads} "
         "heads of {d_k}"
     )
     return Row(f"attention-{length}", title, "attention", task, EAGER)
+
+
+def _commands():
+    sentence = "The children are playing in the garden."
+    programs = {
+        "minitf": ["examples/translate.py", sentence],
+        "imports": ["-c", "import numpy, sentencepiece"],
+    }
+    title = "translate.py with one sentence, in a new process"
+    yield Row("start-up", title, "command", {"programs": programs}, ("imports",))
+    programs = {
+        "minitf": ["examples/translate.py", "--input", "{input}", "--output", "{output}"],
+        "ctranslate2": [
+            "-m",
+            "benchmarks.with_ctranslate2",
+            "{model}",
+            "{subwords}",
+            "{input}",
+            "{output}",
+        ],
+    }
+    title = "translate.py with a file of {lines:,} lines, beam 4, in a new process"
+    task = {"programs": programs, "lines": 1000}
+    yield Row("file-1000", title, "command", task, ("ctranslate2",))
+    programs = {"minitf": ["-c", "import minitf"], "torch": ["-c", "import torch"]}
+    yield Row("import", "import, in a new process", "command", {"programs": programs}, ("torch",))
 
 
 def _main():
@@ -119,7 +176,7 @@ def _main():
                 )
     for length in (64, 128, 256, 512, 1024, 2048):
         yield _attention(length)
-    yield Row("import", "import, in a process of its own", "import", {}, ("torch",))
+    yield from _commands()
 
 
 def _growth():
@@ -142,7 +199,9 @@ def _growth():
     for length in (16, 32, 64, 128, 256):
         yield _decoding(f"growth-decode-{length}", "small", SMALL, 16, 16, length, 1, ("torch",))
     task = {"corpus": "tatoeba-en-de", "model": SMALL, "batch_tokens": 4096, "batches": 30}
-    yield Row("growth-epoch", "an epoch of tatoeba-en-de, small", "epoch", task, ())
+    yield Row(
+        "growth-epoch", "{batches} batches of an epoch of tatoeba-en-de, small", "epoch", task, ()
+    )
 
 
 ROWS = {row.name: row for row in (*_main(), *_growth())}
@@ -163,6 +222,14 @@ def chosen(names):
     return [ROWS[name] for name in found]
 
 
+def expected(row, count, pairs):
+    """Return about how many seconds a row takes with so many contenders and pairs of timings.
+
+    A rival takes longer than minitf, and shorter work is repeated.
+    """
+    return count * (START + pairs * 1.3 * SECONDS.get(row.name, 0.25))
+
+
 def quick(row):
     """Return the same row in tiny sizes."""
     task = dict(row.task)
@@ -176,6 +243,7 @@ def quick(row):
         "d_k": 8,
         "batches": 2,
         "batch_tokens": 256,
+        "lines": 4,
     }
     task |= {name: min(task[name], value) for name, value in small.items() if name in task}
     return dataclasses.replace(row, task=task)

@@ -1,8 +1,18 @@
-"""CTranslate2, the C++ inference engine, in float32 with minitf's weights, for decoding."""
+"""CTranslate2, the C++ inference engine, in float32 with minitf's weights, for decoding.
+
+    python -m benchmarks.with_ctranslate2 MODEL SUBWORDS INPUT OUTPUT
+
+translates a file, as `translate.py --input INPUT --output OUTPUT` does: MODEL is a folder that
+`convert` wrote, SUBWORDS a model of sentencepiece.
+"""
+
+import sys
 
 from benchmarks.protocol import cores, refuse, serve
 
 try:
+    # CTranslate2 imports PyTorch, which takes seconds, if it is installed: only to convert models.
+    sys.modules["torch"] = None
     import ctranslate2
 except ImportError:
     refuse("CTranslate2 is not installed (--python names an interpreter that has it)")
@@ -109,6 +119,23 @@ def decoder(task):
     return min(choices, key=_seconds)
 
 
+def translate_file(model, subwords, read, write, beam=4, alpha=0.6, batch=64):
+    """Translate a file, a sentence a line; each core takes some of the batches."""
+    from sentencepiece import SentencePieceProcessor
+
+    pieces = SentencePieceProcessor(model_file=subwords)
+    translator = ctranslate2.Translator(
+        model, compute_type="float32", inter_threads=cores(), intra_threads=1
+    )
+    lines = Path(read).read_text(encoding="utf-8").splitlines()
+    source = [[*map(str, ids), SPECIAL[-1]] for ids in pieces.encode(lines)]
+    found = translator.translate_batch(
+        source, max_batch_size=batch, beam_size=beam, length_penalty=alpha, disable_unk=True
+    )
+    texts = pieces.decode([[int(word) for word in result.hypotheses[0]] for result in found])
+    Path(write).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
 def _seconds(decode):
     if decode():  # once before it counts
         start = time.perf_counter()
@@ -116,7 +143,15 @@ def _seconds(decode):
     return time.perf_counter() - start
 
 
-JOBS = {"about": about, "decode": decoder, "check decode": lambda task: decoder(task)()}
+JOBS = {
+    "about": about,
+    "convert": lambda task: convert(task, task["folder"]),
+    "decode": decoder,
+    "check decode": lambda task: decoder(task)(),
+}
 
 if __name__ == "__main__":
-    serve(JOBS)
+    if len(sys.argv) > 1:
+        translate_file(*sys.argv[1:])
+    else:
+        serve(JOBS)

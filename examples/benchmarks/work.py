@@ -1,4 +1,4 @@
-"""The work of every side: the sizes, and the same random numbers for each.
+"""The work of every contender: the sizes, and the same random numbers for each.
 
 It imports nothing but NumPy.
 """
@@ -43,9 +43,9 @@ def weights(arrays, decoding=False):
 
     Gains and biases are drawn, because ones and zeros hide mistakes. For decoding, the rows of the
     special ids are zero: their logit is 0, and the largest of some thousand others is far above it,
-    so every side writes exactly as many words as it may. An untrained model writes one word for
-    ever, unless the last word counts more than the source (hence smaller sub-layers) and does not
-    lead to itself (hence the signs).
+    so every contender writes exactly as many tokens as it may. An untrained model writes one token
+    for ever, unless the last token counts more than the source (hence smaller sub-layers) and does
+    not lead to itself (hence the signs).
     """
     rng = np.random.default_rng(4)
     arrays = dict(arrays)
@@ -74,7 +74,7 @@ def heads(task):
 def sinusoid(length, d_model, dtype="float32"):
     """Return the sinusoids of section 3.5.
 
-    They are written once more here: the sides must not share the code that is compared.
+    They are written once more here: contenders must not share the code that is compared.
     """
     angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     table = np.empty((length, d_model))

@@ -1,5 +1,6 @@
 """The benchmark: its comparisons, its messages about missing rivals, its quick form."""
 
+import itertools
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from paths import EXAMPLES
 
 sys.path.insert(0, str(EXAMPLES))
 
-from benchmarks import compare, ours, products, protocol, rows, work
+from benchmarks import compare, machine, ours, products, protocol, report, rows, table, work
 
 MODEL = {
     "vocabulary_size": 50,
@@ -123,7 +124,7 @@ def test_rows_are_chosen_by_name_or_beginning():
 # The comparison -----------------------------------------------------------------------------------
 
 
-class Side:
+class Contender:
     """A worker with stored answers."""
 
     def __init__(self, answer, gradient):
@@ -150,12 +151,139 @@ class Side:
 )
 def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
     right = [[[5, 6], -1.0], [[7], -2.0]] if kind == "decode" else [4.0, 3.0, 2.0]
-    sides = Side(right, np.array([1.0, 0.0])), Side(answer, np.array(gradient))
+    both = Contender(right, np.array([1.0, 0.0])), Contender(answer, np.array(gradient))
     if complaint:
         with pytest.raises(compare.Differs, match=complaint):
-            compare.compare(kind, {"model": MODEL, "pairs": 4}, *sides, tmp_path)
+            compare.compare(kind, {"model": MODEL, "pairs": 4}, *both, tmp_path)
     else:
-        assert compare.compare(kind, {"model": MODEL, "pairs": 4}, *sides, tmp_path)
+        assert compare.compare(kind, {"model": MODEL, "pairs": 4}, *both, tmp_path)
+
+
+def test_files_of_translations_are_compared(tmp_path):
+    paths = [tmp_path / "ours.txt", tmp_path / "theirs.txt"]
+    for path, other in zip(paths, ("", "other "), strict=True):
+        lines = [f"{other if i < 10 else ''}{i}\n" for i in range(100)]
+        path.write_text("".join(lines), encoding="utf-8")
+    assert compare.texts(*paths) == {"same translations": 0.9}
+    paths[1].write_text("other\n" * 100, encoding="utf-8")
+    with pytest.raises(compare.Differs, match="only 0% of the translations are the same"):
+        compare.texts(*paths)
+    paths[1].write_text("0\n", encoding="utf-8")
+    with pytest.raises(compare.Differs, match="one file has 100 lines, the other 1"):
+        compare.texts(*paths)
+
+
+# The figures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [6, 7, 9, 12, 15])
+def test_the_interval_contains_the_median_in_95_of_100_cases(n):
+    """Counted over all ways in which n values can be below and above the median."""
+
+    def missed(k):
+        below = (sum(signs) for signs in itertools.product((0, 1), repeat=n))
+        return sum(count < k or n - count < k for count in below) / 2**n
+
+    k = report.rank(n)
+    assert 0 < missed(k) <= 0.05 < missed(k + 1)
+    values = np.random.default_rng(0).permutation(n).tolist()
+    assert report.median_interval(values) == [k - 1, n - k]
+
+
+def test_few_pairs_have_no_interval():
+    assert report.median_interval([1.0, 1.1, 1.2, 1.3, 1.4]) is None
+    assert report.ratio({"ratio": 1.2, "ratio interval": None}) == "1.20"
+    assert report.ratio({"ratio": 1.2, "ratio interval": [1.1, 1.3]}) == "1.20 [1.10, 1.30]"
+
+
+def test_ratios_are_of_neighbours():
+    """Slower rounds slow both contenders: the ratio of the medians would be another."""
+    ours, theirs = [1.0, 2.0, 10.0], [2.0, 6.0, 10.0]
+    runs = {
+        name: [{"seconds": x, "memory": None, "cpu": 2 * x} for x in seconds]
+        for name, seconds in (("minitf", ours), ("torch", theirs))
+    }
+    found = report.figures(runs)
+    assert (found["torch"]["ratio"], found["torch"]["median"]) == (2.0, 6.0)
+    assert (found["torch"]["cpu"], found["torch"]["memory"]) == (12.0, None)
+
+
+def test_the_processor_is_read_from_linux(tmp_path):
+    cpuinfo, caches = tmp_path / "cpuinfo", tmp_path / "cache"
+    cpuinfo.write_text(
+        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
+        "model name\t: Intel(R) Xeon(R)\nflags\t\t: fpu avx2 avx512f amx_bf16 amx_tile\n\n"
+        "processor\t: 1\nmodel name\t: another\nflags\t\t: fpu\n"
+    )
+    for i, (level, kind, size) in enumerate(
+        [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2048K")]
+    ):
+        (caches / f"index{i}").mkdir(parents=True)
+        for name, value in (("level", level), ("type", kind), ("size", size)):
+            (caches / f"index{i}" / name).write_text(f"{value}\n")
+    found = machine.processor(cpuinfo, caches)
+    assert found == {
+        "model name": "Intel(R) Xeon(R)",
+        "vendor": "GenuineIntel",
+        "family": "6",
+        "model": "143",
+        "instructions": ["avx2", "avx512f", "amx_tile", "amx_bf16"],
+        "caches": {"L1": "48K", "L2": "2048K"},
+    }
+    assert table.kind({"processor": found["model name"], "machine": found}) == (
+        "Intel(R) Xeon(R), AMX"
+    )
+    unknown = machine.processor(tmp_path / "none", tmp_path / "none")
+    assert unknown["model name"] and unknown["instructions"] == [] and unknown["caches"] == {}
+
+
+def test_rows_whose_time_is_known_exist():
+    assert set(rows.SECONDS) <= set(rows.ROWS)
+    row = rows.ROWS["train-base"]
+    assert rows.expected(row, 4, 15) > rows.expected(row, 2, 15) > rows.expected(row, 2, 7)
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["examples/benchmarks/README.md"])
+def test_the_tables_of_a_page_are_those_of_its_reports(page):
+    """After a new report: table.py --fill README.md examples/benchmarks/README.md."""
+    text = (EXAMPLES.parent / page).read_text(encoding="utf-8")
+    assert text.count("<!-- table.py ") == len(table.MARKED.findall(text)) > 0
+    assert table.filled(text) == text
+
+
+def stored(path, processor, seconds):
+    """Write a report of rows with 6 pairs in which PyTorch takes twice as long as minitf."""
+    runs = [{"seconds": seconds, "memory": None}] * 6
+    twice = [{"seconds": 2 * seconds, "memory": None}] * 6
+    result = {"row": "train-small", "task": rows.ROWS["train-small"].task}
+    result["contenders"] = report.figures({"minitf": runs, "torch": twice})
+    found = {"processor": processor, "cores": 2, "commit": "abc", "date": "2026-11-22", "pairs": 6}
+    found |= {"versions": {"torch": {"PyTorch": "2.15.0", "threads": 2}}, "rows": [result]}
+    path.write_text(json.dumps(found), encoding="utf-8")
+    return str(path)
+
+
+def test_each_processor_has_a_table(tmp_path, capsys):
+    paths = [
+        stored(tmp_path / f"{i}.json", processor, seconds)
+        for i, (processor, seconds) in enumerate([("EPYC", 0.5), ("Xeon", 1.5), ("EPYC", 0.25)])
+    ]
+    assert table.main([*paths, "--rows", "train"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("**")] == [
+        "**EPYC**: 2 cores; PyTorch 2.15.0; commit abc; 2026-11-22; medians of 6 pairs",
+        "**Xeon**: 2 cores; PyTorch 2.15.0; commit abc; 2026-11-22; medians of 6 pairs",
+    ]
+    title = "training step, small, 64 pairs of 24 tokens"
+    assert [line for line in lines if title in line] == [
+        f"| {title} | 500 ms, 250 ms | 2.00 [2.00, 2.00], 2.00 [2.00, 2.00] |",
+        f"| {title} | 1.5 s | 2.00 [2.00, 2.00] |",
+    ]
+    assert table.main(["missing.json"]) == 2
+    assert "missing.json" in capsys.readouterr().err
 
 
 # From end to end ----------------------------------------------------------------------------------
@@ -181,15 +309,34 @@ def test_a_process_that_ends_leaves_its_last_word(no_rivals):
             worker.call(job="about")
 
 
+def test_a_command_that_fails_is_missing():
+    with protocol.Worker("command") as worker, pytest.raises(protocol.Missing, match="No module"):
+        worker.prepare({"job": "command", "arguments": ["-m", "nothing"], "root": str(EXAMPLES)})
+
+
+def test_a_command_is_measured_with_its_start():
+    """CPU seconds and memory are those of the command, not of the process that starts it."""
+    used = "x = bytearray(100_000_000); import time; end = time.process_time() + 0.2\n"
+    code = f"{used}while time.process_time() < end: pass"
+    with protocol.Worker("command") as worker:
+        worker.prepare({"job": "command", "arguments": ["-c", code], "root": str(EXAMPLES)})
+        found = worker.run()
+    assert found["seconds"] >= 0.2
+    if found["cpu"] is not None:
+        assert found["cpu"] >= 0.2
+        assert found["memory"] >= 100_000_000
+
+
 @pytest.mark.slow
 def test_quick_form_without_rivals(tmp_path, no_rivals):
-    chosen = ["train-tiny", "greedy-small-1", "beam-small-32", "attention-64", "import"]
+    chosen = ["train-tiny", "greedy-small-1", "beam-small-32", "attention-64"]
+    chosen += ["start-up", "file-1000", "import"]
     done = benchmark("--rows", *chosen, "--json", tmp_path / "out.json", without=no_rivals)
     assert done.returncode == 0, done.stderr
     assert "PyTorch is not installed" in done.stdout
     assert "CTranslate2 is not installed" in done.stdout
     assert "of minitf's step are matrix products" in done.stdout
-    report = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert {
         "date",
         "commit",
@@ -197,40 +344,45 @@ def test_quick_form_without_rivals(tmp_path, no_rivals):
         "cores",
         "python",
         "pairs",
-        "sides",
+        "machine",
+        "versions",
         "missing",
-    } <= report.keys()
-    assert [row["row"] for row in report["rows"]] == chosen
-    assert set(report["missing"]) == {"torch", "torch-kept", "torch-compile", "ctranslate2"}
-    training = report["rows"][0]
-    assert list(training["sides"]) == ["minitf", "products", "composed"]
+    } <= found.keys()
+    assert [row["row"] for row in found["rows"]] == chosen
+    assert set(found["missing"]) == {"torch", "torch-kept", "torch-compile", "ctranslate2"}
+    assert found["machine"]["additions"] > 0 and "1" in found["machine"]["products"]
+    assert "times the CPU seconds of python -c" in done.stdout
+    training = found["rows"][0]
+    assert list(training["contenders"]) == ["minitf", "products", "composed"]
     assert training["equal"]["composed"]["gradients, float64"] < 1e-9
-    for row in report["rows"]:
+    for row in found["rows"]:
         assert f"\n{row['row']}: " in done.stdout
-        for side in row["sides"].values():
-            assert len(side["seconds"]) == report["pairs"] == 2
-            low, high = side["ratio quartiles"]
-            assert 0 < low <= side["ratio"] <= high
+        for contender in row["contenders"].values():
+            assert len(contender["seconds"]) == found["pairs"] == 2
+            assert contender["ratio"] > 0
+            assert contender["ratio interval"] is None  # of two pairs
 
 
 @pytest.mark.slow
 def test_an_earlier_checkout_runs_its_own_code(tmp_path):
     root = EXAMPLES.parent
-    for folder in ("minitf", "examples/benchmarks"):
+    for folder in ("minitf", "examples"):
         shutil.copytree(root / folder, tmp_path / folder)
     init = tmp_path / "minitf" / "__init__.py"
     init.write_text(
         init.read_text(encoding="utf-8") + '__version__ = "earlier"\n', encoding="utf-8"
     )
-    chosen = ["train-tiny", "beam-small-32", "attention-64", "import"]
+    chosen = ["train-tiny", "beam-small-32", "attention-64", "file-1000", "import"]
     done = benchmark(
         "--rows", *chosen, "--rivals", "--earlier", tmp_path, "--json", tmp_path / "out.json"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
-    assert report["sides"]["earlier"]["minitf"] == "earlier" != report["sides"]["minitf"]["minitf"]
-    assert all(list(row["sides"]) == ["minitf", "earlier"] for row in report["rows"])
-    assert all("earlier" in row["equal"] for row in report["rows"][:3])
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert (
+        found["versions"]["earlier"]["minitf"] == "earlier" != found["versions"]["minitf"]["minitf"]
+    )
+    assert all(list(row["contenders"]) == ["minitf", "earlier"] for row in found["rows"])
+    assert all("earlier" in row["equal"] for row in found["rows"][:4])
 
 
 @pytest.mark.slow
@@ -250,8 +402,11 @@ def test_quick_form_with_pytorch(tmp_path):
     for row in json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]:
         assert not {"torch", "torch-kept"} & row["skipped"].keys()
         assert "torch" in row["equal"]
-        assert "torch" in row["sides"]
-        assert row["sides"]["torch"]["memory"] is None or row["sides"]["torch"]["memory"] > 1 << 20
+        assert "torch" in row["contenders"]
+        assert (
+            row["contenders"]["torch"]["memory"] is None
+            or row["contenders"]["torch"]["memory"] > 1 << 20
+        )
     assert picture.stat().st_size > 1000
 
 
