@@ -246,7 +246,7 @@ def test_rows_whose_time_is_known_exist():
 # Tables -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["examples/benchmarks/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "examples/benchmarks/README.md"])
 def test_the_tables_of_a_page_are_those_of_its_reports(page):
     """After a new report: table.py --fill README.md examples/benchmarks/README.md."""
     text = (EXAMPLES.parent / page).read_text(encoding="utf-8")
