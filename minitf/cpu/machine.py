@@ -13,7 +13,15 @@ from pathlib import Path
 
 from minitf.backend import on_gpu, xp
 
-__all__ = ["cores", "cpu_cores", "free_memory", "keep_memory", "largest_memory", "memory_of"]
+__all__ = [
+    "cores",
+    "cpu_cores",
+    "free_memory",
+    "keep_memory",
+    "largest_memory",
+    "memory_of",
+    "used_memory",
+]
 
 _CGROUP = Path("/sys/fs/cgroup")  # the limits that Linux sets for this container
 
@@ -97,6 +105,18 @@ def largest_memory() -> int | None:
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return used if sys.platform == "darwin" else 1024 * used
     return None
+
+
+def used_memory() -> int | None:
+    """Return how many bytes this process uses now; where unknown, the most so far, or None.
+
+    On the GPU in use, else in main memory.
+    """
+    if pool := _gpu_pool():
+        return pool.used_bytes()
+    with contextlib.suppress(OSError, KeyError):
+        return _linux_bytes("/proc/self/status", "VmRSS")
+    return largest_memory()
 
 
 def memory_of(action: Callable[[], object]) -> int:

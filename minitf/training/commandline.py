@@ -21,7 +21,6 @@ from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
-from minitf.training.planning import report
 from minitf.training.results import finish
 from minitf.training.settings import (
     Settings,
@@ -326,28 +325,14 @@ def _run(arguments, program, model, ranks):
     with ranks.together():
         trainer = build(settings, given, ranks, model)
         if settings.plan:
-            return ranks.tell(_plan(trainer))
+            trainer.plan()
+            return ranks.tell(0)
         # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
         with stop_on_signals(trainer.stop):
             _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
             if trainer.log.closed:  # else Python complains when it flushes the output at its end
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ranks.tell(code)
-
-
-def _plan(trainer):
-    """Say what the run would take; return the exit code."""
-
-    def update():
-        *_, n_tokens = trainer.update()
-        trainer.guard.read()  # waits for a GPU
-        return n_tokens
-
-    team, say = trainer.team, trainer.log.say
-    batches = list(team.largest_slices(trainer.cursor.plan, trainer.settings.accumulate))
-    for line in report(trainer.workload(), team, batches, update, say):
-        say(line)
-    return 0
 
 
 def installed(program="minitf-train"):

@@ -1,12 +1,24 @@
-"""A run before its first update: the largest batches tried, memory and time predicted."""
+"""A run before its first update: the largest batches tried, memory and time predicted.
+
+A batch of 25,000 tokens takes a laptop a minute and gigabytes. Predictions measure two slices of
+it instead, some of its rows, and continue the straight line through both:
+
+    y = fixed + slope x        memory: x = rows; time: x = operations of the matrix products
+
+That is exact enough, because all rows of a batch have the same width: a slice attends over as
+many positions as the batch does, and has the same proportion of products to everything else.
+"""
 
 import dataclasses
 import math
+import statistics
 import time
 
 import numpy as np
 
-from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of
+from minitf.backend import on_gpu
+from minitf.config import Config
+from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
 from minitf.terminal import Progress, counted
 from minitf.training.settings import Settings
 
@@ -16,11 +28,12 @@ __all__ = ["Workload", "arithmetic", "report", "summary", "try_batches", "worklo
 PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
 LONG = 600  # seconds; a shorter run is not predicted unless asked for
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
-SLICE_TOKENS = 2048  # tokens of the smaller of the two slices that predict a batch's memory
+SLICE_TOKENS = 2048  # tokens of the larger slice on one side; the other has a quarter of them
+ENOUGH = 1.0  # seconds of a pass over the larger slice; if it takes less, the slice is doubled
+REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together ...
+FEWEST_REPEATS, MOST_REPEATS = 2, 20  # ... if that is between so many repetitions
 SAMPLE = 500  # batches whose shapes represent an epoch
 FEWEST_TOKENS = 50  # tokens of a batch, about one sentence
-MEASURE_SECONDS = 10  # seconds that the measured updates should take together ...
-FEWEST_UPDATES, MOST_UPDATES = 3, 20  # ... if that is between so many updates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,15 +41,18 @@ class Workload:
     """What a run computes: its settings, and averages over an epoch.
 
     steps: updates to come. pairs, updates: in an epoch. tokens, work: the target tokens and the
-    operations of an update on average. ranks: how many share it.
+    operations of an update on average. typical: the pairs of a batch with about the average work,
+    as indices into the dataset. ranks: how many share an update.
     """
 
     settings: Settings
+    config: Config
     steps: int
     pairs: int
     updates: float
     tokens: float
     work: float
+    typical: np.ndarray
     ranks: int
 
 
@@ -48,10 +64,18 @@ def workload(settings, config, dataset, plan, steps, ranks):
     lengths = [[int(side.lengths[rows].max()) + 1 for side in sides] for rows in sample]
     source, target = np.array(lengths, float).T
     n_rows = np.array([len(rows) for rows in sample], float)
-    work = arithmetic(config, n_rows, source, target, tokens).mean()
+    work = arithmetic(config, n_rows, source, target, tokens)
     n = settings.accumulate
     return Workload(
-        settings, steps, len(sides[1]), len(plan) / n, tokens * n, float(work) * n, ranks
+        settings,
+        config,
+        steps,
+        pairs=len(sides[1]),
+        updates=len(plan) / n,
+        tokens=tokens * n,
+        work=float(work.mean()) * n,
+        typical=sample[int(np.abs(work - work.mean()).argmin())],
+        ranks=ranks,
     )
 
 
@@ -99,16 +123,14 @@ def try_batches(team, batches, say):
 
 
 def summary(load, team, batch, first_seconds):
-    """Return a line that predicts the memory and the time of a run, None if the run is short.
+    """Return a line that predicts the time of a run that has begun, None if the run is short.
 
-    batch: one of its largest. first_seconds: what the first pass over such batches took, which is
-    more than a later pass takes.
+    batch: this rank's slice of a typical one. first_seconds: of the pass over the largest batches.
     """
     s = load.settings
-    if first_seconds * s.accumulate * load.steps < LONG:
+    if team.ranks.tell(first_seconds) * s.accumulate * load.steps < LONG:
         return None
-    each = team.try_batch(batch) * load.tokens / (batch.n_tokens * load.ranks)
-    seconds = each * load.steps
+    seconds = _passes(load, team, batch).seconds * load.steps
     if min(seconds, 60 * s.minutes or seconds) < LONG:
         return None
     memory = largest_memory()
@@ -116,18 +138,17 @@ def summary(load, team, batch, first_seconds):
         f"plan     {load.tokens:,.0f} target tokens and {_short(load.work)}FLOP per update, "
         + (f"{_short(memory)}B of memory, " if memory else "")
         + f"about {_duration(seconds)} for the remaining {counted(load.steps, 'update')}"
-        + f"{_time_limit(s, seconds)}; --plan measures it in detail"
+        + f"{_time_limit(s, seconds)}; --plan says more"
     )
 
 
-def report(load, team, batches, update, say):
-    """Measure some updates, and yield lines that predict the memory and the time of a run.
+def report(load, team, largest, typical, update):
+    """Measure slices of batches, and yield lines that predict the memory and the time of a run.
 
-    batches: this rank's slices of the largest ones. update: makes an update, waits for it and
-    returns its target tokens. say: takes lines that show progress.
-    Each line comes as soon as it is known. The updates change the model. Memory is predicted from a
-    slice of the largest batch: if the batch does not fit, it is not tried.
-    All ranks measure; rank 0 decides.
+    largest, typical: this rank's slices of the largest batches, and of a typical one. update:
+    makes an update of one pair and waits for it; it changes the model.
+    Each line comes as soon as it is known. Slices are so small that they fit where a batch does
+    not. All ranks measure; rank 0 decides.
     """
     s, tell = load.settings, team.ranks.tell
     times = f" x {s.accumulate}" if s.accumulate > 1 else ""
@@ -138,31 +159,26 @@ def report(load, team, batches, update, say):
     )
     yield f"products {_short(load.work)}FLOP per update, forward and backward"
     keep_memory()
-    yield "measure  a slice of the largest batch first, to predict how long the rest takes"
-    passes, seconds = _passes(team, batches, s.accumulate)
-    yield (
-        f"measure  about {passes} passes forward and backward, {_duration(seconds)} each: "
-        f"{_duration(passes * seconds)}"
-    )
-    free, (fixed, batch) = tell((free_memory(), _needed(team, batches)))
+    yield "measure  slices of the largest batches for the memory, of a typical one for the time"
+    used, free = tell((used_memory(), free_memory()))
+    fixed, batch, slices = tell(_needed(team, largest))
     if free is not None and fixed + batch > SAFE * free:
         yield from _does_not_fit(s, fixed, batch, free)
         return
-    try_batches(team, batches, say)
-    speed, n = _measured_speed(update, tell)
-    most, seconds = largest_memory() or fixed + batch, load.tokens / speed
     each_rank = f" on each of {load.ranks} ranks" if load.ranks > 1 else ""
-    yield f"memory   at most {_short(most)}B{each_rank}" + (
+    most = max((used or 0) + fixed + batch, largest_memory() or 0)
+    yield f"memory   at most {_short(most)}B{each_rank}, {slices}" + (
         f"; {_short(free)}B are free" if free else ""
     )
+    passes = _passes(load, team, typical)
+    seconds = passes.seconds + tell(_rest_of_update(team, typical, update))
+    speed = load.tokens / seconds
     yield (
-        f"speed    {speed:,.0f} target tokens/s, {_short(load.work / seconds)}FLOP/s, measured "
-        f"over {n} updates"
+        f"time     {_duration(seconds)} per update, {passes.slices}; "
+        f"{_duration(load.steps * seconds)} for the remaining "
+        f"{counted(load.steps, 'update')}{_time_limit(s, load.steps * seconds)}"
     )
-    yield (
-        f"time     {_duration(seconds)} per update, {_duration(load.steps * seconds)} for the "
-        f"remaining {counted(load.steps, 'update')}{_time_limit(s, load.steps * seconds)}"
-    )
+    yield f"speed    {speed:,.0f} target tokens/s, {_short(load.work / seconds)}FLOP/s"
     yield (
         f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's "
         f"{PAPER_STEPS:,} updates of {PAPER_TOKENS:,} target tokens, without validations"
@@ -175,54 +191,68 @@ def _time_limit(settings, seconds):
     return f" (--minutes {settings.minutes:g} ends the run earlier)" if limited else ""
 
 
+# Slices -------------------------------------------------------------------------------------------
+
+
+def _line(few, small, more, large):
+    """Return fixed and slope of the line through the points (few, small) and (more, large).
+
+    If there is one point only, or if the line would start below 0, it is the line from 0 to the
+    second point.
+
+    >>> _line(1, 5, 3, 9), _line(3, 9, 3, 9), _line(1, 2, 3, 9)
+    ((3.0, 2.0), (0.0, 3.0), (0.0, 3.0))
+    """
+    slope = (large - small) / (more - few) if more > few else math.inf
+    slope = min(slope, large / more)
+    return large - slope * more, slope
+
+
+def _rows(batch, tokens):
+    """Return how many rows of a batch have so many tokens on the longer side."""
+    return max(1, min(tokens // _width(batch), len(batch.source)))
+
+
+def _width(batch):
+    return max(batch.source.shape[1], batch.target_in.shape[1])
+
+
+def _described(batch, few, more):
+    """Say what was measured, and how exact a prediction from it is."""
+    if more == len(batch.source):
+        return f"measured on a batch of {more * _width(batch):,} tokens"
+    few, more = few * _width(batch), more * _width(batch)
+    return f"extrapolated from slices of {few:,} and {more:,} tokens, to within about a sixth"
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
 def _needed(team, batches):
-    """Predict the bytes of a run: (independent of the batch, for the largest batch)."""
-    gradients = team.optimizer.gradients.nbytes * len(team.replicas.models)
-    fixed, batch = max((_predicted(team, batch) for batch in batches), key=sum)
-    return gradients + fixed, batch
+    """Predict what arrays the largest batch takes: (bytes whatever its size, bytes, the slices)."""
+    fixed, batch, slices = max(
+        (_predicted(team, batch) for batch in batches), key=lambda found: found[0] + found[1]
+    )
+    return _untouched(team) + fixed, batch, slices
+
+
+def _untouched(team):
+    """Return the bytes of arrays that exist, but take memory only in the first update.
+
+    They are the gradients of each replica, and Adam's m and v. On a GPU they take it at once.
+    """
+    return 0 if on_gpu() else team.optimizer.gradients.nbytes * (len(team.replicas.models) + 2)
 
 
 def _predicted(team, batch):
-    """Predict the bytes for a batch: (whatever its size, in proportion to its rows).
-
-    They are measured for two slices of it, small enough to fit where the batch would not.
-    """
-    few, more = _slice_sizes(batch)
+    """Predict the bytes for a batch: (whatever its size, in proportion to its rows, the slices)."""
+    total = len(batch.source)
+    more = max(1, min(_rows(batch, SLICE_TOKENS), total // 2))
+    few = max(1, more // 4)
     team.try_batch(batch.rows(0, few))  # allocates what is made only once, such as positions
     small, large = (memory_of(lambda n=n: team.try_batch(batch.rows(0, n))) for n in (few, more))
-    row = (large - small) / (more - few) if more > few else small / few
-    return max(0, small - few * row), len(batch.source) * row
-
-
-def _slice_sizes(batch):
-    """Return how many rows two slices of a batch have: an eighth and a quarter, or fewer."""
-    total, width = len(batch.source), max(batch.source.shape[1], batch.target_in.shape[1])
-    most = 1 + SLICE_TOKENS // width
-    few = max(1, min(total // 8, most))
-    return few, min(max(few + 1, min(total // 4, 2 * most)), total)
-
-
-def _passes(team, batches, accumulate):
-    """Predict how many passes over a batch will be measured, and the seconds of each."""
-    few, _ = _slice_sizes(batches[0])
-    seconds = team.try_batch(batches[0].rows(0, few)) * len(batches[0].source) / few
-    updates = math.ceil(MEASURE_SECONDS / (seconds * accumulate))
-    updates = 1 + min(max(updates, FEWEST_UPDATES), MOST_UPDATES)
-    return len(batches) + updates * accumulate, seconds
-
-
-def _measured_speed(update, tell):
-    """Make some updates; return target tokens per second, and the number of updates."""
-    update()  # slower: it touches Adam's moments for the first time
-    tokens, n, started = 0, 0, time.perf_counter()
-
-    def is_enough():
-        return n >= FEWEST_UPDATES and time.perf_counter() - started >= MEASURE_SECONDS
-
-    while n < MOST_UPDATES and not tell(is_enough()):
-        tokens += update()
-        n += 1
-    return tokens / (time.perf_counter() - started), n
+    fixed, slope = _line(few, small, more, large)
+    return fixed, slope * total, _described(batch, few, more)
 
 
 def _does_not_fit(settings, fixed, batch, free):
@@ -244,6 +274,77 @@ def _does_not_fit(settings, fixed, batch, free):
         f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or a smaller "
         "model with --preset"
     )
+
+
+# Time ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Passes:
+    """The predicted seconds of all passes of an update, and the slices they were measured on."""
+
+    seconds: float
+    slices: str
+
+
+def _passes(load, team, batch):
+    """Predict the time of the passes forward and backward that an average update makes.
+
+    batch: this rank's slice of a typical one. The slowest rank counts: the others wait for it.
+    """
+    most = team.ranks.tell(len(batch.source))  # may differ by one row
+    more = min(_rows(batch, SLICE_TOKENS), most)
+    team.try_batch(batch.rows(0, more))  # the first pass also fetches memory from the system
+    large = _pass_seconds(team, batch, more)
+    while large < ENOUGH and more < most:
+        more = min(2 * more, most)
+        large = _pass_seconds(team, batch, more)
+    few = max(1, more // 4) if more < most else most
+    small = _pass_seconds(team, batch, few) if few < more else large
+    fixed, slope = _line(_work(load, batch, few), small, _work(load, batch, more), large)
+    passes = math.ceil(load.settings.accumulate / load.ranks)  # of this rank
+    return _Passes(passes * fixed + slope * load.work / load.ranks, _described(batch, few, more))
+
+
+def _pass_seconds(team, batch, rows):
+    """Return the seconds of a pass over a slice; of the slowest rank."""
+    sliced = batch.rows(0, rows)
+    return max(team.ranks.gather(_repeated(lambda: team.try_batch(sliced), team.ranks)))
+
+
+def _work(load, batch, rows):
+    """Count the operations of a pass over a slice."""
+    sliced = batch.rows(0, rows)
+    width = sliced.source.shape[1], sliced.target_in.shape[1]
+    return float(arithmetic(load.config, rows, *width, sliced.n_tokens))
+
+
+def _rest_of_update(team, batch, update):
+    """Return the seconds that an update takes beside its passes: Adam, and sums over the ranks.
+
+    update: makes an update of one pair.
+    """
+    update()  # slower: it touches Adam's moments for the first time
+    pair = batch.rows(0, 1)
+    whole = _repeated(lambda: _timed(update), team.ranks)
+    return max(0.0, whole - _repeated(lambda: team.try_batch(pair), team.ranks))
+
+
+def _timed(action):
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def _repeated(measure, ranks):
+    """Return the median of some measurements of seconds, equally many on every rank."""
+    first = measure()
+    n = ranks.tell(math.ceil(REPEAT_SECONDS / max(first, 1e-9)))
+    n = min(max(n, FEWEST_REPEATS), MOST_REPEATS)
+    return statistics.median([first, *(measure() for _ in range(n - 1))])
+
+
+# Numbers ------------------------------------------------------------------------------------------
 
 
 def _short(number):

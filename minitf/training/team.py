@@ -56,12 +56,14 @@ class Team:
         slices = self.ranks.slices([len(indices) for indices in batches])
         return [(i, self.dataset.batch(batches[i]).rows(*rows)) for i, *rows in slices]
 
-    def largest_slices(self, plan, accumulate):
-        """Yield this rank's slices of the batches of a plan that need the most memory."""
-        for indices in self.dataset.largest(plan):
-            slices = self.ranks.slices([len(indices)] * accumulate)
-            most = max((stop - start for _, start, stop in slices), default=1)
-            yield self.dataset.batch(indices).rows(0, most)
+    def largest_slice(self, indices, accumulate):
+        """Return this rank's slice of a batch, the largest if an update has several such batches.
+
+        indices: of the batch, in the dataset.
+        """
+        slices = self.ranks.slices([len(indices)] * accumulate)
+        most = max((stop - start for _, start, stop in slices), default=1)
+        return self.dataset.batch(indices).rows(0, most)
 
     def try_batch(self, batch):
         """Run a batch forward and backward, discard the results, and return the seconds it took."""

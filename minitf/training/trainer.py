@@ -15,7 +15,7 @@ from minitf.terminal import Pace, Progress, counted
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
 from minitf.training.clock import Clock
-from minitf.training.cursor import Cursor
+from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
 from minitf.training.guard import Guard
 from minitf.training.log import RunLog, step_line
@@ -95,8 +95,10 @@ class Trainer:
         Raises UserError before anything is changed if a figure is not finite; on a GPU, `Guard`
         turns the update into a no-op and raises later.
         """
+        return self._update(self.cursor.next(self.settings.accumulate))
+
+    def _update(self, batches):
         s = self.settings
-        batches = self.cursor.next(s.accumulate)
         figures, n_tokens = self.team.gradient(batches.indices, self.step)
         self.guard.check(self.step, batches, figures, n_tokens)
         if s.clip:
@@ -148,9 +150,9 @@ class Trainer:
         self.log.say(
             "trial    running the largest batches first, to find out whether they fit into memory"
         )
-        batches = list(self.team.largest_slices(self.cursor.plan, self.settings.accumulate))
-        seconds = planning.try_batches(self.team, batches, self.log.say)
-        if line := planning.summary(self.workload(), self.team, batches[-1], seconds):
+        seconds = planning.try_batches(self.team, self.largest_batches(), self.log.say)
+        load = self.workload()
+        if line := planning.summary(load, self.team, self._slice(load.typical), seconds):
             self.log.say(line)
 
     def workload(self):
@@ -159,6 +161,26 @@ class Trainer:
         return planning.workload(
             self.settings, self.config, self.dataset, self.cursor.plan, steps, self.ranks.size
         )
+
+    def plan(self):
+        """Log what the run would take, by updates of slices; they change the weights."""
+        load = self.workload()
+        typical = self._slice(load.typical)
+
+        def update():
+            self._update(UpdateBatches(0, 0, [load.typical[:1]]))
+            self.guard.read()  # waits for a GPU
+
+        for line in planning.report(load, self.team, self.largest_batches(), typical, update):
+            self.log.say(line)
+
+    def largest_batches(self):
+        """Return this rank's slices of the batches that may need the most memory."""
+        return [self._slice(indices) for indices in self.dataset.largest(self.cursor.plan)]
+
+    def _slice(self, indices):
+        """Return this rank's slice of a batch."""
+        return self.team.largest_slice(indices, self.settings.accumulate)
 
     def _train(self):
         """Update until a limit is reached or a stop is agreed on; return the limit, if any."""

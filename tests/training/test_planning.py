@@ -36,18 +36,20 @@ def trainer(folder):
     return commandline.build(parse([*TEXTS, *SMALL, *sizes])[0])
 
 
-def largest(trainer):
-    return list(trainer.team.largest_slices(trainer.cursor.plan, trainer.settings.accumulate))
+def slice_of(trainer, indices):
+    return trainer.team.largest_slice(indices, trainer.settings.accumulate)
 
 
 def needed(trainer):
-    return sum(planning._needed(trainer.team, largest(trainer)))
+    fixed, batch, _ = planning._needed(trainer.team, trainer.largest_batches())
+    return fixed + batch
 
 
-def report(trainer, update=None):
+def report(trainer, update=lambda: None):
     """Return the lines of --plan."""
-    update = update or (lambda: trainer.update()[-1])
-    return planning.report(trainer.workload(), trainer.team, largest(trainer), update, print)
+    load = trainer.workload()
+    typical = slice_of(trainer, load.typical)
+    return planning.report(load, trainer.team, trainer.largest_batches(), typical, update)
 
 
 # Arithmetic ---------------------------------------------------------------------------------------
@@ -114,11 +116,11 @@ def test_memory_of_is_the_most_at_one_time():
 
 
 def test_the_largest_batch_is_predicted_from_a_slice_of_it(trainer):
-    batch = largest(trainer)[0]
-    predicted = sum(planning._predicted(trainer.team, batch))
+    batch = trainer.largest_batches()[0]
+    fixed, proportional, _ = planning._predicted(trainer.team, batch)
     real = memory_of(lambda: trainer.team.replicas.backward(batch, batch.n_tokens, 0, 0))
     assert len(batch.source) > 20 and real > 1e6
-    assert predicted == pytest.approx(real, rel=0.15)
+    assert fixed + proportional == pytest.approx(real, rel=0.15)
 
 
 def test_memory_of_this_process():
@@ -137,7 +139,6 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     free = int(share * needed(trainer) / planning.SAFE)
     monkeypatch.setattr(planning, "free_memory", lambda: free)
     monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
-    monkeypatch.setattr(planning, "try_batches", lambda *_: pytest.fail("it does not fit"))
     lines = list(report(trainer, lambda: pytest.fail("it does not fit")))
     assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
     more = changed(lines[-1])
@@ -155,11 +156,63 @@ def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
     assert "choose a smaller model with --preset" in list(report(trainer))[-1]
 
 
+# Time ---------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Replaces Team.try_batch: passes take a time that is known, and their rows are noted."""
+
+    def __init__(self, load, fixed, slope):
+        self.load, self.fixed, self.slope, self.rows = load, fixed, slope, []
+
+    def __call__(self, batch):
+        self.rows.append(len(batch.source))
+        return self.fixed + self.slope * planning._work(self.load, batch, len(batch.source))
+
+
+def predicted_passes(trainer, monkeypatch, fixed, slope):
+    """Return the predicted seconds of an update, the typical batch, and the rows of all slices."""
+    load = trainer.workload()
+    typical = slice_of(trainer, load.typical)
+    clock = Clock(load, fixed, slope)
+    monkeypatch.setattr(trainer.team, "try_batch", clock)
+    return planning._passes(load, trainer.team, typical).seconds, typical, clock.rows
+
+
+def test_time_of_a_slow_batch_is_predicted_from_slices(trainer, monkeypatch):
+    monkeypatch.setattr(planning, "SLICE_TOKENS", 80)
+    load = trainer.workload()
+    seconds, typical, rows = predicted_passes(trainer, monkeypatch, 3.0, 1e-6)
+    assert max(rows) * planning._width(typical) <= 80 and max(rows) <= len(typical.source) / 2
+    assert min(rows) <= max(rows) / 3, "a line needs two points that are far from each other"
+    assert seconds == pytest.approx(2 * 3.0 + 1e-6 * load.work), "an update has two passes"
+
+
+def test_a_quick_batch_is_measured_uncut(trainer, monkeypatch):
+    monkeypatch.setattr(planning, "SLICE_TOKENS", 80)
+    load = trainer.workload()
+    seconds, typical, rows = predicted_passes(trainer, monkeypatch, 0.0, 1e-12)
+    assert max(rows) == len(typical.source)
+    assert seconds == pytest.approx(1e-12 * load.work)
+
+
+def test_the_rest_of_an_update_does_not_count_its_pass_again(trainer, monkeypatch):
+    batch = trainer.largest_batches()[0]
+    monkeypatch.setattr(trainer.team, "try_batch", lambda batch: 2.0)
+    seconds = iter([100.0, 5.0, 5.5, 6.0])  # the first update is slower
+    monkeypatch.setattr(planning, "_timed", lambda update: update())
+    monkeypatch.setattr(planning, "FEWEST_REPEATS", 3)
+    monkeypatch.setattr(planning, "MOST_REPEATS", 3)
+    assert planning._rest_of_update(trainer.team, batch, lambda: next(seconds)) == 3.5
+    monkeypatch.setattr(trainer.team, "try_batch", lambda batch: 9.0)
+    assert planning._rest_of_update(trainer.team, batch, lambda: 5.0) == 0.0
+
+
 # Lines --------------------------------------------------------------------------------------------
 
 
 def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
-    """The first lines come before anything is run; the time that measuring takes, before it."""
+    """The first lines come before anything is run; memory is known before anything large is."""
     rows, updates = [], []
     backward = Replicas.backward
 
@@ -168,39 +221,19 @@ def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
         return backward(self, batch, *arguments)
 
     monkeypatch.setattr(Replicas, "backward", watch)
-    monkeypatch.setattr(planning, "MEASURE_SECONDS", 1e9)  # as many updates as may be: three
-    monkeypatch.setattr(planning, "FEWEST_UPDATES", 2)
-    monkeypatch.setattr(planning, "MOST_UPDATES", 3)
-
-    def update():
-        updates.append(len(rows))
-        return trainer.update()[-1]
-
-    lines = report(trainer, update)
+    lines = report(trainer, lambda: updates.append(len(rows)))
     assert [next(lines).split()[0] for _ in range(3)] == ["update", "products", "measure"]
     assert not rows, "nothing was run before"
-    announced = re.match(r"measure  about (\d+) passes .*, (.*) each: (.*)", next(lines))
-    assert sum(rows) <= len(largest(trainer)[0].source) / 8, (
-        "a small slice of one batch tells how long"
-    )
-    assert next(lines).startswith("memory") and len(updates) == 4
-    # Before the updates, slices were run too.
-    whole = len(rows) - updates[0] + len(largest(trainer))
-    assert int(announced[1]) == whole
-    assert [line.split()[0] for line in lines] == ["speed", "time", "paper"]
+    assert next(lines).startswith("memory") and not updates
+    assert max(rows) <= len(trainer.largest_batches()[0].source) / 2, "slices are small: they fit"
+    assert [line.split()[0] for line in lines] == ["time", "speed", "paper"]
+    assert len(updates) > planning.FEWEST_REPEATS
 
 
 # The command --------------------------------------------------------------------------------------
 
 
-def measure(monkeypatch, updates):
-    """Let --plan measure so many updates."""
-    monkeypatch.setattr(planning, "FEWEST_UPDATES", updates)
-    monkeypatch.setattr(planning, "MOST_UPDATES", updates)
-
-
 def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
-    measure(monkeypatch, 2)
     before = sorted(folder.rglob("*"))
     assert run("here", "--plan") == 0
     assert sorted(folder.rglob("*")) == before
@@ -211,13 +244,12 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
         "update",
         "products",
         "measure",
-        "measure",
         "memory",
-        "speed",
         "time",
+        "speed",
         "paper",
     ]
-    assert "for the remaining 13 updates" in said and "measured over 2 updates" in said
+    assert "for the remaining 13 updates" in said
     speed = float(re.search(r"speed +([\d,]+) target", said)[1].replace(",", ""))
     assert re.search(r"paper +(.*) for the paper's 100,000 updates", said)[1] in {
         planning._duration(2.5e9 / (speed + change)) for change in np.linspace(-0.5, 0.5, 101)
@@ -225,7 +257,6 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
 
 
 def test_a_resumed_run_is_planned_for_the_remaining_updates(folder, monkeypatch, capsys):
-    measure(monkeypatch, 1)
     assert run("here", "--steps", "5") == 0
     before = {path: path.read_bytes() for path in Path("here").iterdir()}
     capsys.readouterr()
