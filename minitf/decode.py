@@ -16,6 +16,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
+from minitf.config import Config
 from minitf.forms import accelerated
 from minitf.nn import Module
 from minitf.tensor import Ids, Tensor, no_grad
@@ -372,7 +373,7 @@ class TokenScorer:
         else:
             start = texts.shape[1] - 1
             hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, start, self.caches)
-        return logits_and_normalisers(self.model, hidden[:, -1])
+        return with_normalisers(self.model.logits(hidden[:, -1]).data, self.model.config)
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, as Scorer says."""
@@ -382,15 +383,14 @@ class TokenScorer:
                 cache.select(rows)
 
 
-def logits_and_normalisers(model: Transformer, hidden: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the logits (R, V) and normalisers (R,) of the decoder's output (R, D).
+def with_normalisers(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
+    """Return logits (R, V), changed in place, and their normalisers (R,).
 
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
     normalisers were computed, so ln P of the other tokens is the model's own.
     """
-    logits = model.logits(hidden).data
     normalisers = normalisers_of(logits)
-    for never in (model.config.pad_id, model.config.bos_id):
+    for never in (config.pad_id, config.bos_id):
         logits[:, never] = -xp.inf
     return logits, normalisers
 

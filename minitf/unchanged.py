@@ -7,8 +7,16 @@ keys once the text is longer. All ask here first, and where a method was changed
 work to the equations.
 """
 
-from minitf.nn import Dropout, LayerNorm, Linear, Module
-from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from minitf.transformer import (
+    Decoder,
+    DecoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    Positions,
+    Residual,
+    Transformer,
+)
 
 __all__ = ["is_unchanged"]
 
@@ -17,10 +25,13 @@ _METHODS = {
     kind: dict(vars(kind))
     for kind in (
         Dropout,
+        Embedding,
         LayerNorm,
         Linear,
         MultiHeadAttention,
         Positions,
+        FeedForward,
+        Residual,
         DecoderLayer,
         Decoder,
         Transformer,

@@ -10,23 +10,14 @@ import numpy as np
 
 from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
-from minitf.cpu.sums import row_sums
 from minitf.forms import form_of
 from minitf.tensor import Tensor
 
-__all__ = ["SharedTokenScorer", "continuations", "normalisers_of", "token_scorer"]
+__all__ = ["SharedTokenScorer", "continuations", "normalisers_of"]
 
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 # Scores in a block of continuations; the first divisor of the vocabulary's size is taken.
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
-
-
-@form_of(decode.token_scorer)
-def token_scorer(model, source, width, cached):
-    """Return a Scorer whose caches are shared by the beams of a sentence."""
-    if not cached or not decode.can_cache(model):
-        return NotImplemented
-    return SharedTokenScorer(model, source, width)
 
 
 class SharedTokenScorer:
@@ -54,10 +45,11 @@ class SharedTokenScorer:
         self.layout.add_newest()
         newest = texts[:, -1].reshape(-1, self.width)  # (B, W)
         start = texts.shape[1] - 1
-        masks = self.mask, self.layout.own()[:, None]
+        masks = self.mask, self.layout.mask()
         of_source, own = (None if mask.all() else to_device(mask) for mask in masks)
         hidden = self.model.decode(newest, self.memory, of_source, start, self.caches, own)
-        return decode.logits_and_normalisers(self.model, hidden.reshape(-1, hidden.shape[-1]))
+        logits = self.model.logits(hidden.reshape(-1, hidden.shape[-1])).data
+        return decode.with_normalisers(logits, self.model.config)
 
     def select(self, rows):
         """Keep these rows of the texts, in this order."""
@@ -76,17 +68,21 @@ class Layout:
 
     A token stays at its cache index when its beam ends or continues as two, so nothing is copied
     from step to step, except when the caches grow.
-    indices: the cache index of every token of every beam, (B, W, t).
+    own: which tokens in the cache belong to each beam, bool (B, W, capacity).
     positions: the position in its text of the token at every cache index, (B, capacity).
     queries: the position of the newest token of each beam, (1, W).
     length, capacity: the number of cache indices in use, and of all.
     """
 
     def __init__(self, sentences, width):
-        self.width, self.length, self.capacity = width, 0, 0
-        self.indices = np.empty((sentences, width, 0), dtype=int)
+        self.width, self.length, self.capacity, self.steps = width, 0, 0, 0
+        self.own = np.zeros((sentences, width, 0), dtype=bool)
         self.positions = np.zeros((sentences, 0), dtype=int)
-        self.queries = None
+        self.newest = np.eye(width, dtype=bool)
+
+    @property
+    def queries(self):
+        return np.full((1, self.width), self.steps - 1)
 
     def is_full(self):
         """Return whether the newest tokens of a step have no cache index left."""
@@ -94,39 +90,44 @@ class Layout:
 
     def add_newest(self):
         """Give the newest token of each beam the next cache index."""
-        sentences, width, steps = self.indices.shape
-        newest = np.arange(self.length, self.length + width)[:, None]  # (W, 1)
-        newest = np.broadcast_to(newest, (sentences, width, 1))
-        self.indices = np.concatenate([self.indices, newest], axis=2)
-        self.positions[:, self.length : self.length + width] = steps
-        self.queries = np.full((1, width), steps)
-        self.length += width
+        start, self.length = self.length, self.length + self.width
+        self.own[:, :, start : self.length] = self.newest
+        self.positions[:, start : self.length] = self.steps
+        self.steps += 1
 
-    def own(self):
-        """Return the mask (B, W, n) of the tokens in the cache that belong to each beam."""
-        own = np.zeros((*self.indices.shape[:2], self.length), dtype=bool)
-        np.put_along_axis(own, self.indices, True, axis=2)
-        return own
+    def mask(self):
+        """Return the mask (B, 1, W, n) of the tokens in the cache that belong to each beam."""
+        return self.own[:, None, :, : self.length]
 
     def grow(self):
         """Drop the tokens that no beam contains any more, and make room for new ones.
 
         Return the cache indices (B, n) of the tokens that are kept, which move to the front.
         """
-        needed = self.own().any(axis=1)  # (B, n)
+        needed = self.own.any(axis=1)  # (B, capacity)
         self.length = int(needed.sum(axis=1).max(initial=0))
         needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
         kept = needed_first[:, : self.length]
-        self.indices = np.take_along_axis(needed.cumsum(axis=1)[:, None] - 1, self.indices, axis=2)
         self.capacity = self.length + _GROW_BY * self.width
-        positions = np.take_along_axis(self.positions, kept, axis=1)
-        self.positions = np.pad(positions, ((0, 0), (0, self.capacity - self.length)))
+        room = self.capacity - self.length
+        own = np.take_along_axis(self.own, kept[:, None], axis=2)
+        self.own = np.pad(own, ((0, 0), (0, 0), (0, room)))
+        self.positions = np.pad(
+            np.take_along_axis(self.positions, kept, axis=1), ((0, 0), (0, room))
+        )
         return kept
+
+    def moved(self, array, kept):
+        """Return the tokens of an array (B, H, n, K) at the indices `kept`, with more room."""
+        sentences, heads, _, size = array.shape
+        index = np.arange(sentences)[:, None, None], np.arange(heads)[:, None], kept[:, None]
+        wide = xp.empty((sentences, heads, self.capacity, size), dtype=array.dtype)
+        wide[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
+        return wide
 
     def select(self, sentences, rows):
         """Keep these of the sentences, and these rows of the texts."""
-        _, width, steps = self.indices.shape
-        self.indices = self.indices.reshape(-1, steps)[rows].reshape(-1, width, steps)
+        self.own = self.own.reshape(-1, self.capacity)[rows].reshape(-1, self.width, self.capacity)
         self.positions = self.positions[sentences]
 
 
@@ -147,28 +148,16 @@ class TextCache:
         new = [tensor.data for tensor in attention.keys_and_values(x)]  # (B, H, W, K)
         length, width = self.layout.length, self.layout.width
         if self.arrays is None:
-            self.arrays = [self._wider(array[:, :, :0]) for array in new]
+            none = np.empty((len(new[0]), 0), dtype=int)
+            self.arrays = [self.layout.moved(array[:, :, :0], none) for array in new]
         for array, newest in zip(self.arrays, new, strict=True):
             array[:, :, length - width : length] = newest
         return [Tensor(array[:, :, :length]) for array in self.arrays]
 
     def grow(self, kept):
         """Keep the tokens at these cache indices (B, n), and make room as the layout says."""
-        if self.arrays is None:
-            return
-        sentences, heads, _, _ = self.arrays[0].shape
-        index = (
-            to_device(np.arange(sentences)[:, None, None]),
-            to_device(np.arange(heads)[:, None]),
-            to_device(kept[:, None]),
-        )
-        self.arrays = [self._wider(array[index]) for array in self.arrays]
-
-    def _wider(self, array):
-        batch, heads, length, size = array.shape
-        wide = xp.empty((batch, heads, self.layout.capacity, size), dtype=array.dtype)
-        wide[:, :, :length] = array
-        return wide
+        if self.arrays is not None:
+            self.arrays = [self.layout.moved(array, kept) for array in self.arrays]
 
     def select(self, sentences):
         """Keep these of the sentences."""
@@ -244,8 +233,12 @@ def continuations(scores, totals, count):
 
 @form_of(decode.normalisers_of)
 def normalisers_of(logits):
-    """Return the normalisers with one array of the size of the logits, summed by a product."""
+    """Return the normalisers with one array of the size of the logits, summed by a product.
+
+    The sum of a row must not depend on the other rows, as it does in a product of all rows.
+    """
     greatest = logits.max(axis=-1, keepdims=True)
     differences = logits - greatest
-    normalisers = np.log(row_sums(np.exp(differences, out=differences))) + greatest
-    return normalisers[:, 0].astype(np.float64)
+    np.exp(differences, out=differences)
+    sums = np.vecdot(differences, np.ones(logits.shape[-1], dtype=logits.dtype))
+    return (np.log(sums) + greatest[:, 0]).astype(np.float64)

@@ -14,19 +14,36 @@ import numpy as np
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import as_array, is_recording, record
 
-__all__ = ["PackedParameter", "for_decoding", "in_strips", "packed_linear", "product"]
+__all__ = [
+    "PackedParameter",
+    "in_strips",
+    "packed_copy",
+    "packed_linear",
+    "product",
+    "strips_shape",
+]
 
 _WIDTH = 64  # columns of a strip
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
 
 
-def in_strips(matrix):
-    """Return a matrix (D, F) as strips (F/64, D, 64); the last is padded with zeros."""
-    d, f = matrix.shape
-    count = -(-f // _WIDTH)  # rounded up
-    padded = np.zeros((d, count * _WIDTH), dtype=matrix.dtype)
-    padded[:, :f] = matrix
-    return np.ascontiguousarray(padded.reshape(d, -1, _WIDTH).swapaxes(0, 1))
+def strips_shape(d, f):
+    """Return the shape of the strips of a matrix (D, F)."""
+    return -(-f // _WIDTH), d, _WIDTH  # F/64 rounded up
+
+
+def in_strips(matrix, strips=None):
+    """Return a matrix (D, F) as strips (F/64, D, 64), in the given array or in a new one.
+
+    The last strip is padded with zeros.
+    """
+    if strips is None:
+        strips = np.empty(strips_shape(*matrix.shape), dtype=matrix.dtype)
+    for i, strip in enumerate(strips):
+        columns = matrix[:, i * _WIDTH : (i + 1) * _WIDTH]
+        strip[:, : columns.shape[1]] = columns
+        strip[:, columns.shape[1] :] = 0
+    return strips
 
 
 def product(x, strips, f):
@@ -36,9 +53,10 @@ def product(x, strips, f):
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
-    n, (count, d, width) = len(x), strips.shape
-    if n == 1:  # a single row would use another program of OpenBLAS, slower than two rows
-        return product(np.concatenate([x, x]), strips, f)[:1]
+    given, (count, d, width) = len(x), strips.shape
+    if given == 1:  # a single row would use another program of OpenBLAS, slower than two rows
+        x = np.concatenate([x, x])
+    n = len(x)
     y = np.empty((n, count * width), dtype=x.dtype)
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
     most = max(4, _FEW // (d * width) & ~3)  # rows of one product, a multiple of four
@@ -49,7 +67,7 @@ def product(x, strips, f):
         few = -(-n // slices) + 3 & ~3  # rows of each slice: the same number, rounded up to fours
         for start in range(0, n, few):
             np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
-    return y if f == y.shape[1] else y[:, :f]
+    return y[:given, :f]
 
 
 class PackedParameter(Parameter):
@@ -87,16 +105,16 @@ def packed_linear(x, weight, bias=None):
     return record(y.reshape(*shape[:-1], f), (x,), None)
 
 
-def for_decoding(model):
-    """Return a copy of a model with packed matrices; make another copy when the weights change.
+def packed_copy(model, part):
+    """Return a copy of a model with the matrices of `part` packed: the model or a module in it.
 
     Packed are the matrices of Linear layers, and the transposed output embedding, which scores the
     vocabulary. The copied modules compute what the originals compute, also those of a subclass or
     with a replaced method.
     """
-    linears = [module for module in model.modules() if isinstance(module, Linear)]
+    linears = [module for module in part.modules() if isinstance(module, Linear)]
     matrices = [getattr(linear, "weight", None) for linear in linears]
-    table = getattr(getattr(model, "output_embedding", None), "weight", None)
+    table = getattr(getattr(part, "output_embedding", None), "weight", None)
     copies = {id(p): PackedParameter(p) for p in (*matrices, table) if _can_be_packed(p)}
     for matrix in matrices:
         if id(matrix) in copies:

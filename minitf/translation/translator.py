@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
+from minitf.cpu.decoder import for_decoding
 from minitf.cpu.machine import keep_memory
-from minitf.cpu.strips import for_decoding
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.workers import over_cores
 from minitf.decode import beam_search, greedy

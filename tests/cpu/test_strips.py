@@ -14,13 +14,18 @@ from minitf import forms
 from minitf import functions as F
 from minitf.backend import using
 from minitf.cpu import strips
-from minitf.cpu.strips import PackedParameter, for_decoding, in_strips, product
+from minitf.cpu.decoder import for_decoding
+from minitf.cpu.strips import PackedParameter, in_strips, packed_copy, product
 from minitf.decode import beam_search, greedy
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import no_grad
 from minitf.text import make_batch
 from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
 from minitf.translation import Translator
+
+
+def packed(module):
+    return packed_copy(module, module)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 13, 29, 64, 100])
@@ -45,7 +50,7 @@ def test_on_a_gpu_nothing_is_packed():
 )
 def test_each_product_of_a_step_is_one_with_strips(changes, rng, monkeypatch):
     """Also with the output embedding, which is transposed; while something is recorded, none is."""
-    model, seen = for_decoding(small_model(**changes)), []
+    model, seen = packed(small_model(**changes)), []
     monkeypatch.setattr(
         strips, "product", lambda x, *more: seen.append(len(x)) or product(x, *more)
     )
@@ -73,10 +78,10 @@ def test_a_shared_matrix_is_packed_once(rng):
     layer.key.weight = layer.query.weight
     layer.special = Linear(V, 12, rng)
     layer.special.weight = model.output_embedding.weight
-    twin = for_decoding(model)
-    packed = twin.decoder.layers[0].self_attention
-    assert packed.key.weight is packed.query.weight is not layer.query.weight
-    table = packed.special.weight
+    twin = packed(model)
+    attention = twin.decoder.layers[0].self_attention
+    assert attention.key.weight is attention.query.weight is not layer.query.weight
+    table = attention.special.weight
     assert table is twin.output_embedding.weight is twin.embedding.weight
     assert np.array_equal(table.strips[0, :, :12], layer.special.weight.data)
     x = rng.normal(size=(2, 12))
@@ -99,7 +104,7 @@ def test_the_copy_decodes_as_the_model(changes, rng):
 def test_the_copy_leaves_the_model_alone(rng):
     model = small_model()
     names = [name for name, _ in model.named_parameters()]
-    copy = for_decoding(model)
+    copy = packed(model)
     assert [name for name, _ in model.named_parameters()] == names
     assert all(module.training for module in model.modules())
     assert not any(
@@ -254,7 +259,7 @@ def test_what_a_module_holds_is_copied_once(rng):
     """In dicts, lists and tuples; what is shared stays shared, and a circle a circle."""
     odd = Odd(rng)
     held = {name: id(value) for name, value in vars(odd).items()}
-    twin = for_decoding(odd)
+    twin = packed(odd)
     assert type(twin) is Odd and twin is not odd and twin.number == 5
     assert type(twin.shared) is Linear and type(twin.shared.weight) is PackedParameter
     assert twin.table["again"] is twin.shared
@@ -271,7 +276,7 @@ def test_what_a_module_holds_is_copied_once(rng):
 def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
     layer = FeedForward(small_config(), rng)
     layer.inner.scale = scale = [2.0]
-    copy = for_decoding(layer)
+    copy = packed(layer)
     assert copy.inner.scale == scale and type(copy.inner) is Linear
 
 
@@ -279,7 +284,7 @@ def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
 def test_a_bias_of_another_shape_is_refused_as_by_the_equation(bias, rng):
     holder = Module()
     holder.layer = Linear(3, 5, rng).astype("float64")
-    weight, x = for_decoding(holder).layer.weight, rng.normal(size=(2, 3))
+    weight, x = packed(holder).layer.weight, rng.normal(size=(2, 3))
     for which in (forms_on, forms.off):
         with no_grad(), which(), pytest.raises(ValueError, match="bias"):
             F.linear(x, weight, bias)

@@ -15,7 +15,7 @@ from sizes import V
 
 from minitf import forms
 from minitf.backend import using
-from minitf.cpu.strips import for_decoding
+from minitf.cpu.decoder import for_decoding
 from minitf.decode import beam_search, greedy, length_penalty
 from minitf.tensor import is_recording
 

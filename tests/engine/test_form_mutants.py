@@ -290,14 +290,14 @@ MUTANTS = {
         "items[i::count]",
         "items[i :: count + 1]",
     ),
-    "strips: the filling in front": (F.linear, "cpu/strips", "else y[:, :f]", "else y[:, -f:]"),
+    "strips: the filling in front": (F.linear, "cpu/strips", "[:given, :f]", "[:given, -f:]"),
     "strips: the last rows are not multiplied": (
         F.linear,
         "cpu/strips",
         "range(0, n, few)",
         "range(0, n - few, few)",
     ),
-    "strips: one row becomes two": (F.linear, "cpu/strips", "strips, f)[:1]", "strips, f)"),
+    "strips: one row becomes two": (F.linear, "cpu/strips", "y[:given", "y[:"),
     "strips: no bias": (
         F.linear,
         "cpu/strips",
@@ -307,14 +307,14 @@ MUTANTS = {
     "cache: beams in their old order": (
         decode.token_scorer,
         "cpu/decode",
-        "reshape(-1, steps)[rows]",
-        "reshape(-1, steps)[: len(rows)]",
+        "self.capacity)[rows]",
+        "self.capacity)[: len(rows)]",
     ),
-    "cache: an index too far": (
+    "cache: a mask that does not move with the tokens": (
         decode.token_scorer,
         "cpu/decode",
-        "cumsum(axis=1)[:, None] - 1",
-        "cumsum(axis=1)[:, None] % 3",
+        "np.take_along_axis(self.own, kept[:, None], axis=2)",
+        "self.own[:, :, : self.length]",
     ),
     "cache: the newest words over the first": (
         *(
@@ -327,8 +327,8 @@ MUTANTS = {
     "cache: every word is the first": (
         decode.token_scorer,
         "cpu/decode",
-        "self.length + width] = steps",
-        "self.length + width] = 0",
+        "self.length] = self.steps",
+        "self.length] = 0",
     ),
     "cache: positions of words that were dropped": (
         *(decode.token_scorer, "cpu/decode", "np.take_along_axis(self.positions, kept, axis=1)"),
@@ -337,8 +337,8 @@ MUTANTS = {
     "cache: a beam sees all beams": (
         decode.token_scorer,
         "cpu/decode",
-        "own = np.zeros",
-        "own = np.ones",
+        "] = self.newest",
+        "] = True",
     ),
     "cache: the source of other sentences": (
         *(decode.token_scorer, "cpu/decode", "[Tensor(x.data[sentences]) for x in self.kept]"),
@@ -347,6 +347,78 @@ MUTANTS = {
     "cache: the words of other sentences": (
         *(decode.token_scorer, "cpu/decode", "self.arrays = [array[sentences] for"),
         "self.arrays = [array[: len(sentences)] for",
+    ),
+    "straight line: embeddings as they are": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "        rows *= math.sqrt(rows.shape[1])\n",
+        "",
+    ),
+    "straight line: every token is the first": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "texts.shape[1] - 1)",
+        "0)",
+    ),
+    "straight line: queries as they are": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "return weight / root,",
+        "return weight,",
+    ),
+    "straight line: no bias": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "            y += self.bias\n        return y\n\n\ndef _map",
+        "            pass\n        return y\n\n\ndef _map",
+    ),
+    "straight line: eps not times D": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "len(gain) * norm.eps",
+        "norm.eps",
+    ),
+    "straight line: always post-norm": (
+        decode.token_scorer,
+        "cpu/decoder",
+        'self.post = c.norm == "post"',
+        "self.post = True",
+    ),
+    "straight line: no last norm": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "        if self.packed.norm:\n",
+        "        if False:\n",
+    ),
+    "straight line: a beam sees all beams": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "None if self.width == 1 else",
+        "None if True else",
+    ),
+    "straight line: padding is read": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "None if mask.all() else",
+        "None if True else",
+    ),
+    "straight line: the mask of other sentences": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "self.source_limit = self.source_limit[sentences]",
+        "self.source_limit = self.source_limit[: len(sentences)]",
+    ),
+    "straight line: keys and values of other sentences": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "[array[sentences] for array in arrays_of_layers]",
+        "[array[: len(sentences)] for array in arrays_of_layers]",
+    ),
+    "straight line: changed modules are skipped": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "    return unchanged and",
+        "    return",
     ),
     "continuations: equals in any order": (
         *(
@@ -371,8 +443,8 @@ MUTANTS = {
     "normalisers: the greatest is not added": (
         decode.normalisers_of,
         "cpu/decode",
-        "differences))) + greatest",
-        "differences)))",
+        "(np.log(sums) + greatest[:, 0])",
+        "np.log(sums)",
     ),
     "on a GPU, linear: no bias": (
         F.linear,

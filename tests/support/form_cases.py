@@ -447,6 +447,7 @@ def cases():
         ),
         Case("greedy without a cache", (), _uncached),
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, {})),
+        Case("a beam of 4, pre-norm", searches, lambda dtype: _beams(dtype, PRE_NORM)),
         Case(
             "a beam of 3, learned positions",
             searches,
@@ -466,6 +467,7 @@ def cases():
 
 
 LEARNED = {"positions": "learned", "max_length": 16}
+PRE_NORM = {"norm": "pre", "eps": 1e-2, "tie": False}
 
 
 def _adam(dtype, shape, finite, size=1.0):
@@ -626,7 +628,7 @@ def _packed(dtype):
     rng, model = np.random.default_rng(6), models.small_model(dtype)
     holder = Module()
     holder.layers = (Linear(24, 150, rng).astype(dtype),)
-    twin, (wide,) = strips.for_decoding(model), strips.for_decoding(holder).layers
+    twin, (wide,) = strips.packed_copy(model, model), strips.packed_copy(holder, holder).layers
     with no_grad():
         rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
         found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
