@@ -387,7 +387,8 @@ def with_normalisers(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np
     """Return logits (R, V), changed in place, and their normalisers (R,).
 
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
-    normalisers were computed, so ln P of the other tokens is the model's own.
+    normalisers were computed, so ln P of the other tokens is the model's own. Suppressed ids have
+    such logits from the model itself, so the others are normalised without them.
     """
     normalisers = normalisers_of(logits)
     for never in (config.pad_id, config.bos_id):

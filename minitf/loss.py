@@ -151,8 +151,10 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens, suppressed_ids=(
     if target.shape != shape:
         raise ValueError(f"targets have shape {target.shape}, but the predictions need {shape}")
     target = target.ravel()
-    left_out = [*suppressed_ids] if pad_id is None else [pad_id, *suppressed_ids]
-    rows = np.flatnonzero(np.isin(target, left_out, invert=True))
+    counts = np.ones(target.shape, dtype=bool) if pad_id is None else target != pad_id
+    if suppressed_ids:
+        counts &= np.isin(target, suppressed_ids, invert=True)
+    rows = np.flatnonzero(counts)
     ids = target[rows]
     if n_tokens is None:
         n_tokens = max(1, len(rows))

@@ -89,7 +89,8 @@ class MultiHeadAttention(Module):
     To change how a head attends, override `attend`, which also works with a cache. A subclass that
     overrides `__call__`, `keys_and_values`, `split_heads` or `merge_heads` is decoded without a
     cache, unless it says `can_cache = True`.
-    Source: section 3.2.2. No biases, as in the paper's equations, unless config.attention_bias.
+    Source: section 3.2.2. No biases, as in the paper's equations, unless config.attention_bias: of
+    these, the keys' bias adds the same number to all scores of a query, and the softmax ignores it.
     """
 
     keep_weights = False

@@ -50,6 +50,8 @@ def same_training(changes, steps=1, tolerance=1e-5):
     assert np.allclose(got_losses, losses, rtol=tolerance)
     assert got_gradients.keys() == gradients.keys()
     for name, gradient in gradients.items():
+        if name.endswith("key.bias"):
+            continue  # the softmax ignores it: its gradient is 0, but for rounding
         assert (
             np.abs(got_gradients[name] - gradient).max() < 10 * tolerance * np.abs(gradient).max()
         ), name
