@@ -25,6 +25,7 @@ SAMPLE = [
     "test_parity",
     "test_positions",
     "test_sampling",
+    "test_switches",
     "test_transformer",
     "test_update",
     "test_variants",
