@@ -10,11 +10,13 @@ n tokens in the cache of a sentence, S tokens of its source, L layers, V vocabul
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from minitf import decode
+from minitf import functions as F
 from minitf.cpu.decode import Layout, SharedTokenScorer
 from minitf.cpu.strips import in_strips, packed_copy, product, strips_shape
 from minitf.forms import form_of
@@ -63,7 +65,7 @@ def is_plain(model):
 
 def _methods_computed_here(model):
     """Yield (module, its class, names of methods), each after the module that contains it."""
-    yield model, Transformer, "decode", "logits"
+    yield model, Transformer, "decode", "logits", "logit_bias", "_logit_bias"
     yield model.target_embedding, Embedding
     yield model.target_positions, Positions
     yield model.target_positions.dropout, Dropout
@@ -159,8 +161,17 @@ class _Layer(NamedTuple):
     source_output: _Affine
     source_norm: _Norm
     inner: _Affine
+    activate: Callable[[np.ndarray], np.ndarray]
     outer: _Affine
     feed_forward_norm: _Norm
+
+
+def _activation(name):
+    """Return a function of minitf.functions as one from array to array, which may be changed."""
+    if name == "relu":
+        return lambda x: np.maximum(x, 0, out=x)
+    function = getattr(F, name)
+    return lambda x: function(x).data
 
 
 def _packed_layer(layer):
@@ -173,6 +184,7 @@ def _packed_layer(layer):
         source_output=_Affine(_map(of_source.output)),
         source_norm=_Norm(layer.source_residual.norm),
         inner=_Affine(_map(network.inner)),
+        activate=_activation(network.activation),
         outer=_Affine(_map(network.outer)),
         feed_forward_norm=_Norm(layer.feed_forward_residual.norm),
     )
@@ -194,7 +206,7 @@ class PackedDecoder:
         self.layers = [_packed_layer(layer) for layer in layers]
         self.source = _Affine(*keys, *values)
         self.norm = model.decoder.norm and _Norm(model.decoder.norm)
-        self.vocabulary = _Affine((model.output_embedding.weight.data.T, None))
+        self.vocabulary = _Affine((model.output_embedding.weight.data.T, model.logit_bias()))
         self._pack()
 
     def _pack(self):
@@ -276,7 +288,7 @@ class StraightScorer:
 
         def network(y):
             inner = layer.inner(y)
-            return layer.outer(np.maximum(inner, 0, out=inner))
+            return layer.outer(layer.activate(inner))
 
         x = self._residual(x, own, layer.self_norm)
         x = self._residual(x, of_source, layer.source_norm)

@@ -378,6 +378,24 @@ MUTANTS = {
         "len(gain) * norm.eps",
         "norm.eps",
     ),
+    "straight line: no output bias": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "weight.data.T, model.logit_bias())",
+        "weight.data.T, None)",
+    ),
+    "straight line: queries with another bias": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "else bias / root",
+        "else bias",
+    ),
+    "straight line: always ReLU": (
+        decode.token_scorer,
+        "cpu/decoder",
+        'if name == "relu":',
+        "if True:",
+    ),
     "straight line: always post-norm": (
         decode.token_scorer,
         "cpu/decoder",
