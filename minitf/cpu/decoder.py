@@ -59,8 +59,25 @@ def token_scorer(model, source, width, cached):
 
 def is_plain(model):
     """Return whether the decoder computes as the library's modules do, on NumPy's arrays."""
-    unchanged = all(is_unchanged(*checked) for checked in _methods_computed_here(model))
-    return unchanged and isinstance(model.target_embedding.weight.data, np.ndarray)
+    return (
+        all(is_unchanged(*checked) for checked in _methods_computed_here(model))
+        and _has_the_sizes_of_its_config(model)
+        and isinstance(model.target_embedding.weight.data, np.ndarray)
+    )
+
+
+def _has_the_sizes_of_its_config(model):
+    """Return whether all layers are alike, and none keeps its attention weights for a picture."""
+    c = model.config
+    sizes = c.n_heads, c.n_heads * c.d_k, c.n_heads * c.d_v, False
+    for layer in model.decoder.layers:
+        for a in (layer.self_attention, layer.source_attention):
+            if (a.n_heads, a.key.weight.shape[1], a.value.weight.shape[1], a.keep_weights) != sizes:
+                return False
+        residuals = layer.self_residual, layer.source_residual, layer.feed_forward_residual
+        if any(residual.post != (c.norm == "post") for residual in residuals):
+            return False
+    return True
 
 
 def _methods_computed_here(model):

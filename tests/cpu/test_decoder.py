@@ -1,0 +1,133 @@
+"""The straight line of decoding: the models it takes, and the copy of the weights it computes with.
+
+tests/engine/test_forms.py holds it to the equation.
+"""
+
+import numpy as np
+import pytest
+from decoding import assert_same, likely_end
+from models import SWITCHES, random_batch, small_config, small_model
+from seam import forms_on
+
+from minitf import decode
+from minitf.cpu.decode import SharedTokenScorer
+from minitf.cpu.decoder import StraightScorer, for_decoding, is_plain
+from minitf.decode import beam_search, greedy
+from minitf.nn import LayerNorm, Linear
+from minitf.tensor import no_grad
+from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
+
+
+def with_two_heads(model):
+    rng = np.random.default_rng(5)
+    attention = MultiHeadAttention(small_config(n_heads=2), rng)
+    model.decoder.layers[1].self_attention = attention.astype("float64")
+
+
+def with_wider_values(model):
+    rng = np.random.default_rng(5)
+    attention = MultiHeadAttention(small_config(d_v=10), rng)
+    model.decoder.layers[0].source_attention = attention.astype("float64")
+
+
+def with_a_pre_norm(model):
+    model.decoder.layers[0].source_residual.post = False
+
+
+def with_another_norm(model):
+    class Halved(LayerNorm):
+        def __call__(self, x):
+            return super().__call__(x) * 0.5
+
+    model.decoder.layers[0].self_residual.norm.__class__ = Halved
+
+
+def with_another_linear(model):
+    class Doubled(Linear):
+        def __call__(self, x):
+            return super().__call__(x) * 2
+
+    model.decoder.layers[0].self_attention.output.__class__ = Doubled
+
+
+def with_another_network(model):
+    class Negative(FeedForward):
+        def __call__(self, x):
+            return -self.outer(self.inner(x))
+
+    model.decoder.layers[1].feed_forward.__class__ = Negative
+
+
+def with_a_function_for_dropout(model):
+    model.decoder.layers[0].feed_forward.dropout = lambda x: x * x
+
+
+def with_other_logits(model):
+    model.logits = lambda hidden: -Transformer.logits(model, hidden)
+
+
+CHANGES = [change for name, change in sorted(globals().items()) if name.startswith("with_")]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_changed_model_is_decoded_by_its_modules(change, rng):
+    model, source = likely_end(small_model()), random_batch(rng, rows=4).source
+    change(model)
+    fast = for_decoding(model)
+    with forms_on():
+        for decoded in (model, fast):
+            found = beam_search(decoded, source, 3, max_extra=6)
+            assert_same(found, beam_search(model, source, 3, max_extra=6, cached=False))
+            with no_grad():
+                scorer = decode.token_scorer(decoded, source, 3, True)
+            assert type(scorer) is SharedTokenScorer
+
+
+def test_kept_weights_are_those_of_the_modules(rng):
+    model, source = small_model(), random_batch(rng).source
+    attention = model.decoder.layers[1].source_attention
+    attention.keep_weights = True
+    with forms_on():
+        greedy(model, source, 3)
+    assert attention.weights.shape[1] == model.config.n_heads
+
+
+@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+def test_a_prepared_model_decodes_as_the_model(changes, rng):
+    """Also a sentence alone, and with padding in front of other sentences' ends."""
+    model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source
+    fast = for_decoding(model)
+    with forms_on(), no_grad():
+        assert is_plain(fast) and type(decode.token_scorer(fast, source, 2, True)) is StraightScorer
+    for rows in (source, source[1:2]):
+        with forms_on():
+            found = [[h] for h in greedy(fast, rows, 6)], beam_search(fast, rows, 3, max_extra=6)
+        expected = greedy(model, rows, 6, cached=False)
+        assert_same(found[0], [[h] for h in expected])
+        assert_same(found[1], beam_search(model, rows, 3, max_extra=6, cached=False))
+
+
+def test_a_sentence_has_the_same_bits_alone_and_among_others(rng):
+    """Each product, sum and maximum of a row depends on this row alone."""
+    fast, source = for_decoding(small_model("float32")), random_batch(rng, rows=6).source
+    source[:, :] = np.where(source == 0, 5, source)  # of equal lengths, so that none is padded
+    with forms_on():
+        together = greedy(fast, source, 5)
+        alone = [greedy(fast, row[None], 5)[0] for row in source]
+        reversed_order = greedy(fast, source[::-1], 5)[::-1]
+    assert together == reversed_order == alone
+
+
+def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
+    model, source = small_model(), random_batch(rng, rows=3).source
+    source[1] = model.config.pad_id
+    with forms_on():
+        found = beam_search(model, source, 2, max_extra=4)
+    assert_same(found, beam_search(model, source, 2, max_extra=4, cached=False))
+
+
+def test_the_packed_weights_are_one_array():
+    packed = for_decoding(small_model()).packed_decoder
+    base = packed.vocabulary.strips.base
+    assert all(layer.inner.strips.base is base for layer in packed.layers)
+    assert packed.source.strips.base is base
