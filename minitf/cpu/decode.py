@@ -15,6 +15,7 @@ from minitf.tensor import Tensor
 
 __all__ = ["SharedTokenScorer", "continuations", "normalisers_of"]
 
+_CACHED = 1 << 17  # logits of which the normalisers are computed together
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 # Scores in a block of continuations; the first divisor of the vocabulary's size is taken.
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
@@ -233,12 +234,17 @@ def continuations(scores, totals, count):
 
 @form_of(decode.normalisers_of)
 def normalisers_of(logits):
-    """Return the normalisers with one array of the size of the logits, summed by a product.
+    """Return the normalisers, computed for a few rows at a time, which fit the cache.
 
-    The sum of a row must not depend on the other rows, as it does in a product of all rows.
+    The sum of a row is a product with ones. It must not depend on the other rows, as it does in a
+    product of all rows at once.
     """
-    greatest = logits.max(axis=-1, keepdims=True)
-    differences = logits - greatest
-    np.exp(differences, out=differences)
-    sums = np.vecdot(differences, np.ones(logits.shape[-1], dtype=logits.dtype))
-    return (np.log(sums) + greatest[:, 0]).astype(np.float64)
+    normalisers, size = np.empty(len(logits)), logits.shape[-1]
+    few, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
+    for start in range(0, len(logits), few):
+        rows = slice(start, start + few)
+        greatest = logits[rows].max(axis=-1, keepdims=True)
+        terms = logits[rows] - greatest
+        np.exp(terms, out=terms)
+        normalisers[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
+    return normalisers

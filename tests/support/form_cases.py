@@ -654,7 +654,7 @@ TILES = {
         "cpu.attention": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6},
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
-        "cpu.decode": {"_GROW_BY": 1},
+        "cpu.decode": {"_CACHED": 80, "_GROW_BY": 1},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16},
         "gpu.loss": {"CHUNK_ROWS": 10},
     },
