@@ -218,9 +218,9 @@ def continuations(scores, totals, count):
 
     # The best of them, sorted; equals by their index.
     first = np.argpartition(-values, more - 1, axis=-1)[:, :more]
-    best, values = np.take_along_axis(best, first, -1), np.take_along_axis(values, first, -1)
+    best, values = best[sentence, first], values[sentence, first]
     order = np.lexsort((best, -values))
-    best, values = np.take_along_axis(best, order, -1), np.take_along_axis(values, order, -1)
+    best, values = best[sentence, order], values[sentence, order]
 
     # If the one more equals the last, a block that was not chosen may have the lower index.
     equal = values[:, count - 1] == values[:, -1]
