@@ -1,9 +1,10 @@
 """The decoder of a plain Transformer as one straight line of array operations for each token.
 
 For one sentence, a step of decoding computes little: its time goes into Python and into fetching
-the weights. So this program has no Tensors and no modules. Its weights are packed once: products
-of the same rows are joined into one, and every matrix is in strips. It computes the equations of
-minitf/transformer.py; a model of which any module was changed is decoded by those modules.
+the weights. So this program makes no Tensors and calls no modules. Its weights are packed once:
+products of the same rows are joined into one, and every matrix is in strips. It computes the
+equations of minitf/transformer.py. A model with a changed module is decoded by its modules: see
+SharedTokenScorer in minitf/cpu/decode.py.
 
 Letters: B sentences, W beams of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence, S tokens of its source, L layers, V vocabulary.
@@ -155,7 +156,7 @@ class _Norm:
         gain = norm.gain.data
         self.mean = np.full(len(gain), 1 / len(gain), gain.dtype)
         # Of x / sqrt(sum / D + eps) = x sqrt(D) / sqrt(sum + D eps), the factor goes to the gain.
-        self.gain, self.bias = gain * math.sqrt(len(gain)), norm.bias.data
+        self.gain, self.bias = gain * math.sqrt(len(gain)), norm.bias.data.copy()
         self.eps = len(gain) * norm.eps
 
     def __call__(self, x):
@@ -210,6 +211,7 @@ def _packed_layer(layer):
 class PackedDecoder:
     """A copy of the weights of a plain model's decoder, which does not follow later changes.
 
+    Only the table of embeddings is the model's own, to save memory.
     source: the map to the keys of the source for all layers, then to the values.
     """
 
@@ -260,11 +262,12 @@ class StraightScorer:
         """Return the keys and the values of the source for each layer, (B, H, S, K or U) each."""
         packed, (batch, length, d) = self.packed, memory.shape
         projected = packed.source(memory.reshape(-1, d)).reshape(batch, length, -1)
-        middle = len(packed.layers) * packed.heads * packed.d_k
+        layers, heads = len(packed.layers), packed.heads
+        middle = layers * heads * packed.d_k
         both = []
         for columns in (projected[:, :, :middle], projected[:, :, middle:]):
-            heads = columns.reshape(batch, length, len(packed.layers), packed.heads, -1)
-            both.append(list(np.ascontiguousarray(heads.transpose(2, 0, 3, 1, 4))))
+            split = columns.reshape(batch, length, layers, heads, -1)
+            both.append(list(np.ascontiguousarray(split.transpose(2, 0, 3, 1, 4))))
         return both
 
     def __call__(self, texts):
@@ -304,8 +307,7 @@ class StraightScorer:
             return layer.source_output(_attend(queries, keys, values, self.source_limit))
 
         def network(y):
-            inner = layer.inner(y)
-            return layer.outer(layer.activate(inner))
+            return layer.outer(layer.activate(layer.inner(y)))
 
         x = self._residual(x, own, layer.self_norm)
         x = self._residual(x, of_source, layer.source_norm)
@@ -319,18 +321,15 @@ class StraightScorer:
 
     def _split(self, x):
         """Return the features as heads: (R, H*K) -> (B, H, W, K), a view."""
-        return x.reshape(
-            -1, self.width, self.packed.heads, x.shape[1] // self.packed.heads
-        ).swapaxes(1, 2)
+        heads = self.packed.heads
+        return x.reshape(-1, self.width, heads, x.shape[1] // heads).swapaxes(1, 2)
 
     def _join(self, newest, i):
         """Add the newest keys and values to those of layer i; return queries, keys, values."""
         middle = self.packed.heads * self.packed.d_k
-        queries, keys, values = (
-            newest[:, :middle],
-            newest[:, middle : 2 * middle],
-            newest[:, 2 * middle :],
-        )
+        queries = newest[:, :middle]
+        keys = newest[:, middle : 2 * middle]
+        values = newest[:, 2 * middle :]
         start, stop = self.layout.length - self.width, self.layout.length
         self.keys[i][:, :, start:stop] = self._split(keys)
         self.values[i][:, :, start:stop] = self._split(values)
