@@ -146,7 +146,7 @@ def report(load, team, largest, typical, update):
     """Measure slices of batches, and yield lines that predict the memory and the time of a run.
 
     largest, typical: this rank's slices of the largest batches, and of a typical one. update:
-    makes an update of one pair and waits for it; it changes the model.
+    makes an update in which every rank has one pair, and waits for it; it changes the model.
     Each line comes as soon as it is known. Slices are so small that they fit where a batch does
     not. All ranks measure; rank 0 decides.
     """
@@ -322,7 +322,7 @@ def _work(load, batch, rows):
 def _rest_of_update(team, batch, update):
     """Return the seconds that an update takes beside its passes: Adam, and sums over the ranks.
 
-    update: makes an update of one pair.
+    update: makes an update in which every rank has one pair.
     """
     update()  # slower: it touches Adam's moments for the first time
     pair = batch.rows(0, 1)

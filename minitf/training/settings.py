@@ -202,8 +202,8 @@ class Settings:
     )
     plan: bool = setting(
         False,
-        "measure some updates, report the memory and the time that the run would need, and train "
-        "nothing",
+        "measure slices of batches, report the memory and the time that the run would need, and "
+        "train nothing",
     )
     backend: str | None = setting(
         None, "numpy or cupy (default: the environment variable MINITF_BACKEND, else numpy)"

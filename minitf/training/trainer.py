@@ -88,17 +88,15 @@ class Trainer:
 
     # One update -----------------------------------------------------------------------------------
 
-    def update(self):
-        """Change the weights once, by the gradient of the next batches.
+    def update(self, batches: UpdateBatches | None = None):
+        """Change the weights once, by the gradient of the next batches, or of other batches.
 
         Returns (loss, plain negative log-likelihood, gradient norm, target tokens).
         Raises UserError before anything is changed if a figure is not finite; on a GPU, `Guard`
         turns the update into a no-op and raises later.
         """
-        return self._update(self.cursor.next(self.settings.accumulate))
-
-    def _update(self, batches):
         s = self.settings
+        batches = batches or self.cursor.next(s.accumulate)
         figures, n_tokens = self.team.gradient(batches.indices, self.step)
         self.guard.check(self.step, batches, figures, n_tokens)
         if s.clip:
@@ -168,7 +166,7 @@ class Trainer:
         typical = self._slice(load.typical)
 
         def update():
-            self._update(UpdateBatches(0, 0, [load.typical[:1]]))
+            self.update(UpdateBatches(0, 0, [load.typical[: self.ranks.size]]))  # a pair for each
             self.guard.read()  # waits for a GPU
 
         for line in planning.report(load, self.team, self.largest_batches(), typical, update):

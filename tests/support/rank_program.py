@@ -52,7 +52,7 @@ def watch_updates(accidents, out):
     """
     update = Trainer.update
 
-    def watched(self):
+    def watched(self, *batches):
         backward = self.team.replicas.backward
 
         def noted(batch, n_tokens, seed, step):
@@ -64,7 +64,7 @@ def watch_updates(accidents, out):
 
         self.team.replicas.backward = noted
         try:
-            result = update(self)
+            result = update(self, *batches)
         finally:
             self.team.replicas.backward = backward
         for step, rank, what in accidents:
