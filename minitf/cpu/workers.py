@@ -15,7 +15,6 @@ import pickle
 import signal
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 from minitf.cpu.machine import cores
 
@@ -38,6 +37,8 @@ def over_cores(function, items):
     if n < 2:
         yield from map(function, items)
     elif not _can_fork():
+        from concurrent.futures import ThreadPoolExecutor  # lazily: it loads logging
+
         with ThreadPoolExecutor(min(n, _MAX_THREADS)) as pool:
             yield from pool.map(function, items)
     else:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -172,6 +171,8 @@ def _shapes_in_npz(path, archive):
 
     numpy.load would take the memory that a header claims before it reads the data.
     """
+    from zipfile import ZIP_DEFLATED, ZIP_STORED  # lazily: it loads three compressors
+
     shapes = {}
     members = archive.infolist()
     if sum(member.compress_size for member in members) > os.path.getsize(path):
@@ -181,7 +182,7 @@ def _shapes_in_npz(path, archive):
         if name == member.filename or name in shapes:
             raise ValueError(f"entry {member.filename!r} is not an array of minitf")
         # Of other compressions the first few bytes can already unpack to gigabytes.
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise ValueError(f"unknown compression of {name!r}")
         with user_errors(f"{path}: array {name!r}"), archive.open(member) as stream:
             if member.file_size > MAX_INFLATION * member.compress_size:

@@ -1,5 +1,7 @@
 """Batches of sentence pairs: planned by the number of tokens, padded to one length."""
 
+from __future__ import annotations  # numpy.random is loaded only where it is used
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -30,7 +32,7 @@ class Batch:
         """Return the number of target tokens to predict, end marks included."""
         return int(np.count_nonzero(self.target_out != PAD))
 
-    def rows(self, start: int, stop: int) -> "Batch":
+    def rows(self, start: int, stop: int) -> Batch:
         """Return rows start to stop, padded to the width of the whole batch.
 
         `first_row` makes their dropout masks those of the whole batch.

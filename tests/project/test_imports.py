@@ -174,6 +174,11 @@ def test_the_translator_is_loaded_when_it_is_asked_for():
         minitf.Translators  # noqa: B018
 
 
+def test_the_translator_starts_without_what_one_sentence_does_not_need():
+    slow = {"numpy.random", "concurrent.futures", "logging", "zipfile"}  # 5 to 20 ms each
+    assert not (slow | LAZY) & loaded_by("import minitf.translation.commandline")
+
+
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_a_function_fits_one_screen(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
