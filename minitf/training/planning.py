@@ -130,7 +130,8 @@ def summary(load, team, batch, first_seconds):
     s = load.settings
     if team.ranks.tell(first_seconds) * s.accumulate * load.steps < LONG:
         return None
-    seconds = _passes(load, team, batch).seconds * load.steps
+    passes, _ = _passes(load, team, batch)
+    seconds = passes * load.steps
     if min(seconds, 60 * s.minutes or seconds) < LONG:
         return None
     memory = largest_memory()
@@ -159,7 +160,10 @@ def report(load, team, largest, typical, update):
     )
     yield f"products {_short(load.work)}FLOP per update, forward and backward"
     keep_memory()
-    yield "measure  slices of the largest batches for the memory, of a typical one for the time"
+    yield (
+        "measure  slices of the largest batches for the memory, of a typical one for the time; "
+        "figures extrapolated from them may be wrong by a sixth"
+    )
     used, free = tell((used_memory(), free_memory()))
     fixed, batch, slices = tell(_needed(team, largest))
     if free is not None and fixed + batch > SAFE * free:
@@ -167,14 +171,14 @@ def report(load, team, largest, typical, update):
         return
     each_rank = f" on each of {load.ranks} ranks" if load.ranks > 1 else ""
     most = max((used or 0) + fixed + batch, largest_memory() or 0)
-    yield f"memory   at most {_short(most)}B{each_rank}, {slices}" + (
+    yield f"memory   at most about {_short(most)}B{each_rank} ({slices})" + (
         f"; {_short(free)}B are free" if free else ""
     )
-    passes = _passes(load, team, typical)
-    seconds = passes.seconds + tell(_rest_of_update(team, typical, update))
+    passes, slices = _passes(load, team, typical)
+    seconds = passes + tell(_rest_of_update(team, typical, update))
     speed = load.tokens / seconds
     yield (
-        f"time     {_duration(seconds)} per update, {passes.slices}; "
+        f"time     {_duration(seconds)} per update ({slices}), "
         f"{_duration(load.steps * seconds)} for the remaining "
         f"{counted(load.steps, 'update')}{_time_limit(s, load.steps * seconds)}"
     )
@@ -208,21 +212,23 @@ def _line(few, small, more, large):
     return large - slope * more, slope
 
 
-def _rows(batch, tokens):
-    """Return how many rows of a batch have so many tokens on the longer side."""
-    return max(1, min(tokens // _width(batch), len(batch.source)))
+def _rows(team, batch, tokens):
+    """Return how many rows a slice of about so many tokens has: equally many for each replica."""
+    n = len(team.replicas.models)
+    return min(max(tokens // _width(batch) // n, 1) * n, len(batch.source))
 
 
 def _width(batch):
+    """Return the number of positions in a row, on the longer side."""
     return max(batch.source.shape[1], batch.target_in.shape[1])
 
 
 def _described(batch, few, more):
-    """Say what was measured, and how exact a prediction from it is."""
-    if more == len(batch.source):
-        return f"measured on a batch of {more * _width(batch):,} tokens"
+    """Say on what a prediction is based. few, more: the rows of both slices."""
+    if more >= len(batch.source):
+        return f"measured on a batch of {len(batch.source) * _width(batch):,} tokens"
     few, more = few * _width(batch), more * _width(batch)
-    return f"extrapolated from slices of {few:,} and {more:,} tokens, to within about a sixth"
+    return f"extrapolated from slices of {few:,} and {more:,} tokens"
 
 
 # Memory -------------------------------------------------------------------------------------------
@@ -247,8 +253,8 @@ def _untouched(team):
 def _predicted(team, batch):
     """Predict the bytes for a batch: (whatever its size, in proportion to its rows, the slices)."""
     total = len(batch.source)
-    more = max(1, min(_rows(batch, SLICE_TOKENS), total // 2))
-    few = max(1, more // 4)
+    tokens = min(SLICE_TOKENS, total * _width(batch) // 2)
+    few, more = _rows(team, batch, tokens // 4), _rows(team, batch, tokens)
     team.try_batch(batch.rows(0, few))  # allocates what is made only once, such as positions
     small, large = (memory_of(lambda n=n: team.try_batch(batch.rows(0, n))) for n in (few, more))
     fixed, slope = _line(few, small, more, large)
@@ -279,31 +285,27 @@ def _does_not_fit(settings, fixed, batch, free):
 # Time ---------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Passes:
-    """The predicted seconds of all passes of an update, and the slices they were measured on."""
-
-    seconds: float
-    slices: str
-
-
 def _passes(load, team, batch):
-    """Predict the time of the passes forward and backward that an average update makes.
+    """Predict the seconds of the passes that an average update makes; return them and the slices.
 
     batch: this rank's slice of a typical one. The slowest rank counts: the others wait for it.
     """
     most = team.ranks.tell(len(batch.source))  # may differ by one row
-    more = min(_rows(batch, SLICE_TOKENS), most)
+    tokens = SLICE_TOKENS
+    more = min(_rows(team, batch, tokens), most)
     team.try_batch(batch.rows(0, more))  # the first pass also fetches memory from the system
     large = _pass_seconds(team, batch, more)
     while large < ENOUGH and more < most:
-        more = min(2 * more, most)
+        tokens *= 2
+        more = min(_rows(team, batch, tokens), most)
         large = _pass_seconds(team, batch, more)
-    few = max(1, more // 4) if more < most else most
-    small = _pass_seconds(team, batch, few) if few < more else large
+    few, small = more, large
+    if more < most:
+        few = _rows(team, batch, tokens // 4)
+        small = _pass_seconds(team, batch, few)
     fixed, slope = _line(_work(load, batch, few), small, _work(load, batch, more), large)
     passes = math.ceil(load.settings.accumulate / load.ranks)  # of this rank
-    return _Passes(passes * fixed + slope * load.work / load.ranks, _described(batch, few, more))
+    return passes * fixed + slope * load.work / load.ranks, _described(batch, few, more)
 
 
 def _pass_seconds(team, batch, rows):
