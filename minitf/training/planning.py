@@ -162,7 +162,7 @@ def report(load, team, largest, typical, update):
     keep_memory()
     yield (
         "measure  slices of the largest batches for the memory, of a typical one for the time; "
-        "figures extrapolated from them may be wrong by a sixth"
+        "figures extrapolated from them may be wrong by a fifth"
     )
     used, free = tell((used_memory(), free_memory()))
     fixed, batch, slices = tell(_needed(team, largest))
