@@ -247,23 +247,34 @@ class Contest:
         if "model" in task and row.kind != "epoch":
             task["weights"] = str(self._weights(task))
         if "lines" in task:
-            files = {"input": self.folder / "lines.txt", "model": self.folder / "bundled"}
-            task["files"] = {"subwords": str(SUBWORDS)} | {k: str(v) for k, v in files.items()}
-            weights = str(self.folder / "bundled.npz")
-            with self.worker("minitf") as worker:
-                model = worker.call(
-                    job="bundled", lines=task["lines"], weights=weights, input=str(files["input"])
-                )
+            model, files = self._bundled(task["lines"])
+            task["files"] = files
             if "ctranslate2" in names:
-                files["model"].mkdir(exist_ok=True)
                 try:
                     with self.worker("ctranslate2") as worker:
-                        worker.call(
-                            job="convert", model=model, weights=weights, folder=str(files["model"])
-                        )
+                        worker.call(job="convert", model=model, **files)
                 except Missing as reason:
                     result["skipped"]["ctranslate2"] = str(reason)
         return task
+
+    def _bundled(self, lines):
+        """Write lines to translate, and the weights of the bundled model.
+
+        Returns the sizes of the model, and the names of all files that programs read.
+        """
+        files = {
+            "input": self.folder / "lines.txt",
+            "weights": self.folder / "bundled.npz",
+            "folder": self.folder / "bundled",  # for the model of CTranslate2
+            "subwords": SUBWORDS,
+        }
+        files["folder"].mkdir(exist_ok=True)
+        files = {name: str(path) for name, path in files.items()}
+        with self.worker("minitf") as worker:
+            model = worker.call(
+                job="bundled", lines=lines, weights=files["weights"], input=files["input"]
+            )
+        return model, files
 
     def _task(self, name, row, shared):
         """Return the task of one contender."""

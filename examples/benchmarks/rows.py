@@ -142,7 +142,7 @@ def _commands():
         "ctranslate2": [
             "-m",
             "benchmarks.with_ctranslate2",
-            "{model}",
+            "{folder}",
             "{subwords}",
             "{input}",
             "{output}",

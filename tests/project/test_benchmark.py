@@ -1,5 +1,6 @@
 """The benchmark: its comparisons, its messages about missing rivals, its quick form."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ from paths import EXAMPLES
 
 sys.path.insert(0, str(EXAMPLES))
 
+from benchmarks import benchmark as program
 from benchmarks import compare, machine, ours, products, protocol, report, rows, table, work
 
 MODEL = {
@@ -171,6 +173,20 @@ def test_files_of_translations_are_compared(tmp_path):
     paths[1].write_text("0\n", encoding="utf-8")
     with pytest.raises(compare.Differs, match="one file has 100 lines, the other 1"):
         compare.texts(*paths)
+
+
+def test_an_earlier_commit_that_differs_is_not_timed(tmp_path, monkeypatch):
+    def differ(*arguments):
+        raise compare.Differs("the losses are 1 and 2")
+
+    monkeypatch.setattr(compare, "compare", differ)
+    monkeypatch.setattr(program.Contest, "worker", lambda *names: contextlib.nullcontext())
+    contest, result = program.Contest(None, tmp_path), {"equal": {}, "skipped": {}}
+    row = rows.ROWS["train-small"]
+    contest._compare("earlier", row, {}, result)
+    contest._compare("torch", row, {}, result)
+    assert set(result["skipped"]) == {"earlier", "torch", "torch-kept", "torch-compile"}
+    assert contest.wrong
 
 
 # The figures --------------------------------------------------------------------------------------
