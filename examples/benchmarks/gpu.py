@@ -13,7 +13,7 @@ import numpy as np
 
 STEP = Path(__file__).resolve().parent / "gpu_step.py"
 LIMIT = 140  # seconds for one process
-# The model, pairs and tokens of each side, and the target ratio for each precision.
+# The model, pairs and source and target tokens of each, and the target ratio for each precision.
 TRAINING = (
     (
         {"model": "base", "pairs": 512, "length": 48},
@@ -22,7 +22,7 @@ TRAINING = (
     ({"model": "small", "pairs": 128, "length": 32}, {"float32": 1.0, "tf32": None}),
 )
 DECODING = {"model": "base", "pairs": 64, "source": 20, "length": 32, "beam": 4, "alpha": 0.6}
-# The largest difference between two sides.
+# The largest difference between the losses of both contenders.
 LOSSES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-2}
 RATE = 400e12  # operations per second, for the theoretical minimum time
 
@@ -45,26 +45,28 @@ def decoding():
 
 
 def compare(task, bar=None, ask=None):
-    """Time both sides of one task in turn; returns a row of the report.
+    """Time both contenders on one task in turn; returns a row of the report.
 
-    passed: both sides worked and got the same result, whether or not the ratio reached its target.
+    passed: both contenders worked and got the same result, whether or not the ratio reached its
+    target.
     """
     ask = ask or in_a_process
     answers = {"minitf": [], "torch": []}
     with tempfile.TemporaryDirectory() as folder:
-        for side in ("minitf", "torch") * 2:
-            answers[side].append(ask(task | {"side": side, "weights": f"{folder}/weights.npz"}))
+        for name in ("minitf", "torch") * 2:
+            weights = f"{folder}/weights.npz"
+            answers[name].append(ask(task | {"contender": name, "weights": weights}))
     row = {name: value for name, value in task.items() if name != "alpha"}
     row["errors"] = [
         answer["error"] for both in answers.values() for answer in both if "error" in answer
     ]
-    for side, both in answers.items():
+    for name, both in answers.items():
         if good := [answer for answer in both if "error" not in answer]:
-            row[side] = {
+            row[name] = {
                 "ms": float(np.median([answer["ms"] for answer in good])),
                 "memory": good[0]["memory"],
             }
-            row[side]["all_ms"] = [answer["ms"] for answer in good]
+            row[name]["all_ms"] = [answer["ms"] for answer in good]
     if row["errors"]:
         return row | {"passed": False}
     row["ratio"] = round(row["torch"]["ms"] / row["minitf"]["ms"], 3)
@@ -73,7 +75,7 @@ def compare(task, bar=None, ask=None):
 
 
 def _same(task, ours, theirs):
-    """Return whether both sides got the same result."""
+    """Return whether both contenders got the same result."""
     if task["work"] == "train":
         apart = abs(ours["loss"] / theirs["loss"] - 1)
         return {"losses_apart": apart, "passed": apart < LOSSES[task["precision"]]}
@@ -121,4 +123,4 @@ def in_a_process(task):
             else {"error": done.stderr[-800:]}
         )
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
-        return {"error": f"{task['side']}: {error}"[-800:]}
+        return {"error": f"{task['contender']}: {error}"[-800:]}

@@ -1,11 +1,11 @@
-"""Time the work of one side on a GPU, for gpu_check.py, which compares minitf with PyTorch.
+"""Time the work of one contender on a GPU, for gpu_check.py, which compares minitf with PyTorch.
 
-    python examples/benchmarks/gpu_step.py '{"side": "minitf", "work": "train",
+    python examples/benchmarks/gpu_step.py '{"contender": "minitf", "work": "train",
         "precision": "tf32", "model": "base", "pairs": 512, "length": 48,
         "weights": "weights.npz"}'
 
-It prints one line of JSON: milliseconds, the memory, and results that show that both sides do the
-same: for a training step the loss without dropout, for decoding the words of each sentence and
+It prints one line of JSON: milliseconds, the memory, and results that show that both contenders do
+the same: for a training step the loss without dropout, for decoding the tokens of each sentence and
 their ln P.
 """
 
@@ -28,7 +28,7 @@ def main(text):
     """Do the task of the command line."""
     task = json.loads(text)
     task["sizes"] = _sizes(task)
-    print(json.dumps(SIDES[task["side"], task["work"]](task)))
+    print(json.dumps(CONTENDERS[task["contender"], task["work"]](task)))
 
 
 def _sizes(task):
@@ -56,7 +56,7 @@ def milliseconds(function, synchronise, repeats=10):
 
 
 def _our_model(task):
-    """Return minitf's model, after writing its weights for the other side."""
+    """Return minitf's model, after writing its weights for the other contender."""
     from minitf import Config, Transformer, backend
     from minitf.gpu.matmul import use_precision
 
@@ -194,7 +194,7 @@ def decode_torch(task):
     return _theirs(task, decode, found=decode())
 
 
-SIDES = {
+CONTENDERS = {
     ("minitf", "train"): train_minitf,
     ("minitf", "decode"): decode_minitf,
     ("torch", "train"): train_torch,

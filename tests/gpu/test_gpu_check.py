@@ -80,17 +80,17 @@ def test_threads_of_a_cpu_can_be_done_without(tmp_path):
 
 
 def answers(ours, theirs):
-    """What compare() would hear of the two sides: the same at each turn, but for the time."""
+    """What compare() would hear of the two contenders: the same at each turn, but for the time."""
     turns = iter(range(4))
 
     def ask(task):
-        answer = {"minitf": ours, "torch": theirs}[task["side"]]
+        answer = {"minitf": ours, "torch": theirs}[task["contender"]]
         return answer if "error" in answer else answer | {"ms": answer["ms"] + next(turns) // 2}
 
     return ask
 
 
-def test_two_sides_of_a_training_step_are_compared():
+def test_a_training_step_of_both_contenders_is_compared():
     task = {"work": "train", "precision": "float32", "model": "base", "pairs": 2, "length": 5}
     ours, theirs = {"ms": 10, "loss": 2.0, "memory": 5}, {"ms": 20, "loss": 2.0001, "memory": 9}
     row = gpu.compare(task, 1.0, answers(ours, theirs))
@@ -106,7 +106,7 @@ def test_two_sides_of_a_training_step_are_compared():
     assert "ratio" not in alone and alone["minitf"]["all_ms"] == [10, 10]
 
 
-def test_two_sides_of_a_decoding_are_compared():
+def test_a_decoding_of_both_contenders_is_compared():
     found = [[[5, 6], -1.0]] * 9 + [[[7], -2.0]]
     ours = {"ms": 10, "found": found, "memory": 5}
     row = gpu.compare(
@@ -276,7 +276,7 @@ def a_task(step, tmp_path, **more):
 
 @pytest.mark.slow
 def test_the_step_that_is_timed(step, tmp_path):
-    """minitf's side, on the simulator: its weights are written for the other side, its loss is
+    """minitf, on the simulator: its weights are written for PyTorch, its loss is
     that of NumPy.
     """
     task = a_task(step, tmp_path, work="train", length=3)
@@ -291,7 +291,7 @@ def test_the_step_that_is_timed(step, tmp_path):
 
 @pytest.mark.slow
 def test_the_decoding_that_is_timed(step, tmp_path):
-    """minitf's side, on the simulator: what it finds is what NumPy finds with the weights
+    """minitf, on the simulator: what it finds is what NumPy finds with the weights
     that were written.
     """
     task = a_task(step, tmp_path, work="decode", source=3, length=5, beam=2, alpha=0.6)
