@@ -3,9 +3,9 @@
     python examples/benchmarks/benchmark.py --python PATH --json benchmark.json
     python examples/benchmarks/benchmark.py --earlier CHECKOUT --rivals
 
-PATH is an interpreter in which the rivals are installed (pip install torch ctranslate2 numpy); a
-rival that is not installed is skipped. CHECKOUT is a folder with an earlier commit (git worktree
-add), to see whether anything has become slower.
+PATH is an interpreter in which the rivals are installed (pip install torch ctranslate2
+sentencepiece); a rival that is not installed is skipped. CHECKOUT is a folder with an earlier
+commit (git worktree add), to see whether anything has become slower.
 
 Each contender runs in its own process. They take turns, so that other work on the machine slows all
 of them alike; the result is the median ratio of neighbouring timings. Before a contender is timed,

@@ -9,7 +9,7 @@ replaces the tables of a page: each is between a line such as
 
     <!-- table.py examples/benchmarks/results/cpu.json --rows train -->
 
-with the arguments of the first command (paths are relative to the repository), and `<!-- end -->`.
+with the arguments of the first command (but paths begin at the repository), and `<!-- end -->`.
 """
 
 import argparse
@@ -75,16 +75,19 @@ def filled(text):
 
     def made(match):
         first, arguments, last = match.groups()
-        return f"{first}\n{tables(_options(shlex.split(arguments)))}\n{last}"
+        return f"{first}\n{tables(_options(shlex.split(arguments)), ROOT)}\n{last}"
 
     return MARKED.sub(made, text)
 
 
-def tables(options):
-    """Return one table for each kind of processor, each under a line about the machine."""
+def tables(options, folder=Path()):
+    """Return one table for each kind of processor, each under a line about the machine.
+
+    folder: where the paths of the reports begin.
+    """
     groups = {}
     for path in options.reports:
-        found = json.loads((ROOT / path).read_text(encoding="utf-8"))
+        found = json.loads((folder / path).read_text(encoding="utf-8"))
         groups.setdefault(kind(found), []).append(found)
     return "\n".join(_table(name, reports, options) for name, reports in groups.items())
 
