@@ -22,20 +22,43 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     """Work on the scores in tiles that fit the cache.
 
     The result and the gradients have the memory layout of their inputs: if the heads are views of
-    one array (B, T, H, K), merging them into (B, T, D) is a view as well. With more keys than
-    LONGEST_KEPT, backward computes the weights a second time, so that memory grows with the length
-    of the text and not with its square.
-    Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
+    one array (B, T, H, K), merging them into (B, T, D) is a view as well.
     """
     q, k, v, mask = attention_arrays(query, key, value, mask)
     shape = *q.shape[:-1], k.shape[-2]
-    if not (n_scores := math.prod(shape)):
+    if not math.prod(shape):
         return NotImplemented
-    limit = _limit(mask, q.dtype)
     keep, factor = next_mask(shape, rate, seed)
+    y, write_gradients = attend(q, k, v, mask, keep, factor)
+
+    def backward(gy):
+        gradients = np.empty_like(q), np.empty_like(k), np.empty_like(v)
+        write_gradients(gy, gradients)
+        return *gradients, None
+
+    return record(y, (query, key, value, None), backward)
+
+
+def attend(q, k, v, mask=None, keep=None, factor=1):
+    """Return attention's result and a function that writes its gradients.
+
+        y, backward = attend(q, k, v, mask, keep, factor)
+        backward(gy, (g_q, g_k, g_v))
+
+    q: (..., T, K)  k: (..., S, K)  v: (..., S, N), with equal axes in front  ->  y: (..., T, N)
+    keep, factor: the mask of dropout (..., T, S) as next_mask returns it, or None and 1
+    g_q, g_k, g_v: arrays with the shapes of q, k and v and any memory layout, also views of one
+    array; their contents are overwritten
+
+    With more keys than LONGEST_KEPT, backward computes the weights a second time, so that memory
+    grows with the length of the text and not with its square.
+    Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
+    """
+    shape = *q.shape[:-1], k.shape[-2]
+    limit = _limit(mask, q.dtype)
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
-    if not is_recording() and not rate and n_scores <= TILE_SCORES:  # a step of decoding
-        return record(np.matmul(_weights(q, k, limit), v, out=y), (query, key, value), None)
+    if not is_recording() and keep is None and math.prod(shape) <= TILE_SCORES:  # decoding
+        return np.matmul(_weights(q, k, limit), v, out=y), None
     if limit is not None:
         limit = np.broadcast_to(limit, shape)
 
@@ -51,8 +74,8 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
         if is_recording() and shape[-1] <= LONGEST_KEPT:
             stored.append((weights, used))
 
-    def backward(gy):
-        g_query, g_key, g_value = np.empty_like(q), np.empty_like(k), np.empty_like(v)
+    def backward(gy, gradients):
+        g_query, g_key, g_value = gradients
         for i, (tile, keys, first) in enumerate(tiles):
             weights, used = stored[i] if stored else weights_of(tile, keys)
             g_weights = gy[tile] @ swap(v[keys])
@@ -65,9 +88,8 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
             np.matmul(g_scores, k[keys], out=g_query[tile])
             _add_product(swap(g_scores), q[tile], g_key[keys], first)
             _add_product(swap(used), gy[tile], g_value[keys], first)
-        return g_query, g_key, g_value, None
 
-    return record(y, (query, key, value, None), backward)
+    return y, backward
 
 
 def _limit(mask, dtype):
