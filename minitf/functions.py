@@ -298,7 +298,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` with norm="post" computes the same; on a GPU its form calls this op, one kernel.
+    `Residual` with norm="post" computes the same; its form calls this op, on a GPU one kernel.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
@@ -322,7 +322,7 @@ def feed_forward(
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
     With a rate, dropout follows the ReLU (not in the paper). `FeedForward` computes the same; its
-    form on a GPU calls this op. Raises the errors of `linear` and `dropout`.
+    form calls this op. Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
     activate = {"relu": relu, "swish": swish}[activation]

@@ -29,7 +29,8 @@ class Parameter(Tensor):
     def _receive(self, gradient):
         """Copy the first gradient into the view; `Tensor` adds the others to it."""
         if self.grad is None and self._gradient_view is not None:
-            xp.copyto(self._gradient_view, gradient)
+            if gradient is not self._gradient_view:  # which `first_gradient_of` lent to an op
+                xp.copyto(self._gradient_view, gradient)
             self.grad = self._gradient_view
         else:
             super()._receive(gradient)
@@ -37,6 +38,20 @@ class Parameter(Tensor):
     def __getstate__(self):
         """Leave out the view: the copy of a view is no view of the copied flat array."""
         return {**vars(self), "_gradient_view": None}
+
+
+def first_gradient_of(x: ArrayLike) -> np.ndarray | None:
+    """Return the array for a backward function to write the gradient of a parameter to.
+
+    None if x is no flattened parameter, or has a gradient already: then the function makes an
+    array, as NumPy does for `out=None`. A function that is given this array returns it as the
+    gradient, and writes that of one input only: another input may be the same parameter.
+    """
+    if not isinstance(x, Parameter) or x.grad is not None:
+        return None
+    view = x._gradient_view
+    # Another array may have been assigned to x.data; Adam refuses one that does not fit.
+    return view if view is not None and (view.shape, view.dtype) == (x.shape, x.dtype) else None
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +118,7 @@ class Module:
         Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
         found = {}
-        for name, value in _walk(self, "", set()):
+        for name, value in _contents(self):
             if isinstance(value, Parameter):
                 if name in found:
                     raise ValueError(
@@ -118,7 +133,7 @@ class Module:
 
     def modules(self) -> list[Module]:
         """List this module and all modules inside it, each once."""
-        return [value for _, value in _walk(self, "", set()) if isinstance(value, Module)]
+        return [value for _, value in _contents(self) if isinstance(value, Module)]
 
     def train(self, training: bool = True) -> Self:
         """Switch dropout on (off with False) here and in all modules inside; return the module."""
@@ -190,21 +205,30 @@ class Module:
         return "\n".join(_tree("", self, {}))
 
 
-def _walk(value, name, seen):
-    """Yield (name, object) for every module and parameter in a value, each once.
+def _contents(module):
+    """Return (name, object) for a module and every module and parameter inside it, each once.
 
-    They come in the order of definition, a module before its contents. seen: the ids of those
-    yielded so far.
+    They come in the order of definition, a module before its contents.
     """
+    found = {}
+    _walk(module, "", found)
+    return found.values()
+
+
+_HOLDERS = Module, Parameter, list, tuple, dict  # the types of attributes that are walked
+
+
+def _walk(value, name, found):
+    """Add (name, object) for every module and parameter in a value to `found`, a dict by id."""
     if isinstance(value, (list, tuple, dict)):
         for key, child in _items(value):
-            yield from _walk(child, f"{name}.{key}", seen)
-    elif isinstance(value, (Module, Parameter)) and id(value) not in seen:
-        seen.add(id(value))
-        yield name, value
+            _walk(child, f"{name}.{key}", found)
+    elif isinstance(value, (Module, Parameter)) and id(value) not in found:
+        found[id(value)] = name, value
         if isinstance(value, Module):
             for key, child in vars(value).items():
-                yield from _walk(child, f"{name}.{key}" if name else key, seen)
+                if isinstance(child, _HOLDERS):  # most attributes are numbers
+                    _walk(child, f"{name}.{key}" if name else key, found)
 
 
 def _and_more(names):

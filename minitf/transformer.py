@@ -103,6 +103,7 @@ class MultiHeadAttention(Module):
         self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, c.attention_bias)
         self.n_heads, self.rate = c.n_heads, c.attention_dropout
 
+    @accelerated
     def __call__(
         self,
         x: Tensor,

@@ -1,7 +1,7 @@
 """Whether a module still computes as its class does in this library.
 
-Some programs rely on the methods of modules without calling them. The forms of `Residual` and
-`FeedForward` on a GPU compute several modules in one kernel, without a call of each. The
+Some programs rely on the methods of modules without calling them. The forms of `Residual`,
+`FeedForward` and `MultiHeadAttention` compute several modules together, without a call of each. The
 cache of decoding keeps the keys of earlier tokens, although a changed attention might compute other
 keys once the text is longer. All ask here first, and where a method was changed they leave the
 work to the equations.
@@ -45,7 +45,10 @@ def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
     They may be changed in three ways: by a subclass, by an attribute of one object, or by replacing
     a method of the class. methods: their names, by default `__call__` alone.
     """
-    return isinstance(module, kind) and all(
-        name not in vars(module) and getattr(type(module), name) is _METHODS[kind][name]
-        for name in methods or ("__call__",)
-    )
+    if not isinstance(module, kind):
+        return False
+    own, present, written = vars(module), type(module), _METHODS[kind]
+    for name in methods or ("__call__",):
+        if name in own or getattr(present, name) is not written[name]:
+            return False
+    return True

@@ -1,10 +1,10 @@
 """Faster forms of the engine's ops, for NumPy on the cores of a CPU."""
 
-from minitf.cpu import (  # noqa: F401  (each registers its forms)
+from minitf.cpu import (  # noqa: F401  (registers their forms)
     attention,
     decode,
-    decoder,
     functions,
     loss,
+    multihead,
     optim,
 )

@@ -12,14 +12,14 @@ import numpy as np
 
 from minitf import functions
 from minitf.cpu.strips import packed_linear
-from minitf.cpu.sums import column_sums, row_dots, row_sums, segment_sum
+from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
+from minitf.dropout import next_mask
 from minitf.forms import form_of
-from minitf.functions import (
-    checked_ids,
-    layer_norm_arrays,
-    linear_arrays,
-)
+from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
+from minitf.nn import Dropout, LayerNorm, Linear, Parameter, first_gradient_of
 from minitf.tensor import as_array, is_recording, record
+from minitf.transformer import FeedForward, Residual
+from minitf.unchanged import is_unchanged
 
 
 @form_of(functions.linear)
@@ -38,40 +38,150 @@ def linear(x, weight, bias=None):
     def backward(gy):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None if b is None else column_sums(gy)
-        return (gy @ w.T).reshape(shape), rows.T @ gy, g_bias
+        g_weight = np.matmul(rows.T, gy, out=first_gradient_of(weight))
+        return (gy @ w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
+
+
+@form_of(functions.feed_forward)
+def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
+    """Compute bias, ReLU and dropout in the array of the first product, and so their gradients."""
+    if not is_recording():
+        return NotImplemented
+    x_data, first, bias = linear_arrays(x, w_1, b_1)
+    shape = *x_data.shape[:-1], first.shape[1]
+    n = math.prod(shape[:-1])
+    rows = x_data.reshape(n, x_data.shape[-1])  # (N, D)
+    hidden = rows @ first  # (N, F)
+    if bias is not None:
+        hidden += bias
+    np.maximum(hidden, 0, out=hidden)
+    mask, factor = next_mask(shape, rate, seed)
+    if mask is not None:
+        hidden *= mask.reshape(hidden.shape)
+        hidden *= factor
+
+    def backward(gy):
+        g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # also 0 where it was dropped
+        if mask is not None:
+            g_hidden *= factor
+        g_first = np.matmul(rows.T, g_hidden, out=first_gradient_of(w_1))
+        g_bias = None if bias is None else column_sums(g_hidden)
+        return (g_hidden @ first.T).reshape(x_data.shape), g_first, g_bias
+
+    return functions.linear(record(hidden.reshape(shape), (x, w_1, b_1), backward), w_2, b_2)
+
+
+@form_of(FeedForward.__call__)
+def feed_forward_network(module, x):
+    """Call the op, if the modules are unchanged."""
+    inner, outer, dropout = module.inner, module.outer, module.dropout
+    if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
+        return NotImplemented
+    if not is_unchanged(dropout, Dropout):
+        return NotImplemented
+    rate = dropout.rate if dropout.training else 0.0
+    return functions.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
 
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
     """Work in place, with sums over features as products."""
     x_data, g, b = layer_norm_arrays(x, gain, bias)
-    size = x_data.shape[-1]
-    normal = x_data - row_sums(x_data) / size
-    inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1)
-    normal *= inverse
-    y = normal * g
-    y += b
+    y, backward = _normalised(x_data - _means(x_data), g, b, eps)
+    return record(y, (x, gain, bias), backward)
+
+
+@form_of(functions.add_norm)
+def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
+    """Compute dropout, sum and norm in one array."""
+    x_data, g, b = layer_norm_arrays(x, gain, bias)
+    added_data = as_array(added)
+    if x_data.shape != added_data.shape or x_data.dtype != added_data.dtype:
+        return NotImplemented
+    mask, factor = next_mask(added_data.shape, rate, seed)
+    if mask is None:
+        total = x_data + added_data
+    else:
+        total = added_data * mask
+        total *= factor
+        total += x_data
+    total -= _means(total)
+    y, norm_backward = _normalised(total, g, b, eps)
 
     def backward(gy):
-        gx = gy * g  # the gradient of `normal`
-        removed = normal * (row_dots(gx, normal) / size)  # n mean(u n), then + mean(u)
-        removed += row_sums(gx) / size
+        gx, g_gain, g_bias = norm_backward(gy)
+        if mask is None:
+            return gx, gx, g_gain, g_bias
+        g_added = gx * mask
+        g_added *= factor
+        return gx, g_added, g_gain, g_bias
+
+    return record(y, (x, added, gain, bias), backward)
+
+
+@form_of(Residual.__call__)
+def residual(module, x, sublayer):
+    """Call the op, if the norm comes last and these modules are unchanged."""
+    norm, dropout = module.norm, module.dropout
+    if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
+        return NotImplemented
+    rate = dropout.rate if dropout.training else 0.0
+    return functions.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
+
+
+def _means(x):
+    """Return the means over the features: (..., D) -> (..., 1)."""
+    return row_sums(x) / x.shape[-1]
+
+
+def _normalised(normal, gain, bias, eps):
+    """Scale rows of mean 0 to variance 1, in place; return the layer norm and its backward.
+
+    With n the normalised row, s its deviation before and u = gain * gy, as in F.layer_norm:
+
+        gx = (u - mean(u) - n mean(u n)) / s
+
+    Both means are products with the gain: sum(u) = gy . gain, and sum(u n) = (gy n) . gain, where
+    gy n is needed for the gradient of the gain as well.
+    """
+    size = normal.shape[-1]
+    inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1), which is 1 / s
+    normal *= inverse
+    y = normal * gain
+    y += bias
+
+    def backward(gy):
+        products = gy * normal
+        g_gain = column_sums(products)
+        removed = np.multiply(normal, (products @ gain)[..., None] / size, out=products)
+        removed += (gy @ gain)[..., None] / size
+        gx = gy * gain
         gx -= removed
         gx *= inverse
-        return gx, column_sums(gy * normal), column_sums(gy)
+        return gx, g_gain, column_sums(gy)
 
-    return record(y, (x, gain, bias), backward)
+    return y, backward
 
 
 @form_of(functions.embedding)
 def embedding(table, ids):
-    """Sort the ids in backward, and add up each run of equal ones."""
+    """Sort the ids in backward, and add up each run of equal ones.
+
+    If the table is a parameter that has a gradient already, as that of tied embeddings has, the
+    sums are added to it in place: an array of zeros as large as the table is not needed.
+    """
     weight = as_array(table)
     ids = checked_ids(ids, weight)
 
     def backward(gy):
-        return segment_sum(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), len(weight)), None
+        rows = gy.reshape(ids.size, gy.shape[-1])
+        if isinstance(table, Parameter) and table.grad is not None:
+            add_segments(ids.ravel(), rows, table.grad)
+            return None, None
+        g_table = np.zeros_like(weight)
+        add_segments(ids.ravel(), rows, g_table)
+        return g_table, None
 
     return record(weight[ids], (table, None), backward)

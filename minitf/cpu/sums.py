@@ -7,25 +7,23 @@ import math
 
 import numpy as np
 
-__all__ = ["blocks", "column_sums", "row_dots", "row_sums", "segment_sum", "slice_bounds"]
+__all__ = ["add_segments", "blocks", "column_sums", "row_dots", "row_sums", "slice_bounds"]
 
 
-def segment_sum(ids, rows, n):
-    """Return the sum of the rows with the same id: the gradient of a look-up in a table of n rows.
+def add_segments(ids, rows, out):
+    """Add the rows with the same id to that row of `out`: the gradient of a look-up in a table.
 
-        out[v] = sum of rows[i] over all i with ids[i] == v
+        out[v] += sum of rows[i] over all i with ids[i] == v
 
-    ids: int (N,)   rows: (N, D)   ->   (n, D)
+    ids: int (N,)   rows: (N, D)   out: (V, D)
 
     Sorting the ids and summing each run of equal ids is three times as fast as np.add.at.
     """
-    out = np.zeros((n, rows.shape[1]), dtype=rows.dtype)
     if len(ids):
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
-    return out
+        out[ordered[starts]] += np.add.reduceat(rows[order], starts, axis=0)
 
 
 def row_sums(x):

@@ -12,7 +12,7 @@ import test_forms as checks
 import minitf
 from minitf import decode, forms, loss, optim
 from minitf import functions as F
-from minitf.transformer import FeedForward, Residual
+from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
 SHARED = (
     "_like.__dict__.setdefault(str((q.shape, v.shape, q.dtype)), _like(q, "
@@ -46,7 +46,7 @@ MUTANTS = {
     "norm: a mean left out": (
         F.layer_norm,
         "cpu/functions",
-        "        removed += row_sums(gx) / size\n",
+        "        removed += (gy @ gain)[..., None] / size\n",
         "",
     ),
     "norm: its normal is overwritten": (
@@ -56,14 +56,128 @@ MUTANTS = {
         "y = normal\n    y *= g",
     ),
     "norm: its argument is overwritten": (
-        *(F.layer_norm, "cpu/functions", "normal = x_data - row_sums(x_data) / size"),
-        "normal = x_data\n    normal -= row_sums(x_data) / size",
-    ),
-    "norm: gradients of another axis": (
         F.layer_norm,
+        "cpu/functions",
+        "_normalised(x_data - _means(x_data), g",
+        "_normalised(np.subtract(x_data, _means(x_data), out=x_data), g",
+    ),
+    "attention: dot products of another pair": (
+        F.attention,
         "cpu/sums",
         "np.vecdot(x, y)",
         "np.vecdot(x, x)",
+    ),
+    "norm: its gradient is overwritten": (
+        *(F.layer_norm, "cpu/functions", "        products = gy * normal\n"),
+        "        products = np.multiply(gy, normal, out=gy)\n",
+    ),
+    "add and norm: dropout forgotten in backward": (
+        F.add_norm,
+        "cpu/functions",
+        "        g_added = gx * mask\n",
+        "        g_added = gx * 1\n",
+    ),
+    "add and norm: no factor in backward": (
+        F.add_norm,
+        "cpu/functions",
+        "        g_added *= factor\n",
+        "",
+    ),
+    "residual: a norm in front of the sub-layer": (
+        Residual.__call__,
+        "cpu/functions",
+        "if not (module.post and ",
+        "if not (True and ",
+    ),
+    "residual: another dropout is skipped": (
+        Residual.__call__,
+        "cpu/functions",
+        "and is_unchanged(dropout, Dropout)):",
+        "):",
+    ),
+    "feed-forward: no ReLU": (
+        F.feed_forward,
+        "cpu/functions",
+        "    np.maximum(hidden, 0, out=hidden)\n",
+        "",
+    ),
+    "feed-forward: no slope of the ReLU": (
+        F.feed_forward,
+        "cpu/functions",
+        "* (hidden > 0)",
+        "* (hidden > -9)",
+    ),
+    "feed-forward: no factor in backward": (
+        F.feed_forward,
+        "cpu/functions",
+        "            g_hidden *= factor\n",
+        "            pass\n",
+    ),
+    "feed-forward network: a changed layer is skipped": (
+        FeedForward.__call__,
+        "cpu/functions",
+        "is_unchanged(inner, Linear) and",
+        "isinstance(inner, Linear) and",
+    ),
+    "feed-forward network: dropout after training": (
+        FeedForward.__call__,
+        "cpu/functions",
+        "    rate = dropout.rate if dropout.training else 0.0\n    return functions.feed",
+        "    rate = dropout.rate\n    return functions.feed",
+    ),
+    "heads: a changed layer is skipped": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "all(is_unchanged(layer, Linear) for layer in layers)",
+        "True",
+    ),
+    "heads: a changed method is skipped": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "is_unchanged(module, MultiHeadAttention, *_METHODS)",
+        "True",
+    ),
+    "heads: the weights are not kept": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "or module.keep_weights ",
+        "",
+    ),
+    "heads: dropout after training": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        " if module.training else 0.0",
+        "",
+    ),
+    "heads: no bias": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "            if bias is not None:\n",
+        "            if False:\n",
+    ),
+    "heads: gradients of other columns": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "gradients += [g_weight[:, columns], g_bias]",
+        "gradients += [g_weight[:, ::-1][:, columns], g_bias]",
+    ),
+    "heads: the bias of other columns": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "column_sums(gy[:, columns])",
+        "column_sums(gy[:, ::-1][:, columns])",
+    ),
+    "heads: merged without an exchange of axes": (
+        MultiHeadAttention.__call__,
+        "cpu/multihead",
+        "y = y.transpose(0, 2, 1, 3)  # (B, T, H, U)",
+        "y = y.reshape(batch, length, *y.shape[1::2])",
+    ),
+    "embedding: added twice": (
+        F.embedding,
+        "cpu/functions",
+        "            return None, None\n",
+        "            return table.grad, None\n",
     ),
     "embedding: neighbours are one run": (
         F.embedding,

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import strict
 from models import SWITCHES, random_batch, small_config, small_model
+from seam import forms_on
 
+from minitf import forms, tensor
 from minitf import functions as F
 from minitf import loss as loss_module
-from minitf import tensor
 from minitf.backend import to_numpy, using
 from minitf.config import Config
 from minitf.cpu import loss as cpu_loss
@@ -130,8 +131,10 @@ def test_float32_stays_float32(rng, monkeypatch, changes):
         plain_init(self, array)
 
     batch = random_batch(rng)
-    train(Transformer(small_config(**changes, **ALL_DROPOUT)), batch)
-    assert len(seen) > 300
+    for program in (forms_on, forms.off):
+        with program():
+            train(Transformer(small_config(**changes, **ALL_DROPOUT)), batch)
+    assert len(seen) > 400
     monkeypatch.setattr(strict.StrictArray, "__init__", init)
     with using(strict.module):
         train(Transformer(small_config(**changes, **ALL_DROPOUT)), batch)

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import functools
 import importlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.config import Config
-from minitf.nn import Dropout, Linear, Module
+from minitf.nn import Dropout, Linear, Module, Parameter, flatten
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
@@ -146,7 +147,7 @@ def _layers(rng):
             "one row for all",
             F.add_norm,
             (normal(1, D), normal(B, T, D), normal(D), normal(D)),
-            declined=("gpu",),
+            declined=("cpu", "gpu"),
         ),
         Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
         Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
@@ -466,7 +467,10 @@ def cases():
         Case("continuations", (decode.continuations,), _continuations),
         Case("normalisers", (decode.normalisers_of,), _normalisers, ("cpu",)),
         Case("packed matrices", (F.linear,), _packed, ("cpu",)),
-        Case("modules", (FeedForward.__call__, Residual.__call__), _modules, ("gpu",)),
+        Case("modules", (FeedForward.__call__, Residual.__call__), _modules),
+        Case("heads", (MultiHeadAttention.__call__,), _heads, ("cpu",)),
+        Case("a shared matrix", (FeedForward.__call__,), _shared_matrix, ("cpu",)),
+        Case("a table that is used twice", (F.embedding,), _table_used_twice),
     ]
 
 
@@ -604,7 +608,7 @@ class DoubledDropout(Dropout):
 
 
 def _modules(dtype):
-    """Return a residual around a feed-forward network, of modules as they are and changed."""
+    """Return a residual around a feed-forward network, and gradients, of modules also changed."""
     rng, found = np.random.default_rng(8), []
     x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
     for changes in ({}, {"norm": "pre"}, {"activation": "swish"}):
@@ -620,9 +624,79 @@ def _modules(dtype):
                 network.dropout.__class__ = residual.dropout.__class__ = DoubledDropout
             for module in (network, residual):
                 module.astype(dtype)
-            with F.dropout_state(seed=3, step=4):
-                found.append(to_numpy(residual(x, network).data))
+            found += _with_gradients(
+                functools.partial(residual, sublayer=network), x, (network, residual)
+            )
     return found
+
+
+def _with_gradients(compute, x, modules):
+    """Return a result, and the gradients that two updates without `zero_grad` add up to.
+
+    The parameters' gradients are slices of a flat array, as those of a model in training.
+    """
+    _, gradients = flatten(p for module in modules for p in module.parameters())
+    for _ in range(2):
+        x = Tensor(x.data)
+        with F.dropout_state(seed=3, step=4):
+            y = compute(x)
+        y.backward(to_device(np.random.default_rng(5).normal(size=y.shape).astype(y.dtype)))
+    return [to_numpy(array).copy() for array in (y.data, x.grad, gradients)]
+
+
+def _heads(dtype):
+    """Return multi-head attention to a text and to a memory, of modules as they are and changed."""
+    rng, found = np.random.default_rng(8), []
+    x, memory = (to_device(rng.normal(size=(B, n, D)).astype(dtype)) for n in (T, S))
+    masks = [to_device(rng.random((B, 1, 1, n)) < 0.7) for n in (T, S)]
+    for d_v in (D // H, 2):
+        config = Config(V, d_model=D, n_heads=H, d_v=d_v, attention_dropout=0.3)
+        for changed in ("nothing", "training", "a bias", "a layer", "a method", "kept", "shared"):
+            module = (Near if changed == "a method" else MultiHeadAttention)(config, rng)
+            if changed == "training":
+                module.eval()
+            elif changed == "a bias":
+                module.query.bias = Parameter(rng.normal(size=len(module.query.weight.data[0])))
+                module.value.bias = Parameter(rng.normal(size=len(module.value.weight.data[0])))
+            elif changed == "a layer":
+                module.key.__class__ = DoubledLinear
+            elif changed == "kept":
+                module.keep_weights = True
+            elif changed == "shared":
+                module.key.weight = module.query.weight
+            module.astype(dtype)
+            uses = {
+                "itself": (x, lambda y, module=module: module(y, y, masks[0])),
+                "a memory": (x, lambda y, module=module: module(y, Tensor(memory), masks[1])),
+                "of a memory": (memory, lambda y, module=module: module(Tensor(x), y)),
+            }
+            for array, compute in uses.values():
+                found += _with_gradients(compute, Tensor(array), [module])
+            if changed == "kept":
+                found.append(to_numpy(vars(module).get("weights", np.zeros(0))))
+    return found
+
+
+def _shared_matrix(dtype):
+    """Return a network whose two maps share a matrix: two gradients arrive in one array."""
+    rng = np.random.default_rng(8)
+    network = FeedForward(Config(V, d_model=D, d_ff=D, n_heads=H), rng)
+    network.outer.weight = network.inner.weight
+    x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
+    return _with_gradients(network, x, [network.astype(dtype)])
+
+
+def _table_used_twice(dtype):
+    """Return the gradients of a table whose rows are looked up by two calls."""
+    rng, module = np.random.default_rng(8), Module()
+    module.table = Parameter(rng.normal(size=(V, D)))
+    first, second = rng.integers(0, V, (2, B, T))
+
+    def compute(x):
+        return x + F.embedding(module.table, first) + F.embedding(module.table, second) * 2
+
+    x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
+    return _with_gradients(compute, x, [module.astype(dtype)])
 
 
 def _packed(dtype):

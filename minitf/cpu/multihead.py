@@ -1,0 +1,101 @@
+"""The form of multi-head attention on NumPy: queries, keys and values from one product."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from minitf.cpu.attention import attend
+from minitf.cpu.sums import column_sums
+from minitf.dropout import next_mask
+from minitf.forms import form_of
+from minitf.functions import attention_arrays, linear_arrays
+from minitf.nn import Linear
+from minitf.tensor import is_recording, record
+from minitf.transformer import MultiHeadAttention
+from minitf.unchanged import is_unchanged
+
+_METHODS = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
+
+
+@form_of(MultiHeadAttention.__call__)
+def multi_head_attention(module, x, memory, mask=None, cache=None):
+    """Project each input once, with the weights side by side, and attend to views of the result.
+
+    In backward the gradients of queries, keys and values are written side by side as well, so that
+    one product is the gradient of an input, and another that of its weights.
+    """
+    if cache is not None or module.keep_weights or not is_recording():
+        return NotImplemented
+    layers = module.query, module.key, module.value
+    if not is_unchanged(module, MultiHeadAttention, *_METHODS):
+        return NotImplemented
+    if not all(is_unchanged(layer, Linear) for layer in layers):
+        return NotImplemented
+    if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory):
+        return NotImplemented
+    if len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) > 1:
+        return NotImplemented
+    groups = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
+    projections = [_Projection(*group, module.n_heads) for group in groups]
+    heads = [head for p in projections for head in p.heads(p.y)]
+    q, k, v, mask = attention_arrays(*heads, mask)
+    rate = module.rate if module.training else 0.0
+    keep, factor = next_mask((*q.shape[:-1], k.shape[-2]), rate)
+    y, write_gradients = attend(q, k, v, mask, keep, factor)
+    batch, _, length, _ = y.shape
+    y = y.transpose(0, 2, 1, 3)  # (B, T, H, U)
+
+    def backward(gy):
+        packed = [np.empty_like(p.y) for p in projections]
+        of_heads = [head for p, g in zip(projections, packed, strict=True) for head in p.heads(g)]
+        write_gradients(gy.reshape(y.shape).transpose(0, 2, 1, 3), of_heads)
+        return tuple(
+            gradient for p, g in zip(projections, packed, strict=True) for gradient in p.backward(g)
+        )
+
+    parents = [parent for p in projections for parent in p.parents]
+    return module.output(record(y.reshape(batch, length, -1), parents, backward))
+
+
+class _Projection:
+    """Several linear layers of one input, computed as one product.
+
+    y: their results side by side, (N, F). parents: the inputs of the product, in the order of the
+    gradients that `backward` returns.
+    """
+
+    def __init__(self, x, layers, n_heads):
+        self.parents = [x, *(p for layer in layers for p in (layer.weight, layer.bias))]
+        arrays = [linear_arrays(x, layer.weight, layer.bias) for layer in layers]
+        self.shape, self.n_heads = arrays[0][0].shape, n_heads
+        self.rows = arrays[0][0].reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (N, D)
+        self.weights = [weight for _, weight, _ in arrays]
+        self.has_bias = [bias is not None for *_, bias in arrays]
+        self.columns, start = [], 0  # of each layer
+        for weight in self.weights:
+            self.columns.append(slice(start, start + weight.shape[1]))
+            start += weight.shape[1]
+        self.y = self.rows @ self._weight()
+        for columns, (*_, bias) in zip(self.columns, arrays, strict=True):
+            if bias is not None:
+                self.y[:, columns] += bias
+
+    def _weight(self):
+        """Return the weights side by side, (D, F): a copy is cheap, but to keep it is not."""
+        return np.concatenate(self.weights, axis=1) if len(self.weights) > 1 else self.weights[0]
+
+    def heads(self, array):
+        """Return the heads of each layer, (B, H, T, K), as views of an array like y."""
+        front = *self.shape[:-1], self.n_heads, -1
+        return [array[:, columns].reshape(front).transpose(0, 2, 1, 3) for columns in self.columns]
+
+    def backward(self, gy):
+        """Return the gradients of the parents."""
+        gradients = [(gy @ self._weight().T).reshape(self.shape)]
+        g_weight = self.rows.T @ gy  # (D, F)
+        for columns, has_bias in zip(self.columns, self.has_bias, strict=True):
+            g_bias = column_sums(gy[:, columns]) if has_bias else None
+            gradients += [g_weight[:, columns], g_bias]
+        return gradients
