@@ -45,9 +45,9 @@ def linear(x, weight, bias=None):
 
 
 @form_of(functions.feed_forward)
-def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
+def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
     """Compute bias, ReLU and dropout in the array of the first product, and so their gradients."""
-    if not is_recording():
+    if activation != "relu" or not is_recording():
         return NotImplemented
     x_data, first, bias = linear_arrays(x, w_1, b_1)
     shape = *x_data.shape[:-1], first.shape[1]
@@ -79,7 +79,7 @@ def feed_forward_network(module, x):
     inner, outer, dropout = module.inner, module.outer, module.dropout
     if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
         return NotImplemented
-    if not is_unchanged(dropout, Dropout):
+    if module.activation != "relu" or not is_unchanged(dropout, Dropout):
         return NotImplemented
     rate = dropout.rate if dropout.training else 0.0
     return functions.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)

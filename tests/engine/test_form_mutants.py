@@ -95,6 +95,18 @@ MUTANTS = {
         "and is_unchanged(dropout, Dropout)):",
         "):",
     ),
+    "feed-forward: ReLU for every activation": (
+        F.feed_forward,
+        "cpu/functions",
+        'if activation != "relu" or not is_recording():',
+        "if not is_recording():",
+    ),
+    "feed-forward network: ReLU for every activation": (
+        FeedForward.__call__,
+        "cpu/functions",
+        'if module.activation != "relu" or not',
+        "if not",
+    ),
     "feed-forward: no ReLU": (
         F.feed_forward,
         "cpu/functions",

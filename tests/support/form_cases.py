@@ -52,7 +52,9 @@ def rows():
     for function, arguments, options in gradient_table.table():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
         no_bias = function is F.feed_forward and arguments[2] is None
-        declined = ("gpu",) if no_bias or options.get("activation") == "swish" else ()
+        declined = ("gpu",) if no_bias else ()
+        if options.get("activation") == "swish":
+            declined = "cpu", "gpu"
         named.append(
             Row(
                 f"{' '.join(shapes)} {options or ''}".strip(),
@@ -141,7 +143,9 @@ def _layers(rng):
         found.append(Row(name, F.feed_forward, two_maps))
         found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
         swish = {"activation": "swish"}
-        found.append(Row(f"{name}, swish", F.feed_forward, two_maps, swish, declined=("gpu",)))
+        found.append(
+            Row(f"{name}, swish", F.feed_forward, two_maps, swish, declined=("cpu", "gpu"))
+        )
     found += [
         Row(
             "one row for all",
