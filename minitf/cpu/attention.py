@@ -1,20 +1,46 @@
-"""The form of attention on NumPy: scores in tiles that fit the cache."""
+"""The form of attention on NumPy: scores in tiles that fit the cache.
+
+For texts of up to LONGEST_KEPT tokens, `_attend_in_rows` computes complete rows of scores and keeps
+the weights for backward. For longer texts, `_attend_in_blocks` computes the scores in blocks, and
+again in backward: its memory grows with the length of the text and not with its square.
+
+Products of matrices take most of the time, so both save passes over the scores:
+* They compute powers of 2 where NumPy takes half the time for them: exp(x) = 2^(x log2(e)), and the
+  factor log2(e) goes with 1/sqrt(d_k).
+* They subtract the largest score of a row only if a score is large. It changes no weight.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
 
 import numpy as np
 
 from minitf import functions
 from minitf.cpu.sums import blocks, row_dots, row_sums
+from minitf.cpu.threads import each
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, swap
 from minitf.tensor import is_recording, record
 
-TILE_SCORES = 1 << 19  # scores in a tile of attention: 2 MB, which fits the cache
 LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them
+TILE_SCORES = 1 << 18  # scores; 1 MB of complete rows
+BLOCK_QUERIES, BLOCK_KEYS = 256, 512  # of a block of 0.5 MB: it and its gradient fit the cache
+LARGE = 40  # the exponent of a power; below it, no sum of powers can overflow or vanish
+
+
+def _has_fast_exp2():
+    """Return whether NumPy computes powers of 2 with vector instructions."""
+    found = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
+    compiled_for = found["exp2"]["ff"]["current"]
+    return sys.platform == "linux" and not compiled_for.startswith("baseline")
+
+
+# exp(x) is power(x * LOG_E).
+power, LOG_E = (np.exp2, math.log2(math.e)) if _has_fast_exp2() else (np.exp, 1.0)
 
 
 @form_of(functions.attention)
@@ -49,38 +75,36 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
     keep, factor: the mask of dropout (..., T, S) as next_mask returns it, or None and 1
     g_q, g_k, g_v: arrays with the shapes of q, k and v and any memory layout, also views of one
     array; their contents are overwritten
-
-    With more keys than LONGEST_KEPT, backward computes the weights a second time, so that memory
-    grows with the length of the text and not with its square.
-    Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
+    backward reads q, k, v and y: they must not have changed.
     """
-    shape = *q.shape[:-1], k.shape[-2]
-    limit = _limit(mask, q.dtype)
+    limit = _limit(mask, (*q.shape[:-1], k.shape[-2]), q.dtype)
+    n_queries, n_keys = q.shape[-2], k.shape[-2]
+    if n_keys > LONGEST_KEPT and (is_recording() or n_queries * n_keys > TILE_SCORES):
+        return _attend_in_blocks(q, k, v, limit, keep, factor)
+    return _attend_in_rows(q, k, v, limit, keep, factor)
+
+
+# Short texts: complete rows of scores, and weights that are kept ----------------------------------
+
+
+def _attend_in_rows(q, k, v, limit, keep, factor):
+    """Return the same as `attend`, from weights that are stored for backward."""
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
-    if not is_recording() and keep is None and math.prod(shape) <= TILE_SCORES:  # decoding
-        return np.matmul(_weights(q, k, limit), v, out=y), None
-    if limit is not None:
-        limit = np.broadcast_to(limit, shape)
-
-    def weights_of(tile, keys):
-        """Return the weights of the queries in a tile, before and after dropout."""
-        weights = _weights(q[tile], k[keys], None if limit is None else limit[tile])
-        return weights, weights if keep is None else drop(weights, keep[tile], factor)
-
-    tiles, stored = _tiles(shape), []
+    tiles, stored = _tiles((*q.shape[:-1], k.shape[-2])), []
     for tile, keys, _ in tiles:
-        weights, used = weights_of(tile, keys)
+        weights = _weights(q[tile], k[keys], None if limit is None else limit[tile])
+        used = weights if keep is None else drop(weights, keep[tile], factor)
         np.matmul(used, v[keys], out=y[tile])
-        if is_recording() and shape[-1] <= LONGEST_KEPT:
-            stored.append((weights, used))
+        if is_recording():
+            stored.append(weights)
 
     def backward(gy, gradients):
         g_query, g_key, g_value = gradients
-        for i, (tile, keys, first) in enumerate(tiles):
-            weights, used = stored[i] if stored else weights_of(tile, keys)
-            g_weights = gy[tile] @ swap(v[keys])
+        for (tile, keys, first), weights in zip(tiles, stored, strict=True):
+            g_weights, used = gy[tile] @ swap(v[keys]), weights
             if keep is not None:
                 g_weights = drop(g_weights, keep[tile], factor)
+                used = drop(weights, keep[tile], factor)
             g_weights -= row_dots(g_weights, weights)
             g_weights *= weights
             g_weights *= 1 / math.sqrt(q.shape[-1])
@@ -90,29 +114,6 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
             _add_product(swap(used), gy[tile], g_value[keys], first)
 
     return y, backward
-
-
-def _limit(mask, dtype):
-    """Return a limit for the scores: -infinity where the mask is False, elsewhere NaN for none.
-
-    np.fmin returns the score beside a limit of NaN, and NaN where the score is NaN as well. Beside
-    a limit of infinity it would turn that score into infinity.
-    """
-    return None if mask is None else np.where(mask, np.nan, -np.inf).astype(dtype)
-
-
-def _weights(query, key, limit):
-    """Return softmax(query key^T / sqrt(d_k)), with scores up to a limit, computed in one array."""
-    scores = query @ swap(key)  # (..., T, S)
-    scores *= 1 / math.sqrt(query.shape[-1])
-    if limit is not None:
-        np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
-    # -1e30 instead of the -inf of a row that may attend to nothing makes all its exponentials 0.
-    scores -= np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
-    weights = np.exp(scores, out=scores)
-    # Every other row has a sum of at least 1, its largest exponential.
-    weights /= np.maximum(row_sums(weights), 1)
-    return weights
 
 
 def _tiles(shape):
@@ -126,12 +127,181 @@ def _tiles(shape):
     return [(tile, tile[:heads], len(tile) <= heads or tile[heads].start == 0) for tile in tiles]
 
 
+def _weights(query, key, limit):
+    """Return softmax(query key^T / sqrt(d_k)), with scores up to a limit, computed in one array."""
+    scores = query @ swap(key)  # (..., T, S)
+    scores *= LOG_E / math.sqrt(query.shape[-1])
+    # Each head by itself, so that no result depends on the other heads of the tile.
+    highest = scores.max(axis=(-2, -1), keepdims=True)
+    lowest = scores.min(axis=(-2, -1), keepdims=True)
+    is_small = (highest < LARGE) & (lowest > -LARGE)  # false if a score is NaN
+    if limit is not None:
+        np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
+    if not is_small.all():
+        scores -= np.where(is_small, 0, _largest(scores))
+    weights = power(scores, out=scores)
+    weights /= _divisors(row_sums(weights))
+    return weights
+
+
 def _add_product(x, y, out, first):
     """Write the product x y to `out` if it is the first, otherwise add it."""
     if first:
         np.matmul(x, y, out=out)
     else:
         out += x @ y
+
+
+# Long texts: blocks of scores, computed in forward and again in backward --------------------------
+
+
+def _attend_in_blocks(q, k, v, limit, keep, factor):
+    """Return the same as `attend`, from scores that are computed a second time in backward.
+
+    Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
+    """
+    y = _like(q, (*q.shape[:-1], v.shape[-1]))
+    arrays = q, k, v, y, limit, keep
+    indices = list(np.ndindex(q.shape[:-2]))
+    heads = {i: _Head(*(None if x is None else x[i] for x in arrays), factor) for i in indices}
+    each(lambda i: heads[i].forward(), indices)
+
+    def backward(gy, gradients):
+        each(lambda i: heads[i].backward(gy[i], *(g[i] for g in gradients)), indices)
+
+    return y, backward
+
+
+class _Head:
+    """The attention of one head, in blocks of its scores: of some queries and some keys.
+
+        E = power(Z - m)    Z: the scores, (T, S)   m: the largest of each row, if one is large
+        y = E v / s         s: the sum of each row of E
+        gZ = E * (g v^T - rowsum(g * y))    with g = gy / s
+
+    This is `attention` with P = E / s: its sum_r gP_tr P_tr is gy_t . y_t, because gP = gy v^T and
+    y = P v. So backward needs m and s of each row, and no pass over a row before that over a block.
+    """
+
+    def __init__(self, q, k, v, y, limit, keep, factor):
+        self.q, self.k, self.v, self.y, self.keep, self.factor = q, k, v, y, keep, factor
+        self.largest = self.sums = None  # m and s, (T, 1)
+        self.blocks = []  # (rows, columns, limit of the scores or None); those with visible keys
+        cuts = _slices(len(q), BLOCK_QUERIES), _slices(len(k), BLOCK_KEYS)
+        for rows, columns in itertools.product(*cuts):
+            own = None if limit is None else limit[rows, columns]
+            is_visible = True if limit is None else np.isnan(own)
+            if np.any(is_visible):
+                self.blocks.append((rows, columns, None if np.all(is_visible) else own))
+
+    def forward(self):
+        """Write y; store m and s for backward."""
+        queries, y = self._queries(), np.zeros(self.y.shape, dtype=self.y.dtype)
+        self.largest = self._largest(queries)
+        self.sums = np.zeros((len(queries), 1), dtype=queries.dtype)
+        for block in self.blocks:
+            self._add_to_y(block, queries, y)
+        np.divide(y, _divisors(self.sums), out=self.y)
+
+    def _add_to_y(self, block, queries, y):
+        """Add the terms of a block to s and to E v."""
+        rows, columns, _ = block
+        powers = self._powers(block, queries)
+        self.sums[rows] += row_sums(powers)
+        y[rows] += self._drop(powers, block) @ self.v[columns]
+
+    def backward(self, gy, g_query, g_key, g_value):
+        """Write the gradients of q, k and v."""
+        queries, g = self._queries(), gy / self.sums
+        dots, ones = row_dots(g, self.y), np.ones((len(self.v), 1), dtype=g.dtype)
+        # (g, -dots) (v, 1)^T = g v^T - dots: one more column costs less than a pass over the block.
+        wider = np.concatenate((g, -dots), axis=1), np.concatenate((self.v, ones), axis=1)
+        sums = [np.zeros(x.shape, dtype=x.dtype) for x in (self.q, self.k, self.v)]
+        for block in self.blocks:
+            self._add_to_gradients(block, queries, g, wider, sums)
+        np.multiply(sums[0], 1 / math.sqrt(self.q.shape[-1]), out=g_query)
+        np.divide(sums[1], LOG_E, out=g_key)
+        g_value[...] = sums[2]
+
+    def _add_to_gradients(self, block, queries, g, wider, sums):
+        """Add the terms of a block to the gradients of q, k and v, but for their factors."""
+        rows, columns, _ = block
+        powers = self._powers(block, queries)
+        (g_and_dots, v_and_ones), (of_query, of_key, of_value) = wider, sums
+        if self.keep is None:
+            g_scores = g_and_dots[rows] @ v_and_ones[columns].T
+        else:
+            g_scores = self._drop(g[rows] @ self.v[columns].T, block)
+            g_scores += g_and_dots[rows, -1:]
+        g_scores *= powers
+        of_query[rows] += g_scores @ self.k[columns]
+        of_key[columns] += g_scores.T @ queries[rows]
+        of_value[columns] += self._drop(powers, block).T @ g[rows]
+
+    def _queries(self):
+        """Return the queries times the factor of the scores."""
+        return self.q * (LOG_E / math.sqrt(self.q.shape[-1]))
+
+    def _largest(self, queries):
+        """Return m, or None if no score can be large: |q . k| is at most |q| |k|."""
+        longest = [math.sqrt(row_dots(x, x).max()) for x in (queries, self.k)]
+        if math.prod(longest) < LARGE:  # false if one is NaN
+            return None
+        largest = np.full((len(queries), 1), -1e30, dtype=queries.dtype)
+        for block in self.blocks:
+            rows, scores = block[0], self._scores(block, queries)
+            np.maximum(largest[rows], _largest(scores), out=largest[rows])
+        return largest
+
+    def _scores(self, block, queries):
+        """Return Z of a block."""
+        rows, columns, limit = block
+        scores = queries[rows] @ self.k[columns].T
+        return scores if limit is None else np.fmin(scores, limit, out=scores)
+
+    def _powers(self, block, queries):
+        """Return E of a block."""
+        scores = self._scores(block, queries)
+        if self.largest is not None:
+            scores -= self.largest[block[0]]
+        return power(scores, out=scores)
+
+    def _drop(self, x, block):
+        """Return x, which has the shape of a block, after dropout."""
+        return x if self.keep is None else drop(x, self.keep[block[:2]], self.factor)
+
+
+def _slices(length, size):
+    """Return slices of at most `size` that together cover a length."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+# Both programs ------------------------------------------------------------------------------------
+
+
+def _limit(mask, shape, dtype):
+    """Return a limit for the scores: -infinity where the mask is False, elsewhere NaN for none.
+
+    np.fmin returns the score beside a limit of NaN, and NaN where the score is NaN as well. Beside
+    a limit of infinity it would turn that score into infinity.
+    """
+    if mask is None:
+        return None
+    return np.broadcast_to(np.where(mask, np.nan, -np.inf).astype(dtype), shape)
+
+
+def _largest(scores):
+    """Return the largest score of each row: (..., S) -> (..., 1).
+
+    It is -1e30 instead of the -inf of a row that may attend to nothing: its powers become 0.
+    """
+    return np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
+
+
+def _divisors(sums):
+    """Write 1 in place of the sum 0 of a row that may attend to nothing, and return the sums."""
+    sums[sums == 0] = 1
+    return sums
 
 
 def _like(q, shape):

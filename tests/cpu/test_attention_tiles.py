@@ -1,14 +1,17 @@
-"""The CPU form of attention: tiles that fit the cache, and weights computed again in backward."""
+"""The CPU form of attention: tiles and blocks that fit the cache, and scores computed again."""
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from sizes import B, D, H, K, S, T
 
+from minitf import forms
 from minitf import functions as F
 from minitf.check import grad_check
 from minitf.cpu import attention as cpu_attention
+from minitf.cpu.threads import lent
 from minitf.tensor import Tensor, no_grad
 
 SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sentence, all
@@ -21,8 +24,10 @@ SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sen
     ]
 )
 def tile(request, monkeypatch):
-    """How many scores a tile may hold."""
+    """How many scores a tile or a block may hold."""
     monkeypatch.setattr(cpu_attention, "TILE_SCORES", request.param)
+    monkeypatch.setattr(cpu_attention, "BLOCK_QUERIES", min(T, request.param))
+    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", max(1, request.param // T))
     return request.param
 
 
@@ -52,6 +57,90 @@ def test_a_single_head_without_batch(tile, rng):
     )
 
 
+LONG = 600  # more than LONGEST_KEPT
+
+
+def equation(*arguments):
+    """Return attention and its gradients by the equation."""
+    with forms.off():
+        return outcome(*arguments)
+
+
+def outcome(*arguments):
+    tensors = [Tensor(x) for x in arguments[:3]]
+    y = F.attention(*tensors, *arguments[3:])
+    y.backward(np.cos(np.arange(y.data.size, dtype=y.dtype)).reshape(y.shape))
+    return [y.data, *(tensor.grad for tensor in tensors)]
+
+
+def heads(rng, dtype, length=LONG):
+    """Return queries, keys and values as a model has them: views of one array."""
+    packed = rng.normal(size=(1, length, 3, 2, 16)).astype(dtype)
+    return list(packed.transpose(2, 0, 3, 1, 4))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 1e-4)])
+@pytest.mark.parametrize("scale", [1, 100], ids=["small scores", "large scores"])
+@pytest.mark.parametrize("kind", ["no mask", "causal", "keys"])
+def test_a_long_text_against_the_equation(kind, scale, dtype, tolerance, rng):
+    arrays = heads(rng, dtype)
+    arrays[0] *= scale
+    mask = {
+        "no mask": None,
+        "causal": np.tri(LONG, dtype=bool),
+        "keys": np.arange(LONG) % 600 < rng.integers(1, 600, size=(LONG, 1)),
+    }[kind]
+    if mask is not None:
+        mask[3] = False  # a query with nothing to attend to
+    found, expected = outcome(*arrays, mask), equation(*arrays, mask)
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+    if mask is not None:
+        assert not found[0][..., 3, :].any() and not found[1][..., 3, :].any()
+
+
+@np.errstate(invalid="ignore")
+def test_keys_that_are_not_finite_under_the_mask_of_a_long_text(rng):
+    q, k, v = heads(rng, "float32")
+    k[..., -3:, :] = np.array([np.nan, np.inf, -np.inf])[:, None]
+    mask = np.arange(LONG) < LONG - 3
+    y = F.attention(q, k, v, mask).numpy()
+    expected = F.attention(q, k[..., :-3, :], v[..., :-3, :]).numpy()
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)
+
+
+def test_a_long_text_has_the_same_bits_on_several_threads(rng):
+    arrays = [np.repeat(x, 8, axis=0) for x in heads(rng, "float32")]
+    alone = outcome(*arrays)
+    with ThreadPoolExecutor(3) as pool, lent(pool, 3):
+        together = outcome(*arrays)
+    assert all(map(np.array_equal, alone, together))
+
+
+def test_a_head_has_the_same_bits_beside_others(rng):
+    """Also beside a head with large scores, which is computed in another way."""
+    for length in (20, LONG):
+        arrays = [np.repeat(x, 2, axis=0) for x in heads(rng, "float32", length)]
+        arrays[0][1] *= 100
+        both = outcome(*arrays)
+        alone = F.attention(*(x[:1] for x in arrays)).numpy()
+        assert np.array_equal(both[0][:1], alone)
+
+
+def test_blocks_that_the_mask_hides_are_not_computed(rng, monkeypatch):
+    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", 256)
+    computed = []
+    powers = cpu_attention._Head._powers
+    monkeypatch.setattr(
+        cpu_attention._Head,
+        "_powers",
+        lambda head, block, queries: computed.append(block) or powers(head, block, queries),
+    )
+    F.attention(*(Tensor(x[:, :1]) for x in heads(rng, "float32")), np.tri(LONG, dtype=bool))
+    assert len(computed) == 6  # of 3 x 3
+    assert sum(limit is None for _, _, limit in computed) == 3
+
+
 def peak(length):
     """Return the peak memory of attention over a text of this length, forward and backward."""
     x = Tensor(np.ones((1, 2, length, 8), np.float32))
@@ -64,7 +153,6 @@ def peak(length):
 
 
 def test_memory_grows_with_the_length_and_not_with_its_square(monkeypatch):
-    monkeypatch.setattr(cpu_attention, "TILE_SCORES", 1 << 16)
     assert peak(2048) < 1.5 * peak(1024)
     monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", 2048)  # all weights are kept
     assert peak(2048) > 3 * peak(1024)
