@@ -742,7 +742,7 @@ TILES = {
         "cpu.loss": {"CHUNK_ROWS": 10},
     },
     "tiles of one query": {
-        "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S},
+        "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S, "HAS_FAST_EXP2": False},
         "cpu.loss": {"CHUNK_ROWS": 1},
     },
     "tiles of one sentence": {
