@@ -20,7 +20,6 @@ import numpy as np
 
 from minitf import functions
 from minitf.cpu.sums import blocks, row_dots, row_sums
-from minitf.cpu.threads import each
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, swap
@@ -162,12 +161,16 @@ def _attend_in_blocks(q, k, v, limit, keep, factor):
     """
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
     arrays = q, k, v, y, limit, keep
-    indices = list(np.ndindex(q.shape[:-2]))
-    heads = {i: _Head(*(None if x is None else x[i] for x in arrays), factor) for i in indices}
-    each(lambda i: heads[i].forward(), indices)
+    heads = {
+        i: _Head(*(None if x is None else x[i] for x in arrays), factor)
+        for i in np.ndindex(q.shape[:-2])
+    }
+    for head in heads.values():
+        head.forward()
 
     def backward(gy, gradients):
-        each(lambda i: heads[i].backward(gy[i], *(g[i] for g in gradients)), indices)
+        for i, head in heads.items():
+            head.backward(gy[i], *(g[i] for g in gradients))
 
     return y, backward
 

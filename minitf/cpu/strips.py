@@ -25,6 +25,7 @@ __all__ = [
 
 _WIDTH = 64  # columns of a strip
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
+_CHUNKS = 8  # of the strips of a product that two threads share
 
 
 def strips_shape(d, f):
@@ -46,9 +47,11 @@ def in_strips(matrix, strips=None):
     return strips
 
 
-def product(x, strips, f):
+def product(x, strips, f, helper=None):
     """Multiply a few rows by a matrix (D, F) in strips: (N, D) -> (N, F).
 
+    helper: a Helper (cpu/threads.py) that computes some of the strips. The result has the same
+    bits.
     >>> product(np.arange(6.0).reshape(2, 3), in_strips(np.eye(3, 5)), 5)
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
@@ -60,7 +63,11 @@ def product(x, strips, f):
     y = np.empty((n, count * width), dtype=x.dtype)
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
     most = max(4, _FEW // (d * width) & ~3)  # rows of one product, a multiple of four
-    if n <= most:
+    if n <= most and helper:
+        size = -(-count // _CHUNKS)
+        chunks = [slice(start, start + size) for start in range(0, count, size)]
+        helper.each(lambda chunk: np.matmul(x, strips[chunk], out=out[chunk]), chunks)
+    elif n <= most:
         np.matmul(x, strips, out=out)
     else:
         slices = -(-n // most)

@@ -1,7 +1,6 @@
 """The CPU form of attention: tiles and blocks that fit the cache, and scores computed again."""
 
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from minitf import forms
 from minitf import functions as F
 from minitf.check import grad_check
 from minitf.cpu import attention as cpu_attention
-from minitf.cpu.threads import lent
 from minitf.tensor import Tensor, no_grad
 
 SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sentence, all
@@ -107,14 +105,6 @@ def test_keys_that_are_not_finite_under_the_mask_of_a_long_text(rng):
     y = F.attention(q, k, v, mask).numpy()
     expected = F.attention(q, k[..., :-3, :], v[..., :-3, :]).numpy()
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)
-
-
-def test_a_long_text_has_the_same_bits_on_several_threads(rng):
-    arrays = [np.repeat(x, 8, axis=0) for x in heads(rng, "float32")]
-    alone = outcome(*arrays)
-    with ThreadPoolExecutor(3) as pool, lent(pool, 3):
-        together = outcome(*arrays)
-    assert all(map(np.array_equal, alone, together))
 
 
 def test_a_head_has_the_same_bits_beside_others(rng):
