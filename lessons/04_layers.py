@@ -184,6 +184,10 @@ inner = [
 same("relu = max(0, x)", F.relu(X.reshape(-1, 8) @ W_1 + b_1), inner)
 # No element of X is so near to the kink at 0 that the check would step across it.
 grad_check(F.relu, X)
+# Many later models replace the ReLU with swish, x * sigmoid(x): almost the same far
+# from 0, but without a kink. Config.activation chooses between the two.
+same("swish = x / (1 + e^-x)", F.swish(X), X / (1 + np.exp(-X)))
+grad_check(F.swish, X)
 same(
     "FeedForward = equation 2",
     feed_forward(X),
@@ -535,8 +539,8 @@ def check_sees_one_position():
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.
-INTRODUCES = ("functions.layer_norm", "functions.relu", "functions.dropout",
-              "functions.dropout_state", "functions.dropout_mask",
+INTRODUCES = ("functions.layer_norm", "functions.relu", "functions.swish",
+              "functions.dropout", "functions.dropout_state", "functions.dropout_mask",
               "functions.add_norm", "functions.feed_forward", "nn.LayerNorm",
               "nn.Dropout", "transformer.Residual", "transformer.FeedForward",
               "transformer.EncoderLayer")  # fmt: skip
