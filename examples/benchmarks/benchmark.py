@@ -69,25 +69,44 @@ def _options(arguments):
         "--rows",
         nargs="+",
         metavar="NAME",
-        help="rows, or beginnings of their names (default: all but growth)",
+        help="rows, or beginnings of their names: train, greedy, beam, attention, start-up, file, "
+        "import, growth (default: all but growth)",
     )
     parser.add_argument(
-        "--rivals", nargs="*", choices=rows.RIVALS, help="the rivals to measure (default: all)"
+        "--rivals",
+        nargs="*",
+        choices=rows.RIVALS,
+        metavar="NAME",
+        help=f"the programs to compare with minitf, of {', '.join(rows.RIVALS)} (default: all of "
+        "them; --rivals without a name: none)",
     )
     parser.add_argument(
         "--earlier",
         metavar="CHECKOUT",
-        help="a checkout of an earlier commit, to measure as well",
+        help="a folder with an earlier commit of minitf, to measure as well",
     )
-    parser.add_argument("--pairs", type=int, help="measurements of each contender (default: 15)")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        metavar="N",
+        help="timings of each program; fewer than 6 give no interval (default: 15)",
+    )
     parser.add_argument(
         "--python",
         default=sys.executable,
         metavar="PATH",
-        help="an interpreter in which the rivals are installed",
+        help="the Python interpreter in which PyTorch and CTranslate2 are installed (default: this "
+        "one)",
     )
-    parser.add_argument("--threads", type=int, help="of each contender (default: as installed)")
-    parser.add_argument("--json", metavar="FILE", help="write all measurements")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="threads of each program (default: as many as it chooses)",
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="write all measurements to this file, for table.py"
+    )
     parser.add_argument(
         "--plot",
         metavar="FILE",
@@ -96,7 +115,7 @@ def _options(arguments):
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="try whether everything works: tiny sizes, 2 pairs; the times mean nothing",
+        help="check that everything works: tiny sizes, 2 pairs; the times mean nothing",
     )
     return _checked(parser, parser.parse_args(arguments))
 

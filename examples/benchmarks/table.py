@@ -47,15 +47,21 @@ def main(arguments=None):
 
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Print reports of benchmark.py as tables.")
-    parser.add_argument("reports", nargs="*", metavar="REPORT", help="a file of --json")
-    parser.add_argument("--rows", nargs="+", metavar="NAME", help="rows, or beginnings of names")
+    parser.add_argument("reports", nargs="*", metavar="REPORT", help="a file that --json wrote")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        metavar="NAME",
+        help="rows, or beginnings of their names (default: all)",
+    )
     parser.add_argument(
         "--contenders",
         nargs="+",
         choices=rows.CONTENDERS,
         default=["torch", "torch-kept", "ctranslate2"],
         metavar="NAME",
-        help=f"the columns beside minitf, of {', '.join(rows.CONTENDERS)}",
+        help=f"the columns besides minitf, of {', '.join(list(rows.CONTENDERS)[1:])} (default: "
+        "torch, torch-kept, ctranslate2)",
     )
     parser.add_argument(
         "--quantity",
@@ -63,7 +69,9 @@ def _options(arguments):
         default="ratio",
         help="in these columns: ratios with intervals (default), peak memory, or CPU seconds",
     )
-    parser.add_argument("--fill", nargs="+", metavar="PAGE", help="replace the tables of pages")
+    parser.add_argument(
+        "--fill", nargs="+", metavar="PAGE", help="make the tables of these Markdown pages again"
+    )
     options = parser.parse_args(arguments)
     if bool(options.reports) == bool(options.fill):
         parser.error("name reports, or pages to --fill")

@@ -1,7 +1,7 @@
 """A run before its first update: the largest batches tried, memory and time predicted.
 
-A batch of 25,000 tokens takes a laptop a minute and gigabytes. Predictions measure two slices of
-it instead, some of its rows, and continue the straight line through both:
+A batch of 25,000 tokens takes a laptop a minute and gigabytes. A prediction measures two slices of
+it instead, each some of its rows, and continues the straight line through both:
 
     y = fixed + slope x        memory: x = rows; time: x = operations of the matrix products
 
@@ -38,7 +38,7 @@ FEWEST_TOKENS = 50  # tokens of a batch, about one sentence
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What a run computes: its settings, and averages over an epoch.
+    """The settings of a run, and averages over an epoch.
 
     steps: updates to come. pairs, updates: in an epoch. tokens, work: the target tokens and the
     operations of an update on average. typical: the pairs of a batch with about the average work,
@@ -158,11 +158,14 @@ def report(load, team, largest, typical, update):
         f"{load.tokens:,.0f} target tokens on average; {counted(round(load.updates), 'update')} "
         f"per epoch of {counted(load.pairs, 'pair')}"
     )
-    yield f"products {_short(load.work)}FLOP per update, forward and backward"
+    yield (
+        f"products {_short(load.work)}FLOP (floating-point operations) per update, forward and "
+        "backward"
+    )
     keep_memory()
     yield (
-        "measure  slices of the largest batches for the memory, of a typical one for the time; "
-        "figures extrapolated from them may be wrong by a fifth"
+        "measure  slices (some rows) of the largest batches for the memory, of a typical batch for "
+        "the time; a figure extrapolated from them may be off by a fifth"
     )
     used, free = tell((used_memory(), free_memory()))
     fixed, batch, slices = tell(_needed(team, largest))
@@ -179,13 +182,14 @@ def report(load, team, largest, typical, update):
     speed = load.tokens / seconds
     yield (
         f"time     {_duration(seconds)} per update ({slices}), "
-        f"{_duration(load.steps * seconds)} for the remaining "
-        f"{counted(load.steps, 'update')}{_time_limit(s, load.steps * seconds)}"
+        f"{_duration(load.steps * seconds)} for the remaining {counted(load.steps, 'update')}"
+        f", validations not included{_time_limit(s, load.steps * seconds)}"
     )
     yield f"speed    {speed:,.0f} target tokens/s, {_short(load.work / seconds)}FLOP/s"
     yield (
         f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's "
-        f"{PAPER_STEPS:,} updates of {PAPER_TOKENS:,} target tokens, without validations"
+        f"{PAPER_STEPS:,} updates of {PAPER_TOKENS:,} target tokens, at this speed and without "
+        "validations"
     )
 
 
@@ -224,7 +228,7 @@ def _width(batch):
 
 
 def _described(batch, few, more):
-    """Say on what a prediction is based. few, more: the rows of both slices."""
+    """Return the basis of a prediction as text. few, more: the rows of both slices."""
     if more >= len(batch.source):
         return f"measured on a batch of {len(batch.source) * _width(batch):,} tokens"
     few, more = few * _width(batch), more * _width(batch)
@@ -235,7 +239,7 @@ def _described(batch, few, more):
 
 
 def _needed(team, batches):
-    """Predict what arrays the largest batch takes: (bytes whatever its size, bytes, the slices)."""
+    """Predict the memory of the largest batch: (bytes of any batch, bytes of its rows, slices)."""
     fixed, batch, slices = max(
         (_predicted(team, batch) for batch in batches), key=lambda found: found[0] + found[1]
     )
@@ -243,15 +247,15 @@ def _needed(team, batches):
 
 
 def _untouched(team):
-    """Return the bytes of arrays that exist, but take memory only in the first update.
+    """Return the bytes of arrays that are allocated, but take memory only in the first update.
 
-    They are the gradients of each replica, and Adam's m and v. On a GPU they take it at once.
+    They are the gradients of each replica, and Adam's m and v. On a GPU they take memory at once.
     """
     return 0 if on_gpu() else team.optimizer.gradients.nbytes * (len(team.replicas.models) + 2)
 
 
 def _predicted(team, batch):
-    """Predict the bytes for a batch: (whatever its size, in proportion to its rows, the slices)."""
+    """Predict the memory of a batch: (bytes of any batch, bytes of its rows, slices)."""
     total = len(batch.source)
     tokens = min(SLICE_TOKENS, total * _width(batch) // 2)
     few, more = _rows(team, batch, tokens // 4), _rows(team, batch, tokens)
@@ -262,7 +266,7 @@ def _predicted(team, batch):
 
 
 def _does_not_fit(settings, fixed, batch, free):
-    """Yield what is missing, and settings that make the same update in the free memory."""
+    """Yield the memory needed, and settings that make the same update in the free memory."""
     s = settings
     yield (
         f"memory   this run does not fit: it needs another {_short(fixed + batch)}B "
@@ -328,8 +332,8 @@ def _rest_of_update(team, batch, update):
     """
     update()  # slower: it touches Adam's moments for the first time
     pair = batch.rows(0, 1)
-    whole = _repeated(lambda: _timed(update), team.ranks)
-    return max(0.0, whole - _repeated(lambda: team.try_batch(pair), team.ranks))
+    complete = _repeated(lambda: _timed(update), team.ranks)
+    return max(0.0, complete - _repeated(lambda: team.try_batch(pair), team.ranks))
 
 
 def _timed(action):

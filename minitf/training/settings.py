@@ -202,8 +202,8 @@ class Settings:
     )
     plan: bool = setting(
         False,
-        "measure slices of batches, report the memory and the time that the run would need, and "
-        "train nothing",
+        "train nothing: measure slices (some rows) of batches, and estimate the memory and the "
+        "time of the run",
     )
     backend: str | None = setting(
         None, "numpy or cupy (default: the environment variable MINITF_BACKEND, else numpy)"
@@ -377,7 +377,7 @@ def _check(settings):
         )
     if not settings.out:
         raise UserError("--out must name a folder")
-    # The size of the vocabulary is not known yet, so that no suppressed id is refused here.
+    # The vocabulary's size is not known yet. This one is so large that it refuses no suppressed id.
     Config.preset(settings.preset, 10**9, **model_changes(settings.set))
 
 
