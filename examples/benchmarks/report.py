@@ -42,10 +42,10 @@ def _quartiles(values):
 
 
 def rank(n):
-    """Return the largest k for which the k-th smallest and k-th largest of n values are far enough.
+    """Return the k for which the 95% interval is from the k-th smallest to the k-th largest value.
 
-    The median of a distribution is outside of them if fewer than k of n values are on one side of
-    it:
+    It is the largest k that is allowed. The median of a distribution is outside the interval if
+    fewer than k of n values are on one side of it:
 
         2 P(Binomial(n, 1/2) < k) <= 5%
 

@@ -34,8 +34,8 @@ CONTENDERS = {
 }
 RIVALS = [name for name in CONTENDERS if name not in ("minitf", "earlier")]
 EAGER = ("torch", "torch-kept")
-# seconds of a run of minitf on two cores of an AMD EPYC (Zen 4), where it is more than a quarter;
-# for `expected`
+# seconds; a run of minitf on two cores of an AMD EPYC (Zen 4), if it takes more than a quarter of
+# a second; for `expected`
 SECONDS = {
     "train-small": 0.5,
     "train-small-padded": 0.5,

@@ -26,7 +26,7 @@ from benchmarks import report, rows  # noqa: E402
 
 # The widest instruction set decides how fast matrices are multiplied.
 WIDEST = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON"}
-PROGRAMS = ("minitf", "earlier", "NumPy", "PyTorch", "CTranslate2")  # of which versions are stated
+PROGRAMS = ("minitf", "earlier", "NumPy", "PyTorch", "CTranslate2")  # their versions are stated
 MARKED = re.compile(r"(<!-- table\.py (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

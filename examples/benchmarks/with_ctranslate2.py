@@ -132,7 +132,7 @@ def translate_file(model, subwords, read, write, beam=4, alpha=0.6, batch=64):
     found = translator.translate_batch(
         source, max_batch_size=batch, beam_size=beam, length_penalty=alpha, disable_unk=True
     )
-    texts = pieces.decode([[int(word) for word in result.hypotheses[0]] for result in found])
+    texts = pieces.decode([[int(token) for token in result.hypotheses[0]] for result in found])
     Path(write).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 
