@@ -4,10 +4,12 @@ For texts of up to LONGEST_KEPT tokens, `_attend_in_rows` computes complete rows
 the weights for backward. For longer texts, `_attend_in_blocks` computes the scores in blocks, and
 again in backward: its memory grows with the length of the text and not with its square.
 
-Products of matrices take most of the time, so both save passes over the scores:
-* They compute powers of 2, for which NumPy often takes half the time: exp(x) = 2^(x log2(e)), and
-  the factor log2(e) goes with 1/sqrt(d_k).
-* They subtract the largest score of a row only if a score is large. It changes no weight.
+Apart from the products of matrices, the time goes into passes over the scores. Two things make
+these fewer or faster:
+* Where no power can be 0, powers of 2 replace those of e, because NumPy often computes them in half
+  the time: exp(x) = 2^(x log2(e)). The queries' factor 1/sqrt(d_k) is multiplied by log2(e) once.
+* The largest score of a row is subtracted only if a score is large. That changes no weight, and
+  only keeps the powers from overflowing.
 """
 
 from __future__ import annotations
@@ -27,12 +29,15 @@ from minitf.tensor import is_recording, record
 
 LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them
 TILE_SCORES = 1 << 18  # scores; 1 MB of complete rows
-BLOCK_QUERIES, BLOCK_KEYS = 256, 512  # of a block of 0.5 MB: it and its gradient fit the cache
-LARGE = 40  # the exponent of a power; below it, no sum of powers can overflow or vanish
+BLOCK_QUERIES, BLOCK_KEYS = 256, 512  # a block of 0.5 MB, which fits the cache with its gradient
+LARGE = 40  # exponent of 2; a sum of powers with smaller exponents can neither overflow nor vanish
 
 
 def _has_fast_exp2():
-    """Return whether NumPy computes powers of 2 with vector instructions."""
+    """Return whether NumPy computes powers of 2 with vector instructions.
+
+    Only its builds for Linux contain such a program, and only for some processors.
+    """
     found = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
     compiled_for = found["exp2"]["ff"]["current"]
     return sys.platform == "linux" and not compiled_for.startswith("baseline")
@@ -44,10 +49,10 @@ LOG_E = math.log2(math.e)  # exp(x) = 2^(x LOG_E)
 
 @form_of(functions.attention)
 def attention(query, key, value, mask=None, rate=0.0, seed=None):
-    """Work on the scores in tiles that fit the cache.
+    """Compute the scores in tiles that fit the cache.
 
-    The result and the gradients have the memory layout of their inputs: if the heads are views of
-    one array (B, T, H, K), merging them into (B, T, D) is a view as well.
+    The result and the gradients have the memory layout of the inputs: if the heads are views of one
+    array (B, T, H, K), merging them into (B, T, D) needs no copy.
     """
     q, k, v, mask = attention_arrays(query, key, value, mask)
     shape = *q.shape[:-1], k.shape[-2]
@@ -65,19 +70,20 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
 
 
 def attend(q, k, v, mask=None, keep=None, factor=1):
-    """Return attention's result and a function that writes its gradients.
+    """Return the result of attention and a function that writes its gradients.
 
         y, backward = attend(q, k, v, mask, keep, factor)
         backward(gy, (g_q, g_k, g_v))
 
     q: (..., T, K)  k: (..., S, K)  v: (..., S, N), with equal axes in front  ->  y: (..., T, N)
     keep, factor: the mask of dropout (..., T, S) as next_mask returns it, or None and 1
-    g_q, g_k, g_v: arrays with the shapes of q, k and v and any memory layout, also views of one
-    array; their contents are overwritten
-    backward reads q, k, v and y: they must not have changed.
+    g_q, g_k, g_v: arrays with the shapes of q, k and v, which are overwritten. They may have any
+    memory layout and be views of one array.
+    backward reads q, k, v and y, so they must not change before.
     """
     limit = _limit(mask, (*q.shape[:-1], k.shape[-2]), q.dtype)
     n_queries, n_keys = q.shape[-2], k.shape[-2]
+    # Without gradients nothing is kept: rows are faster then if a head's scores fit one tile.
     if n_keys > LONGEST_KEPT and (is_recording() or n_queries * n_keys > TILE_SCORES):
         return _attend_in_blocks(q, k, v, limit, keep, factor)
     return _attend_in_rows(q, k, v, limit, keep, factor)
@@ -87,7 +93,7 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
 
 
 def _attend_in_rows(q, k, v, limit, keep, factor):
-    """Return the same as `attend`, from weights that are stored for backward."""
+    """Return the same as `attend`, with weights that are stored for backward."""
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
     tiles, stored = _tiles((*q.shape[:-1], k.shape[-2])), []
     for tile, keys, _ in tiles:
@@ -118,8 +124,8 @@ def _attend_in_rows(q, k, v, limit, keep, factor):
 def _tiles(shape):
     """Cut scores (..., T, S) into tiles of queries: a list of (tile, keys, first).
 
-    tile: the index of its queries. keys: the index of their keys. first: whether it is the first
-    tile with these keys.
+    tile: the index of its queries. keys: the index of their keys. first: whether no earlier tile
+    has the same keys.
     """
     heads = len(shape) - 2
     tiles = blocks(shape[:-1], max(1, TILE_SCORES // shape[-1]))
@@ -127,7 +133,7 @@ def _tiles(shape):
 
 
 def _weights(query, key, limit):
-    """Return softmax(query key^T / sqrt(d_k)), with scores up to a limit, computed in one array."""
+    """Return softmax(min(query key^T / sqrt(d_k), limit)), computed in one array."""
     scores = query @ swap(key)  # (..., T, S)
     scores *= LOG_E / math.sqrt(query.shape[-1])
     # Each head by itself, so that no result depends on the other heads of the tile.
@@ -137,8 +143,8 @@ def _weights(query, key, limit):
     if limit is not None:
         np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
     if not is_small.all():
-        scores -= np.where(is_small, 0, _largest(scores))
-    weights = _powers(scores, may_vanish=limit is not None)
+        scores -= np.where(is_small, 0, _largest_of_rows(scores))
+    weights = _powers_of(scores, may_vanish=limit is not None)
     weights /= _divisors(row_sums(weights))
     return weights
 
@@ -155,7 +161,7 @@ def _add_product(x, y, out, first):
 
 
 def _attend_in_blocks(q, k, v, limit, keep, factor):
-    """Return the same as `attend`, from scores that are computed a second time in backward.
+    """Return the same as `attend`, with scores that backward computes a second time.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
@@ -176,26 +182,27 @@ def _attend_in_blocks(q, k, v, limit, keep, factor):
 
 
 class _Head:
-    """The attention of one head, in blocks of its scores: of some queries and some keys.
+    """The attention of one head, computed in blocks of scores: of some queries and some keys.
 
-        E = 2^(Z - m)       Z: the scores, (T, S)   m: the largest of each row, if one is large
-        y = E v / s         s: the sum of each row of E
+        E = 2^(X - m)    X = Z log2(e), (T, S)    m: the largest of each row, or 0 if none is large
+        y = E v / s      s: the sum of each row of E
         gZ = E * (g v^T - rowsum(g * y))    with g = gy / s
 
-    This is `attention` with P = E / s: its sum_r gP_tr P_tr is gy_t . y_t, because gP = gy v^T and
-    y = P v. So backward needs m and s of each row, and no pass over a row before that over a block.
+    These are the equations of `functions.attention` with P = E / s. Its sum_r gP_tr P_tr is
+    gy_t . y_t, because gP = gy v^T and y = P v. So if m and s of each row are stored, backward can
+    compute one block after another, without the other blocks of the same rows.
     """
 
     def __init__(self, q, k, v, y, limit, keep, factor):
         self.q, self.k, self.v, self.y, self.keep, self.factor = q, k, v, y, keep, factor
-        self.largest = self.sums = None  # m and s, (T, 1)
-        self.blocks = []  # (rows, columns, limit of the scores or None); those with visible keys
+        self.largest = self.sums = None  # m (or None for 0) and s, (T, 1)
+        self.blocks = []  # (rows, columns, limit of the scores or None); blocks with visible keys
         cuts = _slices(len(q), BLOCK_QUERIES), _slices(len(k), BLOCK_KEYS)
         for rows, columns in itertools.product(*cuts):
-            own = None if limit is None else limit[rows, columns]
-            is_visible = True if limit is None else np.isnan(own)
+            block_limit = None if limit is None else limit[rows, columns]
+            is_visible = True if limit is None else np.isnan(block_limit)
             if np.any(is_visible):
-                self.blocks.append((rows, columns, None if np.all(is_visible) else own))
+                self.blocks.append((rows, columns, None if np.all(is_visible) else block_limit))
 
     def forward(self):
         """Write y; store m and s for backward."""
@@ -218,46 +225,46 @@ class _Head:
         queries, g = self._queries(), gy / self.sums
         dots, ones = row_dots(g, self.y), np.ones((len(self.v), 1), dtype=g.dtype)
         # (g, -dots) (v, 1)^T = g v^T - dots: one more column costs less than a pass over the block.
-        wider = np.concatenate((g, -dots), axis=1), np.concatenate((self.v, ones), axis=1)
+        factors = np.concatenate((g, -dots), axis=1), np.concatenate((self.v, ones), axis=1)
         sums = [np.zeros(x.shape, dtype=x.dtype) for x in (self.q, self.k, self.v)]
         for block in self.blocks:
-            self._add_to_gradients(block, queries, g, wider, sums)
+            self._add_to_gradients(block, queries, g, factors, sums)
         np.multiply(sums[0], 1 / math.sqrt(self.q.shape[-1]), out=g_query)
-        np.divide(sums[1], LOG_E, out=g_key)
+        np.divide(sums[1], LOG_E, out=g_key)  # `queries` contain this factor
         g_value[...] = sums[2]
 
-    def _add_to_gradients(self, block, queries, g, wider, sums):
-        """Add the terms of a block to the gradients of q, k and v, but for their factors."""
+    def _add_to_gradients(self, block, queries, g, factors, sums):
+        """Add the terms of a block to `sums`, the gradients of q, k and v up to a factor."""
         rows, columns, _ = block
         powers = self._powers(block, queries)
-        (g_and_dots, v_and_ones), (of_query, of_key, of_value) = wider, sums
+        (g_and_dots, v_and_ones), (sum_query, sum_key, sum_value) = factors, sums
         if self.keep is None:
             g_scores = g_and_dots[rows] @ v_and_ones[columns].T
         else:
             g_scores = self._drop(g[rows] @ self.v[columns].T, block)
             g_scores += g_and_dots[rows, -1:]
         g_scores *= powers
-        of_query[rows] += g_scores @ self.k[columns]
-        of_key[columns] += g_scores.T @ queries[rows]
-        of_value[columns] += self._drop(powers, block).T @ g[rows]
+        sum_query[rows] += g_scores @ self.k[columns]
+        sum_key[columns] += g_scores.T @ queries[rows]
+        sum_value[columns] += self._drop(powers, block).T @ g[rows]
 
     def _queries(self):
-        """Return the queries times the factor of the scores."""
+        """Return the queries times log2(e) / sqrt(d_k), so that their products with keys are X."""
         return self.q * (LOG_E / math.sqrt(self.q.shape[-1]))
 
     def _largest(self, queries):
         """Return m, or None if no score can be large: |q . k| is at most |q| |k|."""
-        longest = [math.sqrt(row_dots(x, x).max()) for x in (queries, self.k)]
+        longest = [math.sqrt(row_dots(x, x).max()) for x in (queries, self.k)]  # |q| and |k|
         if math.prod(longest) < LARGE:  # false if one is NaN
             return None
         largest = np.full((len(queries), 1), -1e30, dtype=queries.dtype)
         for block in self.blocks:
             rows, scores = block[0], self._scores(block, queries)
-            np.maximum(largest[rows], _largest(scores), out=largest[rows])
+            np.maximum(largest[rows], _largest_of_rows(scores), out=largest[rows])
         return largest
 
     def _scores(self, block, queries):
-        """Return Z of a block."""
+        """Return X of a block."""
         rows, columns, limit = block
         scores = queries[rows] @ self.k[columns].T
         return scores if limit is None else np.fmin(scores, limit, out=scores)
@@ -267,7 +274,7 @@ class _Head:
         scores = self._scores(block, queries)
         if self.largest is not None:
             scores -= self.largest[block[0]]
-        return _powers(scores, may_vanish=block[2] is not None or self.largest is not None)
+        return _powers_of(scores, may_vanish=block[2] is not None or self.largest is not None)
 
     def _drop(self, x, block):
         """Return x, which has the shape of a block, after dropout."""
@@ -279,25 +286,25 @@ def _slices(length, size):
     return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
-# Both programs ------------------------------------------------------------------------------------
+# Shared by both programs --------------------------------------------------------------------------
 
 
 def _limit(mask, shape, dtype):
-    """Return a limit for the scores: -infinity where the mask is False, elsewhere NaN for none.
+    """Return an upper limit for each score: -infinity where the mask is False, else NaN for none.
 
-    np.fmin returns the score beside a limit of NaN, and NaN where the score is NaN as well. Beside
-    a limit of infinity it would turn that score into infinity.
+    np.fmin ignores a limit that is NaN, and so returns every other score as it is, even NaN. With a
+    limit of infinity it would turn a score that is NaN into infinity.
     """
     if mask is None:
         return None
     return np.broadcast_to(np.where(mask, np.nan, -np.inf).astype(dtype), shape)
 
 
-def _powers(scores, may_vanish):
+def _powers_of(scores, may_vanish):
     """Return 2^scores, computed in their array.
 
-    may_vanish: whether some results can be 0 or almost 0; np.exp2 would take 20 times as long for
-    them, np.exp does not.
+    may_vanish: whether some results can be 0 or almost 0. For these np.exp2 takes 20 times as long,
+    np.exp does not.
     """
     if HAS_FAST_EXP2 and not may_vanish:
         return np.exp2(scores, out=scores)
@@ -305,20 +312,20 @@ def _powers(scores, may_vanish):
     return np.exp(scores, out=scores)
 
 
-def _largest(scores):
+def _largest_of_rows(scores):
     """Return the largest score of each row: (..., S) -> (..., 1).
 
-    It is -1e30 instead of the -inf of a row that may attend to nothing: its powers become 0.
+    For a row that may attend to nothing it is -1e30 instead of -inf, so that its powers become 0.
     """
     return np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
 
 
 def _divisors(sums):
-    """Write 1 in place of the sum 0 of a row that may attend to nothing, and return the sums."""
+    """Replace the sums of rows that may attend to nothing, which are 0, by 1; return the sums."""
     sums[sums == 0] = 1
     return sums
 
 
 def _like(q, shape):
-    """Return an empty array of this shape, with its axes in memory in the order of q's."""
+    """Return an empty array of this shape, with the memory layout of q if q has this shape too."""
     return np.empty_like(q) if q.shape == shape else np.empty(shape, dtype=q.dtype)

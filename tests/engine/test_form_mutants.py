@@ -242,8 +242,8 @@ MUTANTS = {
     "attention: no mask in blocks": (
         F.attention,
         "cpu/attention",
-        "None if np.all(is_visible) else own",
-        "None if np.any(is_visible) else own",
+        "None if np.all(is_visible) else block_limit",
+        "None if np.any(is_visible) else block_limit",
     ),
     "attention: a block is hidden with its first key": (
         F.attention,
@@ -302,8 +302,8 @@ MUTANTS = {
     "attention: keys get the last block's gradient": (
         F.attention,
         "cpu/attention",
-        "of_key[columns] +=",
-        "of_key[columns] =",
+        "sum_key[columns] +=",
+        "sum_key[columns] =",
     ),
     "attention: the first tile's weights": (
         F.attention,
