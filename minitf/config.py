@@ -14,8 +14,8 @@ __all__ = ["PRESETS", "Config"]
 class Config:
     """Everything that defines a model apart from its weights; by default the paper's base model.
 
-    vocabulary_size: of the vocabulary that both languages share.
-    n_layers: of the encoder, and of the decoder as well unless n_decoder_layers is given.
+    vocabulary_size: the tokens of the vocabulary that both languages share.
+    n_layers: the layers of the encoder, and of the decoder unless n_decoder_layers is given.
     d_model: the features of each position, between all layers.
     d_ff: the features inside the feed-forward network.
     n_heads: the heads of each attention.
@@ -33,11 +33,11 @@ class Config:
     tie: whether both embeddings and the output share one matrix.
     pad_id, unk_id, bos_id, eos_id: the ids of padding, of an unknown token, of the start mark, and
     of the end mark.
-    attention_bias: whether the projections of queries, keys, values and outputs have a bias.
-    activation: "relu" as in the paper, or "swish", inside the feed-forward network.
+    attention_bias: whether the projections to queries, keys, values and outputs have a bias.
+    activation: the function inside the feed-forward network, "relu" as in the paper, or "swish".
     output_bias: whether each token of the vocabulary has a bias that is added to its logit.
     n_decoder_layers: the layers of the decoder; by default n_layers.
-    suppressed_ids: tokens that the model never writes, and that the loss leaves out.
+    suppressed_ids: the ids of tokens that the model never writes, and that the loss leaves out.
     Raises UserError for a value that no model can have.
     """
 
@@ -63,7 +63,7 @@ class Config:
     unk_id: int = 1
     bos_id: int = 2
     eos_id: int = 3
-    # Switches of the second edition come last, so that a call by position keeps its meaning.
+    # Newer fields come last, so that calls with positional arguments keep their meaning.
     attention_bias: bool = False
     activation: str = "relu"
     output_bias: bool = False
@@ -149,8 +149,8 @@ class Config:
         """Return a copy with some fields changed.
 
         A d_k or d_v that equals d_model / n_heads, even one that was given, is computed again from
-        the new d_model and n_heads, unless it is among the changes. So an n_decoder_layers that
-        equals n_layers follows it.
+        the new d_model and n_heads, unless it is among the changes. Likewise, an n_decoder_layers
+        that equals n_layers becomes the new n_layers.
         """
         if self.d_k * self.n_heads == self.d_model:
             changes.setdefault("d_k", None)
@@ -167,10 +167,10 @@ class Config:
         63045632
         """
         norm = 2 * self.d_model
-        heads = self.n_heads * (self.d_k + self.d_v)
-        attention = 2 * self.d_model * heads
+        keys, values = self.n_heads * self.d_k, self.n_heads * self.d_v  # features of all heads
+        attention = self.d_model * (2 * keys + 2 * values)  # query, key, value, output
         if self.attention_bias:
-            attention += heads + self.n_heads * self.d_k + self.d_model
+            attention += 2 * keys + values + self.d_model
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
         encoder_layer = attention + feed_forward + 2 * norm
         decoder_layer = 2 * attention + feed_forward + 3 * norm
@@ -182,7 +182,7 @@ class Config:
         return layers + last_norms + tables + positions + output_bias
 
     def to_dict(self) -> dict:
-        """Return all fields as a dictionary, for JSON, where a tuple is a list."""
+        """Return all fields as a dictionary for JSON, so with a list in place of a tuple."""
         return dataclasses.asdict(self) | {"suppressed_ids": list(self.suppressed_ids)}
 
     @classmethod

@@ -298,7 +298,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` with norm="post" computes the same; its form calls this op, on a GPU one kernel.
+    `Residual` with norm="post" computes the same; its form calls this op, one kernel on a GPU.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
@@ -318,11 +318,12 @@ def feed_forward(
 ) -> Tensor:
     """Return two linear maps with a ReLU between them, the same at each position.
 
-        y = max(0, x W_1 + b_1) W_2 + b_2    or with swish(...) if that is the activation
+        y = max(0, x W_1 + b_1) W_2 + b_2    or swish(...) in place of max(0, ...)
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    With a rate, dropout follows the ReLU (not in the paper). `FeedForward` computes the same; its
-    form calls this op. Raises the errors of `linear` and `dropout`.
+    activation: "relu" or "swish". With a rate, dropout follows it (not in the paper).
+    `FeedForward` computes the same; its form calls this op.
+    Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
     activate = {"relu": relu, "swish": swish}[activation]

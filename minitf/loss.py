@@ -1,10 +1,11 @@
 """Label-smoothed cross-entropy: of logits, and of hidden states times the output embedding.
 
 At each position the target distribution q gives the true id 1 - smoothing, and divides the rest
-among the other V - 1 ids:
+equally among the other ids. Of the V ids of the vocabulary, n are suppressed (usually 0):
 
-    q_v = 1 - smoothing if v is the true id, else smoothing / (V - 1)
-    q_v = 0 if v is a suppressed id; V - 1 is then less the number of these
+    q_v = 1 - smoothing              if v is the true id
+    q_v = 0                          if v is suppressed
+    q_v = smoothing / (V - n - 1)    otherwise
     loss = - sum_v q_v ln p_v        with p = softmax(z), z the logits
 
 A term with q_v = 0 counts as 0, also where ln p_v is -infinity. The gradient is p - q:
@@ -12,10 +13,10 @@ A term with q_v = 0 counts as 0, also where ln p_v is -infinity. The gradient is
     ln p_v = z_v - ln sum_w exp(z_w),  so  d(ln p_v)/dz_w = delta_vw - p_w
     dloss/dz_w = - sum_v q_v (delta_vw - p_w) = p_w - q_w        since the q_v sum to 1
 
-Positions whose target is `pad_id` do not count; without a `pad_id` every position counts. An id
-with the logit -inf is impossible: if q gives it any probability the loss is infinite, otherwise it
-has no effect. Ids that a model never writes are such: their logits are -inf, and they are given as
-`suppressed_ids`, so that q gives them nothing. Positions with such a target do not count either.
+Positions whose target is `pad_id`, if one is given, or a suppressed id do not count. An id with the
+logit -inf is impossible: if q gives it any probability the loss is infinite, otherwise it has no
+effect. A model gives such logits to the ids that it never writes. The argument `suppressed_ids`
+contains these ids, so that q gives them no probability.
 
 The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
 computed in several batches: if each batch were divided by its own number, a token of a small batch
@@ -52,7 +53,7 @@ def label_smoothed_cross_entropy(
         gz_tv = (p_tv - q_tv) gloss / n_tokens, and 0 where the target t is left out
 
     logits: (..., V)   target: int (...)   ->   ()
-    Left out are targets that are padding or suppressed ids; n_tokens defaults to the number of the
+    Targets that are padding or suppressed ids are left out; n_tokens defaults to the number of the
     others.
     Raises IndexError for a target outside the vocabulary, TypeError for targets that are not
     integers, ValueError for targets of another shape, for an n_tokens that is not positive, for
@@ -138,12 +139,12 @@ def _smoothed(ids, size, smoothing, suppressed_ids, dtype):
 
 
 def probability_of_others(smoothing, size):
-    """Return the probability in q of each id but the true one, of `size` that have one."""
+    """Return q_v of an id that is not the true one, with `size` ids that are not suppressed."""
     return smoothing / (size - 1) if smoothing else 0.0
 
 
 def real_rows(target, shape, size, smoothing, pad_id, n_tokens, suppressed_ids=()):
-    """Return the indices of the targets that count, these targets, and the divisor.
+    """Return the indices of the targets that count, these targets, and the divisor of the loss.
 
     target: int (...) of the given shape   ->   int (N,), int (N,), a float
     """

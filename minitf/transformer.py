@@ -89,8 +89,9 @@ class MultiHeadAttention(Module):
     To change how a head attends, override `attend`, which also works with a cache. A subclass that
     overrides `__call__`, `keys_and_values`, `split_heads` or `merge_heads` is decoded without a
     cache, unless it says `can_cache = True`.
-    Source: section 3.2.2. No biases, as in the paper's equations, unless config.attention_bias: of
-    these, the keys' bias adds the same number to all scores of a query, and the softmax ignores it.
+    There are no biases, as in the paper's equations, unless config.attention_bias is set. The keys'
+    bias then has no effect: it adds the same number to all scores of a query.
+    Source: section 3.2.2.
     """
 
     keep_weights = False
@@ -407,9 +408,9 @@ class Transformer(Module):
         return F.linear(hidden, self.output_embedding.weight.transpose(), self._logit_bias())
 
     def logit_bias(self) -> np.ndarray | None:
-        """Return the array (V,) that is added to all logits, or None if nothing is.
+        """Return the array (V,) that is added to the logits of each position, or None if none is.
 
-        That is the output bias, and -infinity for each suppressed id: its probability is 0.
+        It contains the output bias, and -infinity for suppressed ids, whose probability is thus 0.
         """
         bias = self._logit_bias()
         return None if bias is None else bias.data
@@ -443,8 +444,8 @@ class Transformer(Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the training loss of a batch, and its plain negative log-likelihood.
 
-        n_tokens: the divisor of both, the target tokens of the complete update (default: of this
-        batch, without padding and suppressed ids).
+        n_tokens: the divisor of both, the number of target tokens of the complete update. By
+        default it is that of this batch, without padding and suppressed ids.
         """
         c = self.config
         source, target_in = _batch(source, target_in)

@@ -1,10 +1,10 @@
-"""Whether a module still computes as its class does in this library.
+"""A check that nobody has changed the methods of a module.
 
-Some programs rely on the methods of modules without calling them. The forms of `Residual`,
-`FeedForward` and `MultiHeadAttention` compute several modules together, without a call of each. The
-cache of decoding keeps the keys of earlier tokens, although a changed attention might compute other
-keys once the text is longer. All ask here first, and where a method was changed they leave the
-work to the equations.
+Some programs compute the same as modules without calling them. The forms of `Residual`,
+`FeedForward` and `MultiHeadAttention`, and the CPU's form of decoding, compute several modules
+together. The cache of decoding keeps the keys of earlier tokens, although a changed attention might
+compute other keys once the text is longer. All of them ask here first. If a method was changed,
+they leave the work to the modules.
 """
 
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
@@ -20,7 +20,7 @@ from minitf.transformer import (
 
 __all__ = ["is_unchanged"]
 
-# The methods as they are written, copied before anybody can replace one of a class.
+# The methods as this library defines them, copied before anybody can replace one of a class.
 _METHODS = {
     kind: dict(vars(kind))
     for kind in (
@@ -40,15 +40,16 @@ _METHODS = {
 
 
 def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
-    """Return whether these methods of a module are the ones that its class `kind` was written with.
+    """Return whether a module has the methods that this library defines in the class `kind`.
 
-    They may be changed in three ways: by a subclass, by an attribute of one object, or by replacing
-    a method of the class. methods: their names, by default `__call__` alone.
+    methods: their names, by default `__call__` alone.
+    There are three ways to change one: a subclass, an attribute of one object, or an assignment to
+    the class.
     """
     if not isinstance(module, kind):
         return False
-    own, present, written = vars(module), type(module), _METHODS[kind]
+    attributes, present_class, defined = vars(module), type(module), _METHODS[kind]
     for name in methods or ("__call__",):
-        if name in own or getattr(present, name) is not written[name]:
+        if name in attributes or getattr(present_class, name) is not defined[name]:
             return False
     return True
