@@ -29,7 +29,7 @@ class Parameter(Tensor):
     def _receive(self, gradient):
         """Copy the first gradient into the view; `Tensor` adds the others to it."""
         if self.grad is None and self._gradient_view is not None:
-            if gradient is not self._gradient_view:  # which `first_gradient_of` lent to an op
+            if gradient is not self._gradient_view:  # as when an op wrote to `gradient_buffer`
                 xp.copyto(self._gradient_view, gradient)
             self.grad = self._gradient_view
         else:
@@ -40,18 +40,20 @@ class Parameter(Tensor):
         return {**vars(self), "_gradient_view": None}
 
 
-def first_gradient_of(x: ArrayLike) -> np.ndarray | None:
-    """Return the array for a backward function to write the gradient of a parameter to.
+def gradient_buffer(x: ArrayLike) -> np.ndarray | None:
+    """Return the array to which an op may write the gradient of x, or None.
 
-    None if x is no flattened parameter, or has a gradient already: then the function makes an
-    array, as NumPy does for `out=None`. A function that is given this array returns it as the
-    gradient, and writes that of one input only: another input may be the same parameter.
+    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
+    also returns it, and the gradient need not be copied. It may do so for one of its inputs only,
+    because another input may be the same parameter.
+    None if x is not a flattened parameter or has a gradient already: `out=None` is a new array.
     """
-    if not isinstance(x, Parameter) or x.grad is not None:
+    if not isinstance(x, Parameter) or x.grad is not None or x._gradient_view is None:
         return None
     view = x._gradient_view
-    # Another array may have been assigned to x.data; Adam refuses one that does not fit.
-    return view if view is not None and (view.shape, view.dtype) == (x.shape, x.dtype) else None
+    if (view.shape, view.dtype) != (x.shape, x.dtype):
+        return None  # another array was assigned to x.data; Adam refuses it
+    return view
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Dropout, LayerNorm, Linear, Parameter, first_gradient_of
+from minitf.nn import Dropout, LayerNorm, Linear, Parameter, gradient_buffer
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
 from minitf.unchanged import is_unchanged
@@ -38,7 +38,7 @@ def linear(x, weight, bias=None):
     def backward(gy):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None if b is None else column_sums(gy)
-        g_weight = np.matmul(rows.T, gy, out=first_gradient_of(weight))
+        g_weight = np.matmul(rows.T, gy, out=gradient_buffer(weight))
         return (gy @ w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
@@ -66,7 +66,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
         g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # also 0 where it was dropped
         if mask is not None:
             g_hidden *= factor
-        g_first = np.matmul(rows.T, g_hidden, out=first_gradient_of(w_1))
+        g_first = np.matmul(rows.T, g_hidden, out=gradient_buffer(w_1))
         g_bias = None if bias is None else column_sums(g_hidden)
         return (g_hidden @ first.T).reshape(x_data.shape), g_first, g_bias
 

@@ -20,8 +20,8 @@ from minitf.nn import (
     Linear,
     Module,
     Parameter,
-    first_gradient_of,
     flatten,
+    gradient_buffer,
 )
 from minitf.optim import Adam
 from minitf.tensor import Tensor
@@ -427,23 +427,23 @@ def test_a_state_that_does_not_fit_changes_nothing():
     assert np.array_equal(linear.weight.numpy(), before["weight"])
 
 
-def test_the_array_for_a_first_gradient_is_lent_once(rng):
+def test_the_gradient_buffer_receives_the_first_gradient_only(rng):
     parameter = Parameter(rng.normal(size=(2, 3)))
-    assert first_gradient_of(parameter) is None, "it has no view before flatten"
+    assert gradient_buffer(parameter) is None, "it has no view before flatten"
     _, gradients = flatten([parameter])
-    view = first_gradient_of(parameter)
+    view = gradient_buffer(parameter)
     assert np.shares_memory(view, gradients) and view.shape == (2, 3)
     for _ in range(2):  # the second gradient is an array that the product makes
         functions.linear(np.ones((1, 2)), parameter).sum().backward()
-    assert first_gradient_of(parameter) is None
+    assert gradient_buffer(parameter) is None
     assert parameter.grad is view and np.array_equal(gradients, np.full(6, 2.0))
-    assert first_gradient_of(Tensor([1.0])) is None and first_gradient_of(np.ones(3)) is None
+    assert gradient_buffer(Tensor([1.0])) is None and gradient_buffer(np.ones(3)) is None
 
 
-def test_no_array_is_lent_for_other_weights_than_the_flat_ones(rng):
+def test_weights_that_are_no_longer_the_flat_ones_have_no_gradient_buffer(rng):
     parameter = Parameter(rng.normal(size=(2, 3)))
     flatten([parameter])
     parameter.data = parameter.data.astype(np.float32)
-    assert first_gradient_of(parameter) is None
+    assert gradient_buffer(parameter) is None
     functions.linear(np.ones((1, 2)), parameter).sum().backward()
     assert np.array_equal(parameter.grad, np.ones((2, 3)))
