@@ -1,7 +1,7 @@
 """The forms of the engine's functions for NumPy: the programs that are fastest on a CPU.
 
 They compute all positions in one product, sums as products, and work in place.
-The op of the same name in minitf/functions.py says what each computes.
+Each computes the equation of the op of the same name in minitf/functions.py or transformer.py.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def linear(x, weight, bias=None):
 
 @form_of(functions.feed_forward)
 def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
-    """Compute bias, ReLU and dropout in the array of the first product, and so their gradients."""
+    """Compute bias, ReLU and dropout in the array of the first product."""
     if activation != "relu" or not is_recording():
         return NotImplemented
-    x_data, first, bias = linear_arrays(x, w_1, b_1)
-    shape = *x_data.shape[:-1], first.shape[1]
+    x_data, w, b = linear_arrays(x, w_1, b_1)
+    shape = *x_data.shape[:-1], w.shape[1]
     n = math.prod(shape[:-1])
     rows = x_data.reshape(n, x_data.shape[-1])  # (N, D)
-    hidden = rows @ first  # (N, F)
-    if bias is not None:
-        hidden += bias
+    hidden = rows @ w  # (N, F)
+    if b is not None:
+        hidden += b
     np.maximum(hidden, 0, out=hidden)
     mask, factor = next_mask(shape, rate, seed)
     if mask is not None:
@@ -63,19 +63,19 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
         hidden *= factor
 
     def backward(gy):
-        g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # also 0 where it was dropped
+        g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
         if mask is not None:
             g_hidden *= factor
-        g_first = np.matmul(rows.T, g_hidden, out=gradient_buffer(w_1))
-        g_bias = None if bias is None else column_sums(g_hidden)
-        return (g_hidden @ first.T).reshape(x_data.shape), g_first, g_bias
+        g_weight = np.matmul(rows.T, g_hidden, out=gradient_buffer(w_1))
+        g_bias = None if b is None else column_sums(g_hidden)
+        return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 
     return functions.linear(record(hidden.reshape(shape), (x, w_1, b_1), backward), w_2, b_2)
 
 
 @form_of(FeedForward.__call__)
 def feed_forward_network(module, x):
-    """Call the op, if the modules are unchanged."""
+    """Call `functions.feed_forward` if the module has the ReLU and its modules are unchanged."""
     inner, outer, dropout = module.inner, module.outer, module.dropout
     if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
         return NotImplemented
@@ -87,7 +87,7 @@ def feed_forward_network(module, x):
 
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
-    """Work in place, with sums over features as products."""
+    """Compute in place, and sums over features as products."""
     x_data, g, b = layer_norm_arrays(x, gain, bias)
     y, backward = _normalised(x_data - _means(x_data), g, b, eps)
     return record(y, (x, gain, bias), backward)
@@ -123,7 +123,7 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
 
 @form_of(Residual.__call__)
 def residual(module, x, sublayer):
-    """Call the op, if the norm comes last and these modules are unchanged."""
+    """Call `functions.add_norm` if the norm comes last and the modules are unchanged."""
     norm, dropout = module.norm, module.dropout
     if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
         return NotImplemented
@@ -143,11 +143,11 @@ def _normalised(normal, gain, bias, eps):
 
         gx = (u - mean(u) - n mean(u n)) / s
 
-    Both means are products with the gain: sum(u) = gy . gain, and sum(u n) = (gy n) . gain, where
-    gy n is needed for the gradient of the gain as well.
+    Both means are products with the gain: sum(u) = gy . gain, and sum(u n) = (gy n) . gain. The
+    gradient of the gain needs gy n as well.
     """
     size = normal.shape[-1]
-    inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # (..., 1), which is 1 / s
+    inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # 1 / s, (..., 1)
     normal *= inverse
     y = normal * gain
     y += bias
@@ -155,6 +155,7 @@ def _normalised(normal, gain, bias, eps):
     def backward(gy):
         products = gy * normal
         g_gain = column_sums(products)
+        # n mean(u n) + mean(u), in an array that is no longer needed
         removed = np.multiply(normal, (products @ gain)[..., None] / size, out=products)
         removed += (gy @ gain)[..., None] / size
         gx = gy * gain
@@ -169,8 +170,8 @@ def _normalised(normal, gain, bias, eps):
 def embedding(table, ids):
     """Sort the ids in backward, and add up each run of equal ones.
 
-    If the table is a parameter that has a gradient already, as that of tied embeddings has, the
-    sums are added to it in place: an array of zeros as large as the table is not needed.
+    If the table is a parameter that has a gradient already, for example from the output with tied
+    embeddings, the sums are added to it in place, without an array of zeros as large as the table.
     """
     weight = as_array(table)
     ids = checked_ids(ids, weight)

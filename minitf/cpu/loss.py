@@ -21,7 +21,7 @@ CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products 
 def projected_cross_entropy(
     x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None, suppressed_ids=()
 ):
-    """Return the loss and the plain negative log-likelihood; compute the gradients with them."""
+    """Return the loss and the plain negative log-likelihood, and compute the gradients at once."""
     x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
     rows, ids, n_tokens = loss.real_rows(
@@ -34,20 +34,21 @@ def projected_cross_entropy(
     g_hidden, g_weight = np.empty_like(hidden), None
     g_bias = None if b is None else np.zeros_like(b)
     total = total_nll = np.zeros((), dtype=dtype)
-    for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
+    for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # at least once: gradients may be 0
         chunk = slice(start, start + CHUNK_ROWS)
-        some = hidden[chunk]
-        logits = np.matmul(some, w.T)  # (n, V)
+        chunk_hidden = hidden[chunk]
+        logits = np.matmul(chunk_hidden, w.T)  # (n, V)
         if b is not None:
             logits += b
         losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
+            # `logits` now contains their gradient p - q.
             np.matmul(logits, w, out=g_hidden[chunk])
             if g_weight is None:
-                g_weight = np.matmul(logits.T, some)  # (V, D)
+                g_weight = np.matmul(logits.T, chunk_hidden)  # (V, D)
             else:
-                g_weight += np.matmul(logits.T, some)
+                g_weight += np.matmul(logits.T, chunk_hidden)
             if b is not None:
                 g_bias += column_sums(logits)
 
@@ -66,16 +67,17 @@ def projected_cross_entropy(
 def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     """Turn logits (N, V) into p - q in place; return the smoothed and the plain loss of each row.
 
-    The loss is - sum_v q_v ln p_v, with ln p_v = logit_v - log_sum. q_v is `wrong` for every id,
-    plus the rest for the true id, so the sum over all ids needs no array of ln p. The rest has
-    to be positive: if the true id is impossible, its ln p is -infinity. Suppressed ids, of which
-    q_v is 0, take no part in that sum.
+        loss = - sum_v q_v ln p_v = rest (log_sum - logit_true) + wrong sum_v (log_sum - logit_v)
+
+    because ln p_v = logit_v - log_sum, and q_v is `wrong` for every id, plus `rest` for the true
+    id. So no array of ln p is needed. `rest` has to be positive: if the true id is impossible, its
+    ln p is -infinity. Suppressed ids, of which q_v is 0, are left out of the last sum.
     """
-    n, size = len(logits), logits.shape[1] - len(suppressed_ids)
+    size = logits.shape[1] - len(suppressed_ids)  # ids that are not suppressed
     smoothing = float(smoothing)  # a NumPy scalar would widen float32
     wrong = loss.probability_of_others(smoothing, size)
     rest = 1 - smoothing - wrong
-    rows = np.arange(n)
+    rows = np.arange(len(logits))
     logits -= logits.max(axis=-1, keepdims=True)
     true = logits[rows, target]
     if suppressed_ids:

@@ -23,8 +23,11 @@ _METHODS = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads
 def multi_head_attention(module, x, memory, mask=None, cache=None):
     """Project each input once, with the weights side by side, and attend to views of the result.
 
-    In backward the gradients of queries, keys and values are written side by side as well, so that
-    one product is the gradient of an input, and another that of its weights.
+        [Q K V] = x [W^Q W^K W^V]                       if the memory is x
+        Q = x W^Q  and  [K V] = memory [W^K W^V]        otherwise
+
+    In backward the gradients of Q, K and V are written side by side as well, so that one product
+    computes the gradient of an input, and another those of its weights.
     """
     if cache is not None or module.keep_weights or not is_recording():
         return NotImplemented
@@ -37,23 +40,21 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
         return NotImplemented
     if len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) > 1:
         return NotImplemented
-    groups = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
-    projections = [_Projection(*group, module.n_heads) for group in groups]
-    heads = [head for p in projections for head in p.heads(p.y)]
+    inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
+    projections = [_Projection(data, group, module.n_heads) for data, group in inputs]
+    heads = [head for p in projections for head in p.heads(p.y)]  # queries, keys, values
     q, k, v, mask = attention_arrays(*heads, mask)
     rate = module.rate if module.training else 0.0
     keep, factor = next_mask((*q.shape[:-1], k.shape[-2]), rate)
     y, write_gradients = attend(q, k, v, mask, keep, factor)
     batch, _, length, _ = y.shape
-    y = y.transpose(0, 2, 1, 3)  # (B, T, H, U)
+    y = y.transpose(0, 2, 1, 3)  # (B, T, H, N), with N = d_v
 
     def backward(gy):
-        packed = [np.empty_like(p.y) for p in projections]
-        of_heads = [head for p, g in zip(projections, packed, strict=True) for head in p.heads(g)]
-        write_gradients(gy.reshape(y.shape).transpose(0, 2, 1, 3), of_heads)
-        return tuple(
-            gradient for p, g in zip(projections, packed, strict=True) for gradient in p.backward(g)
-        )
+        pairs = [(p, np.empty_like(p.y)) for p in projections]  # each with the gradient of its y
+        g_heads = [head for p, g_y in pairs for head in p.heads(g_y)]
+        write_gradients(gy.reshape(y.shape).transpose(0, 2, 1, 3), g_heads)
+        return tuple(gradient for p, g_y in pairs for gradient in p.backward(g_y))
 
     parents = [parent for p in projections for parent in p.parents]
     return module.output(record(y.reshape(batch, length, -1), parents, backward))
@@ -62,28 +63,32 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
 class _Projection:
     """Several linear layers of one input, computed as one product.
 
-    y: their results side by side, (N, F). parents: the inputs of the product, in the order of the
-    gradients that `backward` returns.
+        y = x [W_1 W_2 ...] + [b_1 b_2 ...]
+
+    y: the results side by side, (R, F), for the R rows of x (B, T, D).
+    parents: the input, and weight and bias of each layer; `backward` returns their gradients.
     """
 
     def __init__(self, x, layers, n_heads):
         self.parents = [x, *(p for layer in layers for p in (layer.weight, layer.bias))]
         arrays = [linear_arrays(x, layer.weight, layer.bias) for layer in layers]
-        self.shape, self.n_heads = arrays[0][0].shape, n_heads
-        self.rows = arrays[0][0].reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (N, D)
+        x_data = arrays[0][0]
         self.weights = [weight for _, weight, _ in arrays]
-        self.has_bias = [bias is not None for *_, bias in arrays]
-        self.columns, start = [], 0  # of each layer
+        biases = [bias for _, _, bias in arrays]
+        self.shape, self.n_heads = x_data.shape, n_heads
+        self.rows = x_data.reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (R, D)
+        self.has_bias = [bias is not None for bias in biases]
+        self.columns, start = [], 0  # the slice of y that belongs to each layer
         for weight in self.weights:
             self.columns.append(slice(start, start + weight.shape[1]))
             start += weight.shape[1]
         self.y = self.rows @ self._weight()
-        for columns, (*_, bias) in zip(self.columns, arrays, strict=True):
+        for columns, bias in zip(self.columns, biases, strict=True):
             if bias is not None:
                 self.y[:, columns] += bias
 
     def _weight(self):
-        """Return the weights side by side, (D, F): a copy is cheap, but to keep it is not."""
+        """Return the weights side by side, (D, F); backward makes them again, to save memory."""
         return np.concatenate(self.weights, axis=1) if len(self.weights) > 1 else self.weights[0]
 
     def heads(self, array):

@@ -11,7 +11,7 @@ __all__ = ["add_segments", "blocks", "column_sums", "row_dots", "row_sums", "sli
 
 
 def add_segments(ids, rows, out):
-    """Add the rows with the same id to that row of `out`: the gradient of a look-up in a table.
+    """Add each row to the row of `out` at its id: the gradient of a look-up in a table.
 
         out[v] += sum of rows[i] over all i with ids[i] == v
 
