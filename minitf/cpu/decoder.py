@@ -1,9 +1,9 @@
 """The decoder of a plain Transformer as one straight line of array operations for each token.
 
 For one sentence, a step of decoding computes little: its time goes into Python and into fetching
-the weights. So this program makes no Tensors and calls no modules. Its weights are packed once:
-products of the same rows are joined into one, and every matrix is in strips. It computes the
-equations of minitf/transformer.py. A model with a changed module is decoded by its modules: see
+the weights. So this program makes no Tensors and calls no layers, and it packs the weights once: it
+joins matrices that multiply the same rows, and cuts each into strips. It computes the equations of
+minitf/transformer.py. A model with a changed module is decoded by its modules: see
 SharedTokenScorer in minitf/cpu/decode.py.
 
 Letters: B sentences, W beams of each, R = B * W rows, D features, H heads, K d_k, U d_v,
@@ -40,7 +40,7 @@ __all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_plain", "token
 
 
 def for_decoding(model):
-    """Return a copy of a model that decodes fast; make another copy when the weights change."""
+    """Return a copy of a model that decodes fast, and does not follow changes of the weights."""
     if not is_plain(model):
         return packed_copy(model, model)
     twin = packed_copy(model, model.encoder)
@@ -61,21 +61,23 @@ def token_scorer(model, source, width, cached):
 
 
 def is_plain(model):
-    """Return whether the decoder computes as the library's modules do, on NumPy's arrays."""
+    """Return whether the decoder has unchanged layers, all alike, with arrays of NumPy."""
     return (
         all(is_unchanged(*checked) for checked in _methods_computed_here(model))
-        and _has_the_sizes_of_its_config(model)
+        and _follows_its_config(model)
         and isinstance(model.target_embedding.weight.data, np.ndarray)
     )
 
 
-def _has_the_sizes_of_its_config(model):
-    """Return whether all layers are alike, and none keeps its attention weights for a picture."""
+def _follows_its_config(model):
+    """Return whether all layers have the sizes and the norm of the config, and keep no weights."""
     c = model.config
-    sizes = c.n_heads, c.n_heads * c.d_k, c.n_heads * c.d_v, False
+    sizes = c.n_heads, c.n_heads * c.d_k, c.n_heads * c.d_v
     for layer in model.decoder.layers:
         for a in (layer.self_attention, layer.source_attention):
-            if (a.n_heads, a.key.weight.shape[1], a.value.weight.shape[1], a.keep_weights) != sizes:
+            if (a.n_heads, a.key.weight.shape[1], a.value.weight.shape[1]) != sizes:
+                return False
+            if a.keep_weights:  # for a picture
                 return False
         residuals = layer.self_residual, layer.source_residual, layer.feed_forward_residual
         if any(residual.post != (c.norm == "post") for residual in residuals):
@@ -84,7 +86,7 @@ def _has_the_sizes_of_its_config(model):
 
 
 def _methods_computed_here(model):
-    """Yield (module, its class, names of methods), each after the module that contains it."""
+    """Yield (module, class, names of its methods), each after the module that contains it."""
     yield model, Transformer, "decode", "logits", "logit_bias", "_logit_bias"
     yield model.target_embedding, Embedding
     yield model.target_positions, Positions
@@ -112,26 +114,25 @@ def _methods_computed_here(model):
 
 
 class _Affine:
-    """Multiply rows by a matrix in strips and add a bias, if there is one: (R, D) -> (R, F).
+    """A product with a matrix in strips, plus a bias if there is one: (R, D) -> (R, F).
 
-    maps: pairs of weight (D, F) and bias (F,) or None, which are joined to one map.
+    layers: pairs of a weight (D, F) and a bias (F,) or None, whose results are side by side.
     """
 
-    def __init__(self, *maps):
-        biases = [np.zeros(w.shape[1], w.dtype) if b is None else b for w, b in maps]
-        self.weights, self.strips = [weight for weight, _ in maps], None
+    def __init__(self, *layers):
+        biases = [np.zeros(w.shape[1], w.dtype) if b is None else b for w, b in layers]
+        self.weights, self.strips = [weight for weight, _ in layers], None
         self.width = sum(map(len, biases))
         self.shape = strips_shape(len(self.weights[0]), self.width)
-        self.bias = None if all(b is None for _, b in maps) else np.concatenate(biases)
-        self.faster_way = FasterWay()  # of computing the product: alone, or with a helper
+        self.bias = None if all(b is None for _, b in layers) else np.concatenate(biases)
 
-    def pack(self, block):
-        """Cut the matrix into strips in the first elements of a block; return the others."""
+    def pack(self, array):
+        """Write the strips to the first elements of an array; return the rest of it."""
         size = math.prod(self.shape)
-        self.strips = block[:size].reshape(self.shape)
+        self.strips = array[:size].reshape(self.shape)
         in_strips(np.concatenate(self.weights, axis=1), self.strips)
-        self.weights = None
-        return block[size:]
+        self.weights = None  # the strips have them now
+        return array[size:]
 
     def __call__(self, x):
         y = self._product(x)
@@ -150,30 +151,35 @@ class _Affine:
         )
 
 
-def _map(linear):
-    """Return the weight and the bias of a Linear, None if it has none."""
+def _weight_and_bias(linear):
+    """Return the arrays of a Linear; the bias is None if it has none."""
     return linear.weight.data, None if linear.bias is None else linear.bias.data
 
 
-def _queries_of(attention):
-    """Return the map to the queries, divided by sqrt(d_k) as the scores would be."""
-    weight, bias = _map(attention.query)
+def _scaled_query(attention):
+    """Return weight and bias of the queries, divided by sqrt(d_k) in place of the scores."""
+    weight, bias = _weight_and_bias(attention.query)
     root = math.sqrt(weight.shape[1] // attention.n_heads)
     return weight / root, None if bias is None else bias / root
 
 
 class _Norm:
-    """Layer norm of rows (R, D), which are left as they were."""
+    """Layer norm of rows (R, D), in a new array.
+
+        y = x - mean(x)
+        y / sqrt(sum(y^2) / D + eps) = sqrt(D) y / sqrt(sum(y^2) + D eps)
+
+    The gain is multiplied by sqrt(D), and eps by D, once for all rows.
+    """
 
     def __init__(self, norm):
         gain = norm.gain.data
-        self.mean = np.full(len(gain), 1 / len(gain), gain.dtype)
-        # Of x / sqrt(sum / D + eps) = x sqrt(D) / sqrt(sum + D eps), the factor goes to the gain.
+        self.averaging = np.full(len(gain), 1 / len(gain), gain.dtype)  # mean(x) = x . averaging
         self.gain, self.bias = gain * math.sqrt(len(gain)), norm.bias.data.copy()
         self.eps = len(gain) * norm.eps
 
     def __call__(self, x):
-        y = x - np.vecdot(x, self.mean)[:, None]
+        y = x - np.vecdot(x, self.averaging)[:, None]
         sums = np.vecdot(y, y)
         sums += self.eps
         y /= np.sqrt(sums, out=sums)[:, None]
@@ -198,7 +204,7 @@ class _Layer(NamedTuple):
 
 
 def _activation(name):
-    """Return a function of minitf.functions as one from array to array, which may be changed."""
+    """Return an activation as a function of an array, which it may overwrite."""
     if name == "relu":
         return lambda x: np.maximum(x, 0, out=x)
     function = getattr(F, name)
@@ -206,17 +212,20 @@ def _activation(name):
 
 
 def _packed_layer(layer):
+    """Return the weights of a DecoderLayer; `PackedDecoder` cuts them into strips."""
     own, of_source, network = layer.self_attention, layer.source_attention, layer.feed_forward
     return _Layer(
-        query_key_value=_Affine(_queries_of(own), _map(own.key), _map(own.value)),
-        self_output=_Affine(_map(own.output)),
+        query_key_value=_Affine(
+            _scaled_query(own), _weight_and_bias(own.key), _weight_and_bias(own.value)
+        ),
+        self_output=_Affine(_weight_and_bias(own.output)),
         self_norm=_Norm(layer.self_residual.norm),
-        source_query=_Affine(_queries_of(of_source)),
-        source_output=_Affine(_map(of_source.output)),
+        source_query=_Affine(_scaled_query(of_source)),
+        source_output=_Affine(_weight_and_bias(of_source.output)),
         source_norm=_Norm(layer.source_residual.norm),
-        inner=_Affine(_map(network.inner)),
+        inner=_Affine(_weight_and_bias(network.inner)),
         activate=_activation(network.activation),
-        outer=_Affine(_map(network.outer)),
+        outer=_Affine(_weight_and_bias(network.outer)),
         feed_forward_norm=_Norm(layer.feed_forward_residual.norm),
     )
 
@@ -224,40 +233,44 @@ def _packed_layer(layer):
 class PackedDecoder:
     """A copy of the weights of a plain model's decoder, which does not follow later changes.
 
-    Only the table of embeddings is the model's own, to save memory.
-    source: the map to the keys of the source for all layers, then to the values.
+    embedding: the model's table itself, to save memory.
+    source: the keys of the source for all layers, then the values for all layers.
+    norm: the last norm of a pre-norm model, else None.
+    vocabulary: the logits.
     """
 
     def __init__(self, model):
         c, layers = model.config, model.decoder.layers
         attentions = [layer.source_attention for layer in layers]
-        keys, values = ([_map(getattr(a, name)) for a in attentions] for name in ("key", "value"))
+        keys = [_weight_and_bias(a.key) for a in attentions]
+        values = [_weight_and_bias(a.value) for a in attentions]
         self.heads, self.d_k, self.d_v = c.n_heads, c.d_k, c.d_v
         self.post = c.norm == "post"
         self.embedding = model.target_embedding.weight.data
         self.layers = [_packed_layer(layer) for layer in layers]
         self.source = _Affine(*keys, *values)
-        self.norm = model.decoder.norm and _Norm(model.decoder.norm)
+        self.norm = _Norm(model.decoder.norm) if model.decoder.norm else None
         self.vocabulary = _Affine((model.output_embedding.weight.data.T, model.logit_bias()))
         self._pack()
 
     def _pack(self):
         """Put the strips of all matrices into one array.
 
-        NumPy asks for large pages for a large array. With small ones, a step for one sentence
-        would wait for the addresses of thousands of pages: it took a fifth longer.
+        NumPy asks the system for large pages of memory for a large array. With small ones, a step
+        for one sentence waits for the addresses of thousands of pages: it took a fifth longer.
         """
-        of_layers = [part for layer in self.layers for part in layer if isinstance(part, _Affine)]
-        matrices = [*of_layers, self.source, self.vocabulary]
-        block = np.empty(sum(math.prod(m.shape) for m in matrices), self.embedding.dtype)
+        of_layers = [field for layer in self.layers for field in layer]
+        matrices = [x for x in (*of_layers, self.source, self.vocabulary) if isinstance(x, _Affine)]
+        array = np.empty(sum(math.prod(m.shape) for m in matrices), self.embedding.dtype)
         for matrix in matrices:
-            block = matrix.pack(block)
+            array = matrix.pack(array)
 
 
 class StraightScorer:
     """The Scorer (see minitf/decode.py) that computes a step on packed weights.
 
-    keys, values: of the tokens of all beams, (B, H, n, K) and (B, H, n, U) for each layer.
+    keys, values: of the tokens of all beams, for each layer (B, H, capacity, K or U).
+    source_keys, source_values: of the source, for each layer (B, H, S, K or U).
     """
 
     def __init__(self, packed, model, source, width):
@@ -276,12 +289,12 @@ class StraightScorer:
         packed, (batch, length, d) = self.packed, memory.shape
         projected = packed.source(memory.reshape(-1, d)).reshape(batch, length, -1)
         layers, heads = len(packed.layers), packed.heads
-        middle = layers * heads * packed.d_k
-        both = []
-        for columns in (projected[:, :, :middle], projected[:, :, middle:]):
+        size = layers * heads * packed.d_k  # of all keys of a token
+        keys_and_values = []
+        for columns in (projected[:, :, :size], projected[:, :, size:]):
             split = columns.reshape(batch, length, layers, heads, -1)
-            both.append(list(np.ascontiguousarray(split.transpose(2, 0, 3, 1, 4))))
-        return both
+            keys_and_values.append(list(np.ascontiguousarray(split.transpose(2, 0, 3, 1, 4))))
+        return keys_and_values
 
     def __call__(self, texts):
         if self.layout.is_full():
@@ -306,12 +319,12 @@ class StraightScorer:
         return self.model.target_positions(Tensor(rows[:, None]), texts.shape[1] - 1).data[:, 0]
 
     def _layer(self, x, i, own_limit):
-        """Apply a decoder layer to x (R, D); the keys and values of x join those of its texts."""
+        """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
         layer = self.packed.layers[i]
 
         def own(y):
             newest = layer.query_key_value(y)
-            queries, keys, values = self._join(newest, i)
+            queries, keys, values = self._add_newest(newest, i)
             return layer.self_output(_attend(queries, keys, values, own_limit))
 
         def of_source(y):
@@ -337,12 +350,15 @@ class StraightScorer:
         heads = self.packed.heads
         return x.reshape(-1, self.width, heads, x.shape[1] // heads).swapaxes(1, 2)
 
-    def _join(self, newest, i):
-        """Add the newest keys and values to those of layer i; return queries, keys, values."""
-        middle = self.packed.heads * self.packed.d_k
-        queries = newest[:, :middle]
-        keys = newest[:, middle : 2 * middle]
-        values = newest[:, 2 * middle :]
+    def _add_newest(self, newest, i):
+        """Add the newest keys and values to the cache of layer i.
+
+        Return the newest queries (B, H, W, K), and all keys (B, H, n, K) and values (B, H, n, U).
+        """
+        size = self.packed.heads * self.packed.d_k  # of the queries of a token, and of its keys
+        queries = newest[:, :size]
+        keys = newest[:, size : 2 * size]
+        values = newest[:, 2 * size :]
         start, stop = self.layout.length - self.width, self.layout.length
         self.keys[i][:, :, start:stop] = self._split(keys)
         self.values[i][:, :, start:stop] = self._split(values)
@@ -361,12 +377,12 @@ class StraightScorer:
 
 
 def _limit(mask, dtype):
-    """Return the number to add to each score: 0 where the mask allows attention, else -infinity."""
+    """Return the terms to add to the scores: 0 where the mask is True, else -infinity."""
     return np.where(mask, dtype.type(0), dtype.type(-np.inf))
 
 
 def _attend(queries, keys, values, limit):
-    """Return softmax(Q K^T + limit) V of all heads, side by side: (B, H, W, K) -> (R, H*U)."""
+    """Return softmax(Q K^T + limit) V, all heads side by side: (B, H, W, K) -> (R, H*U)."""
     weights = queries @ keys.swapaxes(-1, -2)  # (B, H, W, n)
     if limit is not None:
         weights += limit
