@@ -1,4 +1,4 @@
-"""Decoding, faster: beams of a sentence share one cache, and few of their next tokens are compared.
+"""Faster decoding: the beams of a sentence share one cache, and few next tokens are compared.
 
 minitf/gpu/decode.py runs the same program on CuPy.
 
@@ -15,9 +15,9 @@ from minitf.tensor import Tensor
 
 __all__ = ["SharedTokenScorer", "continuations", "normalisers_of"]
 
-_CACHED = 1 << 17  # logits of which the normalisers are computed together
-_GROW_BY = 8  # tokens of each beam by which the caches grow
-# Scores in a block of continuations; the first divisor of the vocabulary's size is taken.
+_CACHED = 1 << 17  # logits; the terms of so many fit the cache
+_GROW_BY = 8  # tokens of each beam; the caches grow by so many
+# Scores in a block of continuations; the first that divides the vocabulary's size is used.
 _BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
 
 
@@ -26,7 +26,7 @@ class SharedTokenScorer:
 
     These tokens are ids (B, W). They attend to one cache for all beams of their sentence; a
     mask hides the tokens of other beams.
-    arranged: a function that gives the source's keys and values another order in memory.
+    arranged: a function that returns the source's keys and values in another memory layout.
     """
 
     def __init__(self, model, source, width, arranged=lambda array: array):
@@ -65,14 +65,14 @@ class SharedTokenScorer:
 
 
 class Layout:
-    """Which token of which beam is at which index of the shared caches.
+    """The map from the tokens of the beams to the indices of the shared caches.
 
     A token stays at its cache index when its beam ends or continues as two, so nothing is copied
     from step to step, except when the caches grow.
-    own: which tokens in the cache belong to each beam, bool (B, W, capacity).
+    own: whether the token at a cache index belongs to a beam, bool (B, W, capacity).
     positions: the position in its text of the token at every cache index, (B, capacity).
     queries: the position of the newest token of each beam, (1, W).
-    length, capacity: the number of cache indices in use, and of all.
+    length, capacity: the number of cache indices in use, and of all cache indices.
     """
 
     def __init__(self, sentences, width):
@@ -119,12 +119,12 @@ class Layout:
         return kept
 
     def moved(self, array, kept):
-        """Return the tokens of an array (B, H, n, K) at the indices `kept`, with more room."""
+        """Return the tokens of a cache (B, H, n, K) at the indices `kept`, in a larger array."""
         sentences, heads, _, size = array.shape
         index = np.arange(sentences)[:, None, None], np.arange(heads)[:, None], kept[:, None]
-        wide = xp.empty((sentences, heads, self.capacity, size), dtype=array.dtype)
-        wide[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
-        return wide
+        larger = xp.empty((sentences, heads, self.capacity, size), dtype=array.dtype)
+        larger[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
+        return larger
 
     def select(self, sentences, rows):
         """Keep these of the sentences, and these rows of the texts."""
@@ -133,7 +133,7 @@ class Layout:
 
 
 class TextCache:
-    """Keys and values of the tokens that the beams of a sentence wrote, (B, H, n, K)."""
+    """The keys and values of the tokens that the beams of a sentence wrote, (B, H, n, K)."""
 
     def __init__(self, layout):
         self.layout = layout
@@ -156,7 +156,7 @@ class TextCache:
         return [Tensor(array[:, :, :length]) for array in self.arrays]
 
     def grow(self, kept):
-        """Keep the tokens at these cache indices (B, n), and make room as the layout says."""
+        """Keep the tokens at these cache indices (B, n), with as much room as in the layout."""
         if self.arrays is not None:
             self.arrays = [self.layout.moved(array, kept) for array in self.arrays]
 
@@ -166,7 +166,7 @@ class TextCache:
 
 
 class SourceCache:
-    """Keys and values (B, H, S, K) of the source, projected once for all beams of a sentence."""
+    """The keys and values (B, H, S, K) of the source, projected once for all beams."""
 
     def __init__(self, layout, arranged):
         self.layout, self.arranged = layout, arranged
@@ -195,15 +195,15 @@ def continuations(scores, totals, count):
     """Return the best continuations, found among the blocks of scores with the greatest maxima.
 
     The best `count` scores are in the `count` blocks with the greatest maxima, so few scores are
-    compared one by one. Block i has the tokens i, i + stride, i + 2 * stride ...: then the maxima
-    of all blocks are those along one axis.
+    compared one by one. Block i contains the tokens i, i + stride, i + 2 * stride ..., so that the
+    maxima of all blocks are those along one axis.
     """
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
     width = next(width for width in _BLOCKS if size % width == 0 and beams * size // width >= count)
     stride = size // width
     blocks = scores.reshape(n, beams, width, stride)
-    more = min(count + 1, beams * stride)  # one more, to see whether it equals the last
+    more = min(count + 1, beams * stride)  # one more, to see whether its score equals the last
 
     # Of each sentence, the blocks with the greatest maxima, (B, more).
     negative = (to_device(-totals)[:, :, None] - blocks.max(axis=2)).reshape(n, -1)
@@ -222,7 +222,7 @@ def continuations(scores, totals, count):
     order = np.lexsort((best, -values))
     best, values = best[sentence, order], values[sentence, order]
 
-    # If the one more equals the last, a block that was not chosen may have the lower index.
+    # If these scores are equal, a block that was not chosen may contain a lower index.
     equal = values[:, count - 1] == values[:, -1]
     for i in np.flatnonzero(equal):
         sums = (to_numpy(scores[i * beams : (i + 1) * beams]) + totals[i, :, None]).ravel()
@@ -234,15 +234,15 @@ def continuations(scores, totals, count):
 
 @form_of(decode.normalisers_of)
 def normalisers_of(logits):
-    """Return the normalisers, computed for a few rows at a time, which fit the cache.
+    """Return the normalisers, computed for as many rows at a time as fit the cache.
 
-    The sum of a row is a product with ones. It must not depend on the other rows, as it does in a
-    product of all rows at once.
+    The sum of a row is its dot product with ones. In one product of all rows with ones, its
+    rounding would depend on the other rows.
     """
     normalisers, size = np.empty(len(logits)), logits.shape[-1]
-    few, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
-    for start in range(0, len(logits), few):
-        rows = slice(start, start + few)
+    n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
+    for start in range(0, len(logits), n_rows):
+        rows = slice(start, start + n_rows)
         greatest = logits[rows].max(axis=-1, keepdims=True)
         terms = logits[rows] - greatest
         np.exp(terms, out=terms)

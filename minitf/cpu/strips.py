@@ -1,8 +1,8 @@
 """A copy of a model for decoding, where few rows are multiplied by large matrices.
 
-Before a product, OpenBLAS copies the matrix into an order that suits the processor. For a thousand
-rows the copy costs little; for the few rows of a decoding step it takes longer than the product.
-Below a million multiplications OpenBLAS does without the copy, and is fast if the matrix has few
+Before a product, OpenBLAS copies the matrix into a memory layout that suits the processor. For a
+thousand rows the copy costs little; for the few rows of a decoding step it takes longer than the
+product. Below a million multiplications OpenBLAS makes no copy, and is fast if the matrix has few
 columns. So a matrix that is used for many steps is cut once into strips, blocks of 64 columns:
 products of few rows become up to three times as fast.
 """
@@ -132,7 +132,7 @@ def packed_copy(model, part):
 
 
 def _can_be_packed(parameter):
-    """Return whether this is a plain Parameter, and its data a matrix of NumPy."""
+    """Return whether this is exactly a Parameter, and its data a matrix of NumPy."""
     plain = type(parameter) is Parameter
     return plain and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
 
