@@ -1,6 +1,6 @@
-"""The straight line of decoding: the models it takes, and the copy of the weights it computes with.
+"""The straight line of decoding: which models it decodes, and its copy of their weights.
 
-tests/engine/test_forms.py holds it to the equation.
+tests/engine/test_forms.py compares its results with those of the equation.
 """
 
 import numpy as np
@@ -94,7 +94,7 @@ def test_kept_weights_are_those_of_the_modules(rng):
 
 @pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
 def test_a_prepared_model_decodes_as_the_model(changes, rng):
-    """Also a sentence alone, and with padding in front of other sentences' ends."""
+    """Also one sentence alone, and shorter sentences beside it, which are padded."""
     model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source
     fast = for_decoding(model)
     with forms_on(), no_grad():
@@ -108,7 +108,7 @@ def test_a_prepared_model_decodes_as_the_model(changes, rng):
 
 
 def test_a_sentence_has_the_same_bits_alone_and_among_others(rng):
-    """Each product, sum and maximum of a row depends on this row alone."""
+    """No product, sum or maximum of a row depends on other rows."""
     fast, source = for_decoding(small_model("float32")), random_batch(rng, rows=6).source
     source[:, :] = np.where(source == 0, 5, source)  # of equal lengths, so that none is padded
     with forms_on():

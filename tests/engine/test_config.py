@@ -219,7 +219,7 @@ def test_to_json_and_back():
             assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
-def test_a_file_of_the_first_edition_has_the_papers_switches():
+def test_settings_without_the_newer_switches_are_those_of_the_paper():
     fields = Config.preset("tiny", 1234).to_dict()
     newer = "attention_bias", "activation", "output_bias", "n_decoder_layers", "suppressed_ids"
     older = {name: value for name, value in fields.items() if name not in newer}

@@ -1,5 +1,6 @@
-"""Fifty updates with dropout have the losses that minitf 0.1 computed (commit b8bc38b), and on the
-recorded machine the bits that this version computed before.
+"""Fifty updates with dropout have the losses that minitf 0.1 computed (commit b8bc38b).
+
+On the recorded machine they also have the bits that were recorded with this version.
 """
 
 import json

@@ -440,13 +440,13 @@ MUTANTS = {
         "g_bias += column",
         "g_bias = column",
     ),
-    "loss: a suppressed id has a share": (
+    "loss: q gives a suppressed id a probability": (
         loss.projected_cross_entropy,
         "cpu/loss",
         "        p[suppressed] += wrong\n",
         "        pass\n",
     ),
-    "loss: a suppressed id counts": (
+    "loss: q divided among suppressed ids too": (
         loss.projected_cross_entropy,
         "cpu/loss",
         "logits.shape[1] - len(suppressed_ids)",
@@ -458,7 +458,7 @@ MUTANTS = {
         "        logits[suppressed] = kept\n",
         "        pass\n",
     ),
-    "loss: the ln p of suppressed ids": (
+    "loss: the sum includes suppressed ids": (
         loss.projected_cross_entropy,
         "cpu/loss",
         "        logits[suppressed] = 0 ",
@@ -551,7 +551,7 @@ MUTANTS = {
         *(decode.token_scorer, "cpu/decode", "self.arrays = [array[sentences] for"),
         "self.arrays = [array[: len(sentences)] for",
     ),
-    "straight line: embeddings as they are": (
+    "straight line: embeddings not multiplied": (
         decode.token_scorer,
         "cpu/decoder",
         "        rows *= math.sqrt(rows.shape[1])\n",
@@ -563,7 +563,7 @@ MUTANTS = {
         "texts.shape[1] - 1)",
         "0)",
     ),
-    "straight line: queries as they are": (
+    "straight line: queries not divided": (
         decode.token_scorer,
         "cpu/decoder",
         "return weight / root,",
@@ -587,7 +587,7 @@ MUTANTS = {
         "weight.data.T, model.logit_bias())",
         "weight.data.T, None)",
     ),
-    "straight line: queries with another bias": (
+    "straight line: the bias of queries not divided": (
         decode.token_scorer,
         "cpu/decoder",
         "else bias / root",

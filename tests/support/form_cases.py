@@ -224,7 +224,7 @@ def _losses(rng):
 
 
 def _biased_losses(logits, targets):
-    """Return rows of the loss with a bias, and with ids that are never written."""
+    """Return rows of the loss with a bias and with suppressed ids."""
     hidden, weight, bias = logits(B, T, D), logits(V, D) / 3, logits(V)
     suppressed = 0, 7, 2  # the id 7 is among the targets
     never = bias.copy()
@@ -612,7 +612,7 @@ class DoubledDropout(Dropout):
 
 
 def _modules(dtype):
-    """Return a residual around a feed-forward network, and gradients, of modules also changed."""
+    """Return the results and gradients of a residual sub-layer, also with changed modules."""
     rng, found = np.random.default_rng(8), []
     x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
     for changes in ({}, {"norm": "pre"}, {"activation": "swish"}):
@@ -649,7 +649,7 @@ def _with_gradients(compute, x, modules):
 
 
 def _heads(dtype):
-    """Return multi-head attention to a text and to a memory, of modules as they are and changed."""
+    """Return multi-head attention to the same text and to another, also by changed modules."""
     rng, found = np.random.default_rng(8), []
     x, memory = (to_device(rng.normal(size=(B, n, D)).astype(dtype)) for n in (T, S))
     masks = [to_device(rng.random((B, 1, 1, n)) < 0.7) for n in (T, S)]
@@ -682,7 +682,7 @@ def _heads(dtype):
 
 
 def _shared_matrix(dtype):
-    """Return a network whose two maps share a matrix: two gradients arrive in one array."""
+    """Return the result of a network with one matrix for both maps, which has two gradients."""
     rng = np.random.default_rng(8)
     network = FeedForward(Config(V, d_model=D, d_ff=D, n_heads=H), rng)
     network.outer.weight = network.inner.weight

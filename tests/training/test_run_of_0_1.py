@@ -1,5 +1,6 @@
-"""A run that the first edition began goes on in this one: the same losses up to rounding, and on
-the recorded machine the same bits as before.
+"""A run that minitf 0.1 began is resumed with the same losses up to rounding.
+
+On the recorded machine it also has the bits that were recorded with this version.
 
 How fixtures/run-of-0.1/ was made: with minitf 0.1 (commit b8bc38b) and OPENBLAS_NUM_THREADS=1,
 beside 80 and 8 pairs of the toy corpus,
