@@ -39,8 +39,9 @@ def _has_fast_exp2():
     Only its builds for Linux contain such a program, and only for some processors.
     """
     found = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
-    compiled_for = found["exp2"]["ff"]["current"]
-    return sys.platform == "linux" and not compiled_for.startswith("baseline")
+    if sys.platform != "linux" or not found:  # empty if NumPy was built without such programs
+        return False
+    return not found["exp2"]["ff"]["current"].startswith("baseline")
 
 
 HAS_FAST_EXP2 = _has_fast_exp2()
