@@ -278,7 +278,7 @@ class StraightScorer:
         memory, mask = model.encode(source)
         self.layout = Layout(len(source), width)
         dtype = memory.dtype
-        self.source_limit = None if mask.all() else _limit(mask, dtype)
+        self.source_offset = None if mask.all() else _offset(mask, dtype)
         self.source_keys, self.source_values = self._of_source(memory.data)
         empty = len(source), packed.heads, 0
         self.keys = [np.empty((*empty, packed.d_k), dtype) for _ in packed.layers]
@@ -305,9 +305,9 @@ class StraightScorer:
             )
         self.layout.add_newest()
         x = self._embedded(texts)
-        own_limit = None if self.width == 1 else _limit(self.layout.mask(), x.dtype)
+        own_offset = None if self.width == 1 else _offset(self.layout.mask(), x.dtype)
         for i in range(len(self.packed.layers)):
-            x = self._layer(x, i, own_limit)
+            x = self._layer(x, i, own_offset)
         if self.packed.norm:
             x = self.packed.norm(x)
         return decode.with_normalisers(self.packed.vocabulary(x), self.model.config)
@@ -318,19 +318,19 @@ class StraightScorer:
         rows *= math.sqrt(rows.shape[1])
         return self.model.target_positions(Tensor(rows[:, None]), texts.shape[1] - 1).data[:, 0]
 
-    def _layer(self, x, i, own_limit):
+    def _layer(self, x, i, own_offset):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
         layer = self.packed.layers[i]
 
         def own(y):
             newest = layer.query_key_value(y)
             queries, keys, values = self._add_newest(newest, i)
-            return layer.self_output(_attend(queries, keys, values, own_limit))
+            return layer.self_output(_attend(queries, keys, values, own_offset))
 
         def of_source(y):
             queries = self._split(layer.source_query(y))
             keys, values = self.source_keys[i], self.source_values[i]
-            return layer.source_output(_attend(queries, keys, values, self.source_limit))
+            return layer.source_output(_attend(queries, keys, values, self.source_offset))
 
         def network(y):
             return layer.outer(layer.activate(layer.inner(y)))
@@ -371,21 +371,21 @@ class StraightScorer:
             arrays = self.keys, self.values, self.source_keys, self.source_values
             for arrays_of_layers in arrays:
                 arrays_of_layers[:] = [array[sentences] for array in arrays_of_layers]
-            if self.source_limit is not None:
-                self.source_limit = self.source_limit[sentences]
+            if self.source_offset is not None:
+                self.source_offset = self.source_offset[sentences]
         self.layout.select(sentences, rows)
 
 
-def _limit(mask, dtype):
+def _offset(mask, dtype):
     """Return the terms to add to the scores: 0 where the mask is True, else -infinity."""
     return np.where(mask, dtype.type(0), dtype.type(-np.inf))
 
 
-def _attend(queries, keys, values, limit):
-    """Return softmax(Q K^T + limit) V, all heads side by side: (B, H, W, K) -> (R, H*U)."""
+def _attend(queries, keys, values, offset):
+    """Return softmax(Q K^T + offset) V, all heads side by side: (B, H, W, K) -> (R, H*U)."""
     weights = queries @ keys.swapaxes(-1, -2)  # (B, H, W, n)
-    if limit is not None:
-        weights += limit
+    if offset is not None:
+        weights += offset
     weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
     np.exp(weights, out=weights)
     weights /= np.add.reduce(weights, axis=-1, keepdims=True)

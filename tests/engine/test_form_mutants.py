@@ -626,8 +626,8 @@ MUTANTS = {
     "straight line: the mask of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
-        "self.source_limit = self.source_limit[sentences]",
-        "self.source_limit = self.source_limit[: len(sentences)]",
+        "self.source_offset = self.source_offset[sentences]",
+        "self.source_offset = self.source_offset[: len(sentences)]",
     ),
     "straight line: keys and values of other sentences": (
         decode.token_scorer,

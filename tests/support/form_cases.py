@@ -732,9 +732,9 @@ TILES = {
     "small tiles": {
         "cpu.attention": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6, "LARGE": 1},
         "cpu.loss": {"CHUNK_ROWS": 3},
-        "cpu.threads": {"_FEW": 1},
+        "cpu.threads": {"_FEW": 1, "_TRIALS": 1},
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 1},
-        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16},
+        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CHUNKS": 3},
         "gpu.loss": {"CHUNK_ROWS": 10},
     },
     "tiles of one head": {
