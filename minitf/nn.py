@@ -40,15 +40,15 @@ class Parameter(Tensor):
         return {**vars(self), "_gradient_view": None}
 
 
-def gradient_buffer(x: ArrayLike) -> np.ndarray | None:
-    """Return the array to which an op may write the gradient of x, or None.
+def first_gradient_of(x: ArrayLike, *others: ArrayLike | None) -> np.ndarray | None:
+    """Return the array for a backward function to write the gradient of a parameter to.
 
-    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
-    also returns it, and the gradient need not be copied. It may do so for one of its inputs only,
-    because another input may be the same parameter.
-    None if x is not a flattened parameter or has a gradient already: `out=None` is a new array.
+    None if x is no flattened parameter, has a gradient already, or is among the other inputs of
+    the operation, whose gradient would overwrite it: then the function makes an array, as NumPy
+    does for `out=None`. A function that is given this array returns it as the gradient, and writes
+    that of one input only.
     """
-    if not isinstance(x, Parameter) or x.grad is not None or x._gradient_view is None:
+    if not isinstance(x, Parameter) or x.grad is not None or any(x is other for other in others):
         return None
     view = x._gradient_view
     if (view.shape, view.dtype) != (x.shape, x.dtype):

@@ -141,6 +141,23 @@ def test_gradients_land_in_the_flat_array_and_add_up(rng):
     )
 
 
+@pytest.mark.parametrize("name", ["linear", "feed_forward"])
+def test_a_parameter_that_is_also_the_input_gets_both_gradients(name, rng):
+    """Neither overwrites the other in the flat array."""
+    parameter, gy = Parameter(rng.normal(size=(4, 4))), rng.normal(size=(4, 4))
+    constants = {"linear": (), "feed_forward": (None, rng.normal(size=(4, 4)), None)}[name]
+
+    def gradient():
+        parameter.grad = None
+        y = getattr(functions, name)(parameter, parameter, *constants)
+        (y * gy).sum().backward()
+        return parameter.grad.copy()
+
+    expected = gradient()
+    flatten([parameter])
+    assert np.allclose(gradient(), expected, rtol=1e-9)
+
+
 def test_evaluating_leaves_each_module_as_it_was(rng):
     """Also after an error, and where some are switched off and others are not."""
     model = Pair(rng).train()
