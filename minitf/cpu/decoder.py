@@ -11,7 +11,6 @@ n tokens in the cache of a sentence, S tokens of its source, L layers, V vocabul
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -198,17 +197,14 @@ class _Layer(NamedTuple):
     source_output: _Affine
     source_norm: _Norm
     inner: _Affine
-    activate: Callable[[np.ndarray], np.ndarray]
+    activation: str  # the name of a function in minitf.functions
     outer: _Affine
     feed_forward_norm: _Norm
 
 
-def _activation(name):
-    """Return an activation as a function of an array, which it may overwrite."""
-    if name == "relu":
-        return lambda x: np.maximum(x, 0, out=x)
-    function = getattr(F, name)
-    return lambda x: function(x).data
+def _activated(x, name):
+    """Return a function of minitf.functions, given by its name, of an array that may be changed."""
+    return np.maximum(x, 0, out=x) if name == "relu" else getattr(F, name)(x).data
 
 
 def _packed_layer(layer):
@@ -223,9 +219,9 @@ def _packed_layer(layer):
         source_query=_Affine(_scaled_query(of_source)),
         source_output=_Affine(_weight_and_bias(of_source.output)),
         source_norm=_Norm(layer.source_residual.norm),
-        inner=_Affine(_weight_and_bias(network.inner)),
-        activate=_activation(network.activation),
-        outer=_Affine(_weight_and_bias(network.outer)),
+        inner=_Affine(_map(network.inner)),
+        activation=network.activation,
+        outer=_Affine(_map(network.outer)),
         feed_forward_norm=_Norm(layer.feed_forward_residual.norm),
     )
 
@@ -333,7 +329,7 @@ class StraightScorer:
             return layer.source_output(_attend(queries, keys, values, self.source_offset))
 
         def network(y):
-            return layer.outer(layer.activate(layer.inner(y)))
+            return layer.outer(_activated(layer.inner(y), layer.activation))
 
         x = self._residual(x, own, layer.self_norm)
         x = self._residual(x, of_source, layer.source_norm)

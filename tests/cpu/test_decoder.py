@@ -3,6 +3,8 @@
 tests/engine/test_forms.py compares its results with those of the equation.
 """
 
+import pickle
+
 import numpy as np
 import pytest
 from decoding import assert_same, likely_end
@@ -131,3 +133,12 @@ def test_the_packed_weights_are_one_array():
     base = packed.vocabulary.strips.base
     assert all(layer.inner.strips.base is base for layer in packed.layers)
     assert packed.source.strips.base is base
+
+
+@pytest.mark.parametrize("activation", ["relu", "swish"])
+def test_a_prepared_model_can_be_sent_to_another_process(activation, rng):
+    """As that of a Translator, which multiprocessing pickles."""
+    fast, source = for_decoding(small_model(activation=activation)), random_batch(rng).source
+    again = pickle.loads(pickle.dumps(fast))
+    with forms_on():
+        assert greedy(again, source, 5) == greedy(fast, source, 5)
