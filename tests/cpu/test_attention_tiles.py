@@ -161,3 +161,9 @@ def test_memory_grows_with_the_length_and_not_with_its_square(monkeypatch):
     assert peak(2048) < 1.5 * peak(1024)
     monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", 2048)  # all weights are kept
     assert peak(2048) > 3 * peak(1024)
+
+
+def test_a_numpy_that_lists_no_exp2_has_no_fast_one(monkeypatch):
+    """NumPy lists the functions that it was compiled for several processors: not on every one."""
+    monkeypatch.setattr(np.lib.introspect, "opt_func_info", lambda **names: {})
+    assert not cpu_attention._has_fast_exp2()
