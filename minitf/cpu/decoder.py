@@ -68,8 +68,8 @@ def is_plain(model):
     )
 
 
-def _follows_its_config(model):
-    """Return whether all layers have the sizes and the norm of the config, and keep no weights."""
+def _has_the_sizes_of_its_config(model):
+    """Return whether all layers, at least one, are alike, and none keeps attention weights."""
     c = model.config
     sizes = c.n_heads, c.n_heads * c.d_k, c.n_heads * c.d_v
     for layer in model.decoder.layers:
@@ -81,7 +81,7 @@ def _follows_its_config(model):
         residuals = layer.self_residual, layer.source_residual, layer.feed_forward_residual
         if any(residual.post != (c.norm == "post") for residual in residuals):
             return False
-    return True
+    return bool(model.decoder.layers)
 
 
 def _methods_computed_here(model):

@@ -64,6 +64,10 @@ def with_a_function_for_dropout(model):
     model.decoder.layers[0].feed_forward.dropout = lambda x: x * x
 
 
+def with_no_layers(model):
+    model.decoder.layers = []
+
+
 def with_other_logits(model):
     model.logits = lambda hidden: -Transformer.logits(model, hidden)
 
