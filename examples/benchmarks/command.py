@@ -33,7 +33,8 @@ class Command:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(done.stderr.strip().splitlines()[-1])
+            lines = done.stderr.strip().splitlines()  # none if it was killed
+            raise RuntimeError(lines[-1] if lines else f"it ended with code {done.returncode}")
 
 
 if __name__ == "__main__":

@@ -330,6 +330,13 @@ def test_a_command_that_fails_is_missing():
         worker.prepare({"job": "command", "arguments": ["-m", "nothing"], "root": str(EXAMPLES)})
 
 
+def test_a_command_that_fails_without_a_word_is_missing():
+    """As one that the system killed for its memory."""
+    arguments = ["-c", "import os; os._exit(9)"]
+    with protocol.Worker("command") as worker, pytest.raises(protocol.Missing, match="code 9"):
+        worker.prepare({"job": "command", "arguments": arguments, "root": str(EXAMPLES)})
+
+
 def test_a_command_is_measured_with_its_start():
     """CPU seconds and memory are those of the command, not of the process that starts it."""
     used = "x = bytearray(100_000_000); import time; end = time.process_time() + 0.2\n"
