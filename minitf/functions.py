@@ -323,10 +323,12 @@ def feed_forward(
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
     activation: "relu" or "swish". With a rate, dropout follows it (not in the paper).
     `FeedForward` computes the same; its form calls this op.
-    Raises the errors of `linear` and `dropout`.
+    Raises the errors of `linear` and `dropout`, ValueError for another activation.
     Source: section 3.3, eq. 2.
     """
-    activate = {"relu": relu, "swish": swish}[activation]
+    if activation not in ("relu", "swish"):
+        raise ValueError(f"the activation must be relu or swish, not {activation!r}")
+    activate = relu if activation == "relu" else swish
     hidden = dropout(activate(linear(x, w_1, b_1)), rate, seed)  # (..., F)
     return linear(hidden, w_2, b_2)
 

@@ -127,6 +127,8 @@ class _Affine:
 
     def pack(self, array):
         """Write the strips to the first elements of an array; return the rest of it."""
+        if any(weight.dtype != array.dtype for weight in self.weights):
+            raise TypeError("this decoder mixes float32 and float64: convert it to one with astype")
         size = math.prod(self.shape)
         self.strips = array[:size].reshape(self.shape)
         in_strips(np.concatenate(self.weights, axis=1), self.strips)

@@ -155,8 +155,8 @@ def report(load, team, largest, typical, update):
     times = f" x {s.accumulate}" if s.accumulate > 1 else ""
     yield (
         f"update   at most {s.batch_tokens:,}{times} tokens on each side, padding included; "
-        f"{load.tokens:,.0f} target tokens on average; {counted(round(load.updates), 'update')} "
-        f"per epoch of {counted(load.pairs, 'pair')}"
+        f"{load.tokens:,.0f} target tokens on average; "
+        f"{counted(max(1, round(load.updates)), 'update')} per epoch of {counted(load.pairs, 'pair')}"
     )
     yield (
         f"products {_short(load.work)}FLOP (floating-point operations) per update, forward and "

@@ -146,3 +146,10 @@ def test_a_prepared_model_can_be_sent_to_another_process(activation, rng):
     again = pickle.loads(pickle.dumps(fast))
     with forms_on():
         assert greedy(again, source, 5) == greedy(fast, source, 5)
+
+
+def test_a_decoder_of_two_dtypes_is_refused():
+    model = small_model("float32")
+    model.decoder.layers[0].feed_forward.astype("float64")
+    with pytest.raises(TypeError, match="mixes float32 and float64"):
+        for_decoding(model)

@@ -596,8 +596,8 @@ MUTANTS = {
     "straight line: always ReLU": (
         decode.token_scorer,
         "cpu/decoder",
-        'if name == "relu":',
-        "if True:",
+        'if name == "relu" else',
+        "if True else",
     ),
     "straight line: always post-norm": (
         decode.token_scorer,

@@ -289,3 +289,9 @@ def test_a_saved_model_is_loaded_again(stored):
     assert loaded.config == config
     for name, array in loaded.state().items():
         assert np.allclose(array, model.state()[name], rtol=1e-3, atol=1e-6), name
+
+
+def test_an_unknown_activation_is_refused(rng):
+    x, w_1, w_2 = rng.normal(size=(3, 4)), rng.normal(size=(4, 5)), rng.normal(size=(5, 4))
+    with pytest.raises(ValueError, match="relu or swish, not 'gelu'"):
+        F.feed_forward(x, w_1, None, w_2, None, activation="gelu")
