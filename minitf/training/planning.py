@@ -153,10 +153,11 @@ def report(load, team, largest, typical, update):
     """
     s, tell = load.settings, team.ranks.tell
     times = f" x {s.accumulate}" if s.accumulate > 1 else ""
+    updates = max(1, round(load.updates))
     yield (
         f"update   at most {s.batch_tokens:,}{times} tokens on each side, padding included; "
         f"{load.tokens:,.0f} target tokens on average; "
-        f"{counted(max(1, round(load.updates)), 'update')} per epoch of {counted(load.pairs, 'pair')}"
+        f"{counted(updates, 'update')} per epoch of {counted(load.pairs, 'pair')}"
     )
     yield (
         f"products {_short(load.work)}FLOP (floating-point operations) per update, forward and "
