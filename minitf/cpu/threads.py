@@ -7,6 +7,7 @@ a product in which fetching the matrix takes most of the time: see Helper.
 import contextlib
 import contextvars
 import os
+import signal
 import threading
 import time
 from queue import SimpleQueue
@@ -52,7 +53,8 @@ class Helper(threading.Thread):
         super().__init__(daemon=True)
         self.process = os.getpid()
         self.calls, self.ends = SimpleQueue(), SimpleQueue()
-        self.start()
+        with _without_signals():
+            self.start()
 
     def run(self):
         """Help with one call after the other."""
@@ -85,6 +87,22 @@ class Helper(threading.Thread):
             error = None if begin.acquire(blocking=False) else self.ends.get()
         if error is not None:
             raise error
+
+
+@contextlib.contextmanager
+def _without_signals():
+    """Let threads that start in this block receive no signals.
+
+    They would be handled although the main thread defers them: see workers.py.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _of_this_process = []  # its Helper, once there is one

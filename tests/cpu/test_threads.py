@@ -1,6 +1,7 @@
 """Threads for forms: the pool that replicas lend, and the helper of a decoder."""
 
 import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,21 @@ def test_a_forked_process_has_a_helper_of_its_own():
             threads.helper().each(found.append, range(100))
             os._exit(0 if len(found) == 100 and threads.helper() is not mine else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="as on Windows")
+def test_a_helper_receives_no_signals():
+    """Otherwise a signal that the main thread defers, as during a fork, would be handled."""
+    blocked = []
+
+    def work(item):
+        both.wait()
+        blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    both = threading.Barrier(2, timeout=20)
+    Helper().each(work, range(2))
+    caller, helper = sorted(blocked, key=len)
+    assert signal.SIGINT not in caller and {signal.SIGINT, signal.SIGTERM} <= helper
 
 
 @pytest.mark.parametrize("rows", [1, 4, 7])
