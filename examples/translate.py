@@ -9,8 +9,8 @@ MODEL = Path(__file__).resolve().parent / "models" / "en-de"
 
 def main(arguments=None):
     """Run the command line; returns its exit code."""
-    # Decoding uses one thread in each process. The others of OpenBLAS, which start with NumPy, would
-    # take as long as the translation of a sentence.
+    # Decoding uses one thread in each process. The others of OpenBLAS, which start with NumPy,
+    # would take as long as the translation of a sentence.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # `import minitf` would refuse a wrong name, even if --backend names a right one.
     backend = os.environ.pop("MINITF_BACKEND", "")

@@ -40,15 +40,18 @@ class Parameter(Tensor):
         return {**vars(self), "_gradient_view": None}
 
 
-def first_gradient_of(x: ArrayLike, *others: ArrayLike | None) -> np.ndarray | None:
-    """Return the array for a backward function to write the gradient of a parameter to.
+def gradient_buffer(x: ArrayLike, *others: ArrayLike | None) -> np.ndarray | None:
+    """Return the array to which an op may write the gradient of x, or None.
 
-    None if x is no flattened parameter, has a gradient already, or is among the other inputs of
-    the operation, whose gradient would overwrite it: then the function makes an array, as NumPy
-    does for `out=None`. A function that is given this array returns it as the gradient, and writes
-    that of one input only.
+    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
+    also returns it, and the gradient need not be copied. It may do so for one of its inputs only.
+    others: the other inputs of the op; if x is among them, their gradients would overwrite its own.
+    None if x is not a flattened parameter, has a gradient already, or is among the others:
+    `out=None` is a new array.
     """
-    if not isinstance(x, Parameter) or x.grad is not None or any(x is other for other in others):
+    if not isinstance(x, Parameter) or x.grad is not None or x._gradient_view is None:
+        return None
+    if any(x is other for other in others):
         return None
     view = x._gradient_view
     if (view.shape, view.dtype) != (x.shape, x.dtype):

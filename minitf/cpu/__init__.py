@@ -1,8 +1,9 @@
 """Faster forms of the engine's ops, for NumPy on the cores of a CPU."""
 
-from minitf.cpu import (  # noqa: F401  (registers their forms)
+from minitf.cpu import (  # noqa: F401  (each registers its forms)
     attention,
     decode,
+    decoder,
     functions,
     loss,
     multihead,

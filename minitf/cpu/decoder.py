@@ -68,8 +68,8 @@ def is_plain(model):
     )
 
 
-def _has_the_sizes_of_its_config(model):
-    """Return whether all layers, at least one, are alike, and none keeps attention weights."""
+def _follows_its_config(model):
+    """Return whether all layers have the sizes and the norm of the config, and keep no weights."""
     c = model.config
     sizes = c.n_heads, c.n_heads * c.d_k, c.n_heads * c.d_v
     for layer in model.decoder.layers:
@@ -81,7 +81,7 @@ def _has_the_sizes_of_its_config(model):
         residuals = layer.self_residual, layer.source_residual, layer.feed_forward_residual
         if any(residual.post != (c.norm == "post") for residual in residuals):
             return False
-    return bool(model.decoder.layers)
+    return bool(model.decoder.layers)  # without any, there is nothing to pack
 
 
 def _methods_computed_here(model):
@@ -124,6 +124,7 @@ class _Affine:
         self.width = sum(map(len, biases))
         self.shape = strips_shape(len(self.weights[0]), self.width)
         self.bias = None if all(b is None for _, b in layers) else np.concatenate(biases)
+        self.faster_way = FasterWay()  # of computing the product: alone, or with a helper
 
     def pack(self, array):
         """Write the strips to the first elements of an array; return the rest of it."""
@@ -221,9 +222,9 @@ def _packed_layer(layer):
         source_query=_Affine(_scaled_query(of_source)),
         source_output=_Affine(_weight_and_bias(of_source.output)),
         source_norm=_Norm(layer.source_residual.norm),
-        inner=_Affine(_map(network.inner)),
+        inner=_Affine(_weight_and_bias(network.inner)),
         activation=network.activation,
-        outer=_Affine(_map(network.outer)),
+        outer=_Affine(_weight_and_bias(network.outer)),
         feed_forward_norm=_Norm(layer.feed_forward_residual.norm),
     )
 

@@ -572,8 +572,8 @@ MUTANTS = {
     "straight line: no bias": (
         decode.token_scorer,
         "cpu/decoder",
-        "            y += self.bias\n        return y\n\n\ndef _weight",
-        "            pass\n        return y\n\n\ndef _weight",
+        "            y += self.bias\n",
+        "            pass\n",
     ),
     "straight line: eps not times D": (
         decode.token_scorer,
