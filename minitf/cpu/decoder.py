@@ -147,7 +147,7 @@ class _Affine:
         helper = None if self.faster_way.chosen == 0 else threads.helper()
         if helper is None:
             return product(x, self.strips, self.width)
-        return self.faster_way(
+        return self.faster_way.take(
             lambda: product(x, self.strips, self.width),
             lambda: product(x, self.strips, self.width, helper),
         )

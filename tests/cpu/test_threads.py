@@ -76,7 +76,7 @@ def test_the_faster_way_is_chosen_after_both_were_timed(other, chosen, monkeypat
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     either = FasterWay()
     for _ in range(20):
-        assert either(lambda: way(0, 1.0), lambda: way(1, other)) == calls[-1]
+        assert either.take(lambda: way(0, 1.0), lambda: way(1, other)) == calls[-1]
     assert calls == [0, 1] * threads._TRIALS + [chosen] * (20 - 2 * threads._TRIALS)
 
 
@@ -135,7 +135,7 @@ def test_a_product_has_the_same_bits_with_a_helper(rng, rows):
 
 @pytest.mark.parametrize("chosen", [0, 1])
 def test_translations_have_the_same_bits_with_a_helper(chosen, monkeypatch):
-    monkeypatch.setattr(FasterWay, "__call__", lambda self, *ways: ways[chosen]())
+    monkeypatch.setattr(FasterWay, "take", lambda self, *ways: ways[chosen]())
     model = Transformer(Config(300, n_layers=2, d_model=32, d_ff=64, n_heads=4)).eval()
     source = np.random.default_rng(3).integers(4, 300, (3, 6))
     alone = beam_search(for_decoding(model), source)

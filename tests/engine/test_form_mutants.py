@@ -408,7 +408,7 @@ MUTANTS = {
         loss.projected_cross_entropy,
         "cpu/loss",
         "ids[chunk]",
-        "ids[: len(some)]",
+        "ids[: len(chunk_hidden)]",
     ),
     "loss: the last chunk's gradient": (
         loss.projected_cross_entropy,

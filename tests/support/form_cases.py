@@ -20,6 +20,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.config import Config
+from minitf.cpu import threads
 from minitf.nn import Dropout, Linear, Module, Parameter, flatten
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
@@ -462,6 +463,7 @@ def cases():
             searches,
             lambda dtype: _beams(dtype, LEARNED, beam=3, n_best=3),
         ),
+        Case("a beam of 4, with a helper", searches, _helped, ("cpu",)),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
         Case("a beam of 4, attention by distance", searches, _near),
         Case("a beam of 4, a public model", searches, lambda dtype: _beams(dtype, models.PUBLIC)),
@@ -473,6 +475,7 @@ def cases():
         Case("packed matrices", (F.linear,), _packed, ("cpu",)),
         Case("modules", (FeedForward.__call__, Residual.__call__), _modules),
         Case("heads", (MultiHeadAttention.__call__,), _heads, ("cpu",)),
+        Case("inputs that the heads leave to the equation", (), _of_other_inputs, ("cpu",)),
         Case("a shared matrix", (FeedForward.__call__,), _shared_matrix, ("cpu",)),
         Case("a table that is used twice", (F.embedding,), _table_used_twice),
     ]
@@ -525,6 +528,12 @@ def _beams(dtype, switches, beam=4, n_best=1):
     """Return the translations of four sentences that end at different steps."""
     found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=12)
     return _written(h for sentence in found for h in sentence)
+
+
+def _helped(dtype):
+    """Return the translations that a second thread helped to find."""
+    with threads.helped():
+        return _beams(dtype, {})
 
 
 class Near(MultiHeadAttention):
@@ -646,6 +655,21 @@ def _with_gradients(compute, x, modules):
             y = compute(x)
         y.backward(to_device(np.random.default_rng(5).normal(size=y.shape).astype(y.dtype)))
     return [to_numpy(array).copy() for array in (y.data, x.grad, gradients)]
+
+
+def _of_other_inputs(dtype):
+    """Return attention to one memory for all sentences, and whether two dtypes are refused."""
+    rng = np.random.default_rng(10)
+    module = MultiHeadAttention(Config(V, d_model=D, n_heads=H), rng).astype(dtype)
+    x, memory = (
+        Tensor(to_device(rng.normal(size=shape), dtype)) for shape in ((B, T, D), (1, S, D))
+    )
+    other = memory.astype("float32" if dtype == "float64" else "float64")
+    try:
+        module(x, F.concatenate([other] * B, axis=0))
+    except TypeError as error:
+        refused = "mixes float32 and float64" in str(error)
+    return [to_numpy(module(x, memory).data), np.array([refused], dtype=dtype)]
 
 
 def _heads(dtype):
