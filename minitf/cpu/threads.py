@@ -52,7 +52,7 @@ class Helper(threading.Thread):
     def __init__(self):
         super().__init__(daemon=True)
         self.process = os.getpid()
-        self.calls, self.ends = SimpleQueue(), SimpleQueue()
+        self.calls = SimpleQueue()
         with _without_signals():
             self.start()
 
@@ -67,7 +67,8 @@ class Helper(threading.Thread):
         The caller does not wait for a helper that did not begin, because other programs keep the
         cores busy.
         """
-        remaining, begin = iter(items), threading.Lock()  # `begin` is taken once
+        remaining, end = iter(items), SimpleQueue()
+        begin = threading.Lock()  # taken once: by the helper, or in the end by the caller
 
         def work():
             for item in remaining:
@@ -76,15 +77,15 @@ class Helper(threading.Thread):
         def help():
             if begin.acquire(blocking=False):
                 try:
-                    self.ends.put(work())
+                    end.put(work())
                 except BaseException as error:
-                    self.ends.put(error)
+                    end.put(error)
 
         self.calls.put(help)
         try:
             work()
         finally:
-            error = None if begin.acquire(blocking=False) else self.ends.get()
+            error = None if begin.acquire(blocking=False) else end.get()
         if error is not None:
             raise error
 
@@ -144,7 +145,7 @@ class FasterWay:
         start = time.perf_counter()
         result = ways[turn]()
         self.seconds[turn].append(time.perf_counter() - start)
-        if len(other) == _TRIALS:
+        if len(other) >= _TRIALS:
             self.chosen = int(_median(other) < _WORTH_IT * _median(one))
         return result
 

@@ -47,6 +47,25 @@ def test_nobody_waits_for_a_helper_that_did_not_begin():
     assert seen == list(range(6))
 
 
+def test_two_callers_share_a_helper():
+    """As two threads that translate at a time: each returns when its own items are done."""
+    helper, wrong = Helper(), []
+
+    def call():
+        for _ in range(300):
+            done = np.zeros(6, dtype=int)
+            helper.each(lambda item, done=done: np.add.at(done, item, 1), range(6))
+            if not (done == 1).all():
+                wrong.append(done)
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert not wrong and not any(caller.is_alive() for caller in callers)
+
+
 @pytest.mark.parametrize("fails", ["the caller", "the helper"])
 def test_an_error_of_either_thread_reaches_the_caller(fails):
     caller, both = threading.current_thread(), threading.Barrier(2, timeout=20)
