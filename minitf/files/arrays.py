@@ -152,9 +152,11 @@ def _read_safetensors(path, shapes):
 
 def _read_npz(path, shapes):
     """Read a file of minitf 0.1."""
+    import zipfile  # lazily: it loads three compressors
+
     arrays = {}
-    with np.load(path, allow_pickle=False) as file:
-        found = _shapes_in_npz(path, file.zip)
+    with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        found = _shapes_in_npz(path, file.zip, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
         _check_shapes(path, {name: found[name] for name in found.keys() - {OLD_KEY}}, shapes)
         for name in found:
             with user_errors(f"{path}: array {name!r}"):
@@ -166,13 +168,12 @@ def _read_npz(path, shapes):
         return arrays, json.loads(arrays.pop(OLD_KEY).tobytes())
 
 
-def _shapes_in_npz(path, archive):
+def _shapes_in_npz(path, archive, compressions):
     """Return the shape of each array; raises ValueError if one claims more than its data.
 
     numpy.load would take the memory that a header claims before it reads the data.
+    compressions: those that are read, numbers of zipfile.
     """
-    from zipfile import ZIP_DEFLATED, ZIP_STORED  # lazily: it loads three compressors
-
     shapes = {}
     members = archive.infolist()
     if sum(member.compress_size for member in members) > os.path.getsize(path):
@@ -182,7 +183,7 @@ def _shapes_in_npz(path, archive):
         if name == member.filename or name in shapes:
             raise ValueError(f"entry {member.filename!r} is not an array of minitf")
         # Of other compressions the first few bytes can already unpack to gigabytes.
-        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        if member.compress_type not in compressions:
             raise ValueError(f"unknown compression of {name!r}")
         with user_errors(f"{path}: array {name!r}"), archive.open(member) as stream:
             if member.file_size > MAX_INFLATION * member.compress_size:

@@ -472,6 +472,13 @@ def cases():
         Case("sampling", (decode.token_scorer,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("normalisers", (decode.normalisers_of,), _normalisers, ("cpu",)),
+        *_module_cases(),
+    ]
+
+
+def _module_cases():
+    """Return the cases of layers and modules with parameters."""
+    return [
         Case("packed matrices", (F.linear,), _packed, ("cpu",)),
         Case("modules", (FeedForward.__call__, Residual.__call__), _modules),
         Case("heads", (MultiHeadAttention.__call__,), _heads, ("cpu",)),
