@@ -13,6 +13,7 @@ from seam import forms_on
 
 from minitf import forms
 from minitf.backend import using
+from minitf.cpu import threads
 
 ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
@@ -175,6 +176,8 @@ def test_every_size_at_which_a_form_takes_another_branch_is_lowered():
 @pytest.mark.parametrize("room", LIBRARY)
 def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
     """So no tile, no shortcut and no border of a form is left unchecked by the tests above."""
+    # Else the tables would use the helper that an earlier test made, and not make one.
+    monkeypatch.setattr(threads, "_of_this_process", [])
     names = {form.__module__ for form in forms._forms[room].values()} | HELPERS[room]
     modules = {sys.modules[name].__file__: sys.modules[name] for name in names}
     missing = {(file, line) for file, module in modules.items() for line in lines_of(module)}
