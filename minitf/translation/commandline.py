@@ -151,8 +151,10 @@ class _Recent:
 @contextlib.contextmanager
 def _signals_as_exceptions():
     """Let SIGTERM and SIGHUP raise SystemExit, or they would leave half a file."""
+    received = []
 
     def end(number, frame):
+        received.append(number)
         raise SystemExit(128 + number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -162,6 +164,11 @@ def _signals_as_exceptions():
         signal.signal(number, end)
     try:
         yield
+    except Exception:
+        if not received:
+            raise
+        # An extension module that is being imported turns SystemExit into ImportError.
+        raise SystemExit(128 + received[0]) from None
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)

@@ -100,6 +100,22 @@ def test_no_half_written_file_is_left_by_a_kill(run, tmp_path, number):
     assert list(tmp_path.iterdir()) == [] and process.stderr.read() == b""
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="kill ends a process at once there")
+def test_a_kill_in_the_middle_of_an_import_is_no_traceback(run, tmp_path, monkeypatch):
+    """An extension module that is being imported turns SystemExit into ImportError."""
+
+    def importing(*_, **__):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit as stop:
+            raise ImportError("initialization failed") from stop
+
+    monkeypatch.setattr("minitf.translation.translator.Translator.translate", importing)
+    code = 128 + signal.SIGTERM
+    assert run("--output", tmp_path / "out.txt", "a bird") == (code, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
 # Pictures -----------------------------------------------------------------------------------------
 
 
