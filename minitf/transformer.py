@@ -425,6 +425,15 @@ class Transformer(Module):
         suppression = to_device(suppression, self.output_embedding.weight.dtype)
         return Tensor(suppression) if self.output_bias is None else self.output_bias + suppression
 
+    def count_targets(self, target_out: Ids) -> int:
+        """Return the number of targets that count in the loss: (B, T) -> an int.
+
+        Padding and suppressed ids do not. The sum of this number over the batches of an update is
+        the n_tokens of `loss`.
+        """
+        left_out = self.config.pad_id, *self.config.suppressed_ids
+        return int(np.isin(target_out, left_out, invert=True).sum())
+
     def __call__(self, source: Ids, target: Ids) -> Tensor:
         """Return the logits (B, T, V) of source ids (B, S) and target ids (B, T).
 
@@ -444,8 +453,8 @@ class Transformer(Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the training loss of a batch, and its plain negative log-likelihood.
 
-        n_tokens: the divisor of both, the number of target tokens of the complete update. By
-        default it is that of this batch, without padding and suppressed ids.
+        n_tokens: the divisor of both, the number of targets of the complete update that count. By
+        default it is that of this batch: see `count_targets`.
         """
         c = self.config
         source, target_in = _batch(source, target_in)

@@ -187,7 +187,6 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
     sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     total, n_tokens, done = 0.0, 0, 0
-    left_out = model.config.pad_id, *model.config.suppressed_ids
     with model.evaluating(), no_grad():
         for rows in plan_batches(*lengths, batch_tokens, np.random.default_rng(0)):
             batch = make_batch(
@@ -195,7 +194,7 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
             )
             _, nll = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens=1)
             total += float(nll)
-            n_tokens += np.isin(batch.target_out, left_out, invert=True).sum()
+            n_tokens += model.count_targets(batch.target_out)
             done += len(rows)
             if progress:
                 progress(done, len(sources))

@@ -32,10 +32,11 @@ class Team:
         batches: arrays of indices into the dataset. step: the number of updates before this one;
         it decides which dropout masks are drawn.
         Returns (loss, plain negative log-likelihood, gradient norm) as arrays, and the number of
-        target tokens, by which loss and gradient are divided.
+        targets that count, by which loss and gradient are divided.
         """
         mine = self._slices(batches)
-        (n_tokens,) = self.ranks.total(sum(batch.n_tokens for _, batch in mine))
+        count = self.replicas.models[0].count_targets
+        (n_tokens,) = self.ranks.total(sum(count(batch.target_out) for _, batch in mine))
         self.optimizer.zero_grad()
         loss, nll = 0.0, 0.0
         for i, batch in mine:

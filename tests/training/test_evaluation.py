@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from models import small_model
 
-from minitf.config import Config
 from minitf.data.corpora import Pairs
 from minitf.errors import UserError
 from minitf.tensor import is_recording
@@ -384,8 +383,8 @@ def test_perplexity_is_computed_in_batches_within_the_budget_and_not_recorded(mo
 
 def test_the_worst_perplexity_is_finite():
     model = SimpleNamespace(
-        config=Config(100),
         evaluating=contextlib.nullcontext,
+        count_targets=np.size,
         loss=lambda *ids, n_tokens: (0.0, 1e6),
     )
     assert math.isfinite(perplexity(model, Words.train(["a"]), Pairs(["a"], ["a"])))

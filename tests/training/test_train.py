@@ -292,6 +292,24 @@ def test_accumulated_batches_weigh_every_token_alike(small):
     assert np.allclose(small.optimizer.gradients, wanted / n, atol=1e-6)
 
 
+def test_the_loss_is_divided_by_the_targets_that_count(folder):
+    """Padding and suppressed ids do not, and neither do they in the loss of a single batch."""
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+    switches = shlex.split("--set suppressed_ids=4,6 --set dropout=0 --replicas 1 --accumulate 2")
+    trainer = commandline.build(parse([*texts, *SMALL, *PACE, *switches])[0])
+    wanted, counts = np.zeros(2), []
+    for rows in trainer.cursor.plan[:2]:
+        batch = trainer.dataset.batch(rows)
+        counts.append(np.isin(batch.target_out, (0, 4, 6), invert=True).sum())
+        assert trainer.model.count_targets(batch.target_out) == counts[-1] < batch.n_tokens
+        figures = trainer.model.loss(batch.source, batch.target_in, batch.target_out)
+        wanted += [float(figure) * counts[-1] for figure in figures]
+    assert counts[0] != counts[1]
+    loss, nll, _, n = trainer.update()
+    assert n == sum(counts)
+    assert [float(loss), float(nll)] == pytest.approx(wanted / n, rel=1e-6)
+
+
 def test_the_norm_of_a_small_gradient_takes_one_thread(small, monkeypatch):
     """Several threads would change the last bits of its dot product, and wait for each other."""
     seen = []
