@@ -80,13 +80,9 @@ def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     rows = np.arange(len(logits))
     logits -= logits.max(axis=-1, keepdims=True)
     true = logits[rows, target]
-    if suppressed_ids:
-        suppressed = slice(None), list(suppressed_ids)
-        kept = logits[suppressed]
-        logits[suppressed] = 0  # -infinity would make the sum infinite
-    total = row_sums(logits)[:, 0]
-    if suppressed_ids:
-        logits[suppressed] = kept
+    # Without the logits of suppressed ids, which would make the sum infinite.
+    others = np.delete(logits, suppressed_ids, axis=1) if suppressed_ids else logits
+    total = row_sums(others)[:, 0]
     p = np.exp(logits, out=logits)
     sums = row_sums(p)
     log_sums = np.log(sums[:, 0])
@@ -96,7 +92,6 @@ def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
         losses += wrong * (size * log_sums - total)
     p /= sums
     p -= wrong
-    if suppressed_ids:
-        p[suppressed] += wrong
+    p[:, list(suppressed_ids)] += wrong  # their q is 0
     p[rows, target] -= rest
     return losses, nll

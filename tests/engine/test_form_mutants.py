@@ -443,8 +443,14 @@ MUTANTS = {
     "loss: q gives a suppressed id a probability": (
         loss.projected_cross_entropy,
         "cpu/loss",
-        "        p[suppressed] += wrong\n",
-        "        pass\n",
+        "    p[:, list(suppressed_ids)] += wrong  # their q is 0\n",
+        "",
+    ),
+    "loss: a suppressed id with a logit has no probability": (
+        loss.projected_cross_entropy,
+        "cpu/loss",
+        "p[:, list(suppressed_ids)] += wrong",
+        "p[:, list(suppressed_ids)] = 0",
     ),
     "loss: q divided among suppressed ids too": (
         loss.projected_cross_entropy,
@@ -452,17 +458,11 @@ MUTANTS = {
         "logits.shape[1] - len(suppressed_ids)",
         "logits.shape[1]",
     ),
-    "loss: a suppressed id is never restored": (
-        loss.projected_cross_entropy,
-        "cpu/loss",
-        "        logits[suppressed] = kept\n",
-        "        pass\n",
-    ),
     "loss: the sum includes suppressed ids": (
         loss.projected_cross_entropy,
         "cpu/loss",
-        "        logits[suppressed] = 0 ",
-        "        pass ",
+        "others = np.delete(logits, suppressed_ids, axis=1) if suppressed_ids else logits",
+        "others = logits",
     ),
     "Adam: eps not corrected": (
         optim.adam_update,
