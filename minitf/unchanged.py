@@ -1,12 +1,16 @@
-"""A check that nobody has changed the methods of a module.
+"""A check that nobody has changed the methods of a module, and two forms that both rooms share.
 
 Some programs compute the same as modules without calling them. The forms of `Residual`,
 `FeedForward` and `MultiHeadAttention`, and the CPU's form of decoding, compute several modules
 together. The cache of decoding keeps the keys of earlier tokens, although a changed attention might
 compute other keys once the text is longer. All of them ask here first. If a method was changed,
 they leave the work to the modules.
+
+The forms of `Residual` and `FeedForward` need nothing more than this check and an op, so they are
+the same in both rooms.
 """
 
+from minitf import functions as F
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from minitf.transformer import (
     Decoder,
@@ -18,7 +22,7 @@ from minitf.transformer import (
     Transformer,
 )
 
-__all__ = ["is_unchanged"]
+__all__ = ["feed_forward_by_op", "is_unchanged", "residual_by_op"]
 
 # The methods as this library defines them, copied before anybody can replace one of a class.
 _METHODS = {
@@ -53,3 +57,29 @@ def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
         if name in attributes or getattr(present_class, name) is not defined[name]:
             return False
     return True
+
+
+def residual_by_op(module, x, sublayer):
+    """Compute a Residual by `functions.add_norm`, which has a form in both rooms.
+
+    Return NotImplemented unless the norm comes last and its modules are unchanged.
+    """
+    norm, dropout = module.norm, module.dropout
+    if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
+        return NotImplemented
+    rate = dropout.rate if dropout.training else 0.0
+    return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
+
+
+def feed_forward_by_op(module, x):
+    """Compute a FeedForward by `functions.feed_forward`, which has a form in both rooms.
+
+    Return NotImplemented unless it has the ReLU and its modules are unchanged.
+    """
+    inner, outer, dropout = module.inner, module.outer, module.dropout
+    if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
+        return NotImplemented
+    if module.activation != "relu" or not is_unchanged(dropout, Dropout):
+        return NotImplemented  # these forms compute no other activation
+    rate = dropout.rate if dropout.training else 0.0
+    return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)

@@ -16,10 +16,10 @@ from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Dropout, LayerNorm, Linear, Parameter, gradient_buffer
+from minitf.nn import Parameter, gradient_buffer
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
-from minitf.unchanged import is_unchanged
+from minitf.unchanged import feed_forward_by_op, residual_by_op
 
 
 @form_of(functions.linear)
@@ -76,13 +76,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
 @form_of(FeedForward.__call__)
 def feed_forward_network(module, x):
     """Call `functions.feed_forward` if the module has the ReLU and its modules are unchanged."""
-    inner, outer, dropout = module.inner, module.outer, module.dropout
-    if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
-        return NotImplemented
-    if module.activation != "relu" or not is_unchanged(dropout, Dropout):
-        return NotImplemented
-    rate = dropout.rate if dropout.training else 0.0
-    return functions.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
+    return feed_forward_by_op(module, x)
 
 
 @form_of(functions.layer_norm)
@@ -124,11 +118,7 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
 @form_of(Residual.__call__)
 def residual(module, x, sublayer):
     """Call `functions.add_norm` if the norm comes last and the modules are unchanged."""
-    norm, dropout = module.norm, module.dropout
-    if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
-        return NotImplemented
-    rate = dropout.rate if dropout.training else 0.0
-    return functions.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
+    return residual_by_op(module, x, sublayer)
 
 
 def _means(x):

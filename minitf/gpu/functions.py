@@ -12,10 +12,9 @@ from minitf.gpu import fused
 from minitf.gpu.dropout import next_decisions
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_factor, matmul
-from minitf.nn import Dropout, LayerNorm, Linear
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
-from minitf.unchanged import is_unchanged
+from minitf.unchanged import feed_forward_by_op, residual_by_op
 
 
 @form_of(functions.linear)
@@ -102,23 +101,13 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
 @form_of(Residual.__call__)
 def residual(module, x, sublayer):
     """Call the op with one kernel for dropout, sum and norm, if these modules are unchanged."""
-    norm, dropout = module.norm, module.dropout
-    if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
-        return NotImplemented
-    rate = dropout.rate if dropout.training else 0.0
-    return functions.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
+    return residual_by_op(module, x, sublayer)
 
 
 @form_of(FeedForward.__call__)
 def feed_forward_network(module, x):
     """Call the op with one kernel between its products, if the modules are unchanged."""
-    inner, outer, dropout = module.inner, module.outer, module.dropout
-    if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
-        return NotImplemented
-    if module.activation != "relu" or not is_unchanged(dropout, Dropout):
-        return NotImplemented  # the kernel computes no other activation
-    rate = dropout.rate if dropout.training else 0.0
-    return functions.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
+    return feed_forward_by_op(module, x)
 
 
 @form_of(functions.attention)

@@ -210,8 +210,8 @@ ELSEWHERE = {
     *("each", "run", "help", "take", "_without_signals"),
 }
 HELPERS = {
-    "cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")},
-    "gpu": {"minitf.gpu.dropout", "minitf.gpu.fused"},
+    "cpu": {"minitf.unchanged", *(f"minitf.cpu.{name}" for name in ("strips", "sums", "threads"))},
+    "gpu": {"minitf.unchanged", "minitf.gpu.dropout", "minitf.gpu.fused"},
 }
 
 
@@ -240,7 +240,11 @@ def lines_of(module):
     while waiting:
         block = waiting.pop()
         waiting += [
-            constant for constant in block.co_consts if isinstance(constant, types.CodeType)
+            constant
+            for constant in block.co_consts
+            if isinstance(constant, types.CodeType)
+            # A comprehension of the module ran when it was imported.
+            and not (block is code and constant.co_name.endswith("comp>"))
         ]
         # Of a function, not of the module or a class.
         if block.co_flags & 3 == 3 and block.co_name not in ELSEWHERE:

@@ -627,6 +627,15 @@ class DoubledDropout(Dropout):
         return super().__call__(x) * 2
 
 
+class Doubling(Module):
+    """A module of another kind, in place of dropout."""
+
+    rate = 0.0
+
+    def __call__(self, x):
+        return x * 2
+
+
 def _modules(dtype):
     """Return the results and gradients of a residual sub-layer, also with changed modules."""
     rng, found = np.random.default_rng(8), []
@@ -634,7 +643,7 @@ def _modules(dtype):
     for changes in ({}, {"norm": "pre"}, {"activation": "swish"}):
         rates = {"dropout": 0.2, "feed_forward_dropout": 0.3}
         config = Config(V, d_model=D, d_ff=16, n_heads=H, **rates, **changes)
-        for changed in ("nothing", "training", "a layer", "dropout"):
+        for changed in ("nothing", "training", "a layer", "dropout", "no dropout"):
             network, residual = FeedForward(config, rng), Residual(config)
             if changed == "training":
                 network.eval()
@@ -642,6 +651,8 @@ def _modules(dtype):
                 network.inner.__class__ = DoubledLinear
             elif changed == "dropout":
                 network.dropout.__class__ = residual.dropout.__class__ = DoubledDropout
+            elif changed == "no dropout":
+                network.dropout = residual.dropout = Doubling()
             for module in (network, residual):
                 module.astype(dtype)
             found += _with_gradients(
