@@ -437,14 +437,14 @@ def _count_steps(axis):
 # All figures --------------------------------------------------------------------------------------
 
 
-def new_figure(width, height, padding=None):
+def new_figure(width, height, padding=None, dpi=150):
     """Return an empty figure of this size in inches, which no window shows.
 
     padding: inches around each panel, which matplotlib then arranges; None if the caller does.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=150)
+    figure = Figure(figsize=(width, height), dpi=dpi)
     if padding:
         figure.set_layout_engine("constrained", w_pad=padding, h_pad=padding)
     return figure

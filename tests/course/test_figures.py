@@ -40,6 +40,9 @@ def legend(axes):
         lambda path: figures.bars({"a": 1.0, "b": 2.0}, path=path, y="y"),
         lambda path: figures.matrices({"panel": np.eye(3)}, path=path, values=".1f", bar="weight"),
         lambda path: figures.tree(NODES, path=path, title="a beam"),
+        lambda path: figures.line_panels({"p": {"a": ([1], [2])}}, path=path, x="x", y="y"),
+        lambda path: figures.dots({"a": 1.0, "b": (1, 2, 3)}, path=path, x="x"),
+        lambda path: figures.graph({"a": (0, 0, "a")}, [], path=path),
     ],
 )
 def test_each_writes_its_file(draw, tmp_path):
@@ -64,10 +67,87 @@ def test_lines_have_their_axes_and_differ_without_colour(saved):
     assert len({(line.get_linestyle(), line.get_marker()) for line in drawn}) == 3
 
 
+def test_a_note_is_near_its_point(saved):
+    curves = {"one": ([0, 30], [0, 30])}
+    figures.lines(curves, path="a.png", x="x", y="y", notes={"here": (10, 10)})
+    axes = saved[0].axes[0]
+    note = next(text for text in axes.texts if text.get_text() == "here")
+    # In fractions of the axes; the point is at a third of them, and a little more.
+    assert all(0.3 < place < 0.6 for place in note.get_position())
+
+
 def test_one_line_needs_no_legend(saved):
     figures.lines({"one": ([1, 2], [3, 4])}, path="a.png", x="x", y="y", marks=False)
     assert not legend(saved[0].axes[0])
     assert saved[0].axes[0].get_lines()[0].get_marker() == "None"
+
+
+def test_levels_are_named_lines_and_notes_point_at_their_points(saved):
+    figures.lines(
+        {"one": ([1, 2], [3, 4])},
+        "a.png",
+        "x",
+        "y",
+        levels={"the floor": 3.5},
+        notes={"end": (2, 4)},
+    )
+    axes = saved[0].axes[0]
+    (level,) = [line for line in axes.get_lines() if list(line.get_ydata()) == [3.5, 3.5]]
+    assert level.get_linestyle() == "--" and not legend(axes)
+    name, note = axes.texts
+    assert (name.get_text(), name.xy) == ("the floor", (1, 3.5))
+    assert (note.get_text(), note.xy) == ("end", (2, 4)) and note.arrow_patch is not None
+
+
+def test_panels_have_their_own_axes_and_share_the_looks_of_a_curve(saved):
+    panels = {
+        "left": {"a": ([1, 2], [3, 4]), "b": ([1, 2], [5, 6])},
+        "right": {"b": ([1, 2], [500, 600])},
+    }
+    figures.line_panels(
+        panels, "a.png", "x", {"left": "loss", "right": "BLEU"}, limits={"right": (0, 700)}
+    )
+    left, right = saved[0].axes
+    assert [(axes.get_title(), axes.get_ylabel()) for axes in (left, right)] == [
+        ("left", "loss"),
+        ("right", "BLEU"),
+    ]
+    assert left.get_ylim()[1] < 10 and right.get_ylim() == (0, 700)
+    again, there = left.get_lines()[1], right.get_lines()[0]
+    for look in ("get_color", "get_linestyle", "get_marker"):
+        assert getattr(again, look)() == getattr(there, look)()
+    assert [text.get_text() for text in saved[0].legends[0].get_texts()] == ["a", "b"]
+
+
+def test_a_label_for_a_panel_that_is_not_there_is_refused():
+    panels = {"left": {"a": ([1, 2], [3, 4])}}
+    for options in ({"y": {"lft": "loss"}}, {"y": "loss", "limits": {"lft": (0, 1)}}):
+        with pytest.raises(ValueError, match=r"a\.png: .*lft"):
+            figures.line_panels(panels, "a.png", "x", **options)
+
+
+# Numbers ------------------------------------------------------------------------------------------
+
+
+def test_dots_are_rows_from_the_top_with_their_intervals(saved):
+    values = {"first": 27.5, "second": (26.3, 27.3, 28.1)}
+    figures.dots(values, "a.png", "BLEU", levels={"the paper": 27.3}, limits=(26, 29))
+    axes = saved[0].axes[0]
+    assert (axes.get_xlabel(), names(axes, "y"), axes.get_xlim()) == (
+        "BLEU",
+        ["first", "second"],
+        (26, 29),
+    )
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first is on top
+    _, _, interval, dot, level = axes.get_lines()
+    assert list(interval.get_xdata()) == [26.3, 28.1] and list(dot.get_xdata()) == [27.3]
+    assert list(level.get_xdata()) == [27.3, 27.3]
+    assert [text.get_text() for text in axes.texts] == ["27.50", "27.30", "the paper"]
+
+
+def test_bars_may_have_limits(saved):
+    figures.bars({"one": 27.52}, path="a.png", y="BLEU", limits=(0, 40))
+    assert saved[0].axes[0].get_ylim() == (0, 40)
 
 
 # Matrices -----------------------------------------------------------------------------------------
@@ -114,6 +194,33 @@ def test_matrices_share_their_colours_and_name_their_cells(saved):
     assert scale.get_ylabel() == "weight"
 
 
+def test_signs_are_told_apart_by_colour_and_without_it(saved):
+    panel = np.array([[-2.0, 0.0, 1.0]])
+    figures.matrices({"panel": panel}, path="a.png", signed=True)
+    axes = saved[0].axes[0]
+    image = axes.images[0]
+    assert image.get_clim() == (-2, 2)
+    brown, white, blue = image.cmap(image.norm(panel[0]))[:, :3]
+    assert brown[0] > brown[2] and blue[2] > blue[0] and white.min() == 1
+    assert [(text.get_position(), text.get_text()) for text in axes.texts] == [((0, 0), "\u2212")]
+    figures.matrices({"panel": panel}, path="a.png", signed=True, values="+.1f")
+    written = saved[1].axes[0].texts
+    assert [text.get_text() for text in written] == ["-2.0", "+0.0", "+1.0"]
+    assert [text.get_color() for text in written] == ["white", "black", "black"]
+
+
+def test_marked_cells_have_frames(saved):
+    panels = {"one": np.eye(2), "two": np.eye(2)}
+    figures.matrices(panels, path="a.png", mark=[(0, 1)])
+    figures.matrices(panels, path="a.png", mark={"two": [(1, 0), (1, 1)]})
+    frames = [
+        [patch.get_xy() for patch in axes.patches] for figure in saved for axes in figure.axes
+    ]
+    assert frames == [[(0.5, -0.5)], [(0.5, -0.5)], [], [(-0.5, 0.5), (0.5, 0.5)]]
+    with pytest.raises(ValueError, match=r"a\.png: the marked cell \(?2, 0\)? is not"):
+        figures.matrices(panels, path="a.png", mark=[(2, 0)])
+
+
 # The tree -----------------------------------------------------------------------------------------
 
 
@@ -153,6 +260,15 @@ def test_the_states_can_be_told_apart_and_the_way_to_the_best_is_thick(saved):
     assert len({box.get_facecolor() for box in boxes}) == 3
 
 
+def test_a_score_may_say_what_it_measures(saved):
+    nodes = [(*node[:2], f"ln P {node[2]:.2f}", node[3]) for node in NODES]
+    figures.tree(nodes, path="a.png")
+    axes = saved[0].axes[0]
+    assert axes.texts[4].get_text() == "Brot\nln P -1.00"
+    thick = [line.get_linewidth() > 2 for line in axes.get_lines()]
+    assert thick == [i in (2, 4, 6) for i in range(1, len(NODES))]
+
+
 def test_a_search_without_an_end_has_no_thick_way(saved):
     figures.tree(NODES[:4], path="a.png")
     assert {line.get_linewidth() for line in saved[0].axes[0].get_lines()} == {1.5}
@@ -169,3 +285,57 @@ def test_a_tree_needs_parents_and_states_that_there_are(node):
 def test_matrices_want_a_name_for_every_row_and_column():
     with pytest.raises(ValueError, match=r"a\.png: 2 row labels do not fit"):
         figures.matrices({"panel": np.eye(3)}, path="a.png", row_labels="ab")
+
+
+def test_a_cell_without_a_number_is_grey(saved):
+    holes = {"panel": np.array([[np.nan, 1.0]])}
+    figures.matrices(holes, path="a.png", signed=True, limits=(-1, 1), bar="b")
+    axes = saved[0].axes[0]
+    red, green, blue, opaque = axes.get_facecolor()
+    assert red == green == blue < 0.9 and opaque == 1
+    assert axes.images[0].to_rgba(axes.images[0].get_array())[0, 0, 3] == 0, "seen through"
+
+
+def test_matrices_may_each_have_names_of_their_own(saved):
+    panels = {"one": np.eye(2), "two": np.ones((2, 3))}
+    figures.matrices(
+        panels,
+        path="a.png",
+        row_labels={"one": "ab", "two": "cd"},
+        column_labels={"one": "ef", "two": "ghi"},
+    )
+    first, second = saved[0].axes
+    assert (names(first, "y"), names(first, "x")) == (["a", "b"], ["e", "f"])
+    assert (names(second, "y"), names(second, "x")) == (["c", "d"], ["g", "h", "i"])
+    with pytest.raises(ValueError, match=r"a\.png: 2 column labels do not fit"):
+        figures.matrices(panels, path="a.png", column_labels={"one": "ef", "two": "gh"})
+
+
+# Graphs -------------------------------------------------------------------------------------------
+
+COMPUTATION = {"p": (0, 1, "p = 3"), "q": (0, 0, "q = 4"), "u": (1, 0, "u = 7")}
+
+
+def test_a_graph_has_a_box_for_each_node_and_an_arrow_for_each_use(saved):
+    figures.graph(
+        COMPUTATION,
+        [("p", "u", "slope 1"), ("q", "u", "slope 2")],
+        path="a.png",
+        title="title",
+        marked=["u"],
+    )
+    axes = saved[0].axes[0]
+    written = {text.get_text(): text for text in axes.texts}
+    assert {"p = 3", "q = 4", "u = 7", "slope 1", "slope 2"} <= written.keys()
+    assert written["slope 1"].get_position() == (0.5, 0.5)
+    filled = {name: box.get_bbox_patch().get_facecolor() for name, box in written.items() if name}
+    assert filled["p = 3"] == filled["q = 4"] != filled["u = 7"]
+    heads = [text for text in axes.texts if getattr(text, "arrow_patch", None)]
+    assert [head.xy for head in heads] == [(1, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("wrong", [{"marked": ["v"]}, {"arrows": [("p", "v", "")]}])
+def test_a_graph_of_unknown_nodes_is_refused(wrong):
+    options = {"arrows": [], "path": "a.png"} | wrong
+    with pytest.raises(ValueError, match="unknown nodes: v"):
+        figures.graph(COMPUTATION, **options)
