@@ -17,10 +17,11 @@ from threadpoolctl import threadpool_limits
 from minitf import forms
 from minitf.backend import use
 from minitf.check import proved
+from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
 from minitf.translation import Translator
 
-__all__ = ["begin", "check_exercises", "draw", "finish", "toy_model", "train"]
+__all__ = ["begin", "check_exercises", "draw", "finish", "kept", "state_of", "toy_model", "train"]
 
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
 _equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
@@ -102,17 +103,33 @@ def begin(name, trainer=None):
 
 
 def draw(picture, file_name, *arguments, **options):
-    """Draw a figure: call picture(*arguments, path=..., **options), with a path in --figures."""
+    """Draw a figure: call picture(*arguments, path=..., **options), with a path in --figures.
+
+    The text of the lesson shows the picture that was drawn before. A notebook shows the new one
+    only if its numbers are others, because the reader changed something.
+    """
     path = _run.figures / file_name
+    behind = numbers_behind([arguments, options])
     with _one_line_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
         picture(*arguments, path=path, **options)
+        keep_numbers(path, behind)
     _run.drawn += 1
-    print(f"    figure {path}")
-    if _notebook():
+    as_before = _notebook() and _is_in_the_text(file_name, behind)
+    print(f"    figure {path}{', as in the text' if as_before else ''}")
+    if _notebook() and not as_before:
         from IPython.display import Image, display
 
         display(Image(filename=str(path), width=720))
+
+
+def _is_in_the_text(file_name, behind):
+    """Return whether the picture in the lesson's text was drawn from the same numbers."""
+    for folder in _folders():
+        shown = folder / "figures" / file_name
+        if shown.exists() and shown.parent.resolve() != _run.figures.resolve():
+            return agree(numbers_in(shown) or [], behind)
+    return False
 
 
 def train(options):
@@ -138,22 +155,39 @@ def finish(summary):
         sys.stdout = sys.stdout.stream
 
 
-def toy_model():
-    """Return the small trained model in the lessons' folder, as a Translator.
+def toy_model(name="toy-model"):
+    """Return a small trained model of the lessons' folder, as a Translator.
 
     Its README says how it was made.
     """
-    folders = [
-        Path(sys.argv[0]).parent,
-        Path.cwd(),
-        Path.cwd() / "lessons",
-        Path(__file__).parents[2] / "lessons",
-    ]
     with _one_line_errors():
-        for folder in folders:
-            if (folder / "toy-model").is_dir():
-                return Translator.load(folder / "toy-model")
-        raise UserError("the folder toy-model is missing: run the lesson inside the repository")
+        return Translator.load(_needed_beside_the_lessons(name))
+
+
+def kept(name):
+    """Return the results of an experiment that takes too long for a lesson.
+
+    `python -m minitf.course.experiments.NAME` computed them and wrote them to results/NAME.json.
+    """
+    with _one_line_errors():
+        path = _needed_beside_the_lessons("results") / f"{name}.json"
+        if not path.exists():
+            command = f"python -m minitf.course.experiments.{name}"
+            raise UserError(f"{path} is missing: run  {command}")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _needed_beside_the_lessons(name):
+    for folder in _folders():
+        if (folder / name).is_dir():
+            return folder / name
+    raise UserError(f"the folder {name} is missing: run the lesson inside the repository")
+
+
+def _folders():
+    """Return where the folder of the lessons may be."""
+    here = Path.cwd()
+    return Path(sys.argv[0]).parent, here, here / "lessons", Path(__file__).parents[2] / "lessons"
 
 
 def check_exercises(names):
@@ -172,9 +206,10 @@ def check_exercises(names):
     for number, check in enumerate(checks, 1):
         name = check.removeprefix("check_")
         exercise = names.get(name)
-        state, said = _state(exercise, names[check])
+        state, said = state_of(exercise, names[check])
         states.append(state)
-        print(f"{state:7s}{number}. {name}{said}")
+        separator = " " if said.startswith("(line ") else ": " if said else ""
+        print(f"{state:7s}{number}. {name}{separator}{said}")
         hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
         if state == "wrong" and hint and inspect.isfunction(exercise):
             print(f"          hint: {' '.join(hint.split())}")
@@ -182,20 +217,20 @@ def check_exercises(names):
         sys.exit(0 if states and set(states) == {"right"} else 1)
 
 
-def _state(exercise, check):
-    """Return (the state of an exercise, the text that explains it)."""
+def state_of(exercise, check):
+    """Return ("right", "wrong" or "to do", the text that explains it) of an answer."""
     if not inspect.isfunction(exercise):
-        return "wrong", ": the function is missing"
+        return "wrong", "the function is missing"
     if _is_empty(exercise):
-        return "to do", f": {(inspect.getdoc(exercise) or 'write its body').splitlines()[0]}"
+        return "to do", (inspect.getdoc(exercise) or "write its body").splitlines()[0]
     try:
         check()
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.name == exercise.__name__]
-        where = f" (line {own[-1].lineno})" if own else ""
+        where = f"(line {own[-1].lineno}): " if own else ""
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        return "wrong", f"{where}: {kind}{' '.join(str(error).split())}"
+        return "wrong", f"{where}{kind}{' '.join(str(error).split())}"
     return "right", ""
 
 

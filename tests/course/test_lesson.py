@@ -1,14 +1,18 @@
 """The frame of the lessons: which command line runs lesson 09 and which its trainer."""
 
 import json
+import re
 import runpy
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
+import minitf
 from minitf import forms
-from minitf.course import lesson
+from minitf.course import experiments, figures, lesson
+from minitf.course.numbers import numbers_in
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +116,76 @@ def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, mo
     monkeypatch.setattr(lesson._run, "trainer", lambda arguments: 130)
     with pytest.raises(SystemExit, match="130"):
         lesson.train("--quick")
+
+
+# Figures and results ------------------------------------------------------------------------------
+
+CURVES = {"loss": ([1, 2, 3], [3.0, 2.0, 1.0])}
+
+
+@pytest.fixture
+def notebook(tmp_path, monkeypatch):
+    """Return (the folder of the lesson, the pictures that the notebook shows)."""
+    shown = []
+    display = types.ModuleType("IPython.display")
+    display.Image = lambda filename, width: filename
+    display.display = shown.append
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(lesson, "_notebook", lambda: True)
+    monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path / "lessons",))
+    monkeypatch.setattr(lesson._run, "figures", tmp_path / "figures")
+    (tmp_path / "lessons" / "figures").mkdir(parents=True)
+    return tmp_path, shown
+
+
+def test_a_figure_has_its_numbers_inside(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lesson._run, "figures", tmp_path / "new" / "figures")
+    lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
+    path = tmp_path / "new" / "figures" / "00_a.png"
+    assert numbers_in(path) == ["loss", [1, 2, 3, 3, 2, 1], "x", "update", "y", "loss"]
+    assert capsys.readouterr().out == f"    figure {path}\n"
+
+
+def test_a_notebook_shows_a_figure_only_if_it_is_not_the_one_in_the_text(notebook, capsys):
+    folder, shown = notebook
+    lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
+    path = str(folder / "figures" / "00_a.png")
+    assert shown == [path] and capsys.readouterr().out.endswith("00_a.png\n")
+    (folder / "figures" / "00_a.png").rename(folder / "lessons" / "figures" / "00_a.png")
+    lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
+    assert shown == [path] and capsys.readouterr().out.endswith("00_a.png, as in the text\n")
+    other = {"loss": ([1, 2, 3], [3.0, 2.0, 1.5])}
+    lesson.draw(figures.lines, "00_a.png", other, x="update", y="loss")
+    assert shown == [path, path] and capsys.readouterr().out.endswith("00_a.png\n")
+
+
+def test_the_results_of_an_experiment_are_kept_with_how_they_were_made(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(experiments, "FOLDER", tmp_path / "lessons" / "results")
+    (tmp_path / "lessons").mkdir()
+    path = experiments.write("warmup", {"loss": [1.5, 0.5]}, seconds=12.3)
+    monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path / "nowhere", tmp_path / "lessons"))
+    found = lesson.kept("warmup")
+    run = found.pop("run")
+    assert found == {"loss": [1.5, 0.5]}
+    assert run["command"] == "python -m minitf.course.experiments.warmup"
+    assert run["seconds"] == 12 and run["versions"]["minitf"] == minitf.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", run["date"]) and run["processor"]
+    assert str(tmp_path) not in path.read_text()  # no path of this machine
+    with pytest.raises(SystemExit, match="2"):
+        lesson.kept("cooldown")
+    said = capsys.readouterr().err
+    assert "cooldown.json is missing: run  python -m minitf.course.experiments.cooldown\n" in said
+
+
+def test_a_program_is_ended_in_one_line_where_no_results_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path,))
+    with pytest.raises(SystemExit, match="2"):
+        lesson.kept("warmup")
+    said = capsys.readouterr().err
+    assert "results is missing: run the lesson inside the repository" in said
+    assert said.count("\n") == 1
 
 
 def test_each_heading_is_printed_once_before_the_first_output_of_its_section(
