@@ -2,18 +2,21 @@
 
     python lessons/notebooks.py [FOLDER]
 
-A notebook has the cells of its lesson, and a last one that checks the answers to the
-exercises. A notebook that already exists is kept, with the answers in it.
+A notebook has the cells of its lesson, with the pictures inside it, and a last cell
+that checks the answers to the exercises. A notebook that already exists is kept, with
+the answers in it.
 """
 
 import ast
+import base64
+import re
 import sys
 from pathlib import Path
 
 from exercise import SCAFFOLDING
 
 CHECK = """\
-# Fill in the functions of the cell above and run it. Then run this cell:
+# Fill in the functions of the cells above and run them. Then run this cell:
 # it says which answers are right.
 from minitf.course.lesson import check_exercises
 
@@ -37,8 +40,25 @@ def notebook(lesson):
     for cell in cells:
         if cell.cell_type == "code":
             cell.source = without_output(cell.source)
+        else:
+            attach_pictures(cell, lesson.parent)
     cells.append(nbformat.v4.new_code_cell(CHECK))
     return nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
+
+
+def attach_pictures(cell, folder):
+    """Put the pictures of a markdown cell into the notebook, which may be moved."""
+    attached = {}
+    for link in re.findall(r"\]\((figures/[^)]+\.png)\)", cell.source):
+        picture = folder / link
+        if picture.exists():
+            data = base64.b64encode(picture.read_bytes()).decode()
+            attached[picture.name] = {"image/png": data}
+            cell.source = cell.source.replace(
+                f"]({link})", f"](attachment:{picture.name})"
+            )
+    if attached:
+        cell.attachments = attached
 
 
 def without_output(source):

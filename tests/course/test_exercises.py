@@ -2,9 +2,12 @@
 
 import ast
 import contextlib
+import html
+import html.parser
 import importlib.util
 import inspect
 import io
+import json
 import re
 import runpy
 import subprocess
@@ -14,6 +17,8 @@ from pathlib import Path
 
 import pytest
 from lesson_files import LESSONS, ROOT, prose_of, tree_of
+
+from minitf.course import grading, printable
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
@@ -68,7 +73,7 @@ def test_an_empty_sheet_says_in_a_line_each_what_is_to_do(lesson, tmp_path):
     code, lines, err = run(tmp_path / "sheet.py", load(SCRIPT).sheet(lesson))
     right, _ = answers(lesson)
     assert (code, err) == (1, "")
-    assert 2 <= len(lines) == len(right) <= 4
+    assert 3 <= len(lines) == len(right) <= 5
     for number, (line, name) in enumerate(zip(lines, right, strict=True), 1):
         assert re.match(rf"to do  {number}\. {name}: .{{20,}}", line)
 
@@ -176,10 +181,12 @@ def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
         tmp_path / "sheet.py", sheet.replace("\n\nif __name__", f"\n\n{broken}\nif __name__")
     )
     assert (code, err) == (1, "")
-    assert lines[0] == "wrong  1. additive_mask: the function is missing"
-    assert len(lines) == 2  # the answer has no docstring, and so no hint
+    assert [line for line in lines if "is missing" in line] == [
+        "wrong  2. additive_mask: the function is missing"
+    ]
+    # The last line: the answer has no docstring, and so no hint.
     assert re.fullmatch(
-        r"wrong  2\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[1]
+        r"wrong  4\. softmax_average \(line \d+\): ZeroDivisionError: division by zero", lines[-1]
     )
 
 
@@ -202,6 +209,221 @@ def test_the_command_writes_the_sheet_once(tmp_path):
     assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
 
 
+# For programs -------------------------------------------------------------------------------------
+
+GRADED = LESSONS[3]
+FIELDS = ["number", "name", "state", "message", "seconds"]
+
+
+def grade(text, folder):
+    """Run the command on a filled sheet; return (exit code, the object that it prints)."""
+    (folder / "filled.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, str(SCRIPT), "--json", "filled.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def sheet_with(text):
+    """Return the sheet of a lesson, to whose answers this text is added."""
+    return load(SCRIPT).sheet(GRADED).replace("\n\nif __name__", f"\n\n{text}\n\nif __name__")
+
+
+def states(result):
+    return [one["state"] for one in result["exercises"]]
+
+
+def test_json_has_a_state_for_each_exercise(tmp_path):
+    right, wrong = answers(GRADED)
+    source = ROOT / "tests" / "support" / "answers" / GRADED.name
+    empty = load(SCRIPT).sheet(GRADED)
+    first, second, *others = right
+    mixed = answered(empty, {first: right[first], second: wrong[second]}, source)
+    for name in others:
+        mixed = mixed.replace("\n\nif __name__", f"\n\ndef {name}(x):\n    ...\n\nif __name__")
+    for text, expected in (
+        (answered(empty, right, source), ["right"] * len(right)),
+        (mixed, ["right", "wrong", *["to do"] * len(others)]),
+    ):
+        code, result = grade(text, tmp_path)
+        assert code == (0 if set(expected) == {"right"} else 1)
+        assert list(result) == ["lesson", "exercises", "right", "total"]
+        assert (result["lesson"], result["total"]) == (GRADED.stem, len(right))
+        assert result["right"] == expected.count("right") and states(result) == expected
+        assert [one["name"] for one in result["exercises"]] == list(right)
+        for number, one in enumerate(result["exercises"], 1):
+            assert list(one) == FIELDS and one["number"] == number and 0 < one["seconds"] < 60
+            assert (one["message"] == "") == (one["state"] == "right")
+
+
+def test_what_a_sheet_does_besides_does_not_break_the_json(tmp_path):
+    first, second, *others = answers(GRADED)[0]
+    added = (
+        'import sys\nprint("{not JSON")\nprint("{", file=sys.stderr)\n'
+        f"def {first}(*a, **b):\n    sys.exit(0)\n"
+        f"def {second}(*a, **b):\n    return 1 / 0\n"
+        f"def check_{others[0]}():\n    pass\n"  # another check would accept anything
+        f"def {others[0]}(*a, **b):\n    return None\n"
+    )
+    code, result = grade(sheet_with(added), tmp_path)
+    messages = [one["message"] for one in result["exercises"]]
+    assert code == 1 and set(states(result)[:3]) == {"wrong"}
+    assert messages[0] == "Python ended (exit code 0) while it runs the check"
+    assert re.fullmatch(r"\(line \d+\): ZeroDivisionError: division by zero", messages[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def broken(:\n", r"cannot be read \(line \d+\): SyntaxError: invalid syntax"),
+        ("a = 1\nraise KeyError(a)", r"cannot be read \(line \d+\): KeyError: 1"),
+        ("import os\nos._exit(3)", r"Python ended \(exit code 3\) while it reads the sheet"),
+    ],
+)
+def test_a_sheet_that_cannot_be_read_says_why_with_each_exercise(text, message, tmp_path):
+    code, result = grade(sheet_with(text), tmp_path)
+    assert code == 1 and set(states(result)) == {"wrong"}
+    assert all(re.search(message, one["message"]) for one in result["exercises"]), result
+
+
+def test_a_check_that_does_not_end_is_stopped(tmp_path):
+    first, *_ = answers(GRADED)[0]
+    path = tmp_path / "filled.py"
+    path.write_text(sheet_with(f"def {first}(*a, **b):\n    while True: pass\n"), encoding="utf-8")
+    sheet = load(SCRIPT).sheet(GRADED)
+    sheet = sheet[: sheet.index(f"def check_{answers_after(first)}(")]  # the first check alone
+    result = grading.grade(GRADED.stem, sheet, path, seconds=3)
+    (one,) = result["exercises"]
+    assert (one["state"], result["right"]) == ("wrong", 0) and 3 <= one["seconds"] < 20
+    assert one["message"] == "no end after 3 seconds, while Python runs the check"
+    path.write_text(sheet_with("while True: pass"), encoding="utf-8")
+    result = grading.grade(GRADED.stem, load(SCRIPT).sheet(GRADED), path, seconds=3)
+    # The others are not tried: each would take its time as well.
+    assert sum(one["seconds"] for one in result["exercises"]) < 20
+    assert {one["message"] for one in result["exercises"]} == {
+        "no end after 3 seconds, while Python reads the sheet"
+    }
+
+
+def answers_after(name):
+    names = list(answers(GRADED)[0])
+    return names[names.index(name) + 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--json"], "give one filled sheet"),
+        (["--json", "a.py", "b.py"], "give one filled sheet"),
+        (["--json", "missing.py"], "missing.py: No such file"),
+        (["--json", "other.py"], "other.py: its first line names no lesson"),
+        (["--json", "."], "Is a directory"),
+    ],
+)
+def test_what_cannot_be_graded_is_refused_in_one_line(arguments, reason, tmp_path):
+    (tmp_path / "other.py").write_text("print('hello')")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stdout == ""
+    assert reason in done.stderr and done.stderr.count("\n") == 1
+
+
+# On paper -----------------------------------------------------------------------------------------
+
+
+class _Tags(html.parser.HTMLParser):
+    """The tags that are open, all that were, and the text between them."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.seen, self.text = [], [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        self.open += [] if tag == "meta" else [tag]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@each_lesson
+def test_a_printed_sheet_has_each_exercise_and_room_and_needs_no_other_file(lesson):
+    page = printable.page(load(SCRIPT).sheet(lesson))
+    tags, tree = _Tags(page), tree_of(lesson)
+    assert tags.open == [] and page.startswith("<!DOCTYPE html>")
+    assert not [given for _, given in tags.seen if {"src", "href"} & given.keys()]
+    assert "url(" not in page and "@import" not in page
+    names = list(answers(lesson)[0])
+    assert sum(given.get("class") == "room" for _, given in tags.seen) == len(names)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    words = " ".join(tags.text.split())
+    before_hints, _, hints = words.rpartition(" Hints ")
+    for number, name in enumerate(names, 1):
+        node = functions[name]
+        assert f"def {name}({ast.unparse(node.args)}):" in before_hints
+        text, _, hint = " ".join(ast.get_docstring(node).split()).partition("Hint: ")
+        assert text.replace("`", "").strip() in before_hints
+        assert f"{number}. {name.replace('_', ' ')}: {hint.replace('`', '')}" in hints
+        assert f"check_{name}" not in words
+
+
+def test_the_command_writes_the_page_once(tmp_path):
+    def run():
+        return subprocess.run(
+            [sys.executable, str(SCRIPT), "--print", "4"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("wrote 04_layers.html: open it in a browser")
+    page = (tmp_path / "04_layers.html").read_text(encoding="utf-8")
+    assert page == printable.page(load(SCRIPT).sheet(LESSONS[3]))
+    done = run()
+    assert done.returncode == 2 and "already exists" in done.stderr
+
+
+def test_code_that_an_exercise_gives_is_printed_with_it():
+    page = printable.page(GIVEN)
+    text = html.unescape(re.sub("<[^>]*>", "", page))
+    assert "def wrong_norm(x):\n    m = x.mean()\n    return x < m\n" in text
+    assert "SIZE = 8" in text and "<b>first</b> <code>x</code>" in page
+    assert "check_wrong_norm" not in text and "Hints" not in text
+
+
+GIVEN = """\"\"\"Exercises. Lesson 04. Layers\"\"\"
+
+# %% [markdown]
+# ## Your turn
+# Think **first** `x`.
+
+# %%
+SIZE = 8
+
+
+def wrong_norm(x):
+    \"\"\"Find the mistake.\"\"\"
+    m = x.mean()
+    return x < m
+
+
+def check_wrong_norm():
+    assert wrong_norm(SIZE)
+"""
+
+
 def test_help_is_the_docstring(capsys):
     assert (
         load(SCRIPT).main(["--help"]) == 0
@@ -209,7 +431,9 @@ def test_help_is_the_docstring(capsys):
     )
 
 
-@pytest.mark.parametrize("arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"], ["--print"], ["--print", "10"]]
+)
 def test_anything_else_is_refused(arguments, tmp_path):
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],

@@ -1,6 +1,7 @@
 """The notebooks: the code of the lessons, cell by cell, and exercises that are checked."""
 
 import ast
+import base64
 import importlib.util
 import json
 import re
@@ -25,6 +26,7 @@ def make(folder, *arguments):
         (folder / "lessons").mkdir()
         for script in (ROOT / "lessons").glob("*.py"):
             shutil.copy(script, folder / "lessons")
+        shutil.copytree(ROOT / "lessons" / "figures", folder / "lessons" / "figures")
     command = [sys.executable, *COMMAND.split()[1:], *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -78,6 +80,20 @@ def test_a_notebook_has_a_title_a_kernel_and_no_scaffolding(notebooks, lesson):
 
 
 @each_lesson
+def test_a_notebook_has_the_pictures_of_its_text_inside(notebooks, lesson):
+    cells = json.loads((notebooks / f"{lesson.stem}.ipynb").read_text(encoding="utf-8"))["cells"]
+    texts = [cell for cell in cells if cell["cell_type"] == "markdown"]
+    inside = {}
+    for cell in texts:
+        attached = cell.get("attachments", {})
+        links = re.findall(r"!\[.*\]\((.*?)\)", "".join(cell["source"]))
+        assert links == [f"attachment:{name}" for name in attached]
+        inside |= {name: base64.b64decode(kinds["image/png"]) for name, kinds in attached.items()}
+    committed = (ROOT / "lessons" / "figures").glob(f"{lesson.stem[:2]}_*")
+    assert inside == {path.name: path.read_bytes() for path in committed} != {}
+
+
+@each_lesson
 def test_state_derive_equate_and_use_begin_paragraphs(notebooks, lesson):
     for cell in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
         for before in re.findall(r"(.*\n?)\*\*(?:State|Derive|Equate|Use)\.\*\*", cell):
@@ -120,7 +136,10 @@ def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
     ).execute()
     outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type in ("execute_result", "error")]
-    assert any(output.output_type == "display_data" for output in outputs), "a figure"
+    # Each figure is as in the text, so none is shown twice.
+    assert not [output for output in outputs if output.output_type == "display_data"]
+    said = "".join(output.text for output in outputs)
+    assert said.count(".png, as in the text\n") == len(re.findall(r"^    figure ", said, re.M)) >= 1
     before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (-3, -1))
     assert re.fullmatch(r"(to do  \d\. .+\n)+", before)
     assert len(re.findall(r"^right  ", after, re.MULTILINE)) == before.count("\n"), after
