@@ -21,6 +21,9 @@ PAGES = [
         "minitf/README.md",
         "lessons/README.md",
         "lessons/REPRODUCE.md",
+        "lessons/DIFFERENCES.md",
+        "lessons/SINCE-2017.md",
+        "examples/README.md",
         "examples/benchmarks/README.md",
     )
 ]
@@ -78,8 +81,9 @@ def test_python_block_prints_what_it_says(page, block, monkeypatch):
     )
 
 
-def test_the_program_of_the_readme_is_the_example():
-    (block,) = [block for block in blocks(PAGES[0], "python") if "reverse" in block]
+def test_the_program_of_the_manual_is_the_example():
+    manual = ROOT / "examples" / "README.md"
+    (block,) = [block for block in blocks(manual, "python") if "reverse" in block]
     assert block == (ROOT / "examples" / "train_reverse.py").read_text(encoding="utf-8")
 
 

@@ -11,6 +11,8 @@
     lines     random lines through translate.py: as many come out, in order, without
               control characters
     mistakes  each bad input of mistakes.py, in a process
+    mutants   each mistake of lesson_mutants, planted in the library: the lesson that teaches the
+              broken piece must notice it
 
 --seed decides the random moments and damages. A campaign that succeeds prints one line; one that
 fails prints the reason and exits with 1. tests/project/test_campaigns.py runs short forms.
@@ -29,8 +31,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import lesson_programs
 import numpy as np
 from command import CONTROL, Command, lines_of
+from lesson_files import LESSONS
 from mistakes import TEXTS, TRAINER, TRANSLATE, prepare
 from odd_lines import random_line
 from paths import ROOT, SUPPORT
@@ -357,8 +361,28 @@ def mistakes(folder, seed, count=None):
     return f"{len(names)} bad inputs: one line with the reason, exit code 2, no traceback"
 
 
+# Lessons ------------------------------------------------------------------------------------------
+
+
+def mutants(folder, seed, count=None):
+    """Run the lessons with a mistake planted in the library each time."""
+    planted = lesson_programs.mutants()
+    names = random.Random(seed).sample(sorted(planted), count or len(planted))
+    missed = []
+    for name in names:
+        lesson = next(path for path in LESSONS if path.stem.startswith(planted[name][0]))
+        with tempfile.TemporaryDirectory(dir=folder) as one:
+            package = lesson_programs.plant(planted[name], Path(one, "mutant"))
+            done = lesson_programs.run(lesson, Path(one), package=package)
+        if not lesson_programs.is_noticed(done):
+            missed.append(f"{lesson.stem}: {name}")
+    assert not missed, f"{len(missed)} of {len(names)} mistakes not noticed: {'; '.join(missed)}"
+    return f"{len(names)} mistakes in the library, each noticed by the lesson that teaches it"
+
+
 CAMPAIGNS = {
-    function.__name__: function for function in (resume, kills, stops, models, lines, mistakes)
+    function.__name__: function
+    for function in (resume, kills, stops, models, lines, mistakes, mutants)
 }
 
 
