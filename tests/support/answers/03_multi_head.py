@@ -5,6 +5,23 @@ import numpy as np
 from minitf import functions as F
 
 
+def predicted_sizes():
+    return [32, 512 * 512, 512 * 512, 16 * 10 * 10]
+
+
+def wrong_predicted_sizes():
+    return [32, 512 * 32, 512 * 512, 16 * 10 * 10]  # W^Q of one head
+
+
+def mended_merge(heads):
+    return heads.transpose(1, 0, 2).reshape(heads.shape[1], -1)
+
+
+def wrong_mended_merge(heads):
+    # The numbers of the heads are mixed: K before H.
+    return heads.transpose(1, 2, 0).reshape(heads.shape[1], -1)
+
+
 def prune(W_q, W_k, W_v, W_o, n_heads, kept):
     def columns(W):
         return np.concatenate([np.split(W, n_heads, axis=1)[i] for i in kept], axis=1)

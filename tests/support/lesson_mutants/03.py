@@ -1,0 +1,72 @@
+"""Mistakes in the library that lesson 03 must notice: {name: (correct text, wrong text)}."""
+
+MUTANTS = {
+    "heads taken apart in the wrong order": (
+        "self.n_heads, -1).transpose(0, 2, 1, 3)",
+        "-1, self.n_heads).transpose(0, 3, 1, 2)",
+    ),
+    "heads put together in the wrong order": (
+        "return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)",
+        "return heads.transpose(0, 2, 3, 1).reshape(batch, length, -1)",
+    ),
+    "heads put together without an exchange of axes": (
+        "return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)",
+        "return heads.reshape(batch, length, -1)",
+    ),
+    "queries from the keys' map": (
+        "queries = self.split_heads(self.query(x))",
+        "queries = self.split_heads(self.key(x))",
+    ),
+    "no map of what the heads found": (
+        "return self.output(self.merge_heads(heads))  # (B, T, D)",
+        "return self.output(self.merge_heads(heads) * 0.5)",
+    ),
+    "a mask that the heads ignore": (
+        "return F.attention(queries, keys, values, mask, self.rate if self.training else 0.0)",
+        "return F.attention(queries, keys, values, None, self.rate if self.training else 0.0)",
+    ),
+    "random numbers of twice the variance": (
+        "limit = (6 / (n_in + n_out)) ** 0.5",
+        "limit = (12 / (n_in + n_out)) ** 0.5",
+    ),
+    "random numbers that forget the outputs": (
+        "limit = (6 / (n_in + n_out)) ** 0.5",
+        "limit = (3 / n_in) ** 0.5",
+    ),
+    "biases that do not begin at 0": (
+        "self.bias = Parameter(np.zeros(n_out, dtype=np.float32)) if bias else None",
+        "self.bias = Parameter(np.ones(n_out, dtype=np.float32))",
+    ),
+    "a d_k that ignores the number of heads": (
+        "return self.d_model // self.n_heads",
+        "return self.d_model // 2",
+    ),
+    "a linear map without its bias": (
+        "y = x_data @ w if b is None else x_data @ w + b  # (..., F)",
+        "y = x_data @ w",
+    ),
+    "a weight's gradient from the first sentence alone": (
+        "g_weight = _rows(x_data).T @ _rows(gy)  # (D, F), summed over all positions",
+        "g_weight = _rows(x_data[:1]).T @ _rows(gy[:1]) if gy.ndim > 2 else x_data.T @ gy",
+    ),
+    "a bias whose gradient is a mean": (
+        "return gy @ w.T, g_weight, sum_rows(gy)  # without a bias, the last is ignored",
+        "return gy @ w.T, g_weight, sum_rows(gy) / 10",
+    ),
+    "a linear map whose input gets no gradient": (
+        "return gy @ w.T, g_weight, sum_rows(gy)  # without a bias, the last is ignored",
+        "return 0 * (gy @ w.T), g_weight, sum_rows(gy)",
+    ),
+    "a concatenation in the wrong order": (
+        "return record(xp.concatenate(arrays, axis=axis), tuple(tensors), backward)",
+        "return record(xp.concatenate(arrays[::-1], axis=axis), tuple(tensors), backward)",
+    ),
+    "a concatenation whose gradients are exchanged": (
+        "return tuple(xp.split(gy, ends, axis=axis))",
+        "return tuple(xp.split(gy, ends, axis=axis)[::-1])",
+    ),
+    "a shared parameter that is listed twice": (
+        "elif isinstance(value, (Module, Parameter)) and id(value) not in found:",
+        "elif isinstance(value, (Module, Parameter)):",
+    ),
+}
