@@ -1,12 +1,13 @@
 # %% [markdown]
 """# Lesson 04. Layers
 
-What stands around attention, and lets many layers learn (section 3.1,
-section 3.3, section 5.4).
+Attention fetches. This lesson builds everything else in a layer of the Transformer: the
+network that computes with what was fetched, and the three small parts that make it
+possible to stack many layers (section 3.1, section 3.3, section 5.4).
 
-You need lessons 01 to 03. You will have derived the gradient of layer norm, built the
-feed-forward network, dropout and the residual connection, and measured what changes
-when the norm stands before the sub-layer.
+You need lessons 01 to 03. At the end you will have built layer norm with its gradient,
+the feed-forward network, dropout and the residual connection, and measured what each
+of them is for.
 """
 
 # %%
@@ -17,9 +18,10 @@ from minitf.backend import to_numpy
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
+from minitf.course.architecture import figure_1
 from minitf.course.lesson import begin, draw, finish
 from minitf.nn import Dropout, LayerNorm
-from minitf.tensor import Tensor, record
+from minitf.tensor import Tensor, no_grad, record
 from minitf.transformer import (
     EncoderLayer,
     FeedForward,
@@ -33,200 +35,499 @@ begin("04_layers")
 rng = np.random.default_rng(1)
 
 # %% [markdown]
+# ## What happens to a word inside a layer?
+# Take a word as a vector of four numbers, (0, 1, 2, 9). In each layer of the encoder it
+# passes through two *sub-layers*. The first is attention: it fetches something from the
+# other words, say (1, 2, 1, 0). The second is a small network, which works on what was
+# fetched, for each word alone. After each of them the same three things happen:
+#
+# 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns.
+#    (Our model does not learn now, so (1, 2, 1, 0) stays as it is.)
+# 2. The *residual connection* adds the new vector to the old one, number by number:
+#    (0, 1, 2, 9) + (1, 2, 1, 0) = (1, 3, 3, 9).
+# 3. *Layer norm* brings the sum to a standard size, so that the numbers neither grow
+#    nor shrink from layer to layer.
+#
+# Compute the third step on paper. The mean of (1, 3, 3, 9) is 16 / 4 = 4. Subtract it:
+# (-3, -1, -1, 5). The mean of the squares is (9 + 1 + 1 + 25) / 4 = 9, and its root,
+# the *standard deviation*, is 3. Divide by it:
+#
+# $$(-3, -1, -1, 5) / 3 = (-1, -0.33, -0.33, 1.67)$$
+#
+# The result has the mean 0 and the standard deviation 1, whatever went in
+# (unless all four numbers were equal).
+
+# %%
+old = np.array([0.0, 1.0, 2.0, 9.0])
+fetched = np.array([1.0, 2.0, 1.0, 0.0])
+on_paper = np.array([-3.0, -1.0, -1.0, 5.0]) / 3
+print("on paper:", on_paper.round(2))
+# The library's function; gain 1 and bias 0 change nothing (see below).
+by_library = F.layer_norm(old + fetched, np.ones(4), np.zeros(4))
+error = abs(by_library.numpy() - on_paper).max()
+claim("layer norm of (1, 3, 3, 9) is as on paper, up to", error < 1e-6, f"{error:.0e}")
+draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
+
+# %% [markdown]
+# ![Figure 1 of the paper with two kinds of boxes marked: the five boxes "Add & Norm", one after each sub-layer, and the two boxes "Feed Forward", the last sub-layer of an encoder layer and of a decoder layer.](figures/04_here.png)
+#
+# *What to see: every sub-layer, of whatever kind, ends in "Add & Norm". The thick arrow
+# that goes round it is the residual connection: it carries the old vector to "Add".
+# "Norm" is layer norm. The paper does not draw dropout.*
+#
+# (The error is not the 1e-16 of lesson 01 because the library adds a tiny number to
+# the variance. The next section says why.)
+
+# %% [markdown]
 # ## What does layer norm look at?
-# The D = d_model numbers in the vector of a position are its *features*. Their size
-# would drift from layer to layer.
+# The D = d_model numbers in the vector of a position are its *features*. Without a norm
+# their size would drift from layer to layer (the section on x + f(x) measures it).
 #
-# **State.** *Layer norm* (section 3.1, after Ba et al., 2016) sets it right: m and s
-# are the mean and the deviation of the features of ONE position; *gain* and *bias*,
-# a number per feature, are learned; eps avoids a division by 0:
+# **State.** Layer norm (section 3.1, after Ba et al., 2016) takes the mean m and the
+# standard deviation s of the features of ONE position:
 #
-#     y_i = gain_i n_i + bias_i    n_i = (x_i - m) / s    m = 1/D sum_j x_j
-#     s = sqrt(1/D sum_j (x_j - m)^2 + eps)
+# $$m = \frac{1}{D} \sum_j x_j \qquad
+# s = \sqrt{\frac{1}{D} \sum_j (x_j - m)^2 + \epsilon}$$
+#
+# $$n_i = (x_i - m) / s \qquad y_i = \text{gain}_i \, n_i + \text{bias}_i$$
+#
+# *Gain* and *bias* are learned, one number of each for every feature, so the model can
+# choose another size where it wants one. The number epsilon (`eps` in the code) is
+# 1e-6, one millionth; without it, equal features would give 0 / 0.
+#
+# **Derive.** Position by position, number by number.
 
 # %%
-# Derive: position by position, number by number.
-# 5 sentences of 6 positions with 8 features.
-X, normal = rng.normal(3, 2, (5, 6, 8)), []
-for position in X.reshape(-1, 8):
-    m = sum(position) / 8
-    s = (sum((feature - m) ** 2 for feature in position) / 8 + 1e-6) ** 0.5
-    normal.append([(feature - m) / s for feature in position])
-print(
-    f"mean {m:.2f} and deviation {s:.2f} become {abs(np.mean(normal[-1])):.2f} "
-    f"and {np.std(normal[-1]):.2f}"
-)
-normal, (gain, bias), ones, zeros = (
-    np.reshape(normal, X.shape),
-    rng.standard_normal((2, 8)),
-    np.ones(8),
-    np.zeros(8),
-)
-# Equate:
-same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * normal + bias)
-same(
-    "LayerNorm starts with gain 1 and bias 0",
-    LayerNorm(8).astype(np.float64)(X),
-    normal,
-)
-# Use: no position may see another here, or position 0 would see later words, which the
-# causal mask forbids.
-# All positions but 0.
-changed = X + rng.standard_normal(X.shape) * (np.arange(6) > 0)[:, None]
-same(
-    "other positions do not matter",
-    F.layer_norm(changed, ones, zeros).numpy()[:, 0],
-    normal[:, 0],
-)
-# A widespread form divides by s' + eps, s'^2 = sum_j (x_j - m)^2 / (D - 1).
-# The D - 1 tells, where D is small.
-apart = abs(
-    (X - X.mean(axis=-1, keepdims=True))
-    / (X.std(axis=-1, keepdims=True, ddof=1) + 1e-6)
-    / normal
-    - 1
-).max()
-claim(
-    "the widespread form gives other numbers",
-    apart > 0.05,
-    f"{apart:.1%} apart with 8 features",
-)
+X = rng.normal(3, 2, (5, 6, 8))  # 5 sentences of 6 positions with 8 features
+gain = rng.standard_normal(8)
+bias = rng.standard_normal(8)
+
+
+def normalised(position):
+    D = len(position)
+    m = sum(position) / D
+    variance = sum((feature - m) ** 2 for feature in position) / D
+    return (position - m) / (variance + 1e-6) ** 0.5
+
+
+def at_each_position(function, x):
+    rows = x.reshape(-1, x.shape[-1])  # (positions of all sentences, D)
+    results = np.array([function(row) for row in rows])
+    return results.reshape(*x.shape[:-1], -1)
+
+
+N = at_each_position(normalised, X)
+deviation = X[0, 0].std()
+print(f"before the norm: mean {X[0, 0].mean():.2f}, deviation {deviation:.2f}")
+print(f"after the norm: mean {abs(N[0, 0].mean()):.2f}, deviation {N[0, 0].std():.2f}")
+
+# Equate: the function, and the layer that owns a gain and a bias.
+same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * N + bias)
+norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller error
+same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
+tiny = X / 10_000  # a variance of about 1e-8, far below eps
+of_tiny = at_each_position(normalised, tiny)
+same("also where eps outweighs the variance", norm(tiny), of_tiny)
 
 # %% [markdown]
-# ## What is its gradient?
-# **Derive.** Let u_i = gy_i gain_i be the gradient of n_i. x_k reaches n_i in three
-# ways: as itself, through m, and through s. [i = k] is 1 where i = k and else 0; the
-# x_j - m sum to 0, so the 1/D in the second line has no effect:
+# **Use.** "Of one position" is the important word. A norm over several positions would
+# let the first word see the words after it, which the causal mask of lesson 01 forbids.
+# So change all positions of each sentence except the first: the first must not move,
+# not even in its last digit. And equal features give the bias, not a division by 0.
+# (A warning for your own code: some programs divide by D - 1 in place of D. With 8
+# features that makes a difference of 7%, so do not mix the two.)
+
+# %%
+ones = np.ones(8)
+zeros = np.zeros(8)
+is_later = np.arange(6)[:, None] > 0  # all positions of a sentence but the first
+changed = X + is_later * rng.standard_normal(X.shape)
+first_before = F.layer_norm(X, ones, zeros).numpy()[:, 0]
+first_after = F.layer_norm(changed, ones, zeros).numpy()[:, 0]
+moved_by = abs(first_after - first_before).max()
+claim("other positions change this one by", moved_by == 0, float(moved_by))
+same("eight equal features become the bias", F.layer_norm(5 * ones, gain, bias), bias)
+
+# %% [markdown]
+# ## What is the gradient of layer norm?
+# **Derive.** Call u the gradient that arrives at n: as y = gain n + bias, it is
+# u_i = gy_i gain_i, where gy arrives at y. Now move one feature x_k a little. It
+# reaches each n_i = (x_i - m) / s in three ways. Count each effect per unit that x_k
+# moves:
 #
-#     dm / dx_k   = 1/D
-#     ds / dx_k   = 1/(2s) 2/D sum_j (x_j - m) ([j = k] - 1/D)
-#                 = (x_k - m) / (D s) = n_k / D
-#     dn_i / dx_k = ([i = k] - 1/D) / s - (x_i - m)/s^2 n_k/D
-#                 = ([i = k] - 1/D - n_i n_k / D) / s
-#     gx_k        = sum_i u_i dn_i/dx_k
-#                 = (u_k - mean(u) - n_k mean(u n)) / s
+# 1. As itself, if i = k: n_k changes by 1/s.
+# 2. Through the mean. m changes by 1/D, so *every* n_i changes by -(1/D) / s.
+# 3. Through the deviation. By the chain rule, s changes by n_k / D:
 #
-# All positions share gain and bias, so their gradients are sums over the positions, of
-# gy_i n_i and of gy_i. From the forward pass this needs n and s, no longer x and m: n
-# and s are what is kept.
+# $$\frac{\partial s}{\partial x_k} = \frac{1}{2s} \cdot \frac{2}{D} (x_k - m)
+# = \frac{x_k - m}{D s} = \frac{n_k}{D}$$
+#
+# (That m moves, too, changes nothing here: the x_j - m sum to 0.) If s grew by 1,
+# n_i = (x_i - m) / s would change by -n_i / s. It grows by n_k / D, so *every* n_i
+# changes by -(n_i / s)(n_k / D).
+#
+# Together, where [i = k] is 1 if i is k, and else 0:
+#
+# $$\frac{\partial n_i}{\partial x_k} = \frac{1}{s} \Big( [i = k] - \frac{1}{D}
+# - \frac{n_i n_k}{D} \Big)$$
+#
+# The gradient of x_k adds up what its change does to all n_i, each times u_i:
+#
+# $$gx_k = \sum_i u_i \frac{\partial n_i}{\partial x_k} = \frac{1}{s} \Big( u_k
+# - \frac{1}{D} \sum_i u_i - \frac{n_k}{D} \sum_i u_i n_i \Big)$$
+#
+# In words: **gx = (u - mean(u) - n mean(u n)) / s**. The two means take out of the
+# gradient what cannot matter: adding a number to all features of x, or stretching them,
+# leaves n as it was (but for eps), so the gradient has no part in these two directions.
+#
+# Gain and bias are shared by all positions. So the gradient of gain is the sum of gy n
+# over all positions, and that of bias the sum of gy (lesson 02). Below, the tape of
+# lesson 02 finds all three gradients without any formula, for a random gy.
 
 
 # %%
-def by_hand(x, first=1, second=1):
-    # With gain 1 and bias 0, so u is gy; a 0 leaves one of the two means out.
-    features = {"axis": -1, "keepdims": True}
-    n, s = F.layer_norm(x, ones, zeros).data, (x.data.var(**features) + 1e-6) ** 0.5
-    return record(
-        n,
-        (x,),
-        lambda u: (
-            (u - first * u.mean(**features) - second * n * (u * n).mean(**features)) / s
-        ),
-    )
+def mean_of_features(x):
+    return x.mean(axis=-1, keepdims=True)
 
 
-# The tape of lesson 02 finds it without a formula. gy is random, as if it came from
-# the layers above.
-gy, hand, (x, g, b) = (
-    rng.standard_normal(X.shape),
-    Tensor(X),
-    map(Tensor, (X, gain, bias)),
-)
+def norm_by_hand(x, with_mean=True, with_stretch=True):
+    """Compute layer norm with gain 1 and bias 0, so u is gy."""
+    s = (x.data.var(axis=-1, keepdims=True) + 1e-6) ** 0.5
+    n = (x.data - mean_of_features(x.data)) / s
+
+    def backward(u):
+        gx = u
+        if with_mean:
+            gx = gx - mean_of_features(u)
+        if with_stretch:
+            gx = gx - n * mean_of_features(u * n)
+        return gx / s
+
+    return record(n, (x,), backward)
+
+
+gy = rng.standard_normal(X.shape)
+x = Tensor(X)
+gain_tensor = Tensor(gain)
+bias_tensor = Tensor(bias)
 centred = x - x.mean(axis=-1, keepdims=True)
-(
-    g * centred / ((centred * centred).mean(axis=-1, keepdims=True) + 1e-6) ** 0.5 + b
-).backward(gy)
-by_hand(hand).backward(gy * gain)
-# Equate:
-same("gradient of x: by hand = by the tape", hand.grad, x.grad)
-same("gradient of gain: by hand = by the tape", (gy * normal).sum(axis=(0, 1)), g.grad)
-same("gradient of bias: by hand = by the tape", gy.sum(axis=(0, 1)), b.grad)
-grad_check(F.layer_norm, X, gain, bias)
-show(F.layer_norm)
-# Use: both means are needed. y does not change when all features of x are moved or
-# stretched: the means take that out.
-for name, terms in (("mean(u)", (0, 1)), ("n mean(u n)", (1, 0))):
-    try:
-        found = grad_check(
-            lambda x, terms=terms: by_hand(x, *terms), X, name="by hand", verbose=False
-        )
-    except AssertionError as error:
-        found = str(error)
-    claim(f"without {name} the gradient check fails", isinstance(found, str), found)
+s_by_tape = ((centred * centred).mean(axis=-1, keepdims=True) + 1e-6) ** 0.5
+(gain_tensor * centred / s_by_tape + bias_tensor).backward(gy)
 
-# %% [markdown]
-# ## Do positions mix in the feed-forward network?
-# **State.** Equation 2 (section 3.3), with d_ff inner features:
-# FFN(x) = max(0, x W_1 + b_1) W_2 + b_2. max(0, x) is called *ReLU*: its slope
-# is 1 where x > 0 and else 0, so the gradient passes where the value passed.
+# Equate: by hand, by the tape, and by the library.
+x_by_hand = Tensor(X)
+norm_by_hand(x_by_hand).backward(gy * gain)  # u = gy * gain arrives at n
+same("gradient of x: by hand = by the tape", x_by_hand.grad, x.grad)
+gradient_of_gain = (gy * N).sum(axis=(0, 1))
+same("gradient of gain: by hand = by the tape", gradient_of_gain, gain_tensor.grad)
+same("gradient of bias: a sum of gy", gy.sum(axis=(0, 1)), bias_tensor.grad)
 
 # %%
+gx = to_numpy(x.grad)
+along_adding = abs(mean_of_features(gx)).max()
+along_stretching = abs(mean_of_features(gx * N)).max()
+claim("mean(gx): no part along adding", along_adding < 1e-12, f"{along_adding:.0e}")
+claim(
+    "mean(gx n): no part along stretching, but for eps",
+    along_stretching < 1e-5,
+    f"{along_stretching:.0e}",
+)
+
+# %% [markdown]
+# Now read the library's function. (`layer_norm_arrays` checks the shapes; `sum_rows`
+# sums over all positions.)
+
+# %%
+show(F.layer_norm)
+grad_check(F.layer_norm, X, gain, bias)
+
+# %% [markdown]
+# **Use.** Both means are needed. Leave one out, and the gradient check finds it.
+
+
+# %%
+def complaint_about(gradient, name):
+    try:
+        grad_check(gradient, X, name=name, verbose=False)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def without_mean(x):
+    return norm_by_hand(x, with_mean=False)
+
+
+def without_stretch(x):
+    return norm_by_hand(x, with_stretch=False)
+
+
+no_mean = complaint_about(without_mean, "the norm")
+claim("without mean(u) the check complains:", "should be" in no_mean, no_mean)
+no_stretch = complaint_about(without_stretch, "the norm")
+claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
+
+# %% [markdown]
+# ## What is the feed-forward network for?
+# Attention averages values, and a value is a matrix times a vector. Averages and
+# matrices are *linear*: whatever they make of a pair of words is a sum, what the one
+# says alone plus what the other says alone. But some questions about a pair have no
+# such answer.
+#
+# Here is the smallest. Attention has put the number of one word, 0 or 1, into one
+# feature, and the number of another word into a second feature: (a, b). The answer is
+# to be +1 if they differ and -1 if they are equal. A linear answer is f(a) + g(b), and
+# it would need
+#
+# $$f(0) + g(0) = -1 \qquad f(1) + g(1) = -1$$
+#
+# $$f(0) + g(1) = 1 \qquad f(1) + g(0) = 1$$
+#
+# The first two equations say that f(0) + f(1) + g(0) + g(1) is -2, the other two say
+# that it is 2. So no f and g exist, and the linear answer with the least mean square
+# error is 0 for every pair.
+#
+# **State.** The *feed-forward network* (section 3.3, equation 2) puts one step that is
+# not linear between two matrices:
+#
+# $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
+#
+# max(0, x) is called *ReLU*, rectified linear unit. The network has d_ff inner
+# features, or *units*: 2,048 in the paper, for a d_model of 512. Read each unit as a
+# detector. Its column of W_1 says what it looks for, -b_1 how much of it is needed, and
+# its row of W_2 what it writes when it finds it. Below 0, it is silent.
+#
+# Two units are enough for "different?": one detects "a without b", max(0, a - b), the
+# other "b without a", max(0, b - a). Each writes 2, and b_2 = -1 is the answer if both
+# are silent.
+
+# %%
+pairs = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+a_without_b = [1.0, -1.0]
+b_without_a = [-1.0, 1.0]
+detectors = np.array([a_without_b, b_without_a]).T  # (d_model 2, d_ff 2)
+writes = np.array([[2.0], [2.0]])  # (d_ff 2, 1)
+# F.feed_forward(x, W_1, b_1, W_2, b_2) is equation 2.
+different = F.feed_forward(pairs, detectors, np.zeros(2), writes, np.array([-1.0]))
+for pair, answer in zip(pairs, different.numpy(), strict=True):
+    print(f"{pair} -> {answer}")
+same(
+    "two units tell whether two words differ", different, [[-1.0], [1.0], [1.0], [-1.0]]
+)
+
+# %% [markdown]
+# Now larger, and learned. Let eight people and eight dishes be words. Attention has
+# fetched one of each, and the vector that arrives is the sum of their two vectors. Who
+# likes what is random, so it can only be known by heart: 64 facts, +1 or -1. A network
+# that answers them must remember.
+#
+# How well can a linear answer do, likes(person) + liked(dish)? Write the facts as a
+# table with a row for each person and a column for each dish. Statistics knows the best
+# sum: the mean of the row, plus the mean of the column, minus the mean of the table.
+# What it leaves is its error, and no training can do better.
+
+# %%
+person = rng.standard_normal((8, 16))  # a vector of 16 features for each
+dish = rng.standard_normal((8, 16))
+likes = np.where(rng.random((8, 8)) < 0.5, -1.0, 1.0)  # (person, dish)
+fetched_pairs = person[:, None] + dish  # (8, 8, 16): a vector for each pair
+questions = fetched_pairs.reshape(64, 16)
+facts = likes.reshape(64, 1)
+
+of_person = likes.mean(axis=1, keepdims=True)
+of_dish = likes.mean(axis=0, keepdims=True)
+best_linear = of_person + of_dish - likes.mean()
+best_linear_error = ((likes - best_linear) ** 2).mean()
+print(f"mean square error of the best linear answer: {best_linear_error:.2f}")
+print(f"mean square error of saying 0 to everything: {(facts**2).mean():.2f}")
+# As a check: least squares finds the best matrix and bias for the same task.
+with_one = np.concatenate([questions, np.ones((64, 1))], axis=1)
+best_matrix = np.linalg.lstsq(with_one, facts, rcond=None)[0]
+by_least_squares = ((with_one @ best_matrix - facts) ** 2).mean()
+same("least squares finds no better linear answer", by_least_squares, best_linear_error)
+
+# %% [markdown]
+# The network learns by *gradient descent*: each number moves a small step against its
+# gradient, again and again. (Lesson 07 has a better way to step.)
+
+
+# %%
+def learn(d_ff):
+    generator = np.random.default_rng(d_ff)
+    W_1 = Tensor(generator.standard_normal((16, d_ff)) / 4)
+    b_1 = Tensor(np.zeros(d_ff))
+    W_2 = Tensor(generator.standard_normal((d_ff, 1)) / d_ff**0.5)
+    b_2 = Tensor(np.zeros(1))
+    for _ in range(1500):
+        error = F.feed_forward(questions, W_1, b_1, W_2, b_2) - facts
+        (error * error).mean().backward()
+        for parameter in (W_1, b_1, W_2, b_2):
+            parameter.data = parameter.data - 0.05 * parameter.grad
+            parameter.grad = None  # else the next gradient would be added to it
+    return float((error.numpy() ** 2).mean()), W_1, b_1, W_2, b_2
+
+
+sizes = [1, 2, 4, 8, 16, 32]
+learned = {d_ff: learn(d_ff) for d_ff in sizes}
+errors = [learned[d_ff][0] for d_ff in sizes]
+for d_ff, error in zip(sizes, errors, strict=True):
+    print(f"d_ff {d_ff:2d}: mean square error {error:.2f}")
+claim(
+    "four units do better than any linear answer",
+    errors[2] < best_linear_error / 1.5,
+    f"{errors[2]:.2f}",
+)
+claim("with 32 units nearly every fact is known", errors[5] < 0.02, errors[5])
+draw(
+    figures.lines,
+    "04_facts.png",
+    {"feed-forward network": (sizes, errors)},
+    x="units, d_ff",
+    y="mean square error of 64 facts",
+    log="x",
+    limits=(0, 1),
+    levels={"best linear answer": float(best_linear_error)},
+)
+
+# %% [markdown]
+# ![The mean square error of 64 facts over the number of units. With one unit it is at 0.78, a little above the dashed line of the best linear answer; with two it is on the line; it falls to 0.22 with 4 units and to nearly 0 with 16 and 32.](figures/04_facts.png)
+#
+# *What to see: no training can bring a linear answer below the dashed line. One unit is
+# too little even for that answer, but with 16 of them all facts fit.*
+#
+# How does it remember? Take the network of 8 units. Here is what two of them add to the
+# answer for each pair, and the sum of all eight and b_2.
+
+# %%
+W_1_of_8 = learned[8][1].numpy()
+b_1_of_8 = learned[8][2].numpy()
+W_2_of_8 = learned[8][3].numpy()
+units = np.maximum(0, questions @ W_1_of_8 + b_1_of_8)  # (64, 8)
+added = units * W_2_of_8[:, 0]  # (64, 8): what each unit adds to the answer
+added_where_heard = np.where(units > 0, added, np.nan)  # nan, no number: silent
+busiest = np.argsort(-abs(added).sum(axis=0))[:2]
+panels = {"the facts": likes}
+for number, unit in enumerate(busiest, 1):
+    panels[f"unit {number} adds"] = added_where_heard[:, unit].reshape(8, 8)
+all_units = added.sum(axis=1) + learned[8][4].numpy()
+panels["all 8 units and b_2"] = all_units.reshape(8, 8)
+share_silent = float((units == 0).mean())
+claim(
+    "share of the pairs for which a unit is silent, on average",
+    0.2 < share_silent < 0.9,
+    f"{share_silent:.0%}",
+)
+draw(
+    figures.matrices,
+    "04_units.png",
+    panels,
+    rows="person",
+    columns="dish",
+    row_labels="12345678",
+    column_labels="12345678",
+    signed=True,
+    limits=(-2, 2),
+    bar="added to the answer",
+)
+
+# %% [markdown]
+# ![Four tables of 8 people and 8 dishes. The first holds the facts, plus or minus 1 in a random pattern. The next two show what one unit adds for each pair: nothing for about half of the pairs, which are grey, and always the same sign for the others. The last table, the sum of all eight units and b_2, is nearly the table of facts.](figures/04_units.png)
+#
+# *What to see: a unit is silent (grey) for many pairs. For the others it adds a number
+# of always the same sign, that of its row of W_2. Eight such tables add up to the last
+# one, nearly the facts.*
+#
+# So attention *fetches*, and the network *computes and remembers*. It also holds two
+# thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
+# 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
+
+# %%
+network_parameters = 2 * 512 * 2048
+attention_parameters = 4 * 512 * 512
+share = network_parameters / (network_parameters + attention_parameters)
+claim("the network's share of the matrices", round(share, 2) == 0.67, f"{share:.0%}")
+
+# %% [markdown]
+# (Is attention really linear? The averages are, but the softmax that finds the weights
+# is not, and neither is layer norm. So a model without the network is not quite linear.
+# It has a little to compute with and little to remember with.)
+
+# %% [markdown]
+# ## Do positions mix in the network?
+# **Derive.** First, equation 2 for one position after another, with the matrices of the
+# library's layer. They are filled with random numbers: a bias of 0 or a gain of 1, as
+# when training begins, would hide mistakes. The slope of ReLU is 1 where x > 0, and 0
+# elsewhere: the gradient passes where the value did.
+
+
+# %%
+def randomised(layer):
+    """Fill all parameters of a layer with random numbers; return it in float64."""
+    layer.astype(np.float64)
+    state = {name: rng.normal(0, 0.5, a.shape) for name, a in layer.state().items()}
+    return layer.load_state(state)
+
+
+# (No words occur here, so any size of the vocabulary will do.)
 config = Config(vocabulary_size=10, d_model=8, d_ff=32, n_heads=2, dropout=0.25)
-feed_forward, attention = FeedForward(config, rng), MultiHeadAttention(config, rng)
-# For later
-post, pre, layer = (
-    Residual(config),
-    Residual(config.replace(norm="pre")),
-    EncoderLayer(config, rng),
-)
-# random: a bias of 0 or a gain of 1 would hide mistakes.
-for module in (feed_forward, attention, post, pre, layer):
-    module.astype(np.float64).load_state(
-        {k: rng.normal(0, 0.5, p.shape) for k, p in module.state().items()}
-    )
-# Derive: position by position, with the matrices of the library's layer.
+feed_forward = randomised(FeedForward(config, rng))
 W_1, b_1, W_2, b_2 = feed_forward.state().values()
-inner = [
-    [max(0.0, feature) for feature in position @ W_1 + b_1]
-    for position in X.reshape(-1, 8)
-]
+
+
+def equation_2(position):
+    inner = [max(0.0, feature) for feature in position @ W_1 + b_1]
+    return inner @ W_2 + b_2
+
+
+FFN_X = at_each_position(equation_2, X)
+
 # Equate:
-same("relu = max(0, x)", F.relu(X.reshape(-1, 8) @ W_1 + b_1), inner)
-# No element of X is so near to the kink at 0 that the check would step across it.
-grad_check(F.relu, X)
-# Many later models replace the ReLU with swish, x * sigmoid(x): almost the same far
-# from 0, but without a kink. Config.activation chooses between the two.
-same("swish = x / (1 + e^-x)", F.swish(X), X / (1 + np.exp(-X)))
-grad_check(F.swish, X)
-same(
-    "FeedForward = equation 2",
-    feed_forward(X),
-    np.reshape([position @ W_2 + b_2 for position in inner], X.shape),
-)
+same("FeedForward = equation 2", feed_forward(X), FFN_X)
+same("F.feed_forward = equation 2", F.feed_forward(X, W_1, b_1, W_2, b_2), FFN_X)
 grad_check(feed_forward, X, name="FeedForward")
-same(
-    "feed_forward, the op of the same name = equation 2",
-    F.feed_forward(X, W_1, b_1, W_2, b_2),
-    feed_forward(X),
-)
-# Use: exchanged positions give exchanged outputs. That proves nothing, for in
-# self-attention they do so too. Proof is which outputs t move when one position s
-# changes: s alone. Attention is the only place where positions meet.
-moved = {"feed-forward": np.zeros((6, 6)), "self-attention": np.zeros((6, 6))}
-for name, sublayer in zip(
-    moved, (feed_forward, lambda x: attention(x, x)), strict=True
-):
-    same(
-        f"{name}: exchanged positions, exchanged outputs",
-        sublayer(X[:, ::-1]),
-        sublayer(X).numpy()[:, ::-1],
-    )
+
+# %%
+same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
+# (No element of X - 3 is so near to 0 that the check would step across the kink.)
+grad_check(F.relu, X - 3)
+
+# %% [markdown]
+# **Use.** The paper calls the network *position-wise*: the same network runs at each
+# position, alone. How can one prove that? It is tempting to reorder the positions and
+# see the outputs reordered, but that proves nothing: attention passes this test, too.
+# Change *one* position s instead, and see which outputs t move.
+
+# %%
+attention = randomised(MultiHeadAttention(config, rng))
+
+
+def self_attention(x):
+    return attention(x, x)
+
+
+def outputs_moved(sublayer):
+    """Return how far output t moves when position s changes: (6, 6)."""
+    moved = np.zeros((6, 6))
+    before = sublayer(N).numpy()
     for s in range(6):
-        changed = X + (np.arange(6) == s)[:, None] * normal
-        moved[name][:, s] = abs(sublayer(changed).numpy() - sublayer(X).numpy()).max(
-            axis=(0, 2)
-        )
-alone, together = (matrix[~np.eye(6, dtype=bool)] for matrix in moved.values())
-claim(
-    "feed-forward: no position moves another",
-    alone.max() < 1e-12,
-    f"largest change {alone.max():.2f}",
-)
-claim(
-    "self-attention: each moves all",
-    together.min() > 1e-6,
-    f"smallest change {together.min():.2f}",
-)
+        other = N.copy()
+        other[:, s] += 1  # any change
+        moved[:, s] = abs(sublayer(other).numpy() - before).max(axis=(0, 2))
+    return moved
+
+
+reversed_in = self_attention(X[:, ::-1])
+reversed_out = self_attention(X).numpy()[:, ::-1]
+same("attention: reordered positions, reordered outputs", reversed_in, reversed_out)
+moved = {
+    "feed-forward": outputs_moved(feed_forward),
+    "self-attention": outputs_moved(self_attention),
+}
+is_other = ~np.eye(6, dtype=bool)
+by_network = moved["feed-forward"][is_other].max()
+by_attention = moved["self-attention"][is_other].min()
+claim("feed-forward: other positions move by", by_network == 0, float(by_network))
+claim("self-attention: each other by at least", by_attention > 1e-6, by_attention)
 draw(
     figures.matrices,
     "04_mixing.png",
@@ -237,239 +538,464 @@ draw(
 )
 
 # %% [markdown]
-# ## Does dropout change the expected output?
-# **State.** *Dropout* (section 5.4) sets each feature to 0 with probability `rate`
-# (the paper's P_drop, 0.1) while the model learns, so that it relies on none. Most
-# programs then divide the others by 1 - rate: y = mask * x / (1 - rate).
+# ![Two tables of 6 by 6: which output moves when one position changes. For the feed-forward network only the diagonal is coloured; for self-attention all cells are.](figures/04_mixing.png)
 #
-# **Derive.** The mean of y is (1 - rate) x / (1 - rate) = x. The gradient is gy,
-# through the same mask and division. The mask comes from *Philox*: its n-th 256 random
-# bits are a function of a key and n. The key here is seed, step and place (which
-# dropout of the pass). An element, by its index, has 16 of the bits; it is kept if they
-# are >= rate 2^16.
+# *What to see: a diagonal, and a full square. Attention is the only place in the model
+# where positions meet.*
+
+# %% [markdown]
+# ## What does dropout do?
+# A network that can remember 64 facts can also remember its training sentences, and
+# that is not what it is for. *Dropout* (section 5.4): while the model learns, each
+# feature is set to 0 with the probability `rate` (the paper's P_drop, 0.1 in the base
+# model), as if a coin were tossed for each. A sentence learned by heart hangs on a few
+# features. When any of them may be missing at any time, that does not pay. What many
+# features agree on does.
+#
+# **State.** The features that stay are divided by 1 - rate:
+#
+# $$y = \text{mask} \cdot x / (1 - \text{rate})$$
+#
+# Here mask is a *dropout mask*: 1 where a feature stays, 0 where it is dropped. (It has
+# nothing to do with the masks of attention.)
+#
+# **Derive.** Why divide? Take x = 6 and the rate 0.25. With probability 0.75, y is
+# 6 / 0.75 = 8, and else it is 0. So the mean of y is 0.75 · 8 = 6: the next layer gets,
+# on average, what it will get without dropout. The gradient is gy through the same
+# mask, divided alike.
+#
+# Two calls differ with probability 2 · 0.75 · 0.25 = 0.375 in a feature: it stays in
+# one of them only.
 
 # %%
-kept, rate, drop = [], 0.25, Dropout(0.25)
-for i in range(X.size):
-    # 256 = 4 x 64
-    words = np.random.Philox(
-        key=np.array([1, 5 << 16 | 0], np.uint64), counter=i // 16
-    ).random_raw(4)
-    kept.append((int(words[i % 16 // 4]) >> 16 * (i % 4)) % 2**16 >= rate * 2**16)
-mask = np.reshape(kept, X.shape)
+rate = 0.25
+# The library's own mask for the seed 1, the update (step) 5, its dropout number 0, and
+# sentences from number 0 on.
+mask = to_numpy(F.dropout_mask(1, 5, 0, 0, X.shape, rate))
+drop = Dropout(rate)
 with F.dropout_state(seed=1, step=5):
-    first, second = drop(Tensor(X)), drop(Tensor(X))
+    dropped = drop(Tensor(X)).numpy()
+    dropped_again = drop(Tensor(X)).numpy()
+
 # Equate:
-same(
-    "dropout_mask = 16 bits of Philox for each element",
-    F.dropout_mask(1, 5, 0, 0, X.shape, rate),
-    mask,
-)
-same("dropout_state and Dropout: mask x / (1 - rate)", first, mask * X / (1 - rate))
-same(
-    "the next has place 1",
-    second,
-    to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate)) * X / (1 - rate),
-)
-# seed 7: the same mask at every call, and in the gradient.
-grad_check(F.dropout, X, rate, 7)
-claim("eval() switches it off", drop.eval()(X) is X, "the very array")
-# Use: a mask that depends on numbers only can be drawn in parts, on several machines,
-# and again after a stop.
-same(
-    "rows 2 to 4 of the mask, drawn alone",
-    F.dropout_mask(1, 5, 0, 2, (3, 6, 8), rate),
-    mask[2:5],
-)
-whole, part = (np.random.default_rng(1).random((rows, 6, 8)) >= rate for rows in (5, 3))
+same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
+differ = float((dropped != dropped_again).mean())
+expected_share = 2 * 0.75 * 0.25
+print(f"share of features that should differ: {expected_share:.3f}")
+claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
+grad_check(F.dropout, X, rate, 7)  # seed 7: the same mask in every call
+
+# %% [markdown]
+# A trained model translates without dropout: `eval()` switches it off, `train()` on. As
+# the mean is kept, nothing else has to change. But only the mean is kept. Take
+# ReLU(s - m), where s is the sum of the eight features of y, and m the sum of x, which
+# is the mean of s. For s = m it is 0. But with dropout s is now above m, now below, and
+# ReLU keeps only what is above: its mean is not 0.
+
+# %%
+drop.eval()
+claim("eval() switches it off: the result is x itself", drop(X) is X, "the same object")
+many = F.dropout(np.tile(X[0, 0], (20_000, 1)), rate, seed=5).numpy()
+off = float(abs(many.mean(axis=0) / X[0, 0] - 1).max())
+claim("the mean of 20,000 outputs is x, but for", off < 0.02, f"{off:.1%}")
+m = X[0, 0].sum()
+after_relu = float(np.maximum(0, many.sum(axis=1) - m).mean())
 claim(
-    "a generator that draws in order cannot",
-    (whole[2:] != part).any(),
-    f"{(whole[2:] != part).mean():.0%} differ",
-)
-# A fixed seed: the same masks in every run.
-many = F.dropout(np.tile(X[0, 0], (20000, 1)), rate, seed=5).numpy()
-claim(
-    "the mean of 20000 outputs is x",
-    (off := abs(many.mean(axis=0) / X[0, 0] - 1).max()) < 0.02,
-    f"off by {off:.1%}",
-)
-bent = float(F.relu(many.sum(axis=1) - X[0, 0].sum()).numpy().mean())
-claim(
-    "what follows may change: ReLU(sum y - sum x), of mean",
-    bent > 0.1,
-    f"{bent:.2f}, and not ReLU(0) = 0",
+    "ReLU of the mean is 0; the mean of ReLU is", after_relu > 0.1, f"{after_relu:.1f}"
 )
 
 # %% [markdown]
-# ## Which order of the norm is the paper's, and what does it change?
-# **State.** The two *sub-layers* of an encoder layer are self-attention and
-# feed-forward. Section 3.1 and section 5.4 put a *residual connection*, x + ..., around
-# each, in the order *post-norm*; many later models have *pre-norm*:
+# Where does the model drop features? The paper names two places; two more are switches
+# of `Config`, and off by default.
 #
-#     post: LayerNorm(x + Dropout(Sublayer(x)))
-#     pre: x + Dropout(Sublayer(LayerNorm(x)))
+# | place | the paper | switch |
+# |---|---|---|
+# | the output of each sub-layer, before it is added | yes | `dropout` |
+# | the sums of embeddings and positions (lesson 05) | yes | `dropout` |
+# | the attention weights | not described | `attention_dropout` |
+# | the units of the feed-forward network | not described | `feed_forward_dropout` |
+
+# %% [markdown]
+# ## Why is x added to the output of a sub-layer?
+# **State.** Section 3.1: the output of each sub-layer is
 #
-# **Derive.** x + f(x) hands its gradient to x as it is and adds what f makes of it;
-# f alone multiplies, layer by layer. A norm divides it by the deviation s of what it
-# gets: in post-norm a vector of variance 1 plus one sub-layer. Pre-norm needs a norm
-# after the last layer; it gets x plus all sub-layers, so s grows with their number,
-# and the last layer's gradient falls (Xiong et al., 2020). Post-norm's does not, so it
-# begins with small steps: the warm-up of lesson 07.
+# $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
+#
+# **Derive.** The usual reason is the gradient. On its way back through f(x) alone it is
+# multiplied by the slope of f, and through 16 layers by 16 slopes: if they are below 1,
+# nothing is left. Through x + f(x) it arrives as it is, plus what f makes of it: there
+# is a road on which nothing is lost.
+#
+# But each layer adds something, so the vectors grow. And a score of attention is a
+# product of two such vectors: if they are a thousand times as long, it is a million
+# times as large, and so is its answer to a small change. The norm takes care of that.
+# Is it the road or the norm that saves the gradient? We measure.
+#
+# **Use.** Four ways to connect the sub-layers of 1 to 16 encoder layers, before any
+# training. A random gradient of size 1 starts at the output. How much arrives at the
+# input?
+
 
 # %%
-with F.dropout_state(seed=2, step=1):
-    early, late, encoded = (
-        pre(X, feed_forward),
-        post(X, feed_forward),
-        layer(X, causal_mask(6)),
-    )
-show(F.add_norm)
-# Equate: with the same masks on both sides.
-with F.dropout_state(seed=2, step=1):
-    same(
-        "Residual, pre: x + Dropout(Sublayer(LayerNorm(x)))",
-        early,
-        X + F.dropout(feed_forward(pre.norm(X)), rate),
-    )
-    same(
-        "Residual, post: LayerNorm(x + Dropout(Sublayer(x)))",
-        late,
-        post.norm(X + F.dropout(feed_forward(X), rate)),
-    )
-    a = layer.attention_residual.norm(
-        X + F.dropout(layer.self_attention(X, X, causal_mask(6)), rate)
-    )
-    same(
-        "EncoderLayer",
-        encoded,
-        layer.feed_forward_residual.norm(a + F.dropout(layer.feed_forward(a), rate)),
-    )
-summed = X + F.dropout(feed_forward(X), rate, seed=7)
-by_op = F.add_norm(X, feed_forward(X), gain, bias, rate=rate, seed=7)
-same(
-    "add_norm = LayerNorm(x + Dropout(added))", by_op, F.layer_norm(summed, gain, bias)
-)
-grad_check(lambda x: layer.eval()(x, causal_mask(6)), X, name="EncoderLayer")
-claim(
-    "pre: a sub-layer that gives 0 returns x exactly",
-    (pre(X, lambda x: x * 0.0).numpy() == X).all(),
-    0.0,
-)
-# Use: five ways to stack layers, before any training; a random gradient starts at
-# the output. Without norms it vanishes or explodes. With norms alone attention, which
-# averages, makes all positions alike; x slows that, most in pre-norm.
-plain = {
-    "f(x)": lambda x, f: f(x),
-    "x + f(x)": lambda x, f: x + f(x),
-    "norm(f(x))": lambda x, f: LayerNorm(32)(f(x)),
+def through_a_stack(x, n_layers, connection, generator):
+    sizes_of_stack = Config(10, d_model=32, d_ff=128, n_heads=4, dropout=0.0)
+    y = x
+    for _ in range(n_layers):
+        layer = EncoderLayer(sizes_of_stack, generator).astype(np.float64)
+        if connection is not None:
+            layer.attention_residual = connection
+            layer.feed_forward_residual = connection
+        y = layer(y, None)  # None: no mask
+    return y
+
+
+def gradient_at_input(n_layers, connection, seed):
+    generator = np.random.default_rng(seed)
+    x = Tensor(generator.standard_normal((2, 16, 32)))
+    y = through_a_stack(x, n_layers, connection, generator)
+    y.backward(generator.standard_normal(y.shape))
+    return float((x.grad**2).mean()) ** 0.5
+
+
+def f_alone(x, f):
+    return f(x)
+
+
+def x_plus_f(x, f):
+    return x + f(x)
+
+
+def norm_of_f(x, f):
+    return F.layer_norm(f(x), np.ones(32), np.zeros(32))
+
+
+connections = {
+    "x + f(x)": x_plus_f,
+    "norm(f(x))": norm_of_f,
+    "norm(x + f(x)), the paper": None,  # the library's own
+    "f(x)": f_alone,
 }
+depths = [1, 2, 4, 8, 16]
 
 
-def stack(order, n_layers, seed):
-    draws, norm = np.random.default_rng(seed), "pre" if order == "pre-norm" else "post"
-    config = Config(10, d_model=32, d_ff=128, n_heads=4, dropout=0.0, norm=norm)
-    layers, last_norm = (
-        [EncoderLayer(config, draws) for _ in range(n_layers)],
-        LayerNorm(32),
-    )
-    x = y = Tensor(draws.standard_normal((2, 16, 32)).astype(np.float32))
-    for layer in layers:
-        if order in plain:
-            layer.attention_residual = layer.feed_forward_residual = plain[order]
-        y = layer(y, None)
-    s = y.numpy().std(axis=-1).mean()
-    # 0 where all positions of a sentence have the same vector.
-    apart = y.numpy().std(axis=1).mean() / y.numpy().std()
-    y = last_norm(y) if norm == "pre" else y
-    y.backward(draws.standard_normal(y.shape))
-    of_W_2 = [
-        float((layer.feed_forward.outer.weight.grad**2).sum()) ** 0.5
-        for layer in layers
-    ]
-    return float((x.grad**2).mean()) ** 0.5, of_W_2, s, apart
+def medians_over(depths, measure, *arguments):
+    """Return the median of measure(depth, ..., seed) over five seeds, for each."""
+    medians = []
+    for depth in depths:
+        of_seeds = [measure(depth, *arguments, seed) for seed in range(5)]
+        medians.append(float(np.median(of_seeds)))
+    return medians
 
 
-depths, orders = [1, 2, 4, 8, 16], [*plain, "post-norm", "pre-norm"]
-runs = {
-    (order, n): [stack(order, n, seed) for seed in range(8)]
-    for order in orders
-    for n in depths
+arriving = {
+    name: (depths, medians_over(depths, gradient_at_input, connection))
+    for name, connection in connections.items()
 }
-at_x, of_W_2, s, apart = (
-    {k: np.median([r[i] for r in eight], axis=0) for k, eight in runs.items()}
-    for i in range(4)
-)
-f_x, x_f, _, post_x, pre_x = (float(at_x[order, 16]) for order in orders)
-claim(
-    "16 layers of f(x): the gradient is lost",
-    f_x < 1e-3,
-    f"{f_x:.0e} of it arrives at x",
-)
-claim("x + f(x): it explodes", x_f > 1e3, f"to {x_f:.0e} times its size")
-claim(
-    "with x and norm it arrives",
-    0.1 < post_x < 3 and 0.1 < pre_x < 3,
-    f"post {post_x:.1f}, pre {pre_x:.1f}",
-)
-collapsed, post_apart, pre_apart = (float(apart[order, 16]) for order in orders[2:])
-claim(
-    "norm(f(x)): all positions become alike",
-    collapsed < 1e-3,
-    f"they are {collapsed:.0e} apart",
-)
-claim(
-    "in pre-norm they stay apart",
-    pre_apart > 4 * post_apart,
-    f"{pre_apart:.2f}; in post-norm {post_apart:.2f}",
-)
-stays, falls = (of_W_2[order, 16][-1] / of_W_2[order, 1][-1] for order in orders[3:])
-claim(
-    "post-norm: the last layer's gradient stays",
-    0.6 < stays < 1.5,
-    f"in 16 layers {stays:.2f} times that in 1",
-)
-claim("pre-norm: it falls", falls < 0.45, f"to {falls:.2f} times")
-times_s = [of_W_2["pre-norm", n][-1] * s["pre-norm", n] for n in depths]
-claim(
-    "as the last norm divides by s",
-    max(times_s) < 1.5 * min(times_s),
-    f"times s {np.round(times_s)}",
-)
-at_x, apart = (
-    {order: (depths, [values[order, n] for n in depths]) for order in orders}
-    for values in (at_x, apart)
-)
 draw(
     figures.lines,
     "04_residual.png",
-    at_x,
+    arriving,
     x="layers",
-    y="gradient at x / gradient at y",
+    y="gradient at the input (output: 1)",
     log="xy",
 )
-draw(
-    figures.lines,
-    "04_positions.png",
-    apart,
-    x="layers",
-    y="deviation over positions / all",
-    log="x",
-    limits=(0, 1),
+
+# %% [markdown]
+# ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it falls below a thousandth, for x + f(x) without a norm it rises above a thousand. The two curves with a norm, of f(x) and of x + f(x), stay near 1.](figures/04_residual.png)
+#
+# *What to see: f(x) alone loses the gradient, x + f(x) alone explodes with its growing
+# vectors, and a norm cures both.*
+
+# %%
+lost = arriving["f(x)"][1][-1]
+claim(
+    "16 layers of f(x): share of the gradient that arrives", lost < 1e-3, f"{lost:.0e}"
 )
-of_W_2 = {order: (range(1, 17), of_W_2[order, 16]) for order in orders[3:]}
+exploded = arriving["x + f(x)"][1][-1]
+claim(
+    "16 layers of x + f(x): it grows by a factor of", exploded > 1e3, f"{exploded:.0e}"
+)
+arrived = arriving["norm(x + f(x)), the paper"][1][-1]
+claim(
+    "16 layers as in the paper: share that arrives", 0.1 < arrived < 3, f"{arrived:.1f}"
+)
+
+
+# %%
+def vectors_grow_by(n_layers, seed):
+    generator = np.random.default_rng(seed)
+    x = Tensor(generator.standard_normal((2, 16, 32)))
+    y = through_a_stack(x, n_layers, x_plus_f, generator)
+    return y.numpy().std() / x.numpy().std()
+
+
+(growth,) = medians_over([16], vectors_grow_by)
+claim(
+    "16 layers of x + f(x): vectors grow by a factor of", growth > 100, f"{growth:.0f}"
+)
+
+# %% [markdown]
+# So a norm is enough for the gradient, even without x: see norm(f(x)). What is x for,
+# then? For the words. Attention averages, and averages of averages become all alike:
+# after a few layers of norm(f(x)) every position has the same vector, and the model no
+# longer knows which word is where. x + ... passes each position's own vector on. Here
+# is how far the positions of a sentence are apart after the paper's 6 layers (1 would
+# be as far as at the beginning, 0 all alike).
+
+
+# %%
+def positions_apart(connection, seed):
+    generator = np.random.default_rng(seed)
+    x = Tensor(generator.standard_normal((2, 16, 32)))
+    y = through_a_stack(x, 6, connection, generator).numpy()
+    return y.std(axis=1).mean() / y.std()
+
+
+apart_alone = float(np.median([positions_apart(norm_of_f, seed) for seed in range(5)]))
+claim("norm(f(x)): positions are apart by", apart_alone < 1e-9, f"{apart_alone:.0e}")
+apart_with_x = float(np.median([positions_apart(None, seed) for seed in range(5)]))
+claim(
+    "norm(x + f(x)): positions are apart by", apart_with_x > 0.1, f"{apart_with_x:.2f}"
+)
+
+# %% [markdown]
+# **Equate.** This is the code of the library: the connection, which is part of every
+# sub-layer, and a layer, which is two sub-layers in a row. Read the last lines of each,
+# in `__call__`. (The next section explains "pre".)
+
+# %%
+show(Residual)
+show(EncoderLayer)
+
+# %%
+post = randomised(Residual(config))
+layer = randomised(EncoderLayer(config, rng))
+with F.dropout_state(seed=2, step=1):
+    by_residual = post(X, feed_forward)
+    by_layer = layer(X, causal_mask(6))
+
+# The same with the parts. The same seed drops the same features.
+with F.dropout_state(seed=2, step=1):
+    post_by_hand = post.norm(X + F.dropout(feed_forward(X), rate))
+    attended = layer.self_attention(X, X, causal_mask(6))
+    middle = layer.attention_residual.norm(X + F.dropout(attended, rate))
+    computed = layer.feed_forward(middle)
+    layer_by_hand = layer.feed_forward_residual.norm(middle + F.dropout(computed, rate))
+
+
+def encoder_layer(x):
+    return layer.eval()(x, causal_mask(6))
+
+
+same("Residual = LayerNorm(x + Dropout(Sublayer(x)))", by_residual, post_by_hand)
+same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
+grad_check(encoder_layer, X, name="EncoderLayer")
+
+# %% [markdown]
+# ## What changes if the norm comes first?
+# Many later models move the norm to the input of the sub-layer. The paper's order is
+# called *post-norm*, the other one *pre-norm*:
+#
+# $$\text{post: LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
+#
+# $$\text{pre: } x + \text{Dropout}(\text{Sublayer}(\text{LayerNorm}(x)))$$
+#
+# In pre-norm the x that is passed on is never rescaled, only added to; a sub-layer that
+# gives 0 leaves no trace. The vectors grow from layer to layer, and one more norm
+# at the end of the stack brings them back to size. `Config(norm="pre")` chooses it.
+
+# %%
+pre = randomised(Residual(config.replace(norm="pre")))
+with F.dropout_state(seed=2, step=1):
+    by_pre_residual = pre(X, feed_forward)
+with F.dropout_state(seed=2, step=1):
+    pre_by_hand = X + F.dropout(feed_forward(pre.norm(X)), rate)
+same("pre-norm: x + Dropout(Sublayer(LayerNorm(x)))", by_pre_residual, pre_by_hand)
+
+
+def gives_nothing(x):
+    return x * 0.0
+
+
+unchanged = (pre(X, gives_nothing).numpy() == X).all()
+claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
+
+# %% [markdown]
+# Which is better? Move every number in the matrices of a stack at random, by 2% of its
+# matrix's deviation, about as much as the first updates of training do. How far does
+# the output move? (A last norm brings the outputs of both to the same size.)
+#
+# In post-norm a layer works on what a norm has brought to the standard size. If
+# its input changes by 1%, x and f(x) both change by about 1%, and so does their norm.
+# And the layer adds a change of its own, of full size. The changes pile up. In pre-norm
+# the sum that is passed on grows. What a late layer adds is a smaller and smaller part
+# of it, and so is the change of what it adds.
+
+
+# %%
+def stack_of(norm, n_layers, seed):
+    generator = np.random.default_rng(seed)
+    sizes_of_stack = Config(10, d_model=64, d_ff=256, n_heads=4, dropout=0.0, norm=norm)
+    return [EncoderLayer(sizes_of_stack, generator) for _ in range(n_layers)]
+
+
+def output_of(layers, x, norm):
+    y = x
+    for layer in layers:
+        y = layer(y, None)
+    return LayerNorm(64)(y).numpy() if norm == "pre" else y.numpy()
+
+
+def output_moves_by(n_layers, norm, seed):
+    layers = stack_of(norm, n_layers, seed)
+    generator = np.random.default_rng(100 + seed)
+    x = Tensor(generator.standard_normal((2, 16, 64)).astype(np.float32))
+    with no_grad():
+        before = output_of(layers, x, norm)
+        for layer in layers:
+            for name, array in layer.state().items():
+                if array.ndim == 2:  # a matrix
+                    noise = generator.standard_normal(array.shape)
+                    moved_array = array + 0.02 * array.std() * noise
+                    # This matrix moves, all else stays as it was.
+                    layer.load_state(layer.state() | {name: moved_array})
+        after = output_of(layers, x, norm)
+    return float(((after - before) ** 2).mean()) ** 0.5
+
+
+stack_depths = [1, 2, 4, 6, 12, 24]
+movement = {
+    f"{norm}-norm": (
+        stack_depths,
+        medians_over(stack_depths, output_moves_by, norm),
+    )
+    for norm in ("post", "pre")
+}
 draw(
     figures.lines,
     "04_norm_order.png",
-    of_W_2,
-    x="layer",
-    y="norm of the gradient of W_2",
-    limits=(0, 250),
+    movement,
+    x="layers",
+    y="change of the output",
 )
+
+# %% [markdown]
+# ![The change of the output over 1 to 24 layers when every matrix moves by 2 per cent. Both orders begin at 0.02 with one layer; with 24 layers post-norm has risen to 0.11, pre-norm to 0.06.](figures/04_norm_order.png)
+#
+# *What to see: the same small change of all matrices moves the output of a deep stack
+# further in post-norm than in pre-norm, with 24 layers about twice as far.*
+
+# %%
+post_moves = movement["post-norm"][1]
+pre_moves = movement["pre-norm"][1]
+print(f"with {stack_depths} layers:")
+print(f"post-norm {np.round(post_moves, 2)}, pre-norm {np.round(pre_moves, 2)}")
+alike = abs(post_moves[0] / pre_moves[0] - 1)
+claim("with one layer they differ by less than a fifth", alike < 0.2, f"{alike:.0%}")
+more = post_moves[4] / pre_moves[4]
+claim(
+    "with 12 layers post-norm moves further, by a factor of", more > 1.4, f"{more:.1f}"
+)
+
+# %% [markdown]
+# So a post-norm model needs small steps at the beginning, and the more so the deeper it
+# is: this is one reason for the *warm-up* of lesson 07, and why models of a hundred
+# layers are pre-norm. (The measurement follows Liu et al., 2020; lesson 07 returns to
+# it.)
+
+# %% [markdown]
+# ## What else can these layers do?
+# You can skip this section: no later lesson needs it. It checks the rest of the library
+# on the subject of this lesson.
+#
+# **Swish.** Many models since 2017 replace ReLU with *swish*: x times 1 / (1 + e^-x), a
+# soft switch from 0 to 1. It has a soft bend in place of the kink.
+# `Config(activation="swish")` chooses it.
+
+# %%
+same("swish = x / (1 + e^-x)", F.swish(X - 3), (X - 3) / (1 + np.exp(3 - X)))
+grad_check(F.swish, X - 3)
+with_swish = FeedForward(config.replace(activation="swish"), rng).astype(np.float64)
+with_swish.load_state(feed_forward.state())
+swish_by_hand = F.swish(X @ W_1 + b_1).numpy() @ W_2 + b_2
+same("a network with swish", with_swish(X), swish_by_hand)
+
+# %% [markdown]
+# **The two switches of dropout.** Attention can drop weights, and the network units.
+
+# %%
+keys = rng.standard_normal((3, 6, 8))
+values = X[:3]
+
+
+def attention_with_dropout(query, key, value):
+    return F.attention(query, key, value, rate=rate, seed=9)
+
+
+# Seed 9 outside all updates: step 0.
+kept_weights = to_numpy(F.dropout_mask(9, 0, 0, 0, (3, 6, 6), rate)) / (1 - rate)
+weights_by_mask = F.attention_weights(keys, keys).numpy() * kept_weights
+fetched_with_dropout = attention_with_dropout(keys, keys, values)
+same("attention_dropout drops weights", fetched_with_dropout, weights_by_mask @ values)
+grad_check(attention_with_dropout, keys, keys, values)
+
+kept_units = to_numpy(F.dropout_mask(9, 0, 0, 0, (5, 6, 32), rate)) / (1 - rate)
+units_by_mask = F.relu(X @ W_1 + b_1).numpy() * kept_units
+with_unit_dropout = F.feed_forward(X, W_1, b_1, W_2, b_2, rate, 9)
+same("feed_forward_dropout drops units", with_unit_dropout, units_by_mask @ W_2 + b_2)
+
+# %% [markdown]
+# **The tosses of dropout.** A training run that is stopped and resumed should give the
+# same model, and so should one that divides its batch over two machines. So a mask is a
+# function of four numbers: the seed of the run, the update (step), the number of the
+# dropout within the update (place), and the row. A generator, *Philox*, turns them into
+# 16 random bits for each feature. Read as a number below 65,536, they must reach rate
+# times 65,536 for the feature to stay.
+#
+# And `F.add_norm` computes dropout, sum and norm at once.
+
+# %%
+places_in_a_step = 65_536
+values_of_16_bits = 65_536
+key = [1, 5 * places_in_a_step + 0]  # seed 1, step 5, place 0
+generator = np.random.Philox(key=key)
+bits = generator.random_raw(X.size // 4).view(np.uint16)  # 4 features in 64 bits
+stays = bits >= rate * values_of_16_bits
+same("dropout_mask = (bits >= rate * 65,536)", mask.ravel(), stays)
+next_mask = to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate))
+same(
+    "the second dropout in a dropout_state has place 1",
+    dropped_again,
+    next_mask * X / 0.75,
+)
+some_rows = F.dropout_mask(1, 5, 0, 2, (3, 6, 8), rate)
+same("sentences 2 to 4 of the batch, drawn alone", some_rows, mask[2:5])
+
+# %%
+computed_first = feed_forward(X).numpy()
+sum_with_dropout = X + F.dropout(computed_first, rate, seed=7)
+by_add_norm = F.add_norm(X, computed_first, gain, bias, rate=rate, seed=7)
+norm_of_sum = F.layer_norm(sum_with_dropout, gain, bias)
+same("add_norm = LayerNorm(x + Dropout(added))", by_add_norm, norm_of_sum)
 finish(
-    "Around each sub-layer: residual, dropout, norm, in the paper after the sum. "
-    "Only attention mixes positions."
+    "Attention fetches, the network computes; residual, dropout and norm around each "
+    "let many layers learn."
 )
+
+# %% [markdown]
+# ## What did we learn?
+# - Layer norm gives the features of one position the mean 0 and the deviation 1, then
+#   a gain and a bias that are learned; eps is inside the root.
+# - Its gradient is (u - mean(u) - n mean(u n)) / s: what cannot matter is taken out.
+# - The feed-forward network computes what sums cannot, with units that detect and
+#   write; it holds two thirds of a layer's parameters. Positions meet in attention
+#   only.
+# - Dropout sets features to 0 while the model learns, and divides the others by 1 -
+#   rate, which keeps the mean; after training it is off.
+# - The norm keeps the size, so that the gradient arrives; x + ... keeps each position's
+#   own vector. Together they allow many layers.
+# - Post-norm is the paper's order. A change of its matrices moves the output further
+#   than in pre-norm, so it needs a warm-up.
 
 # %% [markdown]
 # ## Your turn
@@ -478,16 +1004,67 @@ finish(
 
 
 # %%
-def rms_norm(x, gain):
-    """Give (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6),
-    backward(gy) = (gx, g_gain).
+def normalised_on_paper():
+    """Return layer norm of (2, 2, 2, 10) as a list of four numbers, to two digits.
 
-    Hint: follow the four lines of "What is its gradient?" without the mean m:
-    which terms go?
+    Gain 1, bias 0. Use a pencil.
+
+    Hint: "What happens to a word inside a layer?" does it for (1, 3, 3, 9).
     """
     ...
 
 
+def check_normalised_on_paper():
+    answer = np.array(normalised_on_paper(), dtype=float)
+    expected = F.layer_norm(np.array([2.0, 2.0, 2.0, 10.0]), np.ones(4), np.zeros(4))
+    assert answer.shape == (4,), "give four numbers"
+    for i, wanted in enumerate(expected.numpy(), 1):
+        assert abs(answer[i - 1] - wanted) < 0.006, f"number {i} is not {answer[i - 1]}"
+
+
+# %%
+def mended_dropout(x, mask, rate, training):
+    """Find the two mistakes in `return x * mask`, and return what is right.
+
+    x, mask: arrays of one shape. training: False if the model translates.
+
+    Hint: "What does dropout do?" has the mean, and says when it is off.
+    """
+    ...
+
+
+def check_mended_dropout():
+    x = np.random.default_rng(3).standard_normal((4, 5))
+    mask = np.arange(20).reshape(4, 5) % 4 > 0
+    learning = mended_dropout(x, mask, 0.25, True)
+    same("while the model learns", learning, np.where(mask, x / 0.75, 0))
+    same("while it translates", mended_dropout(x, mask, 0.25, False), x)
+
+
+# %%
+def tent():
+    """Return (W_1, b_1, W_2, b_2) of a network with d_model 1 and at most 4 units.
+
+    Its answer is 1 at x = 0, falls in straight lines to 0 at x = -1 and at x = 1, and
+    is 0 beyond. Write the numbers by hand; W_1 is (1, units), W_2 is (units, 1).
+
+    Hint: "What is the feed-forward network for?" has a network of two units. Each unit
+    max(0, x - c) bends the line at c. How many bends has a tent?
+    """
+    ...
+
+
+def check_tent():
+    parts = [np.array(part, dtype=float) for part in tent()]
+    units = parts[0].shape[-1]
+    assert units <= 4, f"it has {units} units, and 4 are enough"
+    for x in (-3.0, -1.0, -0.75, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0):
+        found = float(F.feed_forward(np.array([[x]]), *parts).numpy()[0, 0])
+        wanted = max(0.0, 1 - abs(x))
+        assert abs(found - wanted) < 1e-9, f"at x = {x} it is {found:.3g}, not {wanted}"
+
+
+# %%
 def sees_one_position(norm):
     """For arrays x (B, T, D): return whether norm(x)[b, t] depends on x[b, t] alone.
 
@@ -499,42 +1076,44 @@ def sees_one_position(norm):
     ...
 
 
-def check_rms_norm():
-    x, g = np.random.default_rng(4).standard_normal((2, 3, 8)), np.arange(1.0, 9.0)
-    # Its mean is 0, so the deviation is the root of the mean square.
-    mirrored = np.concatenate([x, -x], axis=-1)
-    same(
-        "rms_norm",
-        rms_norm(x, g)[0],
-        g * F.layer_norm(mirrored, np.ones(16), np.zeros(16)).numpy()[..., :8],
-    )
-    grad_check(
-        lambda x, g: record(
-            rms_norm(x.data, g.data)[0], (x, g), rms_norm(x.data, g.data)[1]
-        ),
-        x,
-        g,
-        name="rms",
-    )
-
-
 def check_sees_one_position():
-    for name, axes in {
-        "features": 2,
-        "positions": 1,
-        "sentences": 0,
-        "positions and features": (1, 2),
-    }.items():
-        answer = sees_one_position(
-            lambda x, axes=axes: (
-                (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
-            )
-        )
-        claim(
-            f"a norm over {name}: sees_one_position gives {axes == 2}",
-            answer == (axes == 2),
-            answer,
-        )
+    over = {"features": 2, "positions": 1, "sentences": 0, "both": (1, 2)}
+    for name, axes in over.items():
+
+        def norm(x, axes=axes):  # axes=axes keeps the axes of this round
+            return (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
+
+        answer = sees_one_position(norm)
+        right = name == "features"
+        assert answer == right, f"for a norm over {name} it gives {answer}, not {right}"
+
+
+# %%
+def rms_norm(x, gain):
+    """Return (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6),
+    backward(gy) = (gx, g_gain).
+
+    Most language models of today use this norm.
+
+    Hint: "What is the gradient of layer norm?" has three ways from x_k to n_i. Without
+    the mean m, which of them are left?
+    """
+    ...
+
+
+def check_rms_norm():
+    x = np.random.default_rng(4).standard_normal((2, 3, 8))
+    gain = np.arange(1.0, 9.0)
+    # Its mean is 0, so its deviation is the root of the mean square.
+    mirrored = np.concatenate([x, -x], axis=-1)
+    normal = F.layer_norm(mirrored, np.ones(16), np.zeros(16)).numpy()[..., :8]
+    same("rms_norm", rms_norm(x, gain)[0], gain * normal)
+
+    def recorded(x, gain):
+        y, backward = rms_norm(x.data, gain.data)
+        return record(y, (x, gain), backward)
+
+    grad_check(recorded, x, gain, name="rms_norm")
 
 
 # %%
