@@ -5,6 +5,15 @@ check must reject.
 import numpy as np
 
 from minitf.tensor import record
+from minitf.transformer import sinusoid
+
+
+def predicted_position():
+    return [0.91, -0.42, 0.02, 1.0]
+
+
+def wrong_predicted_position():
+    return [0.91, 0.02, -0.42, 1.0]  # the sines in front, as in other programs
 
 
 def look_up(table, ids):
@@ -25,6 +34,16 @@ def wrong_look_up(table, ids):
         return gradient, None
 
     return record(table.data[ids], (table, None), backward)
+
+
+def right_input(embedding, length):
+    d_model = embedding.shape[1]
+    return embedding * d_model**0.5 + sinusoid(length, d_model)
+
+
+def wrong_right_input(embedding, length):
+    d_model = embedding.shape[1]
+    return embedding * d_model**0.5 + sinusoid(length + 1, d_model)[1:]  # one mistake is left
 
 
 def _rotation(offset, d_model):
