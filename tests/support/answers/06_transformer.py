@@ -5,15 +5,39 @@ import numpy as np
 from minitf.tensor import Tensor
 
 
-def prefix_mask(length, p):
-    t, s = np.arange(length)[:, None], np.arange(length)
-    return ((s <= t) | (s < p))[None, None]
+def predict_what_moves():
+    return {"source 2": [0, 1, 2, 3, 4], "target 0": [0, 1, 2, 3, 4], "target 3": [3, 4]}
 
 
-def wrong_prefix_mask(length, p):
-    mask = np.tri(length, dtype=bool)
-    mask[:p] = True  # the prefix sees all, also what comes after it
-    return mask[None, None]
+def wrong_predict_what_moves():
+    # Position 3 reads its own token, too.
+    return {"source 2": [0, 1, 2, 3, 4], "target 0": [0, 1, 2, 3, 4], "target 3": [4]}
+
+
+def shift_right(target):
+    rows = len(target)
+    reads = np.concatenate([np.full((rows, 1), 2), target], axis=1)
+    predicts = np.concatenate([target, np.zeros((rows, 1), int)], axis=1)
+    predicts[np.arange(rows), (target != 0).sum(axis=1)] = 3  # after the last word
+    return reads, predicts
+
+
+def wrong_shift_right(target):
+    # The end mark comes after the padding: the mistake of the exercise.
+    start = np.full((len(target), 1), 2)
+    end = np.full((len(target), 1), 3)
+    return np.concatenate([start, target], axis=1), np.concatenate([target, end], axis=1)
+
+
+def packed_mask(lengths):
+    own = np.repeat(np.arange(len(lengths)), lengths)
+    same_sentence = own[:, None] == own
+    return (same_sentence & np.tri(len(own), dtype=bool))[None, None]
+
+
+def wrong_packed_mask(lengths):
+    own = np.repeat(np.arange(len(lengths)), lengths)
+    return (own[:, None] == own)[None, None]  # the sentences are apart, but each sees ahead
 
 
 def leaks(run, x):
