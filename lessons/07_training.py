@@ -1,15 +1,21 @@
 # %% [markdown]
 """# Lesson 07. Training
 
-A loss that is never quite satisfied, Adam, and a rate that warms up
-(sections 5.3 and 5.4).
+A new model (lesson 06) has the right shape and knows nothing: its probabilities have
+nothing to do with the sentence. Nobody could set the 63,045,632 numbers of the paper's
+base model by hand. Training sets them. It repeats one *update* many times, and the
+update answers three questions: how wrong is the model on some sentences (the loss)?
+Which way should each number move (the gradient, lesson 02)? And how far (Adam, and
+its learning rate)? This lesson derives the answers of the paper (sections 5.3 and
+5.4), trains models in seconds, and measures what each answer is good for.
 
-You need lessons 01 to 06. You will have derived the loss, taken Adam's steps by hand,
-trained whole Transformers in seconds, and seen what label smoothing, the kind of
-positions and the warm-up do to them.
+You need lessons 01 to 06.
 """
 
 # %%
+import tempfile
+from types import SimpleNamespace
+
 import numpy as np
 
 from minitf import forms
@@ -17,406 +23,1223 @@ from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
-from minitf.course.lesson import begin, draw, finish
+from minitf.course.architecture import figure_1
+from minitf.course.experiments import smoothing, warmup
+from minitf.course.lesson import begin, draw, finish, kept
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Parameter, flatten
 from minitf.optim import Adam, adam_update, clip_gradient, gradient_norm, warmup_rate
 from minitf.tensor import Tensor
 from minitf.text import make_batch
+from minitf.training import Settings
+from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
 
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("07_training")
 rng = np.random.default_rng(1)
+print(f"the base model has {Config.preset('base').count_parameters():,} parameters")
+
+# %%
+draw(figure_1, "07_here.png", here=["loss", "backward"])
+
+# %% [markdown]
+# ![Figure 1 of the paper with the loss above the output probabilities marked, and the backward pass that leads from it down through the model](figures/07_here.png)
+#
+# *What to see: the loss compares the output with the right words. Its gradient runs
+# back against every arrow, through decoder and encoder, down to the embeddings.*
+
+# %% [markdown]
+# ## What does training do to one number?
+# Take a model with a single parameter, $x = 1$. On the first batch of sentences the
+# gradient of its loss is 2: if x grows by a little, the loss grows twice as much. So x
+# should shrink. But how far?
+#
+# The simplest rule is *gradient descent*, x - rate * gradient, where the *learning
+# rate* is a small number that we choose. It has a flaw. The gradients of one model
+# differ widely in size, and a rate that suits the large ones would hardly move the
+# numbers whose gradients are small.
+#
+# *Adam* (section 5.3) measures each gradient against its usual size. After one
+# gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
+#
+# $$x = 1 - 0.1 \cdot \frac{2}{2} = 0.9$$
+#
+# That is the update of one number: a gradient, its usual size, a rate. Now each of them
+# in turn. Where does the gradient come from? What is the usual size, once there are
+# several gradients? And which rate?
+
+# %%
+first_gradient = 2.0
+usual_size = np.sqrt(first_gradient**2)
+print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
 
 # %% [markdown]
 # ## How wrong is a prediction?
-# **State.** At each position the model gives V logits z (lesson 05); p = softmax(z)
-# is its distribution over the next word. If y is the id of the true word, the loss
-# of the position is the *cross-entropy* -ln p_y: 0 where p_y = 1, and without bound as
-# p_y goes to 0. exp of its mean is the *perplexity* (section 6.1): V for an even choice
-# among V words.
+# A gradient needs one number that says how wrong the model is, the *loss*. A tiny
+# example: the vocabulary is *the, cat, sleeps, dog*, and the model has read "the". Its
+# *logits* (lesson 05: one number for each word, large for a likely one) are z = 0, 2,
+# 1, 1. The softmax p makes probabilities of them:
 #
-# **Derive.** ln p_y = z_y - ln sum_w exp(z_w). The slopes of the first term are q, the
-# one-hot row of y; those of the second are exp(z_v) over the sum: p_v. So the gradient
-# of -ln p_y with respect to z is p - q.
+# | | the | cat | sleeps | dog | sum |
+# |---|---|---|---|---|---|
+# | z | 0 | 2 | 1 | 1 | |
+# | exp(z) | 1.00 | 7.39 | 2.72 | 2.72 | 13.83 |
+# | p | 0.072 | 0.534 | 0.197 | 0.197 | 1 |
+#
+# **State.** If the true word is y, the loss of this position is the *cross-entropy*
+#
+# $$\text{loss} = -\ln p_y$$
+#
+# It is 0 if the model was sure of the true word, and grows without bound as $p_y$ goes
+# to 0. If the next word is "cat", the loss is -ln 0.534 = 0.63. If it is "dog", it
+# is -ln 0.197 = 1.63.
+#
+# Why the logarithm? The probability of a sentence is the product of the probabilities
+# of its words; -ln makes a sum of it, so each word has a loss of its own. And -ln does
+# not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
+# whereas $1 - p_y$ could never exceed 1.
+#
+# The exp of the mean of this loss is the *perplexity* (section 6.1): a perplexity of 4
+# means as unsure as an even choice among 4 words.
 
 # %%
-z, y = np.array([1.0, 3.0, 2.0, -1000.0]), 2
-p, Z = np.exp(z) / np.exp(z).sum(), Parameter(z)
-print(f"p = {p.round(3)}, -ln p_2 = {-np.log(p[y]):.3f}")
-# Equate:
-(-F.log_softmax(Z)[y]).backward()
-same("the gradient of -ln p_y is p - q", Z.grad, p - np.eye(4)[y])
-same("log_softmax = z - ln sum exp(z)", F.log_softmax(z), z - np.log(np.exp(z).sum()))
+z = np.array([0.0, 2.0, 1.0, 1.0])
+p = np.exp(z) / np.exp(z).sum()
+print(f"exp(z) {np.exp(z).round(2)}, sum {np.exp(z).sum():.2f}, p {p.round(3)}")
+print(f"loss if the true word is cat {-np.log(p[1]):.2f}, if dog {-np.log(p[3]):.2f}")
+print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
+
+# %% [markdown]
+# **Derive.** How does the loss change with a logit $z_j$? Two small steps.
+#
+# 1. Write the softmax out: $-\ln p_y = \ln \sum_w \exp(z_w) - z_y$.
+# 2. The slope of ln u is 1 / u times the slope of u. So the slope of the first term is
+#    $\exp(z_j) / \sum_w \exp(z_w)$, which is $p_j$. The slope of $z_y$ is 1 for the
+#    true word and 0 for the others. Call that row q: $q_j = 1$ for j = y, else 0.
+#
+# $$\frac{d\,\text{loss}}{d z} = p - q$$
+#
+# Read it: each logit is pushed by the amount by which its probability is wrong. For
+# "dog", p - q = 0.07, 0.53, 0.20, -0.80, and the four add up to 0. The step goes
+# against the gradient, so the logit of "dog" rises, and "cat", which took most of the
+# probability, falls most.
+
+# %%
+row_of_logits = Parameter(z)
+dog = 3
+(-F.log_softmax(row_of_logits)[dog]).backward()
+q = np.array([0.0, 0.0, 0.0, 1.0])
+print(f"p - q = {(p - q).round(2)}")
+same("the gradient of -ln p_y is p - q", row_of_logits.grad, p - q)
 grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
-# Use: log_softmax never makes the softmax, which can be rounded to 0, whose logarithm
-# would be no number.
+
+# %% [markdown]
+# **Use.** Why `log_softmax`, and not the logarithm of `softmax`? A word with a very low
+# logit has a softmax of exactly 0 in floating point, and ln 0 is minus infinity.
+# `log_softmax` computes step 1 and never makes the softmax. (As in lesson 01, the
+# largest logit is first subtracted from all, so that no exp overflows.)
+
+# %%
+low = np.array([1.0, 3.0, 2.0, -1000.0])
+same(
+    "log_softmax = z - ln of the sum of exp(z)",
+    F.log_softmax(low),
+    low - np.log(np.exp(low).sum()),
+)
 claim(
-    "softmax gives the last word 0, log_softmax",
-    F.softmax(z).numpy()[3] == 0,
-    float(F.log_softmax(z).numpy()[3]),
+    "softmax is 0 there, log_softmax is",
+    F.softmax(low).numpy()[3] == 0,
+    f"{F.log_softmax(low).numpy()[3]:.1f}",
 )
 
 # %% [markdown]
 # ## Why should a model not be too sure?
-# **State.** -ln p_y falls as long as the true word's logit grows. *Label smoothing*
-# (section 5.4) sets a goal that can be reached: q_v is 1 - eps for v = y, else
-# eps / (V - 1) (so tensor2tensor; the paper has no formula). The loss is the mean
-# of -sum_v q_v ln p_v over the n target words. Padding is no word: it adds nothing and
-# is not counted.
+# The loss -ln p_y has no goal. However sure the model is of the true word,
+# raising its logit lowers the loss a bit more, without end. So a model that knows a
+# sentence by heart goes on growing surer of it. (Whether that costs translations is
+# measured in the last experiment.) *Label smoothing* (section
+# 5.4) gives it a goal that can be reached.
 #
-# **Derive.** q sums to 1 - eps + (V - 1) eps / (V - 1) = 1. A term -q_w ln p_w has
-# the gradient q_w (p - one-hot row of w), and over all w that is p - q again. It
-# is 0 where p = q; there the loss is the entropy of q (lesson 01), not 0.
+# **State.** q is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
+# share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With V words in the vocabulary:
+#
+# $$q_j = 1 - \epsilon \;\text{ for } j = y, \qquad
+# q_j = \frac{\epsilon}{V - 1} \;\text{ else}, \qquad
+# \text{loss} = -\sum_j q_j \ln p_j$$
+#
+# (The paper gives no formula; this one is from its program, tensor2tensor.) In the tiny
+# example, with "dog" as the true word, q = 0.033, 0.033, 0.033, 0.9. The loss of a
+# batch is the mean over its n target tokens. Padding is not a token: it adds nothing to
+# the sum and is not counted in n.
+#
+# **Derive.** The gradient, again in two steps.
+#
+# 1. The loss is a sum of terms $-q_w \ln p_w$. The term of the word w is $q_w$
+#    times a cross-entropy whose true word is w. So its gradient is $q_w$ times
+#    (p - the one-hot row of w).
+# 2. Add up over w. The $q_w$ sum to 1, so the p's give p, and the one-hot rows with
+#    their weights give q. Once more the gradient is $p - q$.
+#
+# It is 0 where p = q: that is the goal. There the loss is $-\sum_j q_j \ln q_j$, the
+# entropy of q (lesson 01). No logits give a smaller one: the loss is convex in the
+# logits, so a place without slope is its lowest.
 
 
 # %%
 def loss_by_loops(logits, target, eps):
-    losses, gradient = [], np.zeros_like(logits)
-    for at in [at for at in np.ndindex(target.shape) if target[at] != 0]:
+    """Return the mean loss of the target words and its gradient; 0 is padding."""
+    losses = []
+    gradient = np.zeros_like(logits)
+    for at in np.ndindex(target.shape):
+        if target[at] == 0:
+            continue
         p = np.exp(logits[at]) / np.exp(logits[at]).sum()
-        q = [1 - eps if v == target[at] else eps / (len(p) - 1) for v in range(len(p))]
-        losses.append(-sum(q_v * np.log(p_v) for q_v, p_v in zip(q, p, strict=True)))
+        q = np.full(len(p), eps / (len(p) - 1))
+        q[target[at]] = 1 - eps
+        losses.append(-(q * np.log(p)).sum())
         gradient[at] = p - q
-    return sum(losses) / len(losses), gradient / len(losses)
+    return np.mean(losses), gradient / len(losses)
 
 
-# (B, T, D), (V, D)
-hidden, E = rng.standard_normal((2, 4, 6)), rng.standard_normal((7, 6))
-# (B, T, V), (B, T); 0 is padding
-logits, target = Parameter(hidden @ E.T), np.array([[4, 2, 6, 3], [5, 3, 0, 0]])
+hidden = rng.standard_normal((2, 4, 6))  # (B, T, D)
+E = rng.standard_normal((7, 6))  # (V, D), the embedding table
+target = np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T)
+logits = Parameter(hidden @ E.T)  # (B, T, V)
+smoothed, expected_gradient = loss_by_loops(logits.numpy(), target, 0.1)
+print(f"q of the tiny example: {np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9]).round(3)}")
+plain, _ = loss_by_loops(logits.numpy(), target, 0.0)
 # Equate:
-(by_loops, p_less_q), (plain, _) = (
-    loss_by_loops(logits.numpy(), target, eps) for eps in (0.1, 0.0)
-)
 loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
 loss.backward()
-same("label_smoothed_cross_entropy = loops", loss, by_loops)
-same("its gradient is (p - q) / n, and 0 at padding", logits.grad, p_less_q)
-# logits x E^T and loss chunk by chunk, and -ln p_y.
-fused = projected_cross_entropy(hidden, E, target, 0.1, pad_id=0)
-same(
-    "projected_cross_entropy: smoothed, plain = loops",
-    [float(result) for result in fused],
-    [by_loops, plain],
-)
-grad_check(projected_cross_entropy, hidden, E, target)
-# Use: the least loss. Let the true word's logit lead the 13 others by more and more.
-leads, curves, q = (
-    np.linspace(0, 12, 121),
-    {},
-    np.where(np.arange(14) == 4, 0.9, 0.1 / 13),
-)
-for eps in (0.0, 0.1):
-    losses = [
-        float(label_smoothed_cross_entropy(lead * np.eye(14)[4], np.array(4), eps))
-        for lead in leads
-    ]
-    curves[f"eps = {eps}"] = leads, losses
-entropy = -(q * np.log(q)).sum()
-same(
-    "at p = q the loss is the entropy",
-    label_smoothed_cross_entropy(np.log(q), np.array(4), 0.1),
-    entropy,
-)
+same("label_smoothed_cross_entropy = loops", loss, smoothed)
+same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
+
+# %% [markdown]
+# **Use.** The goal as a picture. Take 14 words, the vocabulary of the task below: ten
+# digits, and marks for padding, unknown, start and end. Let the logit of the true word
+# lead the 13 others by more and more. At p = q it is 0.9 / (0.1 / 13) = 117 times as
+# probable as any other, so its logit leads by ln 117 = 4.76.
+
+# %%
+leads = np.linspace(0, 12, 121)
+
+
+def losses_by_lead(eps):
+    """Return the loss for each lead of the true word, number 4 of 14."""
+    losses = []
+    for lead in leads:
+        row = np.zeros(14)
+        row[4] = lead
+        losses.append(float(label_smoothed_cross_entropy(row, np.array(4), eps)))
+    return losses
+
+
+q_14 = np.full(14, 0.1 / 13)
+q_14[4] = 0.9
+entropy = -(q_14 * np.log(q_14)).sum()
+at_the_goal = label_smoothed_cross_entropy(np.log(q_14), np.array(4), 0.1)
+same("at p = q the loss is the entropy of q", at_the_goal, entropy)
 claim(
-    "q sums to 1, and no loss is less",
-    abs(q.sum() - 1) < 1e-12 and entropy <= min(losses),
+    "along this line no smoothed loss is below the entropy of q",
+    abs(q_14.sum() - 1) < 1e-12 and entropy <= min(losses_by_lead(0.1)),
     f"{entropy:.3f}",
 )
+best_lead = np.log(0.9 / (0.1 / 13))
+print(f"at p = q the true word is {np.exp(best_lead):.0f} times as probable as others")
+claim(
+    "the least smoothed loss is at a lead of ln(0.9 / (0.1 / 13))",
+    abs(leads[np.argmin(losses_by_lead(0.1))] - best_lead) < 0.1,
+    f"{best_lead:.2f}",
+)
+
+# %%
 draw(
     figures.lines,
     "07_smoothing.png",
-    curves,
+    {
+        "eps = 0": (leads, losses_by_lead(0.0)),
+        "eps = 0.1": (leads, losses_by_lead(0.1)),
+    },
     x="lead of the true word's logit",
     y="loss (14 words)",
     marks=False,
+    notes={f"{entropy:.3f}, at a lead of {best_lead:.2f}": (best_lead, entropy)},
 )
 
 # %% [markdown]
-# ## How does Adam take a step, and how large is it?
-# **State.** Training goes against the gradient. *Adam* (section 5.3: beta_1 = 0.9,
-# beta_2 = 0.98, eps = 1e-9) keeps for each number x of the model running means, m of
-# its gradient g and v of g^2. Step t, at the *learning rate* rate, is
+# ![The loss against the lead of the true word's logit: without smoothing it falls towards 0 for ever; with eps = 0.1 it is least, 0.58, at a lead of 4.8, and rises after that](figures/07_smoothing.png)
 #
-#     m = beta_1 m + (1 - beta_1) g    v = beta_2 v + (1 - beta_2) g^2
-#     x = x - rate (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
-#     rate = d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5)
-#     (equation 3, warmup_steps = 4000)
-#
-# **Derive.** m and v begin at 0, and t equal gradients make them (1 - beta_1^t) g and
-# (1 - beta_2^t) g^2. The divisions correct that. So the first step is rate g / |g|: as
-# large as the rate, however large or small the gradient is. The terms of equation 3 are
-# equal at t = warmup_steps. Up to this peak, (d_model warmup_steps)^-0.5, the second
-# is less and grows in proportion to t, the *warm-up*; from then on the first falls
-# as 1 / sqrt(t).
-
-# %%
-x, gradients, by_hand = (
-    rng.standard_normal(9),
-    rng.standard_normal((3, 9)) * 10.0 ** np.arange(-3, 6),
-    np.zeros((3, 9)),
-)
-# Number by number; the gradients of the first are near 0.001, of the last near 100000.
-for i in range(9):
-    m, v, now = 0.0, 0.0, x[i]
-    for t, g in enumerate(gradients[:, i], 1):
-        m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g
-        now -= 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
-        by_hand[t - 1, i] = now
-# Equate:
-show(adam_update)
-
-
-def library_steps():
-    moved, m, v = (Tensor(array).data for array in (x.copy(), np.zeros(9), np.zeros(9)))
-    for t, g in enumerate(gradients, 1):
-        adam_update(moved, Tensor(g).data, m, v, t, rate=0.1)  # in place
-        yield Tensor(moved).numpy().copy()
-
-
-same("adam_update, three steps = by hand", list(library_steps()), by_hand)
-# The library moves all parameters into one flat array, their gradients into another:
-# one update is of the whole model.
-weight, bias = Parameter(x[:6].reshape(2, 3)), Parameter(x[6:])
-data, gradient = flatten([weight, bias])
-bias.backward(x[6:])  # gives it this gradient, as if a loss had
-same(
-    "flatten: all parameters, and all gradients",
-    F.concatenate([data, gradient]),
-    [*x, *[0.0] * 6, *x[6:]],
-)
-adam = Adam([("weight", weight), ("bias", bias)])
-for t, g in enumerate(gradients, 1):
-    adam.zero_grad()
-    weight.backward(g[:6].reshape(2, 3))
-    bias.backward(g[6:])
-    adam.step(0.1)
-    # Views of the flat array.
-    same(
-        f"Adam, step {t} = by hand",
-        [*weight.numpy().flat, *bias.numpy()],
-        by_hand[t - 1],
-    )
-# Use: the corrections, and three warm-ups.
-first = abs(by_hand[0] - x).round(4)
-claim("the first step is the rate, 0.1, for all nine", (first == 0.1).all(), first)
-s, peak = np.arange(1, 20_001), (512 * 4000) ** -0.5
-wrong = (1 - 0.9**s) / (1 - 0.98**s) ** 0.5  # m / sqrt(v) after s equal gradients
-claim(
-    "without corrections it is not",
-    wrong[0] < 0.8 < 1.5 < max(wrong),
-    f"{wrong[0]:.2f}, later {max(wrong):.2f}",
-)
-rates = {
-    f"warmup_steps = {w}": (s, [warmup_rate(t, 512, w) for t in s.tolist()])
-    for w in (1000, 4000, 8000)
-}
-same(
-    "warmup_rate",
-    rates["warmup_steps = 4000"][1],
-    peak * np.where(s < 4000, s / 4000, (4000 / s) ** 0.5),
-)
-claim("the base model's peak", f"{peak:.2e}" == "6.99e-04", f"{peak:.2e} at step 4000")
-draw(
-    figures.lines,
-    "07_schedule.png",
-    rates,
-    x="step",
-    y="learning rate, d_model 512",
-    marks=False,
-)
+# *What to see: without smoothing, each further lead still lowers the loss, if only by
+# a little. With it, the loss has a lowest point, and surer models are punished.*
 
 # %% [markdown]
 # ## Is a parameter changed the moment an output is wrong?
-# **State.** No. An *update* changes all parameters once, by the mean loss over all
-# words of a batch (section 5.1).
+# No. In one *update*, the model reads a batch of sentences and predicts every target
+# token; one backward pass gives the gradient of the mean loss over all of them; and
+# then all parameters change, once.
 #
-# **Derive.** That mean is sum_t loss_t / n: its gradient is a sum over words. So
-# a batch too large for memory may be cut into *micro-batches*, whose gradients add up
-# (lesson 02), if each is divided by n_tokens, the n of the whole update. In a mean of
-# their own means, a word counts more where there are fewer.
+# **State.** loss = $\frac{1}{n} \sum_t \text{loss}_t$ over the n target tokens of
+# the update.
+#
+# **Derive.** The gradient of a sum is the sum of the gradients. So an update that is
+# too large for the memory can be cut into parts: walk back from each part, let the
+# gradients add up (lesson 02), then take one step. This is called gradient
+# *accumulation*. Each part must be divided by the n of the *complete* update. If each
+# is divided by its own count, a word counts more in a short part than in a long one.
+#
+# A batch of two sentences, with 5 and 3 target tokens (each with its end mark). Padding
+# in the target hides a position from the loss, so we can ask for any part.
 
 # %%
-model = Transformer(
-    Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
-).astype(np.float64)
-# With the end marks 5 + 3 target words.
+config = Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
+small = Transformer(config).astype(np.float64)
 batch = make_batch([[4, 9, 5, 7], [8, 6]], [[7, 5, 9, 4], [6, 8]], 14)
-adam, first = Adam(model.named_parameters()), np.array([[True], [False]])
-before = adam.data.copy()
 
 
-def gradient_of(parts, n_tokens=8):  # parts: which target words count in each walk back
-    adam.zero_grad()
+def all_numbers():
+    """Return all parameters of the small model as one long array."""
+    return np.concatenate([p.numpy().ravel() for p in small.parameters()])
+
+
+before = all_numbers()
+
+
+def gradient_of(parts, n_tokens):
+    """Walk back from the loss of each part; return the sum of the gradients."""
+    small.zero_grad()
     for part in parts:
-        model.loss(
-            batch.source, batch.target_in, np.where(part, batch.target_out, 0), n_tokens
-        )[0].backward()
-    return adam.collect().copy()
+        loss, _ = small.loss(batch.source, batch.target_in, part, n_tokens)
+        loss.backward()
+    gradients = [Tensor(p.grad).numpy().ravel() for p in small.parameters()]
+    return np.concatenate(gradients)
 
 
-whole, words = (
-    gradient_of([True]),
-    [np.arange(10).reshape(2, 5) == i for i in np.flatnonzero(batch.target_out)],
-)
-means = gradient_of([first, ~first], n_tokens=None) / 2
+def only(where):
+    """Return the target with padding everywhere else."""
+    return np.where(where, batch.target_out, 0)
+
+
+rows = np.arange(2)[:, None]  # the number of each row
+sentences = [only(rows == 0), only(rows == 1)]
+tokens = []
+for row, position in np.argwhere(batch.target_out):
+    token = np.zeros_like(batch.target_out)
+    token[row, position] = batch.target_out[row, position]
+    tokens.append(token)
+complete = gradient_of([batch.target_out], n_tokens=8)
 # Equate:
-same("one gradient = the sum over its 8 words", gradient_of(words), whole)
+same("the gradient of 8 tokens = the sum over tokens", gradient_of(tokens, 8), complete)
 same(
-    "two micro-batches, divided by n_tokens = the whole",
-    gradient_of([first, ~first]),
-    whole,
+    "two parts, each divided by 8 = the complete batch",
+    gradient_of(sentences, 8),
+    complete,
 )
-same("after all this no parameter has changed", adam.data, before)
-same(
-    "gradient_norm = sqrt(sum g^2)",
-    gradient_norm(whole),
-    np.sqrt(sum(float(g) ** 2 for g in whole)),
-)
-# The paper does not cut long gradients.
-cut, length = means.copy(), float(gradient_norm(means))
-same(
-    "clip_gradient: length before, after",
-    [float(clip_gradient(cut, 0.5)), float(gradient_norm(cut))],
-    [length, 0.5],
-)
-apart = float(gradient_norm(means - whole) / gradient_norm(whole))
-# Use:
+same("after all this no parameter has changed", all_numbers(), before)
+
+# %%
+# Use: what goes wrong if each part is divided by its own count.
+# None: divide by the part's own count. / 2: the mean of the two means.
+own_counts = gradient_of(sentences, n_tokens=None) / 2
+difference = gradient_norm(own_counts - complete) / gradient_norm(complete)
 claim(
-    "parts divided by their own counts: another gradient",
-    apart > 0.05,
-    f"{apart:.0%} off",
+    "parts divided by their own counts give another gradient",
+    float(difference) > 0.05,
+    f"{float(difference):.0%} off",
 )
-adam.step(0.01)
-claim(
-    "one step changes all that have a gradient",
-    (adam.data != before)[whole != 0].all(),
-    int((whole != 0).sum()),
+quarter, twentieth = np.quantile(abs(complete), [0.25, 0.95])
+print(
+    f"a quarter of the gradients is below {quarter:.4f}, "
+    f"a twentieth above {twentieth:.3f}"
 )
 
 # %% [markdown]
-# ## What do these choices do to a training?
-# **State.** All pieces together, on a task whose answers are known: write 3 to 8 random
-# digits backwards.
+# The last line shows the flaw of gradient descent: the gradients of one model differ
+# widely in size.
+
+# %% [markdown]
+# ## What is the usual size of a gradient?
+# Back to the parameter x = 1 and the rate 0.1. After the first gradient, 2, two more
+# batches follow. Their gradients are 1, and then -1: the third batch would rather have
+# a larger x.
 #
-# **Derive.** Draw a batch, walk back, take a step; in the end take the mean of the
-# parameters over the last 100 steps (section 6.1 averages too). A text is right if each
-# word is the most probable one after the right words before it.
+# **State.** Adam keeps two running means, and divides one by the root of the other:
+#
+# $$m = \beta_1 m + (1 - \beta_1) g$$
+# $$v = \beta_2 v + (1 - \beta_2) g^2$$
+# $$x = x - \text{rate} \cdot \frac{\hat{m}}{\sqrt{\hat{v}} + \epsilon}$$
+#
+# - m is a running mean of the gradients g. With $\beta_1 = 0.9$ it keeps nine tenths of
+#   the old mean and takes one tenth of the new gradient.
+# - v is a running mean of their squares, and $\beta_2 = 0.98$. So $\sqrt{v}$ is
+#   the usual size of a gradient, whatever its sign.
+# - $\epsilon = 10^{-9}$ prevents 0 / 0 for a parameter whose gradients were all 0. (It
+#   has nothing to do with the epsilon of label smoothing.)
+# - The hats are a correction.
+#
+# **Derive.** Both m and v begin at 0, so both are too small at first. Of the starting
+# 0, each update keeps nine tenths: after t updates it still has the weight $0.9^t$ in
+# m. The real gradients together have the rest, $1 - 0.9^t$. Divided by it, m is a true
+# mean of them; likewise v:
+#
+# $$\hat{m} = \frac{m}{1 - \beta_1^t} \qquad \hat{v} = \frac{v}{1 - \beta_2^t}$$
+#
+# On paper:
+#
+# | update | g | m | v | m corrected | v corrected | x moves by | x |
+# |---|---|---|---|---|---|---|---|
+# | 1 | 2 | 0.20 | 0.08 | 2.00 | 4.00 | -0.1 * 2.00 / 2.00 = -0.10 | 0.90 |
+# | 2 | 1 | 0.28 | 0.10 | 1.47 | 2.48 | -0.1 * 1.47 / 1.58 = -0.09 | 0.81 |
+# | 3 | -1 | 0.15 | 0.12 | 0.56 | 1.98 | -0.1 * 0.56 / 1.41 = -0.04 | 0.77 |
+#
+# As a program, for one number or an array of them:
 
 
 # %%
-def reverse_task(n, shortest=3, longest=8):
-    rows = [
-        rng.integers(4, 14, k).tolist() for k in rng.integers(shortest, longest + 1, n)
-    ]
-    return make_batch(rows, [row[::-1] for row in rows], 14)
+def adam_by_hand(x, gradients, rate):
+    """Return m, v, both corrected, the root of v, and x after each update."""
+    m = 0.0
+    v = 0.0
+    path = []
+    for t, g in enumerate(gradients, 1):
+        m = 0.9 * m + 0.1 * g
+        v = 0.98 * v + 0.02 * g**2
+        fair_m = m / (1 - 0.9**t)
+        fair_v = v / (1 - 0.98**t)
+        root = np.sqrt(fair_v)
+        x = x - rate * fair_m / (root + 1e-9)
+        path.append((m, v, fair_m, fair_v, root, x))
+    return path
 
 
-def train(steps=400, begin_at=1, warmup_steps=40, factor=0.2, n_layers=2, **changes):
-    model = Transformer(
-        Config(14, n_layers, d_model=32, d_ff=64, n_heads=4, dropout=0.0, **changes),
-        seed=1,
-    )
-    adam, losses, mean = Adam(model.named_parameters()), [], 0.0
-    for step in range(1, steps + 1):
-        batch = reverse_task(64)
-        adam.zero_grad()
-        # A training: the faster programs of the same equations (lesson 01).
-        with forms.on():
-            loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
-            loss.backward()
-            adam.step(warmup_rate(max(step, begin_at), 32, warmup_steps, factor))
-        losses.append(float(loss))
-        mean += adam.data * (0.01 if step > steps - 100 else 0.0)
-    adam.data[...] = mean
-    # Each loss is the mean of ten steps.
-    return model, (
-        np.arange(10, steps + 1, 10),
-        np.reshape(losses, (-1, 10)).mean(axis=1),
-    )
+def last_column(path):
+    """Return x after each update."""
+    return [row[-1] for row in path]
 
 
-# Use: label smoothing (section 5.4: worse perplexity, better accuracy) and positions,
-# measured for each length.
-lengths, runs = np.arange(2, 15), []
-for changes in (
-    {},
-    {"label_smoothing": 0.0},
-    {"positions": "learned", "max_length": 15},
-):
-    (model, losses), found = train(**changes), []
-    for n in lengths:
-        batch = reverse_task(200, n, n)
-        logits = model(batch.source, batch.target_in).numpy()
-        right = (logits.argmax(axis=-1) == batch.target_out).all(axis=1)
-        found.append(
-            (
-                right.mean(),
-                float(label_smoothed_cross_entropy(logits, batch.target_out, 0.0)),
-            )
-        )
-    share, nll = np.transpose(found)
-    # The last two over 3 to 8 digits.
-    runs.append((losses, share, share[1:7].mean(), np.exp(nll[1:7].mean())))
-(loss, sinusoids, right, unsure), (loss_0, _, right_0, sure), (_, learned, _, _) = runs
-claim(
-    "unseen digits are reversed",
-    right >= 0.99 and right_0 > 0.97,
-    f"{right:.1%}, without smoothing {right_0:.1%}",
+on_paper = adam_by_hand(1.0, [2, 1, -1], rate=0.1)
+print("        m        v   m corr.   v corr.  its root        x")
+for columns in on_paper:
+    print("".join(f"{number:9.2f}" for number in columns))
+same(
+    "the table's x to two digits",
+    np.round(last_column(on_paper), 2),
+    [0.90, 0.81, 0.77],
 )
+
+# %% [markdown]
+# Look at the moves. The first one is -0.10, the rate itself: after one gradient,
+# $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1 *whatever the
+# gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
+# cancel in m, but their squares cannot cancel in v. So a move of Adam is
+# **the rate times a measure of how much the gradients agree**. It is mostly between -1
+# and 1. A size that all gradients of a number share drops out. (One gradient much
+# larger than those before it still makes a larger move.)
+#
+# Nine numbers, whose gradients differ in size by a factor of a hundred million, show
+# it: all move alike.
+
+# %%
+x = rng.standard_normal(9)
+# The gradients of the first number are near 0.001, those of the last near 100000.
+gradients = rng.standard_normal((3, 9)) * 10.0 ** np.arange(-3, 6)
+by_hand = last_column(adam_by_hand(x, gradients, rate=0.1))
+first_moves = abs(by_hand[0] - x)
 claim(
-    "smoothing: perplexity near 1 / 0.9, not 1",
-    sure < 1.05 < 1.08 < unsure,
-    f"{unsure:.3f}, without {sure:.3f}",
+    "tiny gradient or huge, each number first moves by the rate",
+    np.allclose(first_moves, 0.1, rtol=1e-4),
+    first_moves.round(4),
 )
-curves = {
-    "eps = 0.1": loss,
-    "eps = 0": loss_0,
-    "entropy of q, eps = 0.1": ((0, 400), (entropy, entropy)),
-}
-draw(figures.lines, "07_loss.png", curves, x="step", y="loss", marks=False)
-claim(
-    "2 digits: sinusoids can, learned hardly",
-    sinusoids[0] > 0.6 > learned[0],
-    f"{sinusoids[0]}, {learned[0]}",
-)
-claim(
-    "10 digits and more: neither can",
-    max([*sinusoids[8:], *learned[8:]]) < 0.1,
-    learned[8:],
-)
-curves = {"sinusoids": (lengths, sinusoids), "learned positions": (lengths, learned)}
+larger = last_column(adam_by_hand(x, 1000 * gradients, rate=0.1))
+same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
+
+# %% [markdown]
+# **Equate.** The library's update has the same lines: read only the last three. It
+# changes its arrays in place (`m[...] =` writes into the array m), because a model's m
+# and v are as large as the model. (`xp` is NumPy or its counterpart on a GPU, where
+# `@accelerated` allows a faster form and `finite` skips a broken gradient.)
+
+# %%
+show(adam_update)
+
+
+def library_path():
+    """Return x after each `adam_update`."""
+    moving = Tensor(x.copy()).data  # the array on the device that computes
+    m = Tensor(np.zeros(9)).data
+    v = Tensor(np.zeros(9)).data
+    path = []
+    for t, g in enumerate(gradients, 1):
+        adam_update(moving, Tensor(g).data, m, v, t, rate=0.1)
+        path.append(Tensor(moving).numpy().copy())
+    return path
+
+
+same("adam_update = by hand, three updates", library_path(), by_hand)
+
+# %% [markdown]
+# The class `Adam` does this for all parameters of a model at once, and counts t. Here
+# its model is a 2 x 3 matrix and a row of 3: the nine numbers from above.
+
+
+# %%
+matrix = Parameter(x[:6].reshape(2, 3))
+row = Parameter(x[6:])
+adam = Adam([("matrix", matrix), ("row", row)])
+
+
+def steps_of_adam():
+    """Return the nine numbers after each step."""
+    path = []
+    for g in gradients:
+        adam.zero_grad()  # else the new gradients would be added to the old ones
+        matrix.backward(g[:6].reshape(2, 3))
+        row.backward(g[6:])
+        adam.step(0.1)
+        path.append(np.concatenate([matrix.numpy().ravel(), row.numpy()]))
+    return path
+
+
+same("Adam = by hand, three steps", steps_of_adam(), by_hand)
+# %% [markdown]
+# ## How large is the learning rate?
+# **State.** Equation 3. The rate of update t (the paper says *step*) is
+#
+# $$\text{rate} = d_{model}^{-0.5} \cdot \min(t^{-0.5},\;
+# t \cdot \text{warmup\_steps}^{-1.5})$$
+#
+# with warmup_steps = 4000.
+#
+# **Derive.** The two terms are equal at t = 4000: $t^{-0.5} = t \cdot 4000^{-1.5}$
+# gives $t^{1.5} = 4000^{1.5}$. Before that, the second is smaller: the rate grows in
+# proportion to t, the *warm-up*. After it, the first is smaller: the rate falls as $1 /
+# \sqrt{t}$. For d_model = 512:
+#
+# | step | rate |
+# |---|---|
+# | 1 | 1.75e-07 |
+# | 4,000, the peak | 6.99e-04 |
+# | 100,000, the base model's last | 1.40e-04 |
+#
+# The paper gives no reasons. These are the usual ones:
+#
+# - Why does it fall? Each batch's gradient is a noisy guess of the true one. A constant
+#   rate keeps the model shaking with that noise; a smaller one lets it settle.
+# - Why as $1 / \sqrt{t}$? With 1 / t, the updates from 4,000 to 100,000 together would
+#   be worth only ln 25 = 3.2 times the first 4,000 at the peak rate. With
+#   $1 / \sqrt{t}$ they are worth 8 times.
+# - Why $1 / \sqrt{d_{model}}$? Adam moves every number by about the rate. An output
+#   sums d_model products. If the moves have independent signs, the sum changes by the
+#   rate times $\sqrt{d_{model}}$; the factor keeps that the same in every width.
+# - Why the warm-up? That takes an experiment: see below.
+
+# %%
+table = {step: warmup_rate(step, 512) for step in (1, 4000, 100_000)}
+for step, rate in table.items():
+    print(f"step {step:7,d}: rate {rate:.2e}")
+same("the peak is 1 / sqrt(512 * 4000)", table[4000], (512 * 4000) ** -0.5)
+print(f"from 4,000 to 100,000: as 1 / t {np.log(25):.1f} times")
+print(f"as 1 / sqrt(t) {2 * (np.sqrt(25) - 1):.0f} times")
+counts_20k = np.arange(1, 20_001)
+
+
+def rates_for(warmup_steps):
+    """Return the library's rate for each of the first 20,000 steps."""
+    return [warmup_rate(step, 512, warmup_steps) for step in counts_20k.tolist()]
+
+
+by_formula = 512**-0.5 * np.minimum(counts_20k**-0.5, counts_20k * 4000**-1.5)
+same("warmup_rate = equation 3, steps 1 to 20,000", rates_for(4000), by_formula, atol=0)
+
+# %%
 draw(
     figures.lines,
-    "07_lengths.png",
-    curves,
-    x="digits (in training 3 to 8)",
-    y="share of sentences reversed",
+    "07_schedule.png",
+    {
+        "warmup_steps = 4,000, the paper's": (counts_20k, rates_for(4000)),
+        "warmup_steps = 1,000": (counts_20k, rates_for(1000)),
+        "warmup_steps = 8,000": (counts_20k, rates_for(8000)),
+    },
+    x="update",
+    y="learning rate, d_model 512",
+    marks=False,
+    notes={"update 4,000: 0.0007": (4000, table[4000])},
 )
-# Use: the warm-up, or the rate of step 100 at once (then only the words' frequencies
-# are learned), or a fifth of it.
-(_, warm), (_, cold), (_, low) = (
-    train(300, t, 100, f, n_layers=4) for t, f in ((1, 1.0), (100, 1.0), (100, 0.2))
+
+# %% [markdown]
+# ![Three curves of the learning rate over 20,000 steps: each rises in a straight line and then falls slowly; the paper's peak is 7e-4 at step 4,000, a shorter warm-up gives a higher peak](figures/07_schedule.png)
+#
+# *What to see: up in a straight line, down slowly. A shorter warm-up also means a
+# higher peak; once warm, all three follow the same curve.*
+
+# %% [markdown]
+# ## What does a training look like?
+# All the pieces together, on a task whose answers we know: read 3 to 8 random digits
+# and write them backwards, 2 7 1 8 2 8 -> 8 2 8 1 7 2. It is a small translation. The
+# first output needs the last input, the second the last but one: attention must learn
+# where to look, from the positions alone.
+#
+# The tokens: 0 is padding, 2 the start mark, 3 the end mark, 4 to 13 are the digits.
+# The training is six lines, repeated: a batch, old gradients away, the loss, the
+# gradients, one step, and all over again.
+
+# %%
+show(warmup.reversal)
+
+
+def rate_of(update):
+    """Return a fifth of equation 3, found by trying.
+
+    With a warm-up of 100 updates, equation 3 would peak too high for this model.
+    """
+    return warmup_rate(update, 32, warmup_steps=100, factor=0.2)
+
+
+def train(model, optimizer, updates=400):
+    """Make the updates; after each, yield its number and its loss."""
+    rng = np.random.default_rng(1)
+    for update in range(1, updates + 1):
+        batch = warmup.reversal(rng, 64)
+        optimizer.zero_grad()
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+        loss.backward()
+        optimizer.step(rate_of(update))
+        yield update, float(loss)
+
+
+# %% [markdown]
+# Around the loop we watch: the loss, the model's own answer for one row, and how far a
+# typical number (the median) moves in each update, as a share of the rate.
+
+
+# %%
+def say(model, digits):
+    """Return the model's answer, token by token; lesson 08 tells more."""
+    source = np.array([[int(digit) + 4 for digit in digits] + [3]])
+    written = [2]  # the start mark
+    while written[-1] != 3 and len(written) < 10:  # 3 is the end mark
+        next_logits = model(source, np.array([written])).numpy()[0, -1]
+        written.append(int(next_logits.argmax()))
+    return " ".join(str(i - 4) if i > 3 else "." for i in written[1:])
+
+
+def watched(eps, sample=""):
+    """Train 2 + 2 layers; return the model, its losses and its moves."""
+    config = Config(
+        14,
+        n_layers=2,
+        d_model=32,
+        d_ff=64,
+        n_heads=4,
+        dropout=0.0,
+        label_smoothing=eps,
+    )
+    model = Transformer(config, seed=1)
+    optimizer = Adam(model.named_parameters())
+    losses = []
+    moves = []
+    unmoved = optimizer.data.copy()
+    with forms.on():  # the same equations, computed faster (lesson 01)
+        for update, loss in train(model, optimizer):
+            losses.append(loss)
+            moved = abs(Tensor(optimizer.data - unmoved).numpy())
+            moves.append(float(np.median(moved)) / rate_of(update))
+            unmoved = optimizer.data.copy()
+            if sample and update in (20, 50, 100, 200):
+                print(f"after {update} updates: {say(model, sample)}")
+    return model, np.array(losses), np.array(moves)
+
+
+print("the right answer: 8 2 8 1 7 2 .")
+model, losses, moves = watched(0.1, "271828")
+_, unsmoothed_losses, _ = watched(0.0)
+
+# %% [markdown]
+# Read the answers. After 20 updates it ends the row at once: each row has an end mark,
+# so that is the most frequent token, and frequencies are all it knows. After 50 it
+# repeats a digit of this row and stops nearly at the right place. After 100 it has most
+# of the digits, nearly in the right order, but the 1 is missing. After 200 all is
+# right. Nobody told it the rule: it came out of p - q alone.
+#
+# **Use.** How far can the loss fall? The model learns with smoothing 0.1 and the 14
+# words of the smoothing figure. So its goal is the entropy of q, 0.582.
+
+# %%
+every_ten = np.arange(10, 401, 10)
+means = losses.reshape(-1, 10).mean(axis=1)  # each the mean of ten updates
+unsmoothed_means = unsmoothed_losses.reshape(-1, 10).mean(axis=1)
+claim(
+    "with smoothing, the loss ends just above the entropy of q",
+    entropy < means[-1] < 1.03 * entropy,
+    f"{means[-1]:.3f}, the entropy is {entropy:.3f}",
 )
 claim(
-    "a high rate needs it",
-    max(min(warm[1]), min(low[1])) < 1.5 < 2.2 < min(cold[1]),
-    f"{min(cold[1]):.2f} without",
+    "without smoothing, the loss ends near 0",
+    unsmoothed_means[-1] < 0.03,
+    f"{unsmoothed_means[-1]:.3f}",
 )
+draw(
+    figures.lines,
+    "07_loss.png",
+    {"eps = 0": (every_ten, unsmoothed_means), "eps = 0.1": (every_ten, means)},
+    x="update",
+    y="loss",
+    marks=False,
+    levels={"": entropy},
+    notes={f"its goal, the entropy of q: {entropy:.3f}": (350, entropy)},
+)
+
+# %% [markdown]
+# ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with eps = 0.1 it flattens at 0.58, on a level line, the entropy of q](figures/07_loss.png)
+#
+# *What to see: both curves flatten after about 200 updates. The smoothed loss ends on
+# the grey line, its goal, the other near 0.*
+#
+# So a loss of 0.59 does not mean "not yet learned". What counts is whether new rows
+# come out right. We give the model the right digits so far and ask for the next one. A
+# row counts only if every token is right; then the model would also have written it
+# alone, since each right token is its next input.
+
+# %%
+new_rows = warmup.reversal(np.random.default_rng(2), 1000)
+chosen = model(new_rows.source, new_rows.target_in).numpy().argmax(axis=-1)
+right = (chosen == new_rows.target_out) | (new_rows.target_out == 0)
+claim(
+    "new random rows of 3 to 8 digits are reversed",
+    right.all(axis=1).mean() > 0.9,
+    f"{right.all(axis=1).mean():.1%}",
+)
+
+# %% [markdown]
+# ## Why must the rate begin small?
+# Equation 3 begins with a rate 4,000 times below its peak. Why waste those updates? Our
+# answer has four links: (1) Adam's first moves are its largest; (2) they all go in one
+# direction; (3) so all positions become alike, and what is alike is hard to tell apart
+# again; (4) post-norm makes this worse. The first and the third are measured here. The
+# second, and the reason in the fourth, are conjectures that fit.
+#
+# **1. Adam's first moves are its largest.** A move is the rate times the agreement of
+# the gradients. At the first update each number has seen one gradient, which agrees
+# with itself, so *every* number of the model moves by the full rate. Later the batches
+# disagree. How little is left if the gradients are pure noise, with random signs? Then
+# $\hat{m}$ is $\sqrt{0.1 / 1.9} = 0.23$ of their usual size, and two thirds of that,
+# 0.15, is its median. Compare the training above:
+
+# %%
+for step in (1, 5, 10, 20, 50, 100):
+    print(
+        f"update {step:3d}: a typical number moves by {moves[step - 1]:.2f} "
+        "times the rate"
+    )
+noise = np.sqrt(0.1 / 1.9)
+print(f"pure noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
+claim(
+    "in rates, the first move is five times that of update 50",
+    moves[0] > 0.99 and moves[49] < 0.2,
+    f"{moves[0]:.2f}, {moves[49]:.2f}",
+)
+
+# %% [markdown]
+# By update 100 a typical number only trembles. In the first updates all numbers march.
+#
+# **2. They march in one direction** (a conjecture). The first thing on which all
+# positions can agree is how frequent each token is. It is a small part of the loss, but
+# the only one that needs no attention. So the first gradients ask all numbers together
+# for the same change at each position. How large can it be? An output of a layer sums
+# 32 products. If 32 weights move by a rate of 0.008 in the agreed direction, and their
+# inputs are about 1, it shifts by up to 32 * 0.008 = 0.26, at each position alike, and
+# there are 6 layers. With a rate 200 times smaller, it shifts by 0.001.
+#
+# **3. What is alike is hard to tell apart again.** If the encoder's memory has the same
+# vector for each position, attention returns that vector wherever it looks. Then it
+# does not matter where it looks, and the gradient that should teach it where vanishes.
+#
+# Does it happen? Take the paper's 6 + 6 layers, but d_model 32, on the task of the
+# digits. Measure before the first update and after each how far apart the memory's
+# vectors are, over all positions of 64 rows: their distance from their mean, as a share
+# of their length. 1 means that they have nothing in common, 0 that they are all the
+# same. *Warm-up* reaches the peak rate, 0.008, after 200 updates, and we follow it
+# beyond; *at once* begins with it. Since a single seed could be an accident, *at once*
+# is tried with three.
+
+
+# %%
+print(f"a shift of up to {32 * 0.008:.2f} at once, {32 * 0.008 / 200:.3f} with warm-up")
+
+
+def distance_apart(vectors):
+    """Return how far vectors are from their mean, as a share of their length."""
+    from_mean = vectors - vectors.mean(axis=0)
+    return float(np.sqrt((from_mean**2).sum() / (vectors**2).sum()))
+
+
+def watch(schedule, updates, norm="post", seed=1):
+    """Train; return how far apart the memory's vectors are before and after each
+    update, and the length of the encoder's gradient in each.
+    """
+    probe = warmup.reversal(np.random.default_rng(9), 64)
+    real = probe.source != 0
+
+    def apart(model):
+        memory, _ = model.encode(probe.source)
+        return distance_apart(memory.numpy()[real])
+
+    with forms.on():
+        distances = [apart(warmup.new_model(seed, norm))]
+        lengths = []
+        # A generator: each turn of the loop makes one update.
+        training = warmup.training(schedule, 0.008, seed, norm, updates)
+        for trained, _ in training:
+            distances.append(apart(trained))
+            # p.grad is still there from the update just made
+            squares = [float((p.grad**2).sum()) for p in trained.encoder.parameters()]
+            lengths.append(sum(squares) ** 0.5)
+    return distances, lengths
+
+
+warm_apart, warm_lengths = watch("warm-up", 220)
+cold_apart, cold_lengths = watch("at once", 60)
+second_seed, _ = watch("at once", 60, seed=2)
+third_seed, _ = watch("at once", 60, seed=3)
+pre_apart, _ = watch("at once", 60, norm="pre")
+all_seeds = np.array([cold_apart, second_seed, third_seed])
+for seed, seed_apart in enumerate(all_seeds, 1):
+    print(
+        f"seed {seed}, at once: {seed_apart[0]:.2f} before, "
+        f"{seed_apart[1]:.2f} after one update, {seed_apart[2]:.2f} after two, "
+        f"{seed_apart[-1]:.3f} after 60 "
+        f"(update 25: {seed_apart[25]:.2f})"
+    )
+claim(
+    "at the full rate, two updates make all positions alike",
+    all_seeds[:, 2].max() < 0.1 and all_seeds[:, -1].max() < 0.05,
+    f"at most {all_seeds[:, 2].max():.2f}",
+)
+claim(
+    "with the warm-up they stay apart, past its peak as well",
+    min(warm_apart) > 0.3,
+    f"never below {min(warm_apart):.2f} in 220 updates",
+)
+claim(
+    "at once, the encoder's gradient almost vanishes",
+    cold_lengths[-1] < 0.02 * cold_lengths[0] < warm_lengths[-1],
+    f"{cold_lengths[0]:.2f} at first, {cold_lengths[-1]:.4f} in the end "
+    f"(with warm-up {warm_lengths[-1]:.2f})",
+)
+
+# %%
+claim(
+    "in pre-norm they come apart again",
+    pre_apart[-1] > 0.3,
+    f"{min(pre_apart):.2f} at the least, {pre_apart[-1]:.2f} after 60 updates",
+)
+draw(
+    figures.lines,
+    "07_collapse.png",
+    {
+        "warm-up, post-norm": (np.arange(61), warm_apart[:61]),
+        "at once, post-norm": (np.arange(61), cold_apart),
+        "at once, pre-norm": (np.arange(61), pre_apart),
+    },
+    x="update",
+    y="distance between positions in the memory",
+    limits=(-0.05, 1.05),
+    marks=False,
+)
+
+# %% [markdown]
+# ![The distance between positions over 60 updates, from 0.55 before the first: with warm-up it stays above that; in pre-norm it falls to 0.14 and rises again; in post-norm, begun at the full rate, it falls to 0.06 in two updates, jumps up once at update 25, and is near 0 again from update 28 on](figures/07_collapse.png)
+#
+# *What to see: with the warm-up the positions stay apart. At once, in post-norm, two
+# updates make them alike. In pre-norm they come close, but part again.*
+#
+# "Hard to tell apart" does not mean impossible: this seed parts them once, at update
+# 25. At so high a rate they are alike again a few updates later, and at update 60 with
+# all three seeds.
+#
+# **4. Why only in post-norm?** A conjecture again. Post-norm divides the sum x +
+# Sublayer(x) by its size, layer after layer, twelve times in the encoder. If a large
+# common part has been added, each division shrinks the differences between positions.
+# In pre-norm the sum is divided only once, at the end: the differences become small,
+# but they remain, and a small difference still has a gradient. (Xiong et al. 2020 also
+# train pre-norm without a warm-up; they give the large gradients near a post-norm
+# output as the reason.)
+#
+# ## Does a warm-up win against a fixed rate?
+# Could we not take a lower rate instead, and save the trouble? That needs many
+# trainings, and so it was run once, by a command that you can repeat:
+# `python -m minitf.course.experiments.warmup`. It tries three schedules with four peak
+# rates and three seeds each, for 600 updates:
+#
+# - *warm-up*: up to the peak in 200 updates, then down as $1 / \sqrt{t}$ (equation 3);
+# - *at once*: the peak rate for 200 updates, then down in the same way;
+# - *fixed*: the peak rate from the first to the last update.
+#
+# `kept` reads the results that this command wrote. First the lesson repeats the
+# beginning of one run.
+
+# %%
+results = kept("warmup")
+again = warmup.curve("at once", 0.004, seed=1, updates=100)
+claim(
+    "updates 1-50 and 51-100: the kept losses come out again",
+    # [0]: the first seed; [:2]: the first two means of 50 updates
+    np.allclose(again, results["at once"]["0.004"][0][:2], rtol=0.05),
+    np.round(again, 2),
+)
+
+
+def final_losses(schedule):
+    """Return the loss of the last 50 updates for each peak and seed."""
+    # curves[peak, seed, k]: the mean loss of the k-th 50 updates
+    curves = np.array([results[schedule][str(peak)] for peak in warmup.PEAKS])
+    return curves[:, :, -1]
+
+
+def means_of_seeds(schedule):
+    """Return the final loss for each peak, the mean of the three seeds."""
+    return final_losses(schedule).mean(axis=1)
+
+
+print("peak rate" + "".join(f"{peak:8}" for peak in warmup.PEAKS))
+for schedule in warmup.SCHEDULES:
+    row_of_means = "".join(f"{mean:8.2f}" for mean in means_of_seeds(schedule))
+    print(f"{schedule:9s}{row_of_means}")
+for schedule in warmup.SCHEDULES:
+    stuck = (final_losses(schedule) > 2.3).sum(axis=1)
+    print(f"{schedule}: seeds of 3 that are stuck above 2.3, for each peak: {stuck}")
+
+# %% [markdown]
+# The loss at which the high rates get stuck has a meaning. A model that gives the same
+# answer at each position can do no better than the average of all q: the frequencies of
+# the tokens. Its loss is the entropy of that average. (A token with the share s of all
+# is the true one in s of the cases, with q = 0.9, and another one in the rest, with
+# q = 0.1 / 13.)
+
+# %%
+many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
+shares = np.array([(many == token).sum() for token in range(14)]) / (many != 0).sum()
+shares[0] = 0.0  # padding is not a target
+average_q = shares * 0.9 + (1 - shares) * 0.1 / 13
+frequencies_only = -(average_q * np.log(average_q)).sum()
+claim(
+    "stuck: nearly the loss of a model that knows frequencies only",
+    abs(means_of_seeds("fixed")[-1] - frequencies_only) < 0.05,
+    f"{means_of_seeds('fixed')[-1]:.2f}, expected {frequencies_only:.2f}",
+)
+best_warm = min(means_of_seeds("warm-up"))
+best_cold = min(*means_of_seeds("at once"), *means_of_seeds("fixed"))
+claim(
+    "the best warm-up ends lower than all eight means without",
+    best_warm < best_cold - 0.05,
+    f"{best_warm:.2f} against {best_cold:.2f}",
+)
+thousandths = 1000 * np.array(warmup.PEAKS)
 draw(
     figures.lines,
     "07_warmup.png",
-    {"warm-up": warm, "at once": cold, "a fifth": low},
-    x="step",
-    y="loss",
-    marks=False,
+    {
+        "warm-up": (thousandths, means_of_seeds("warm-up")),
+        "at once": (thousandths, means_of_seeds("at once")),
+        "fixed": (thousandths, means_of_seeds("fixed")),
+    },
+    x="peak rate, in thousandths",
+    y="loss after 600 updates",
+    log="x",
+    levels={"frequencies only": frequencies_only},
 )
+
+# %% [markdown]
+# ![The loss after 600 updates against the peak rate: with warm-up it falls to 0.66 at the rates 0.004 and 0.008; without warm-up, the best is 0.84 at 0.002, and at higher rates it is stuck at up to 2.45](figures/07_warmup.png)
+#
+# *What to see: without the warm-up the two higher rates cannot be used, and they lead
+# to the lowest loss. At low rates the warm-up changes little.*
+#
+# So the warm-up wins against each of the four rates that we tried, because it makes
+# possible a rate two to four times higher. At the two low rates it even loses (1.11
+# against 1.03, and 0.93 against 0.84): nothing there needs protection, and its first
+# 200 updates are small.
+#
+# ## Does label smoothing raise BLEU?
+# Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
+# BLEU". How can a model be worse and better at once?
+#
+# **Why perplexity gets worse.** Perplexity is measured with the true words only,
+# without smoothing. A model that learned its goal perfectly gives each true word
+# 0.9, never more. Even if it is right everywhere, its perplexity is 1 / 0.9 = 1.11
+# and not 1.
+#
+# **Why the translations can get better.** A translation only asks which word is the
+# most probable one. (*BLEU*, lesson 08, counts how many words, and runs of two to four
+# words, a translation shares with a reference; 100 is a perfect match.) The usual
+# argument: without smoothing, the loss still falls on words that are already right, if
+# the logits grow. So the model learns the training sentences by heart and becomes too
+# sure. The smoothed loss stops that at a certain lead (4.76 for 14 words).
+#
+# Can we see it? *Accuracy* is the share of tokens whose most probable word is right,
+# *confidence* the mean probability of that word. A model that is as sure as it is right
+# has two equal ones; a larger confidence means too sure. The test: English to German,
+# the built-in toy corpus, a model of 2 + 2 layers with d_model 64 and no dropout. It
+# sees either 2,000 or 8,000 pairs for 600 updates, with four seeds, and with eps = 0,
+# 0.1 and (for 2,000 pairs) 0.2. The scores are of 500 new sentences: `python -m
+# minitf.course.experiments.smoothing`. First the beginning of one run again.
+
+# %%
+judged = kept("smoothing")
+task = smoothing.Task()
+(after_100,) = smoothing.judged(task, 8000, 0.1, seed=1, updates=100)
+kept_run = judged["8000 pairs, 0.1"][0]
+claim(
+    "the kept perplexity after 100 updates comes out again",
+    abs(after_100["perplexity"] / kept_run[0]["perplexity"] - 1) < 0.1,
+    f"{after_100['perplexity']:.1f} and {kept_run[0]['perplexity']:.1f}",
+)
+for then in kept_run:
+    print(f"after {then['update']} updates: {then['sample']}")
+
+# %% [markdown]
+# These were translations of "The old teacher reads the new book in the garden." The
+# right one is "Der alte Lehrer liest das neue Buch im Garten." First there are
+# frequent words in German order, then more and more of the right ones, with a relapse
+# after 400 updates. (It is the first seed, with eps = 0.1 and 8,000 pairs.)
+
+
+# %%
+def at_the_end(run, name):
+    """Return one score per seed, after the last update."""
+    return np.array([seed[-1][name] for seed in judged[run]])
+
+
+print("pairs   eps  perplexity  accuracy  confidence  BLEU (of four seeds)")
+for pairs, eps in smoothing.RUNS:
+    run = f"{pairs} pairs, {eps}"
+    bleu = at_the_end(run, "bleu")
+    print(
+        f"{pairs:,}   {eps}  {at_the_end(run, 'perplexity').mean():10.2f}"
+        f"  {at_the_end(run, 'accuracy').mean():8.1%}"
+        f"  {at_the_end(run, 'confidence').mean():10.1%}"
+        f"  {bleu.mean():.1f} ({bleu.min():.1f} to {bleu.max():.1f})"
+    )
+
+# %%
+unsmoothed = "8000 pairs, 0.0"
+smooth = "8000 pairs, 0.1"
+gains = at_the_end(smooth, "bleu") - at_the_end(unsmoothed, "bleu")
+claim(
+    "8,000 pairs: smoothed, the perplexity is worse with each seed",
+    at_the_end(smooth, "perplexity").min() > at_the_end(unsmoothed, "perplexity").max(),
+    f"{at_the_end(smooth, 'perplexity').mean():.2f} "
+    f"against {at_the_end(unsmoothed, 'perplexity').mean():.2f}",
+)
+claim(
+    "smoothed, it is right more often, on average over the seeds",
+    at_the_end(smooth, "accuracy").mean()
+    > at_the_end(unsmoothed, "accuracy").mean() + 0.005,
+    f"{at_the_end(smooth, 'accuracy').mean():.1%} "
+    f"against {at_the_end(unsmoothed, 'accuracy').mean():.1%}",
+)
+claim(
+    "its BLEU is better with each of the four seeds",
+    gains.min() > 1,
+    f"by {gains.mean():.1f} ({gains.min():.1f} to {gains.max():.1f})",
+)
+after_500 = [seed[-2]["bleu"] for seed in judged[smooth]]
+print(f"smoothed, BLEU of the seeds after 500 updates: {np.round(after_500, 1)}")
+
+# %%
+judged_after = np.arange(200, 601, 100)
+
+
+def mean_curve(run, name):
+    """Return the updates from 200 on, and the mean of the seeds after each."""
+    values = []
+    for seed in judged[run]:
+        values.append([then[name] for then in seed[1:]])
+    return judged_after, np.mean(values, axis=0)
+
+
+draw(
+    figures.line_panels,
+    "07_bleu.png",
+    {
+        "perplexity: less is better": {
+            "eps = 0": mean_curve(unsmoothed, "perplexity"),
+            "eps = 0.1": mean_curve(smooth, "perplexity"),
+        },
+        "BLEU: more is better": {
+            "eps = 0": mean_curve(unsmoothed, "bleu"),
+            "eps = 0.1": mean_curve(smooth, "bleu"),
+        },
+    },
+    x="update",
+    y={"perplexity: less is better": "perplexity", "BLEU: more is better": "BLEU"},
+)
+
+# %% [markdown]
+# ![Two panels over 600 updates: the perplexity with eps = 0.1 ends higher, 1.32 against 1.21, while its BLEU ends higher too, 89.2 against 84.8](figures/07_bleu.png)
+#
+# *What to see: the smoothed model loses on the left, where less is better, and wins on
+# the right. The means meet at 500 updates, where one smoothed seed fell to 74.5.*
+#
+# So the paper's sentence holds here too, on a small scale. The scores of single runs
+# spread widely (the intervals above), and the gain depends on where one stops: read its
+# sign, not its size.
+#
+# And the argument? With 2,000 pairs it fits: the unsmoothed model is 94.3% sure and
+# 91.6% right, too sure, and smoothing helps most there (not even its perplexity is
+# worse). With 8,000 pairs it does not suffice: the unsmoothed model is 94.9% sure and
+# 95.4% right, not too sure at all, and smoothing still helps. So over-confidence is not
+# the only reason. This experiment does not tell the other one.
+
+# %% [markdown]
+# ## How does the library do the same?
+# Four notes for readers of the library; nothing later in the course needs them.
+#
+# *The class `Adam`* first copies all parameters into one long array (`flatten`): each
+# parameter becomes a view of its slice, and one `adam_update` serves the model.
+
+# %%
+flat_matrix = Parameter(x[:6].reshape(2, 3))
+flat_row = Parameter(x[6:])
+data, flat_gradients = flatten([flat_matrix, flat_row])
+same("flatten: the parameters one after the other", Tensor(data), x)
+some_gradient = np.array([1.0, 2.0, 3.0])
+flat_row.backward(some_gradient)
+same(
+    "their gradients arrive in the second array",
+    Tensor(flat_gradients),
+    np.concatenate([np.zeros(6), some_gradient]),
+)
+
+# %% [markdown]
+# *Memory.* The paper's updates have about 25,000 target tokens (section 5.1), and its
+# vocabulary 37,000. All logits of one update, four bytes each, would fill 3.7 GB, and
+# their gradients as much again. So the trainer calls `projected_cross_entropy`. It
+# takes the decoder's last vectors and the table E, and computes the logits itself, in
+# the faster form a few positions at a time. Beside the loss it returns the plain
+# -ln p_y, for the perplexity.
+
+# %%
+print(f"{25_000:,} tokens x {37_000:,} logits: {25_000 * 37_000 * 4 / 1e9:.1f} GB")
+fused, fused_plain = projected_cross_entropy(hidden, E, target, 0.1, pad_id=0)
+same("projected_cross_entropy: the smoothed loss = loops", fused, smoothed)
+same("and the plain one", fused_plain, plain)
+grad_check(projected_cross_entropy, hidden, E, target)
+
+# %% [markdown]
+# *Clipping.* Many programs shorten a gradient whose length, `gradient_norm`, exceeds
+# some limit. `clip_gradient` can do it; the paper does not, and neither do we.
+
+# %%
+squares = [g**2 for g in complete]
+same(
+    "gradient_norm = the root of the sum of squares",
+    gradient_norm(complete),
+    sum(squares) ** 0.5,
+)
+shortened = Tensor(complete.copy()).data
+length = clip_gradient(shortened, 0.1)
+same(
+    "clip_gradient: returns the old length; the new one is 0.1",
+    [float(length), float(gradient_norm(shortened))],
+    [float(gradient_norm(complete)), 0.1],
+)
+untouched = Tensor(complete.copy()).data
+clip_gradient(untouched, 100.0)
+same("clip_gradient: a short gradient stays as it is", Tensor(untouched), complete)
+
+# %% [markdown]
+# *The trainer* of lesson 09 makes the update of this lesson. Let it make three updates
+# of two batches each (`accumulate=2`), and repeat them by hand.
+
+# %%
+digit_rows = [rng.integers(4, 14, n).tolist() for n in rng.integers(3, 9, 24)]
+batches_of_four = np.split(np.arange(24), 6)
+
+
+class ReversedDigits:
+    """The data of a trainer: which pairs make a batch, and the batch of some pairs."""
+
+    def plan(self, epoch, batch_tokens, seed):
+        return batches_of_four
+
+    def batch(self, indices):
+        sources = [digit_rows[i] for i in indices]
+        targets = [source[::-1] for source in sources]
+        return make_batch(sources, targets, 14)
+
+    def fingerprint(self):  # a resumed run compares it
+        return "24 rows of digits"
+
+
+def by_the_trainer():
+    """Return all parameters after each of three updates."""
+    path = []
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(
+            out=folder,
+            accumulate=2,
+            steps=3,
+            warmup_steps=2,
+            learning_rate=0.5,
+            valid_every=100,
+        )
+        trainer = Trainer(
+            settings, ReversedDigits(), config, SimpleNamespace(say=print)
+        )
+        for _ in range(3):
+            trainer.update()
+            path.append(Tensor(trainer.optimizer.data).numpy().copy())
+    return path
+
+
+def by_this_lesson():
+    """The same from the equations."""
+    model = Transformer(config, seed=Settings().seed)
+    optimizer = Adam(model.named_parameters())
+    path = []
+    for step in (1, 2, 3):
+        first = ReversedDigits().batch(batches_of_four[2 * step - 2])
+        second = ReversedDigits().batch(batches_of_four[2 * step - 1])
+        n = first.n_tokens + second.n_tokens
+        optimizer.zero_grad()
+        for batch in (first, second):
+            loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n)
+            loss.backward()
+        # equation 3 with d_model 8, warmup_steps 2 and the factor 0.5
+        optimizer.step(0.5 * 8**-0.5 * min(step**-0.5, step * 2**-1.5))
+        path.append(Tensor(optimizer.data).numpy().copy())
+    return path
+
+
+same(
+    "Trainer = this lesson, three updates",
+    by_the_trainer(),
+    by_this_lesson(),
+    atol=1e-4,
+)
+
+# %%
 finish(
-    "The loss has a goal at p = q, Adam's first step is as long as the rate, "
+    "The loss has a goal at p = q, Adam first moves each number by the rate, "
     "a high rate must be reached slowly."
 )
+
+# %% [markdown]
+# ## What did we learn?
+# - How wrong is a prediction? -ln of the true word's probability; its gradient
+#   with respect to the logits is p - q.
+# - Why label smoothing? It gives the loss a goal, p = q, where it is the entropy of q.
+# - How far does Adam move a number? The rate times the agreement of its gradients;
+#   on the first update always the full rate, later mostly the little that noise leaves.
+# - When do parameters change? Once per update, by the mean over all its target
+#   tokens, however many parts compute it.
+# - How large is the rate? It grows for 4,000 steps to 7e-4, then falls as
+#   $1 / \sqrt{t}$.
+# - Why a warm-up? Two first moves at a high rate make all positions of a post-norm
+#   model alike, and it hardly recovers.
+# - How can perplexity and BLEU disagree? One asks how sure the model is of the true
+#   word, the other only whether it comes first.
 
 # %% [markdown]
 # ## Your turn
@@ -425,27 +1248,94 @@ finish(
 
 
 # %%
+def first_move(gradient, rate):
+    """Predict, then run: how far, and which way, does Adam's first step move a number?
+
+    gradient: an array of gradients of the first update; some of them may be 0.
+
+    Hint: "What is the usual size of a gradient?" computes the first row of a table.
+    What is the corrected m, and what the root of the corrected v?
+    """
+    ...
+
+
+def check_first_move():
+    gradient = np.array([2.0, -3.0, 1e-4, 0.0, -500.0])
+    number = Parameter(np.zeros(5))
+    optimizer = Adam([("number", number)])
+    number.backward(gradient)
+    optimizer.step(0.01)
+    answer = first_move(gradient, 0.01)
+    same("the moves of five numbers", answer, number.numpy(), rtol=1e-4)
+
+
+# %%
 def momentum_step(data, gradient, velocity, rate):
     """Descend with momentum, in place: velocity becomes 0.9 velocity + gradient, and
     data moves by -rate velocity.
 
-    Hint: Adam's loop in "How does Adam take a step, and how large is it?" makes new
+    Hint: the by-hand loop in "What is the usual size of a gradient?" makes new
     numbers. In place, x *= 2 changes the array that was given; x = 2 * x does not.
     """
     ...
 
 
 def check_momentum_step():
-    x, velocity, g = (
-        np.ones(4),
-        np.zeros(4),
-        np.random.default_rng(5).standard_normal(4),
-    )
-    for t, rates in enumerate((1, 1 + 1.9, 1 + 1.9 + 2.71), 1):
+    x = np.ones(4)
+    velocity = np.zeros(4)
+    g = np.random.default_rng(5).standard_normal(4)
+    moved = 0.0
+    for step, total in enumerate((1, 1.9, 2.71), 1):
         momentum_step(x, g, velocity, 0.1)
-        same(f"after step {t}", x, 1 - 0.1 * rates * g)
+        moved += 0.1 * total
+        same(f"after step {step}", x, 1 - moved * g)
 
 
+# %%
+def update_in_parts(model, optimizer, batches, rate):
+    """Find the mistakes: make one update from several batches. This one has two:
+
+        for batch in batches:
+            optimizer.zero_grad()
+            loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+            loss.backward()
+        optimizer.step(rate)
+
+    Hint: "Is a parameter changed the moment an output is wrong?" says by what each part
+    is divided. And what does zero_grad erase, each time it is called? A batch counts
+    its n_tokens.
+    """
+    ...
+
+
+def check_update_in_parts():
+    config = Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
+    complete = make_batch([[4, 9, 5, 7], [8, 6]], [[7, 5, 9, 4], [6]], 14)
+    gradients = []
+    for parts in (None, [complete.rows(0, 1), complete.rows(1, 2)]):
+        model = Transformer(config, seed=1).astype(np.float64)
+        optimizer = Adam(model.named_parameters())
+        start = Tensor(optimizer.data).numpy().copy()
+        if parts:
+            update_in_parts(model, optimizer, parts, 0.01)
+        else:
+            loss, _ = model.loss(
+                complete.source, complete.target_in, complete.target_out
+            )
+            loss.backward()
+            optimizer.step(0.01)
+        # after one update m is 0.1 times the gradient
+        gradients.append(Tensor(optimizer.m).numpy() / 0.1)
+        moved = Tensor(optimizer.data).numpy() - start
+        assert abs(moved).max() > 0, "the parameters have not changed"
+        assert optimizer.step_count == 1, f"{optimizer.step_count} updates, not one"
+        assert abs(moved).max() < 0.0101, "the step is longer than the rate"
+    same(
+        "the gradient of two parts = of the complete batch", gradients[1], gradients[0]
+    )
+
+
+# %%
 def pytorch_loss(logits, target, eps):
     """Call label_smoothed_cross_entropy so that q is PyTorch's: 1 - eps on the true
     word, plus eps / V on each.
@@ -457,14 +1347,10 @@ def pytorch_loss(logits, target, eps):
 
 
 def check_pytorch_loss():
-    logits, target = (
-        np.random.default_rng(5).standard_normal((3, 5)),
-        np.array([4, 1, 2]),
-    )
-    unsmoothed, by_all = (
-        label_smoothed_cross_entropy(logits, target, 0.0),
-        -F.log_softmax(logits).numpy().mean(),
-    )
+    logits = np.random.default_rng(5).standard_normal((3, 5))
+    target = np.array([4, 1, 2])
+    unsmoothed = label_smoothed_cross_entropy(logits, target, 0.0)
+    by_all = -F.log_softmax(logits).numpy().mean()
     same("the loss", pytorch_loss(logits, target, 0.3), 0.7 * unsmoothed + 0.3 * by_all)
 
 

@@ -2,7 +2,17 @@
 must be rejected.
 """
 
+import numpy as np
+
 from minitf.loss import label_smoothed_cross_entropy
+
+
+def first_move(gradient, rate):
+    return -rate * np.sign(gradient)
+
+
+def wrong_first_move(gradient, rate):
+    return -rate * gradient  # gradient descent: Adam divides by the gradient's size
 
 
 def momentum_step(data, gradient, velocity, rate):
@@ -14,6 +24,23 @@ def momentum_step(data, gradient, velocity, rate):
 def wrong_momentum_step(data, gradient, velocity, rate):
     velocity = 0.9 * velocity + gradient  # a new array: the one that was given stays 0
     data -= rate * velocity
+
+
+def update_in_parts(model, optimizer, batches, rate):
+    n_tokens = sum(batch.n_tokens for batch in batches)
+    optimizer.zero_grad()
+    for batch in batches:
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
+        loss.backward()
+    optimizer.step(rate)
+
+
+def wrong_update_in_parts(model, optimizer, batches, rate):
+    optimizer.zero_grad()
+    for batch in batches:  # each part is divided by its own number of tokens
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+        loss.backward()
+    optimizer.step(rate)
 
 
 def pytorch_loss(logits, target, eps):
