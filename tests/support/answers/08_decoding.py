@@ -5,19 +5,35 @@ import numpy as np
 from minitf.decode import Hypothesis
 
 
+def predictions():
+    return ["Tee bitte", "Kaffee bitte", "Wasser bitte"]
+
+
+def wrong_predictions():  # takes the best of all texts for each beam
+    return ["Tee bitte", "Wasser bitte", "Wasser bitte"]
+
+
+def fools_the_count():
+    return ["die"] * 4, ["die", "alte", "Frau", "liest"]
+
+
+def wrong_fools_the_count():  # clipped, two of the four words are right
+    return ["die", "die", "die", "alte"], ["die", "alte", "Frau", "liest"]
+
+
 def rank(hypotheses, alpha):
-    scored = [
-        Hypothesis(h.ids, h.log_probability, h.log_probability / (len(h.ids) + 1) ** alpha)
-        for h in hypotheses
-    ]
+    scored = []
+    for h in hypotheses:
+        score = h.log_probability / (len(h.ids) + 1) ** alpha
+        scored.append(Hypothesis(h.ids, h.log_probability, score))
     return sorted(scored, key=lambda h: -h.score)
 
 
 def wrong_rank(hypotheses, alpha):  # forgets the end mark
-    scored = [
-        Hypothesis(h.ids, h.log_probability, h.log_probability / len(h.ids) ** alpha)
-        for h in hypotheses
-    ]
+    scored = []
+    for h in hypotheses:
+        score = h.log_probability / len(h.ids) ** alpha
+        scored.append(Hypothesis(h.ids, h.log_probability, score))
     return sorted(scored, key=lambda h: -h.score)
 
 
@@ -29,3 +45,27 @@ def step(totals, scores, beam):
 def wrong_step(totals, scores, beam):  # compares the next words alone
     best = np.argsort(-scores, axis=None)[:beam]
     return best // scores.shape[1], best % scores.shape[1]
+
+
+def similarity(text, other):
+    left = list(other)
+    for word in text:
+        if word in left:
+            left.remove(word)
+    return 2 * (len(other) - len(left)) / (len(text) + len(other))
+
+
+def consensus(texts):
+    means = []
+    for i, text in enumerate(texts):
+        others = texts[:i] + texts[i + 1 :]
+        means.append(np.mean([similarity(text, other) for other in others]))
+    return int(np.argmax(means))
+
+
+def wrong_consensus(texts):  # counts the common words, so that the longest text wins
+    means = []
+    for i, text in enumerate(texts):
+        others = texts[:i] + texts[i + 1 :]
+        means.append(np.mean([similarity(text, o) * (len(text) + len(o)) for o in others]))
+    return int(np.argmax(means))

@@ -1,0 +1,149 @@
+"""Mistakes in the code that lesson 08 teaches: {mistake: (correct text, wrong text)}.
+
+Each correct text occurs once in the package. The lesson must notice each mistake.
+"""
+
+MUTANTS = {
+    # Greedy decoding
+    "greedy writes padding and the start mark": (
+        "for never in (config.pad_id, config.bos_id):",
+        "for never in ():",
+    ),
+    "the share of padding is given to the others": (
+        "    normalisers = normalisers_of(logits)\n"
+        "    for never in (config.pad_id, config.bos_id):\n"
+        "        logits[:, never] = -xp.inf\n",
+        "    for never in (config.pad_id, config.bos_id):\n"
+        "        logits[:, never] = -xp.inf\n    normalisers = normalisers_of(logits)\n",
+    ),
+    "greedy writes on after the end mark": (
+        "going = (tokens != end_id) & (lengths[rows] < limits[rows])",
+        "going = lengths[rows] < limits[rows]",
+    ),
+    "greedy keeps the end mark among the ids": ("if token != end_id:", "if True:"),
+    "greedy writes one token too many": (
+        "(lengths[rows] < limits[rows])",
+        "(lengths[rows] <= limits[rows])",
+    ),
+    "greedy adds up logits, not ln P": (
+        "totals[rows] += to_numpy(chosen) - normalisers",
+        "totals[rows] += to_numpy(chosen)",
+    ),
+    "the limit counts the source's end mark": (
+        "special = (model.config.pad_id, model.config.eos_id)",
+        "special = (model.config.pad_id,)",
+    ),
+    "a limit of the source's length": (
+        "invert=True).sum(axis=1) + max_extra",
+        "invert=True).sum(axis=1)",
+    ),
+    # The length penalty
+    "a penalty with 4 in place of 5": (
+        "return ((5 + length) / 6) ** alpha",
+        "return ((4 + length) / 6) ** alpha",
+    ),
+    "a penalty divided by 5": (
+        "return ((5 + length) / 6) ** alpha",
+        "return ((5 + length) / 5) ** alpha",
+    ),
+    "a penalty with half of alpha": (
+        "return ((5 + length) / 6) ** alpha",
+        "return ((5 + length) / 6) ** (alpha / 2)",
+    ),
+    "a beam without the length penalty": (
+        "float(total) / length_penalty(length, self.alpha)",
+        "float(total)",
+    ),
+    "an end mark that is not counted": (
+        "length = texts.shape[1] - 1  # without the start mark, with the end mark",
+        "length = texts.shape[1] - 2",
+    ),
+    # The rules of beam search
+    "a beam that keeps the worst": (
+        "if not end][: self.beam]",
+        "if not end][-self.beam :]",
+    ),
+    "an end mark that counts at any rank": (
+        "for rank in range(self.beam):",
+        "for rank in range(len(ends)):",
+    ),
+    "a search that stops as soon as k texts are finished": (
+        "self.done = bound <= scores[self.n_best - 1]",
+        "self.done = True",
+    ),
+    "a search for n texts that stops after the best one": (
+        "self.done = bound <= scores[self.n_best - 1]",
+        "self.done = bound <= scores[0]",
+    ),
+    "a bound with the penalty of the present length": (
+        "bound = highest / length_penalty(self.limit, self.alpha)",
+        "bound = highest / length_penalty(length, self.alpha)",
+    ),
+    "a bound for the worst beginning": (
+        "highest = totals[kept[0]]",
+        "highest = totals[kept[-1]]",
+    ),
+    "a beam that passes its limit": (
+        "if length >= self.limit or",
+        "if length > self.limit or",
+    ),
+    "texts that were cut off come first": (
+        "for hypotheses in (self.finished, self.cut):",
+        "for hypotheses in (self.cut, self.finished):",
+    ),
+    "n best texts in the order of ln P": (
+        "key=lambda hypothesis: -hypothesis.score)",
+        "key=lambda hypothesis: -hypothesis.log_probability)",
+    ),
+    "n best texts, the worst first": (
+        "key=lambda hypothesis: -hypothesis.score)",
+        "key=lambda hypothesis: hypothesis.score)",
+    ),
+    "a beam that begins with the same text several times": (
+        "totals = np.full((len(going), beam), -np.inf)",
+        "totals = np.full((len(going), beam), 0.0)",
+    ),
+    "continuations of the wrong beam": (
+        "best % size, best // size, np",
+        "best % size, best % width, np",
+    ),
+    "continuations compared by the last token alone": (
+        "sums = totals[:, :, None] + to_numpy(logits)",
+        "sums = 0 * totals[:, :, None] + to_numpy(logits)",
+    ),
+    # The cache
+    "a cache that keeps the wrong beams": (
+        "self.kept = [array[to_device(rows)] for",
+        "self.kept = [array[: len(rows)] for",
+    ),
+    "a cache that forgets the text": (
+        "self.kept = [F.concatenate(pair, axis=2) for pair in zip(self.kept, new, strict=True)]",
+        "self.kept = list(new)",
+    ),
+    "positions that stay 0 with the cache": (
+        "self.mask, start, self.caches)",
+        "self.mask, 0, self.caches)",
+    ),
+    "positions that ignore their start": (
+        "_sinusoids_up_to(end, c, x.dtype)[start:]",
+        "_sinusoids_up_to(x.shape[1], c, x.dtype)",
+    ),
+    "a source that belongs to the wrong beam": (
+        "self.memory, self.mask = self.memory[to_device(rows)], self.mask[rows]",
+        "self.memory, self.mask = self.memory[: len(rows)], self.mask[: len(rows)]",
+    ),
+    # BLEU
+    "translations and references exchanged": (
+        "metric.corpus_score(hypotheses, [references])",
+        "metric.corpus_score(references, [hypotheses])",
+    ),
+    "a brevity penalty that is always 1": ("brevity_penalty=result.bp,", "brevity_penalty=1.0,"),
+    "precisions in the wrong order": (
+        "precisions=tuple(result.precisions),",
+        "precisions=tuple(result.precisions[::-1]),",
+    ),
+    "another tokenisation by default": (
+        'lowercase: bool = False, tokenize: str = "13a"',
+        'lowercase: bool = False, tokenize: str = "char"',
+    ),
+}
