@@ -1,19 +1,23 @@
-"""Model answers to the exercises of lesson 09, and a typical wrong one for each."""
+"""Model answers to the exercises of lesson 09, and typical wrong ones."""
 
-from collections import Counter
-from itertools import pairwise
-
-
-def best_pair(words):
-    pairs = Counter()
-    for word, times in words.items():
-        for pair in pairwise(word):
-            pairs[pair] += times
-    return min(pairs, key=lambda pair: (-pairs[pair], len("".join(pair)), "".join(pair)))
+import numpy as np
 
 
-def wrong_best_pair(words):  # counts each word once, however often it stands in the text
-    return Counter(pair for word in words for pair in pairwise(word)).most_common(1)[0][0]
+def predicted_cut():
+    return ["▁s", "l", "ow", "l", "y"]
+
+
+def wrong_predicted_cut():  # cuts the known word off, as no merge does
+    return ["▁", "slow", "l", "y"]
+
+
+def mended_rows(lengths, budget):
+    rectangles = np.arange(1, len(lengths) + 1) * np.maximum.accumulate(lengths)
+    return max(1, int((rectangles <= budget).sum()))
+
+
+def wrong_mended_rows(lengths, budget):  # every row as long as the first
+    return max(1, int(budget // lengths[0]))
 
 
 def combine(gradients, counts):
@@ -24,3 +28,11 @@ def combine(gradients, counts):
 
 def wrong_combine(gradients, counts):  # the mean of the means
     return sum(gradients) / len(gradients)
+
+
+def slowest_link(n, tokens, operations_a_second):
+    return 4 / 3 * (n - 1) * operations_a_second / tokens
+
+
+def wrong_slowest_link(n, tokens, operations_a_second):  # all tokens on one GPU
+    return 4 / 3 * (n - 1) / n * operations_a_second / tokens
