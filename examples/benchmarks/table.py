@@ -1,7 +1,7 @@
 """Tables of the reports of benchmark.py, in Markdown, so that nobody copies a figure by hand.
 
     python examples/benchmarks/table.py REPORT.json ... [--rows NAME ...] [--contenders NAME ...]
-    python examples/benchmarks/table.py --fill README.md
+    python examples/benchmarks/table.py --fill examples/benchmarks/README.md
 
 The first command prints a table for each kind of processor. Where several reports of one processor
 have a row, their figures are separated by commas, in the order of the reports. The second command
