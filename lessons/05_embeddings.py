@@ -43,7 +43,8 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # order: (1, 1) again. Attention has read the news and missed it.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
-# For two numbers that is (sin pos, cos pos), where pos is the position, counted from 0:
+# For two numbers that is (sin pos, cos pos), where pos is the position, counted from 0
+# and read as an angle in radians:
 #
 # | position | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -174,8 +175,9 @@ claim("and so is the id -1", is_refused(-1), "IndexError")
 
 # %% [markdown]
 # And padding, which fills up short sentences? Its id is 0, so it has a row like any
-# other. But behind the mask of lesson 01 no token reads it, so as an input it learns
-# nothing: the gradient of its row is exactly 0.
+# other. But behind the mask of lesson 01 no token reads it, and nobody uses the answers
+# at its own positions (the program below takes the first three). So as an input it
+# learns nothing: the gradient of its row is exactly 0.
 
 # %%
 table = Parameter(E)
@@ -189,7 +191,7 @@ word_gradient = table.grad[4]
 claim("a word's row gets one of", abs(word_gradient).min() > 0, word_gradient.round(2))
 
 # %% [markdown]
-# ## Which weights are shared?
+# ## Why is one table used three times?
 # **State.** Section 3.4: the table is used in three places. It embeds the source, it
 # embeds the target, and at the top of the model it turns the last vector x of each
 # position into a score for each subword, its *logit*:
@@ -198,7 +200,11 @@ claim("a word's row gets one of", abs(word_gradient).min() > 0, word_gradient.ro
 #
 # The logit of a subword is the dot product of x with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
-# are *tied*: they are one matrix. (So both languages share one vocabulary.)
+# uses are *tied*: they share one matrix. (So both languages share one vocabulary.)
+#
+# Why should the row that reads a word also write it? The row of "dog" says what the
+# word means. A vector x that is to become "dog" should be like the row of "dog", and
+# its dot product with that row measures how much it is.
 #
 # **Derive.** What is the gradient of a matrix that is used three times? Call its uses
 # E_1, E_2 and E_3. The loss L, the number that training makes small, depends on each.
@@ -318,9 +324,15 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # is a clock with one hand, which goes round once in 2 pi = 6.28 positions. After 44
 # positions, almost exactly 7 rounds, it shows the same as at 0.
 #
-# A clock on the wall solves this with several hands. The second hand tells moments
-# apart that are close, and comes round soon; the hour hand hardly moves between moments
-# that are close, but tells the morning from the noon.
+# A clock on the wall solves this with several hands. The seconds hand tells apart
+# moments that are close, but soon comes round again; the hour hand hardly moves between
+# such moments, but it tells morning from noon.
+#
+# And why is the position *added* to the word, and not written beside it? A matrix that
+# reads the pair (word, position) is two matrices, and its result the sum of two
+# products; adding first needs no second matrix and no longer vectors. With 512 numbers
+# there is room for both: word and position point in nearly perpendicular directions, so
+# a matrix can read one and ignore the other.
 #
 # **State.** Section 3.5: a position has d_model/2 hands, each a pair of columns, a sine
 # and a cosine. These are the *sinusoids*:
@@ -507,9 +519,9 @@ claim("with base 10 they can be told no further than", reach[10] == 16, reach[10
 
 # %% [markdown]
 # Each base can tell near from far up to a little more than itself: 10 up to 16, 100 up
-# to 128, 10000 up to 16384. So 10000 is more than any sentence needs. More is not
-# better: a larger base makes more of the hands slow, and it is the quick ones that tell
-# neighbours apart.
+# to 128, 10000 up to 16384. So 10000 reaches farther than any sentence, and 1000
+# would do as well: the number is not critical. If it is too small, far positions look
+# near; if it is too large, most of the hands hardly move.
 
 # %% [markdown]
 # ## What enters the model, and why times sqrt(d_model)?
@@ -518,19 +530,20 @@ claim("with base 10 they can be told no further than", reach[10] == 16, reach[10
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #
 # followed by dropout (section 5.4), which is off here. Where does the root come from?
-# The paper does not say. It follows from tying, in four steps.
+# The paper does not say. Tying gives a good reason, in four steps.
 #
 # **Derive.**
 #
-# 1. At the top, a row of E meets a vector x which the layer norm gave variance 1. Their
+# 1. At the top, a row of E meets a vector x to which layer norm gave variance 1. Their
 #    dot product is a sum of d_model products. By lesson 01 its variance is d_model
 #    times the variance of the numbers in E. Logits should begin with variance 1, so
 #    `Embedding` draws the numbers of E with variance 1/d_model.
 # 2. How good a beginning is that? Logits are sums of many products, so they are nearly
-#    normally distributed, and with variance 1 the mean of e^logit is then e^(1/2). So
-#    the sum over V subwords is about V e^(1/2), and the first loss, ln(sum of e^logit)
-#    minus the logit of the right word, is about ln V + 1/2. A fair guess among V words
-#    has ln V: the model begins as hardly worse than a guess.
+#    normally distributed. For a normally distributed x of variance 1, the mean of e^x
+#    is e^(1/2), as the check below measures. So the sum over V subwords is about
+#    V e^(1/2). The loss of the right word is -ln(e^logit / sum), which is ln(sum) minus
+#    its logit: about ln V + 1/2. A fair guess among V words has ln V, so the model
+#    begins hardly worse than a guess.
 # 3. At the bottom, the same row has d_model numbers of variance 1/d_model, so its
 #    squares sum to about 1: it has length 1.
 # 4. PE has d_model/2 pairs with sin^2 + cos^2 = 1: its length is sqrt(d_model/2), which
