@@ -466,7 +466,7 @@ draw(
 )
 
 # %% [markdown]
-# ![Two panels over d_k from 8 to 2048. Left: without the division the largest of 16 weights climbs from 0.56 to 0.97; with it, it stays near 0.25. Right: without the division the slope falls from 0.036 to 0.002; with it, it stays at 0.054.](figures/01_sqrt.png)
+# ![Two panels over d_k from 8 to 2048. Left: without the division the largest of 16 weights climbs from 0.56 to 0.98; with it, it stays near 0.25. Right: without the division the slope falls from 0.036 to 0.002; with it, it stays at 0.054.](figures/01_sqrt.png)
 #
 # *What to see: divided scores make flat lines, so the softmax stays soft, whatever d_k.
 # Undivided, it points at a single key, and its slope goes to nothing.*

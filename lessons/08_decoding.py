@@ -213,6 +213,10 @@ same("the short translation has BLEU 81.87", round(bleu_of(short), 2), 81.87)
 two = ["die alte Frau liest die die", "die alte Frau liest die"]
 judged = bleu(two, [reference, reference])
 same("BLEU of two sentences = sacreBLEU", bleu_of(clipped + short), judged.score)
+both = clipped + short
+shares_of_both = 100 * both[FOUND] / both[POSSIBLE]
+same("its shares p_1 to p_4, in per cent", judged.precisions, shares_of_both)
+same("its brevity penalty", judged.brevity_penalty, np.exp(1 - both[R] / both[H]))
 
 # %% [markdown]
 # **Use.** What does the shared program add? One agreed way to cut the tokens. The same
