@@ -900,8 +900,8 @@ claim(
 # %% [markdown]
 # So a post-norm model needs small steps at the beginning, and the more so the deeper it
 # is: this is one reason for the *warm-up* of lesson 07, and why models of a hundred
-# layers are pre-norm. (The measurement follows Liu et al., 2020; lesson 07 returns to
-# it.)
+# layers are pre-norm. (The measurement follows Liu et al., 2020. Lesson 07 watches what
+# large first steps do to a post-norm model.)
 
 # %% [markdown]
 # ## What else can these layers do?
@@ -988,8 +988,8 @@ finish(
 #   a gain and a bias that are learned; eps is inside the root.
 # - Its gradient is (u - mean(u) - n mean(u n)) / s: what cannot matter is taken out.
 # - The feed-forward network computes what sums cannot, with units that detect and
-#   write; it holds two thirds of a layer's parameters. Positions meet in attention
-#   only.
+#   write; it holds two thirds of an encoder layer's parameters. Positions meet in
+#   attention only.
 # - Dropout sets features to 0 while the model learns, and divides the others by 1 -
 #   rate, which keeps the mean; after training it is off.
 # - The norm keeps the size, so that the gradient arrives; x + ... keeps each position's

@@ -181,9 +181,9 @@ claim(
 # 2. Add up over w. The $q_w$ sum to 1, so the p's give p, and the one-hot rows with
 #    their weights give q. Once more the gradient is $p - q$.
 #
-# It is 0 where p = q: that is the goal. There the loss is $-\sum_j q_j \ln q_j$, the
-# entropy of q (lesson 01). No logits give a smaller one: the loss is convex in the
-# logits, so a place without slope is its lowest.
+# It is 0 where p = q: that is the goal. There the loss is $-\sum_j q_j \ln q_j$,
+# which is called the *entropy* of q. No logits give a smaller one: the loss is convex
+# in the logits, so a place without slope is its lowest.
 
 
 # %%

@@ -1282,6 +1282,8 @@ print(
     f"    37 + 37 positions: {megabytes:.1f} MB, four beginnings {4 * megabytes:.1f} MB"
 )
 print(f"    self-attention costs as much as the linear maps at t = {7 * d:,}")
+print(f"    logits of a token: {d} times {37_000:,}, {d * 37_000 / 1e6:.1f} million")
+print(f"    all linear maps of one token: {6 * 14 * d**2 / 1e6:.1f} million")
 
 # %% [markdown]
 # For the base model (N = 6) a position costs 6,144 numbers, or 24,576 bytes as float32.
@@ -1289,6 +1291,8 @@ print(f"    self-attention costs as much as the linear maps at t = {7 * d:,}")
 # such caches, 7.3 MB (the source's half is the same in all four, and could be shared).
 # And 2 d t reaches the 14 d^2 of the linear maps only at t = 7 d, at token 3,584. In
 # long texts, the part that the cache cannot save is the larger one.
+# (Nor can it save the logits: each token needs 512 times 37,000 products, 18.9 million,
+# nearly as many as all its linear maps, 22.0 million.)
 
 # %% [markdown]
 # ## Where does the model look when it writes?
