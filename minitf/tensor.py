@@ -104,7 +104,7 @@ class _Node:
     def walk_back(self):
         """Send the parents their gradients, and free everything that this node holds.
 
-        Raises ValueError unless there is one gradient for each parent, of its shape and dtype.
+        Raises ValueError unless there is one gradient for each parent.
         """
         gy, backward, parents = self.gradient, self.backward, self.parents
         self.gradient, self.backward, self.parents = None, _freed, ()
@@ -119,17 +119,9 @@ class _Node:
                 "gradients"
             )
         for parent, gradient in zip(parents, gradients, strict=True):
-            if parent is None or gradient is None:
-                continue
-            shape = parent.shape
-            if gradient.shape != shape:  # the input was broadcast
-                gradient = _sum_to(gradient, shape)
-            if gradient.shape != shape or gradient.dtype != parent.dtype:
-                raise ValueError(
-                    f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
-                    f"{gradient.dtype} for an input of shape {shape} and dtype {parent.dtype}"
-                )
-            parent._receive(gradient)  # a node or a Tensor: both have this method
+            if parent is not None and gradient is not None:
+                # A node or a Tensor: both have this method.
+                parent._receive(_fitted(gradient, parent, backward))
 
 
 def _inputs_first(root):
@@ -156,11 +148,27 @@ def _inputs_first(root):
     return order
 
 
+def _fitted(gradient, parent, backward):
+    """Return the gradient of an input: of one that was broadcast, the sum over its copies.
+
+    Raises ValueError unless it has the input's shape and dtype then.
+    """
+    shape = parent.shape
+    if gradient.shape != shape:
+        gradient = _sum_to(gradient, shape)
+    if gradient.shape != shape or gradient.dtype != parent.dtype:
+        raise ValueError(
+            f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
+            f"{gradient.dtype} for an input of shape {shape} and dtype {parent.dtype}"
+        )
+    return gradient
+
+
 def _sum_to(gradient, shape):
     """Undo broadcasting: an element that was used many times gets the sum of its gradients."""
     extra = gradient.ndim - len(shape)
     if extra < 0:
-        return gradient  # too few axes: an error, which `walk_back` reports
+        return gradient  # too few axes: an error, which `_fitted` reports
     if extra:
         gradient = gradient.sum(axis=tuple(range(extra)))
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and gradient.shape[i] != 1)
@@ -286,6 +294,19 @@ class Tensor:
         Raises RuntimeError for a graph that is freed already and for a Tensor computed inside
         no_grad, ValueError for a gradient of another shape, or for none where one is needed.
         """
+        gradient = self._first_gradient(gradient)
+        if self._node is None:
+            self._receive(gradient)
+            return
+        nodes = _inputs_first(self._node)
+        for node in nodes:
+            node.gradient = None  # an earlier walk that failed may have left one
+        self._node._receive(gradient)
+        while nodes:  # pop: from the last result to the first, each freed when it is done
+            nodes.pop().walk_back()
+
+    def _first_gradient(self, gradient):
+        """Return dL/d(this Tensor), with which the walk begins: 1 if nothing is given."""
         if self._unrecorded:
             raise RuntimeError(
                 "cannot call backward(): the tensor was computed inside no_grad() and has no "
@@ -301,16 +322,7 @@ class Tensor:
             raise ValueError(
                 f"the gradient has shape {gradient.shape}, but the tensor has shape {self.shape}"
             )
-        gradient = gradient.astype(self.dtype, copy=False)
-        if self._node is None:
-            self._receive(gradient)
-            return
-        nodes = _inputs_first(self._node)
-        for node in nodes:
-            node.gradient = None  # an earlier walk that failed may have left one
-        self._node._receive(gradient)
-        while nodes:  # pop: from the last result to the first, each freed when it is done
-            nodes.pop().walk_back()
+        return gradient.astype(self.dtype, copy=False)
 
     def _receive(self, gradient):
         """Add to `.grad`; the first gradient is copied, since others may hold the same array."""
