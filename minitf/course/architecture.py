@@ -25,26 +25,50 @@ LINE = "#555b66"
 ENCODER, DECODER = 3.0, 7.6  # the middle of each stack
 BOX = 2.8  # the width of a box
 INSET = 13.7  # the middle of the insets
+# The steps of a walk: {step: (x and y of its number, x and y and alignment of its text)}.
+STEPS = {
+    1: (4.4, 1.36, 3.2, 1.96, "left"),
+    2: (3.5, 2.4, 3.2, 2.79, "left"),
+    3: (4.4, 4.0, 0.95, 4.0, "right"),
+    4: (4.4, 6.1, 0.95, 6.1, "right"),
+    5: (2.55, 7.85, 2.9, 7.85, "left"),
+    6: (6.2, 1.36, 7.8, 2.79, "left"),
+    7: (6.2, 4.0, 9.65, 4.0, "left"),
+    8: (6.2, 6.6, 9.65, 7.25, "left"),
+    9: (6.2, 8.8, 7.8, 10.08, "left"),
+    10: (6.2, 10.6, 7.8, 11.1, "left"),
+    11: (6.2, 11.6, 7.8, 12.12, "left"),
+}
 
 
-def figure_1(path, here=()):
+def figure_1(path, here=(), walk=None):
     """Draw the architecture of the Transformer, with the parts `here` in a strong colour.
 
     here: names of parts, from PARTS. Without any, no part is marked.
-    Raises ValueError for another name.
+    walk: {step: text}, for a sentence that is followed along the figure. Each step, 1 to 11, gets
+    its number and its text, such as the shape of its array. The insets are left out.
+    Raises ValueError for another name or step.
     """
     unknown = [name for name in here if name not in PARTS]
     if unknown:
         raise ValueError(f"there is no part {unknown[0]!r}: choose from {', '.join(PARTS)}")
-    figure = new_figure(WIDTH, HEIGHT)
+    if walk and not walk.keys() <= STEPS.keys():
+        raise ValueError(
+            f"there are only the steps 1 to {len(STEPS)}, not {set(walk) - set(STEPS)}"
+        )
+    left, right = (-0.9, 11.6) if walk else (0, 16.9)
+    figure = new_figure(WIDTH * (right - left) / 16.9, HEIGHT)
     axes = figure.subplots()
     axes.set_axis_off()
-    axes.set(xlim=(0, 16.9), ylim=(-0.3, 14.2))
+    axes.set(xlim=(left, right), ylim=(-0.3, 14.2))
     diagram = _Diagram(axes, frozenset(here))
     _encoder(diagram)
     _decoder(diagram)
     _top(diagram)
-    _insets(diagram)
+    if walk:
+        _walk(diagram, walk)
+    else:
+        _insets(diagram)
     if here:
         axes.text(
             *(1.7, 12.0, "you are here"), ha="center", va="center", fontsize=FONT + 2,
@@ -116,6 +140,15 @@ class _Diagram:
         )
         self.text(x, y - 0.02, "+", colour, FONT + 2)
 
+    def bridge(self, colour, width):
+        """Draw the way of the encoder's output to the keys and values of the decoder."""
+        turn = 5.3
+        for end in (DECODER - 0.8, DECODER - 0.15):
+            self.arrow(
+                *((ENCODER, 7.08), (ENCODER, 7.55), (turn, 7.55), (turn, 5.75), (end, 5.75)),
+                (end, 6.15), colour=colour, width=width,
+            )  # fmt: skip
+
     def sublayer(self, x, y, text, part, height=0.72):
         """Draw a sub-layer and its Add & Norm; return the height at which its output leaves."""
         self.box(x, y, text, part, height=height)
@@ -177,9 +210,7 @@ def _decoder(d):
     # The output of the encoder, from which keys and values are made.
     colour = STRONG if d.is_here("source attention") else LINE
     width = 2.0 if d.is_here("source attention") else 1.2
-    d.arrow((ENCODER, 7.08), (ENCODER, 7.55), (5.3, 7.55), (5.3, 5.75),
-            (DECODER - 0.8, 5.75), (DECODER - 0.8, 6.15), colour=colour, width=width)  # fmt: skip
-    d.arrow((5.3, 5.75), (DECODER - 0.15, 5.75), (DECODER - 0.15, 6.15), colour=colour, width=width)
+    d.bridge(colour, width)
     d.arrow((DECODER, top), (DECODER, 8.45))
     d.sublayer(DECODER, 8.8, "Feed-forward", "feed-forward", 0.7)
 
@@ -197,8 +228,13 @@ def _top(d):
         d.text(DECODER - 2.7, 13.65, "the right words")
         d.arrow((DECODER - 2.7, 13.4), (DECODER - 2.7, 13.12))
     if d.is_here("backward"):
-        d.arrow((4.7, 12.3), (4.7, 8.0), colour=STRONG, width=4)
-        d.text(4.35, 10.3, "the gradient of\nevery number", STRONG, weight="bold", align="right")
+        # Two branches, beside the encoder and beside the decoder, down to their embeddings.
+        for turn, embedding in ((5.08, ENCODER + BOX / 2), (5.5, DECODER - BOX / 2)):
+            d.arrow(
+                *((4.9, 12.39), (4.9, 10.9), (turn, 10.9), (turn, 1.36), (embedding, 1.36)),
+                colour=STRONG, width=3,
+            )  # fmt: skip
+        d.text(4.55, 10.9, "the gradient of\nevery number", STRONG, weight="bold", align="right")
     if d.is_here("output"):
         # The word that was written is the next input of the decoder.
         d.arrow(
@@ -206,6 +242,21 @@ def _top(d):
             colour=STRONG, width=2.5, dashed=True,
         )  # fmt: skip
         d.text(9.25, 13.45, "the word written is read next", STRONG, weight="bold")
+
+
+def _walk(d, walk):
+    """Write the number of each step and its text; draw the bridge between the towers thick."""
+    d.bridge(STRONG, 3.0)
+    for step, text in walk.items():
+        x, y, text_x, text_y, align = STEPS[step]
+        d.axes.add_patch(
+            d.shapes.Circle((x, y), 0.27, facecolor=STRONG, edgecolor="white", zorder=5)
+        )
+        d.axes.text(
+            x, y - 0.02, str(step), ha="center", va="center", fontsize=FONT - 1, color="white",
+            weight="bold", zorder=6,
+        )  # fmt: skip
+        d.text(text_x, text_y, text, STRONG, FONT - 0.5, "bold", align)
 
 
 def _insets(d):

@@ -50,3 +50,18 @@ def test_the_file_is_small(tmp_path):
 def test_an_unknown_part_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="no part 'attention': choose from input, output, emb"):
         figure_1(tmp_path / "a.png", here=["attention"])
+
+
+def test_a_walk_numbers_its_steps_in_place_of_the_insets(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(architecture, "save_figure", lambda figure, path: drawn.append(figure))
+    figure_1("a.png", walk={1: "(3, 4)", 8: "scores"})
+    axes = drawn[-1].axes[0]
+    texts = {text.get_text(): text.get_position()[0] for text in axes.texts}
+    assert {"1", "(3, 4)", "8", "scores"} <= set(texts) and "Concat" not in texts
+    assert texts["(3, 4)"] < architecture.DECODER < texts["scores"]
+    left, right = axes.get_xlim()
+    assert all(left < x < right for x in texts.values())
+    assert max(line.get_linewidth() for line in axes.get_lines()) == 3.0
+    with pytest.raises(ValueError, match=r"only the steps 1 to 11, not \{12\}"):
+        figure_1(tmp_path / "a.png", walk={12: "too far"})

@@ -11,7 +11,9 @@ from minitf.course.experiments import leaks
 
 @pytest.mark.slow
 @pytest.mark.lesson06
-@pytest.mark.parametrize("mistake", ["none", "mask transposed", "target in the source"])
+@pytest.mark.parametrize(
+    "mistake", ["none", "mask transposed", "softmax over the queries", "target in the source"]
+)
 def test_the_kept_losses_come_out_again(mistake):
     path = ROOT / "lessons" / "results" / "leaks.json"
     kept = json.loads(path.read_text(encoding="utf-8"))[mistake]["training"]

@@ -1,4 +1,4 @@
-"""Train a Transformer with each of eight mistakes by which it can see the words to come.
+"""Train a Transformer with each of nine mistakes by which it can see the words to come.
 
     python -m minitf.course.experiments.leaks
 
@@ -28,6 +28,7 @@ MISTAKES = (
     "mask transposed",
     "mask in layer 1 only",
     "mask after the softmax",
+    "softmax over the queries",
     "norm over time",
     "target not shifted",
     "target in the source",
@@ -55,6 +56,9 @@ class LeakyAttention(MultiHeadAttention):
         if self.mistake == "mask after the softmax":
             weights = F.attention_weights(queries, keys)
             return (weights * mask) @ values
+        if self.mistake == "softmax over the queries":
+            scores = queries @ keys.transpose(0, 1, 3, 2) / queries.shape[-1] ** 0.5
+            return F.softmax(F.where(mask, scores, -1e9), axis=2) @ values
         return F.attention(queries, keys, values, mask)
 
 

@@ -40,7 +40,7 @@ def wrong_packed_mask(lengths):
     return (own[:, None] == own)[None, None]  # the sentences are apart, but each sees ahead
 
 
-def leaks(run, x):
+def find_leaks(run, x):
     reads = []
     for t, gradient in enumerate(np.random.default_rng(1).standard_normal(x.shape)):
         x.grad = None
@@ -49,7 +49,7 @@ def leaks(run, x):
     return np.array(reads)
 
 
-def wrong_leaks(run, x):
+def wrong_find_leaks(run, x):
     reads = []
     for t in range(len(x)):
         # x.grad adds up: row t holds what rows 0 to t have read.
