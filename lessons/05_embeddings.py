@@ -20,8 +20,8 @@ from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
-from minitf.nn import Embedding, Module, Parameter
-from minitf.tensor import Tensor, record
+from minitf.nn import Embedding, Parameter
+from minitf.tensor import Tensor, record  # noqa: F401 (record: for an exercise)
 from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid
 
 # Reads the options --figures and --backend, and starts to count the claims.
@@ -31,16 +31,17 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # %% [markdown]
 # ## Who bites whom?
 # "Dog bites man" is no news; "man bites dog" is. Let attention read both, with three
-# vectors that fit on paper: dog (2, 0), bites (1, 1), man (0, 2). "Bites" looks around,
-# as "bank" did in lesson 01. Its scores are
+# vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2). "Bites" looks around, as
+# "bank" did in lesson 01. Its scores are
 #
 # - with dog: 1 · 2 + 1 · 0 = 2,
 # - with bites: 1 · 1 + 1 · 1 = 2,
 # - with man: 1 · 0 + 1 · 2 = 2.
 #
-# Equal scores make equal weights, a third each. The average is (1, 1). Now turn the
-# sentence round. The same three scores, the same three weights, the same sum in another
-# order: (1, 1) again. Attention has read the news and missed it.
+# Equal scores make equal weights, a third each. (Dividing by the root of d_k would
+# leave them equal.) The average of the three vectors is (1, 1). Now turn the sentence
+# round. The same three scores, the same three weights, the same sum in another order:
+# (1, 1) again. Attention has read the news and missed it.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
 # For two numbers that is (sin pos, cos pos), where pos is the position, counted from 0
@@ -50,8 +51,8 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # |---|---|---|---|
 # | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
 #
-# Then "dog" is (2, 1) at the beginning and (2.91, -0.42) at the end. The two sentences
-# are no longer made of the same vectors.
+# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
+# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 dog = np.array([2.0, 0.0])
@@ -74,11 +75,16 @@ print("the vectors of positions 0, 1 and 2:", clock.round(2).tolist())
 print("dog at the end:", (dog + clock[2]).round(2))
 news = answer_of_bites(man_bites_dog + clock)
 no_news = answer_of_bites(dog_bites_man + clock)
-claim(
-    "with positions, 'bites' gets something else in each order",
-    abs(news - no_news).max() > 0.05,
-    f"{no_news.round(2)} and {news.round(2)}",
-)
+print("with positions, 'dog bites man' gives 'bites'", no_news.round(2))
+print("and 'man bites dog' gives it", news.round(2))
+difference = abs(news - no_news).max()
+claim("the answers to 'bites' now differ by", difference > 0.05, difference)
+
+# %% [markdown]
+# (The answers contain the positions themselves, too, so they are no longer near (1,
+# 1).) The difference is small, but it is there, and training can make it large.
+
+# %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
@@ -86,13 +92,16 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 #
 # *What to see: this lesson makes the two ends of the model. At the bottom, words and
 # positions become vectors; at the top, vectors become scores of words.*
+#
+# Both vectors deserve a closer look: first that of the word, then that of the position.
 
 # %% [markdown]
 # ## How does a word become a vector?
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
-# is cut into several (lesson 09 learns from text how). The list of all V subwords is
-# the *vocabulary*, and the number of a subword in it is its *id*. A subword of a text
-# is also called a *token*.
+# is cut into several (in lesson 09 we learn from a text where to cut). The list of all
+# V subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
+# occurrence of a subword in a text is called a *token*. Below, "bites" is rare in the
+# model's texts, so it was cut into three.
 
 # %%
 subwords = toy_model().subwords
@@ -112,8 +121,8 @@ for piece, i in zip(pieces, ids, strict=True):
 #
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
-# In words: row v of gE is the sum of the gy of all tokens whose id is v. It is 0 if no
-# token has the id v.
+# with a row of onehot for each token. In words: row v of gE is the sum of the gy of all
+# tokens whose id is v. It is 0 if no token has the id v.
 
 # %%
 few = np.array([4, 2, 4, 4, 1])  # five tokens; the id 4 comes three times
@@ -138,10 +147,12 @@ same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 # %% [markdown]
 # **Use.** Why does the library not multiply? The paper's batches have about 25,000
 # tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB,
-# nearly all zeros. But reading rows has a trap, on the way back. NumPy's
-# `g[ids] += gy` reads each row, adds, and writes; if an id comes three times, the last
-# write wins, and two gradients are lost. `np.add.at` adds each. (Other libraries call
-# this *scatter-add*.)
+# nearly all zeros.
+#
+# But reading rows has a trap on the way back: NumPy's `g[ids] += gy`. If an id comes
+# three times, NumPy makes three sums, each of the old row and *one* of the gradients,
+# and writes all three to the same place. The last one wins, and two gradients are lost.
+# `np.add.at` adds one after the other. (Other libraries call this *scatter-add*.)
 
 # %%
 tokens = 25_000
@@ -156,8 +167,9 @@ same("g[ids] += gy keeps only the last of three gradients", last_wins[4], gy[3])
 same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 
 # %% [markdown]
-# A second trap: an id that is not in the table. 6 is one too many; -1 is worse, because
-# Python reads the last row without a word. The library refuses both.
+# A second trap: an id that is not in the table. For a table of 6 rows, 6 is one too
+# many. And -1 is worse, because NumPy silently reads the last row. The library refuses
+# both.
 
 
 # %%
@@ -183,12 +195,52 @@ claim("and so is the id -1", is_refused(-1), "IndexError")
 table = Parameter(E)
 padded = np.array([[4, 2, 1, 0, 0]])
 x = F.embedding(table, padded)  # (1, 5, 3)
-attended = F.attention(x, x, x, padding_mask(padded)[:, 0])
+mask = padding_mask(padded)[:, 0]  # (1, 1, 5): there are no heads here
+attended = F.attention(x, x, x, mask)
 attended[0, :3].backward(gy[:3])
 padding_gradient = float(abs(table.grad[0]).max())
-claim("padding's row gets a gradient of", padding_gradient == 0, padding_gradient)
+claim("padding's row gets the gradient", padding_gradient == 0, padding_gradient)
 word_gradient = table.grad[4]
-claim("a word's row gets one of", abs(word_gradient).min() > 0, word_gradient.round(2))
+claim(
+    "the row of a word gets the gradient",
+    abs(word_gradient).min() > 0,
+    word_gradient.round(2),
+)
+
+# %% [markdown]
+# ## What does a row come to hold?
+# At first a row is random numbers. Training moves it (lesson 07). Here is what it has
+# become in the small model that comes with the course, which learned to translate
+# simple sentences from English to German. Two rows are compared by the *cosine* of the
+# angle between them: their dot product, divided by both lengths. It is 1 for rows of
+# the same direction, and about 0 for rows that have nothing to do with each other.
+
+# %%
+trained = toy_model().model.output_embedding.weight.numpy()  # one row for each subword
+directions = trained / np.linalg.norm(trained, axis=1, keepdims=True)
+names = subwords.pieces(range(len(subwords)))
+
+
+def neighbours(word):
+    """Return the three subwords whose rows are most like that of a word."""
+    row = names.index("▁" + word)
+    cosines = directions @ directions[row]
+    nearest_first = np.argsort(-cosines)  # itself first of all
+    return [f"{names[i].strip('▁')} ({cosines[i]:.2f})" for i in nearest_first[1:4]]
+
+
+for word in ("small", "big", "help", "Tom"):
+    print(f"    {word:6s} is most like {', '.join(neighbours(word))}")
+nearest_to_small = neighbours("small")[0]
+claim("nearest to 'small'", nearest_to_small.startswith("little"), nearest_to_small)
+nearest_to_big = neighbours("big")[0]
+claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
+
+# %% [markdown]
+# Nobody told the model what an adjective is, or a name. Words that are used alike got
+# similar rows, and most of all those with the same translation: in its sentences,
+# "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
+# the task needs to know about a word.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -204,7 +256,7 @@ claim("a word's row gets one of", abs(word_gradient).min() > 0, word_gradient.ro
 #
 # Why should the row that reads a word also write it? The row of "dog" says what the
 # word means. A vector x that is to become "dog" should be like the row of "dog", and
-# its dot product with that row measures how much it is.
+# its dot product with that row measures how like it is.
 #
 # **Derive.** What is the gradient of a matrix that is used three times? Call its uses
 # E_1, E_2 and E_3. The loss L, the number that training makes small, depends on each.
@@ -213,9 +265,11 @@ claim("a word's row gets one of", abs(word_gradient).min() > 0, word_gradient.ro
 # $$\frac{dL}{dE} = \frac{dL}{dE_1} + \frac{dL}{dE_2} + \frac{dL}{dE_3}$$
 #
 # Below is the smallest model with all three uses: one attention in place of all
-# layers. Its loss is the mean of -ln(probability of the right next token).
+# layers. Its loss is the mean of -ln(probability of the right next token): 0 if the
+# model is sure of it, and larger the less it expects it.
 
 # %%
+start = rng.standard_normal((11, 6))  # a table for 11 subwords, d_model 6
 source = np.array([7, 5, 9])
 target = np.array([2, 4, 5, 4, 3])
 
@@ -225,12 +279,11 @@ def loss(source_table, target_table, output_table):
     y = F.embedding(target_table, target[:-1])  # (4, 6): each predicts the next token
     hidden = y + F.attention(y, x, x)
     logits = F.linear(hidden, output_table.transpose())  # (4, 11)
-    right = F.softmax(logits)[np.arange(4), target[1:]]  # probabilities of the next
+    right = F.softmax(logits)[np.arange(4), target[1:]]  # of the right next tokens
     return -F.log(right).mean()
 
 
 # Equate: one matrix in three places, against three equal matrices.
-start = rng.standard_normal((11, 6))
 tied = Parameter(start)
 loss(tied, tied, tied).backward()
 for_source = Parameter(start)
@@ -264,37 +317,34 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # The last line matters: an embedding learns only when its word occurs, but as a row of
 # the output it learns in every update, if only that it was not the right word.
 #
-# **Use.** What tying saves, for the paper's vocabulary and d_model of 512. A Module
-# counts each Parameter once (lesson 03).
+# **Use.** Tying also saves memory: two tables of three. For the paper's vocabulary and
+# d_model 512 these are millions of numbers. (All of the paper's base model has about 65
+# million.)
 
 # %%
-apart = Module()
-apart.tables = [Embedding(V, 512, None) for _ in range(3)]
-shared = Module()
-shared.tables = [apart.tables[0], apart.tables[0], apart.tables[0]]
-size_apart = sum(parameter.size for parameter in apart.parameters())
-size_shared = sum(parameter.size for parameter in shared.parameters())
-claim(
-    "tying saves 2 V d_model numbers",
-    size_apart - size_shared == 2 * V * 512,
-    f"{size_shared:,} in place of {size_apart:,}",
-)
+embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
+one_table = embeddings.weight.size
+claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
+print(f"tying saves {2 * one_table:,}")
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# **State.** Exchange "dog" and "man" in the sentence above: the same rows enter, in
-# another order. Let P be the matrix that puts the rows of x into the new order; then
-# its transposed matrix P^T puts them back.
+# **State.** Exchange "dog" and "man" in "The dog bites the man.": the same rows enter,
+# in another order. Let R be the matrix that reorders the rows of x; then its transposed
+# matrix R^T puts them back.
 #
-# **Derive.** The rows of Q, K and V move with those of x. Each row of a softmax is
-# computed by itself, so its rows and columns move along, too:
+# **Derive.** The rows of Q, K and V move with those of x. (The root of d_k is left out;
+# it changes nothing here.) So the scores S = Q K^T become R Q (R K)^T = R S R^T: rows
+# and columns are exchanged alike. Each row keeps the same numbers, so it keeps the same
+# sum, and its softmax the same weights:
 #
-# $$\text{softmax}(P Q (P K)^T) P V = P \, \text{softmax}(Q K^T) P^T P V$$
+# $$\text{softmax}(R \, S \, R^T) \, R V = R \, \text{softmax}(S) \, R^T R V$$
 #
-# and P^T P is the matrix of ones on the diagonal that changes nothing. What remains is
-# P softmax(Q K^T) V: without a mask, attention gives the same answers, in the new
-# order. The rest of a layer looks at one position at a time (lesson 04). So no stack of
-# such layers, however deep, can tell who bites.
+# and R^T R changes nothing, because R^T undoes R. What remains is R softmax(S) V:
+# attention gives the same answers, in the new order. The rest of a layer looks at one
+# position at a time (lesson 04). So no stack of such layers, however deep, can tell who
+# bites. (A causal mask tells a little: the first position sees one word, the last one
+# all of them.)
 
 # %%
 config = Config(len(subwords), d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -302,7 +352,8 @@ embed = Embedding(len(subwords), 64, rng).astype(np.float64)
 encoder_layer = EncoderLayer(config, rng).astype(np.float64)
 attend = encoder_layer.self_attention
 
-order = [0, 6, 2, 3, 4, 5, 1, 7]  # position 1 gets token 6, and position 6 token 1
+# The tokens are: The dog b it es the man . (0 to 7). Exchange 1 and 6.
+order = [0, 6, 2, 3, 4, 5, 1, 7]
 dog_first = np.array([ids])
 man_first = dog_first[:, order]
 print(*subwords.decode(dog_first.tolist()), "->", *subwords.decode(man_first.tolist()))
@@ -320,19 +371,15 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # %% [markdown]
 # ## How does a position become a vector?
 # Why not add the number of the position itself? It grows without end: at position 50 it
-# would drown every embedding. And a single wave, (sin pos, cos pos), stays small, but
-# is a clock with one hand, which goes round once in 2 pi = 6.28 positions. After 44
-# positions, almost exactly 7 rounds, it shows the same as at 0.
+# would drown every embedding.
+#
+# Why not a single wave, (sin pos, cos pos), as at the beginning? It stays small. But it
+# is a clock with one hand. The hand goes round once in 2 pi = 6.28 positions, and after
+# 44 positions, almost exactly 7 rounds, it shows the same as at 0.
 #
 # A clock on the wall solves this with several hands. The seconds hand tells apart
 # moments that are close, but soon comes round again; the hour hand hardly moves between
 # such moments, but it tells morning from noon.
-#
-# And why is the position *added* to the word, and not written beside it? A matrix that
-# reads the pair (word, position) is two matrices, and its result the sum of two
-# products; adding first needs no second matrix and no longer vectors. With 512 numbers
-# there is room for both: word and position point in nearly perpendicular directions, so
-# a matrix can read one and ignore the other.
 #
 # **State.** Section 3.5: a position has d_model/2 hands, each a pair of columns, a sine
 # and a cosine. These are the *sinusoids*:
@@ -341,8 +388,9 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 #
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Hand 0 goes round once in 2 pi positions. Each following hand is slower by the same
-# factor, and the last one goes round once in nearly 10000 · 2 pi positions. The length
+# Hand 0 goes round once in 2 pi positions. Each following hand is slower than the one
+# before by the same factor, 10000^(2/d_model), which is 1.33 for d_model 64. The last
+# one takes 7,499 · 2 pi positions here: the exponent never quite reaches 1. The length
 # of a round is the *wavelength* of the pair.
 #
 # **Derive.** One number at a time. (Hand i has the columns 2i and 2i + 1.)
@@ -359,42 +407,49 @@ def waves(length, d_model):
     return table
 
 
-# Equate. (The options layout and base are for models of other programs: see the end.)
+# Equate. (The options layout and base are for models of other programs, see the end;
+# that base chooses an exponent, not the number 10000.)
 show(sinusoid)
 PE = sinusoid(100, 64, dtype=np.float64)
 same("sinusoid = one number at a time", PE, waves(100, 64))
+print(f"each hand is slower by a factor of {10000 ** (2 / 64):.2f}")
+print(f"the last one goes round in {10000 ** (62 / 64):,.0f} times 2 pi positions")
 
 # %%
 hands = {}
-for i in (0, 8, 16, 24):  # four of the 32
-    round_trip = 2 * pi * 10000 ** (2 * i / 64)
-    print(f"hand {i:2d} goes round in {round_trip:7.2f} positions")
-    hands[f"hand {i}: {round_trip:.0f} positions"] = (np.arange(50), PE[:50, 2 * i])
+for i in (0, 8, 16):  # three of the 32
+    positions_per_round = 2 * pi * 10000 ** (2 * i / 64)
+    print(f"hand {i:2d} goes round in {positions_per_round:6.2f} positions")
+    sines = PE[:50, 2 * i]
+    hands[f"hand {i}: one round in {positions_per_round:.0f} positions"] = {
+        "": (np.arange(50), sines)
+    }
 draw(
-    figures.lines,
+    figures.line_panels,
     "05_hands.png",
     hands,
     x="position",
-    y="sine of the hand",
+    y="sine of the angle",
     marks=False,
-    limits=(-1.1, 2.4),
+    limits=(-1.1, 1.1),
 )
 
 # %% [markdown]
-# ![The sines of four hands over 50 positions. Hand 0 swings eight times, hand 8 not quite once, hand 16 climbs slowly, hand 24 stays near 0.](figures/05_hands.png)
+# ![The sines of three hands over 50 positions. Hand 0 swings eight times, hand 8 not quite once, hand 16 climbs slowly.](figures/05_hands.png)
 #
-# *What to see: hand 0 changes from each position to the next, but repeats itself; the
-# slower a hand, the longer it takes to repeat anything.*
+# *What to see: hand 0 tells neighbours apart, but shows the same again after six
+# positions. Hand 16 hardly moves between neighbours, but tells the beginning of a
+# sentence from its end. Together they do both.*
 #
-# **Use.** How well does a position know itself? Take the distance between the vector of
-# position 0 and that of every other: once with one hand, once with all 32.
+# **Use.** Can positions be told apart? Take the distance between the vector of position
+# 0 and that of every other: once with one hand, once with all 32.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
 one_hand = np.linalg.norm(PE[:, :2] - PE[0, :2], axis=1)
 nearest = from_zero[1:].min()
-claim("one hand: from position 0 to 44 it is only", one_hand[44] < 0.02, one_hand[44])
-claim("32 hands: to the nearest position it is", nearest > 1, nearest)
+claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44])
+claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
 draw(
     figures.lines,
     "05_alone.png",
@@ -410,21 +465,23 @@ draw(
 # %% [markdown]
 # ![Distance of each position's vector from that of position 0. With one hand it falls back to nearly 0 every six positions; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
 #
-# *What to see: the curve of one hand comes down to 0 again and again; there two
+# *What to see: the curve of one hand comes down towards 0 again and again; there two
 # positions have nearly the same vector. The curve of 32 hands never does.*
 #
-# The formula has a well-known bug, found in published programs: `2 * i // d_model`, an
-# integer division, in place of `2 * i / d_model`. Then all exponents are 0, and 32
-# hands move as one.
-
-# %%
-for_pos_1 = [sin(1 / 10000 ** (2 * i // 64)) for i in range(32)]
-same("by 2 * i // d_model all hands show what hand 0 shows", for_pos_1, [sin(1)] * 32)
+# And why is the position *added* to the word, and not written beside it? Beside it, a
+# matrix would have two parts, A for the word and B for the position, and make
+# word A + position B. Added, both go through one matrix W: (word + position) W is
+# word W + position W. That is the same sum, with shorter vectors and half the matrix.
+# What is lost is that A and B could be chosen freely. With 512 numbers that is little:
+# two directions that have nothing to do with each other are nearly perpendicular, so W
+# can keep one and drop the other.
 
 # %% [markdown]
 # ## What can a model read from the waves?
 # **State.** Section 3.5: for any offset k, PE(pos+k) is a linear function of PE(pos),
-# the same at every pos. So a head can learn to look k words back with one matrix.
+# the same at every pos. So a head can learn to look k words back: the matrix that makes
+# its queries turns PE(pos) into PE(pos - k), and then the largest dot product is that
+# with the key k words back.
 #
 # **Derive.** A hand turns by some angle w per position. By the rules for the sine and
 # the cosine of a sum, it shows at pos + k
@@ -433,13 +490,16 @@ same("by 2 * i // d_model all hands show what hand 0 shows", for_pos_1, [sin(1)]
 #
 # $$\cos(w \, pos + w k) = -\sin(w k) \sin(w \, pos) + \cos(w k) \cos(w \, pos)$$
 #
-# That is a rotation by the angle w k: to go k positions on, turn each hand on.
+# That is a rotation: to move k positions ahead, turn each hand by the angle w k.
 #
 # And the dot product of two positions a and b is, hand by hand,
 #
 # $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
 #
-# It depends on their distance only, not on where they are.
+# It depends on their distance only, not on where they are: what the last figure shows
+# for position 0 holds for every position. (In the model, word + PE
+# meets word + PE, which makes four products; this is the one of position with
+# position.)
 
 # %%
 angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
@@ -455,7 +515,7 @@ def rotation(k):
     return matrix
 
 
-# Equate, for all positions at once.
+# Equate. rotation(k) turns a column; our positions are rows, so it is transposed.
 for k in (1, 7, 50):
     turned = PE[: 100 - k] @ rotation(k).T
     same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
@@ -478,12 +538,12 @@ draw(
         "sinusoids": (across, wide @ wide[50]),
         "random rows": (across, random_rows @ random_rows[50]),
     },
-    x="distance of two positions",
+    x="the other position minus this one",
     y="dot product",
     marks=False,
 )
 claim(
-    "neighbours: dot product of sinusoids, of random rows",
+    "dot product of neighbours: sinusoids, then random rows",
     wide[50] @ wide[51] > 200 > 50 > abs(random_rows[50] @ random_rows[51]),
     f"{wide[50] @ wide[51]:.0f}, {random_rows[50] @ random_rows[51]:.0f}",
 )
@@ -492,12 +552,21 @@ claim(
 # ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
 #
 # *What to see: the peak of the sinusoids has slopes: the nearer, the more alike. Random
-# rows have a peak without slopes: the neighbour is as strange as anyone.*
+# rows have a peak without slopes: a neighbour is no more alike than any other
+# position.*
+
+# %% [markdown]
+# ## Why 10000?
+# The paper gives no reason. Here is one. Call that number the *base*. The slopes in the
+# figure come from the slow hands: the farther apart two positions are, the more their
+# slow hands differ. But a hand's share, cos(w d), falls only for half a round, until
+# the hand points the other way; then it rises again. The slowest hand reaches half a
+# round at about 3.14 times the base, and the hands a little faster turn back before it.
+# So the dot product should fall up to a distance of once or twice the base, and tell
+# nothing beyond.
 #
-# **Why 10000?** The paper gives no reason. Here is one. Double the distance again and
-# again, 1, 2, 4, 8 ...: how long does the dot product keep falling? As long as the slow
-# hands have not come round. That depends on the base, the number that is 10000 in the
-# paper.
+# The experiment: double the distance again and again, 1, 2, 4, 8 ..., and note how long
+# the dot product keeps falling.
 
 
 # %%
@@ -509,19 +578,20 @@ def falls_up_to(base):
     return int(doubled[first_rise])
 
 
-reach = {base: falls_up_to(base) for base in (10, 100, 1000, 10000)}
-claim(
-    "near and far can be told up to a distance above the base",
-    all(distance > base for base, distance in reach.items()),
-    reach,
-)
-claim("with base 10 they can be told no further than", reach[10] == 16, reach[10])
+print(f"half a round: pi = {pi:.2f}")
+reach = {}
+for base in (10, 100, 1000, 10000):
+    reach[base] = falls_up_to(base)
+    print(
+        f"    base {base:5d}: the dot product falls up to a distance of {reach[base]}"
+    )
+right = all(base < far < 2 * base for base, far in reach.items())
+claim("each base reaches one to two times as far as its size", right, reach[10] / 10)
 
 # %% [markdown]
-# Each base can tell near from far up to a little more than itself: 10 up to 16, 100 up
-# to 128, 10000 up to 16384. So 10000 reaches farther than any sentence, and 1000
-# would do as well: the number is not critical. If it is too small, far positions look
-# near; if it is too large, most of the hands hardly move.
+# So it is. With 10000, near and far can be told in any sentence. With 1000 they can,
+# too: the number is not critical. If it is too small, far positions look near. If it is
+# too large, most of the hands hardly move.
 
 # %% [markdown]
 # ## What enters the model, and why times sqrt(d_model)?
@@ -530,25 +600,24 @@ claim("with base 10 they can be told no further than", reach[10] == 16, reach[10
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #
 # followed by dropout (section 5.4), which is off here. Where does the root come from?
-# The paper does not say. Tying gives a good reason, in four steps.
+# The paper does not say. Tying gives a good reason: the same row of E has to be right
+# in two places. At the top its numbers must be small, or the logits are too large. At
+# the bottom they must be large, or the position drowns the word. The factor serves
+# both.
 #
-# **Derive.**
+# **Derive, at the top.** There, a row of E meets a vector x to which layer norm gave
+# variance 1. Their dot product, a logit, is a sum of d_model products. By lesson 01 its
+# variance is d_model times the variance of the numbers in E. The logits should begin
+# small, with variance 1. So `Embedding` draws the numbers of E with variance 1/d_model.
 #
-# 1. At the top, a row of E meets a vector x to which layer norm gave variance 1. Their
-#    dot product is a sum of d_model products. By lesson 01 its variance is d_model
-#    times the variance of the numbers in E. Logits should begin with variance 1, so
-#    `Embedding` draws the numbers of E with variance 1/d_model.
-# 2. How good a beginning is that? Logits are sums of many products, so they are nearly
-#    normally distributed. For a normally distributed x of variance 1, the mean of e^x
-#    is e^(1/2), as the check below measures. So the sum over V subwords is about
-#    V e^(1/2). The loss of the right word is -ln(e^logit / sum), which is ln(sum) minus
-#    its logit: about ln V + 1/2. A fair guess among V words has ln V, so the model
-#    begins hardly worse than a guess.
-# 3. At the bottom, the same row has d_model numbers of variance 1/d_model, so its
-#    squares sum to about 1: it has length 1.
-# 4. PE has d_model/2 pairs with sin^2 + cos^2 = 1: its length is sqrt(d_model/2), which
-#    is 16 for d_model 512. Added to it, the word would drown in its position. Times
-#    sqrt(d_model), it has length 22.6, and both can be heard.
+# Is variance 1 a good beginning? The loss of the right word is
+#
+# $$-\ln \frac{e^{right}}{\sum_v e^{logit_v}} = \ln(\sum_v e^{logit_v}) - right$$
+#
+# and right is 0 on average. With all V logits at 0, the sum would be V, and the loss
+# ln V: that of a fair guess among V words. Logits of variance 1 make the sum larger:
+# the mean of e^x over normally distributed numbers of variance 1 is e^(1/2) = 1.65. So
+# the sum is about 1.65 V, and the loss ln V + 1/2: hardly worse than a guess.
 
 # %%
 # Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
@@ -556,10 +625,9 @@ rows = Embedding(8000, 512, rng).weight.numpy()
 vectors = rng.standard_normal((200, 512))
 hidden = F.layer_norm(vectors, np.ones(512), np.zeros(512)).numpy()
 logits = hidden @ rows.T  # (200, 8000)
-claim("1. the variance of the logits is", abs(logits.var() - 1) < 0.05, logits.var())
+claim("the variance of the logits is", abs(logits.var() - 1) < 0.05, logits.var())
 mean_power = np.exp(logits).mean()
-print(f"e^(1/2) = {exp(0.5):.2f}; ln 8000 = {log(8000):.2f}")
-claim("2. the mean of e^logit is", abs(mean_power / exp(0.5) - 1) < 0.05, mean_power)
+claim("the mean of e^logit is", abs(mean_power / exp(0.5) - 1) < 0.05, mean_power)
 
 
 def first_loss(logits):
@@ -567,44 +635,54 @@ def first_loss(logits):
     return -np.log(right).mean()
 
 
-about = log(8000) + 0.5
+guess = log(8000)
 measured = first_loss(logits)
-claim("   the first loss, near ln V + 1/2, is", abs(measured - about) < 0.2, measured)
+print(f"a fair guess among 8,000 words: ln 8000 = {guess:.2f}")
+claim("the first loss of the model", guess < measured < guess + 0.7, measured)
+
+# %% [markdown]
+# **Derive, at the bottom.** There, the same row meets PE. The row has d_model numbers
+# of variance 1/d_model, so its squares sum to about 1: its length is 1. PE has
+# d_model/2 pairs with sin^2 + cos^2 = 1, so its length is sqrt(d_model/2), which is 16
+# for d_model 512. If they were added as they are, the word would drown in its position.
+# Times sqrt(d_model), the row has length 22.6, and neither drowns the other.
 
 # %%
+print(f"e^(1/2) = {exp(0.5):.2f}")
 row_length = np.linalg.norm(rows, axis=1).mean()
 PE_length = np.linalg.norm(sinusoid(11, 512)[10])
-claim("3. the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
-claim("4. the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
+claim("the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
+claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
 draw(
     figures.bars,
     "05_lengths.png",
     {
         "a row of E": row_length,
-        "PE": PE_length,
         "a row times sqrt(d_model)": row_length * sqrt(512),
+        "PE": PE_length,
     },
     y="length (d_model = 512)",
 )
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# ![Three bars, the lengths of vectors for d_model 512: a row of E 1.0, PE 16.0, a row times the root of d_model 22.6.](figures/05_lengths.png)
+# ![Three bars, the lengths of vectors for d_model 512: a row of E 1.0, a row times the root of d_model 22.6, PE 16.0.](figures/05_lengths.png)
 #
 # *What to see: without the factor, the position is 16 times as long as the word; with
-# it, they are of a size.*
+# it, they are of similar size.*
 #
 # **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
-# factor out? Then the bottom would be right and the top wrong: the logits would spread
-# like 22.6, and the first loss would be that of a model which is sure, and wrong.
+# factor out? Then the bottom would be right and the top wrong. The logits would have
+# the standard deviation 22.6: one word of the 8,000 would get nearly all the
+# probability, and seldom the right one.
 
 # %%
 loud = first_loss(hidden @ (rows * sqrt(512)).T)
-claim("rows of variance 1: the first loss is", loud > 5 * about, loud)
+claim("rows of variance 1: the first loss is", loud > 5 * guess, loud)
 
 # %% [markdown]
-# `Positions` is the library's layer that adds PE. When a decoder writes, it comes one
-# position at a time; `start` says how many were there before.
+# `Positions` is the library's layer that adds PE. When a decoder writes a translation,
+# the positions come one at a time, and `start` says how many came before.
 
 # %%
 add_positions = Positions(config, rng)
@@ -613,59 +691,63 @@ added = add_positions(X)
 same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
 fifth = add_positions(X[:, 5:6], start=5)
 same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
-grad_check(
-    lambda E: add_positions(F.embedding(E, few[None]) * 8.0),
-    rng.standard_normal((6, 64)),
-    name="through embedding and Positions",
-)
 
 # %% [markdown]
-# With positions, the layer from above can tell at last who bites.
+# Do positions reach the other words? Ask "bites", as at the beginning: it has the same
+# place, and the same input, in both sentences. Without positions it got the same
+# answer.
 
 # %%
-answer_dog = encoder_layer(add_positions(x_dog), None)[:, 1].numpy()
-answer_dog_last = encoder_layer(add_positions(x_man), None)[:, 6].numpy()
-unlike = abs(answer_dog - answer_dog_last).max()
-claim("the dog that bites and the dog that is bitten differ by", unlike > 0.1, unlike)
+bites_at = slice(3, 6)  # the tokens b, it, es
+without = layered_dog[:, bites_at].numpy()
+same("without positions: the same", layered_man[:, bites_at], without)
+in_no_news = encoder_layer(add_positions(x_dog), None)[:, bites_at].numpy()
+in_news = encoder_layer(add_positions(x_man), None)[:, bites_at].numpy()
+difference_in_layer = abs(in_news - in_no_news).max()
+claim("with positions they differ by", difference_in_layer > 0.01, difference_in_layer)
+
+# %% [markdown]
+# Now "bites" knows what came before it. The layers that follow can tell who bites.
 
 # %% [markdown]
 # ## Could positions be learned instead?
 # Yes: section 3.5 tried a table of learned positions, and found nearly the same BLEU (a
-# score of translations, lesson 08). A table ends, though; sinusoids go on.
+# score of translations, lesson 08). A table ends, though; sinusoids go on. (Whether a
+# model can use positions that it never met in training is another question.)
 
 # %%
 learned_config = config.replace(positions="learned", max_length=70)
 learned = Positions(learned_config, rng).astype(np.float64)
 
 
-def asked_for(start):
+def positions_from(start):
     try:
         return f"positions {start} to {start + 69}: {learned(X, start=start).shape}"
     except UserError as error:
         return str(error)
 
 
-told = asked_for(0)
+told = positions_from(0)
 claim("a table of 70 serves 70 positions", told.startswith("positions"), told)
-refused = asked_for(1)
+refused = positions_from(1)
 claim("but not position 70", "max_length 70" in refused, refused)
 
 # %%
+# The rows are drawn as small as those of E, so they need the same factor.
 learned_X = X.numpy() + 8.0 * learned.learned.weight.numpy()
 same("learned positions are a table, times sqrt(d_model)", learned(X), learned_X)
-later = learned(X[:, 5:6], start=5)
-same("they know their start as well", later, learned_X[:, 5:6])
+same("with a start, too", learned(X[:, 5:6], start=5), learned_X[:, 5:6])
 
 # %% [markdown]
 # ## What do other programs do differently?
-# A note for those who load other people's models. Some programs have all sines first
-# and then all cosines (`layout="halves"`), and tensor2tensor, the authors' own program,
-# divides by d_model/2 - 1 in the exponent (`base="t2t"`). Nothing is gained or lost;
-# but a model only works with the sinusoids with which it was trained.
+# For the curious. Some programs have all sines first and then all cosines
+# (`layout="halves"`), and tensor2tensor, the authors' own program, divides by
+# d_model/2 - 1 in the exponent (`base="t2t"`). Nothing is gained or lost; but a model
+# only works with the sinusoids with which it was trained.
 
 # %%
 halves = sinusoid(100, 64, layout="halves", dtype=np.float64)
-claim("halves: other columns in front", (halves[:, :32] == PE[:, 0::2]).all(), "sines")
+same("halves: the sines in front", halves[:, :32], PE[:, 0::2])
 same("halves: the cosines behind", halves[:, 32:], PE[:, 1::2])
 t2t = sinusoid(100, 64, base="t2t", dtype=np.float64)
 last_angle = np.arctan2(t2t[1, -2], t2t[1, -1])  # sine and cosine of the last hand
@@ -680,7 +762,9 @@ finish(
 #   the row.
 # - One table embeds source and target and scores the output; its gradient is the sum of
 #   three, added up by `Tensor.backward`.
-# - Without positions, attention and all layers answer any order of the words alike.
+# - Words that are used alike come to have similar rows.
+# - Without positions, attention and all layers give a word the same answer in any order
+#   of the words.
 # - Sinusoids are a clock with d_model/2 hands; many, so that no two positions are
 #   alike, and slow ones, so that near and far can be told.
 # - k positions on is one rotation, the same everywhere.
@@ -701,7 +785,8 @@ def predicted_position():
     to two digits, and run.
 
     Hint: "How does a position become a vector?" has the formula. There are two hands,
-    and the second one is 100 times as slow as the first: 10000^(2/4).
+    and the second one is 100 times as slow as the first: 10000^(2/4). The angles are in
+    radians.
     """
     ...
 
@@ -730,8 +815,7 @@ def look_up(table, ids):
 def check_look_up():
     table = np.random.default_rng(5).standard_normal((5, 3))
     ids = np.array([3, 1, 3, 0, 3])
-    rows_of_ids = record(np.eye(5)[ids] @ table, (), None)
-    same("the rows", look_up(Tensor(table), ids), rows_of_ids)
+    same("the rows", look_up(Tensor(table), ids), np.eye(5)[ids] @ table)
     grad_check(look_up, table, ids)
 
 
@@ -744,7 +828,7 @@ def right_input(embedding, length):
     input.
 
     Hint: "What enters the model, and why times sqrt(d_model)?" has the equation. And
-    which number has the first position?
+    what is the number of the first position?
     """
     ...
 
