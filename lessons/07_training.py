@@ -13,9 +13,6 @@ You need lessons 01 to 06.
 """
 
 # %%
-import tempfile
-from types import SimpleNamespace
-
 import numpy as np
 
 from minitf import forms
@@ -26,13 +23,13 @@ from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.experiments import smoothing, warmup
 from minitf.course.lesson import begin, draw, finish, kept
+from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Parameter, flatten
 from minitf.optim import Adam, adam_update, clip_gradient, gradient_norm, warmup_rate
 from minitf.tensor import Tensor
 from minitf.text import make_batch
 from minitf.training import Settings
-from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
 
 # Reads the options --figures and --backend, and starts to count the claims.
@@ -58,7 +55,8 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # The simplest rule is *gradient descent*, x - rate * gradient, where the *learning
 # rate* is a small number that we choose. It has a flaw. The gradients of one model
 # differ widely in size, and a rate that suits the large ones would hardly move the
-# numbers whose gradients are small.
+# numbers whose gradients are small. And a small gradient does not mean that a number is
+# nearly right: the row of a rare word has one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
@@ -100,8 +98,8 @@ print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
 # not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
 # whereas $1 - p_y$ could never exceed 1.
 #
-# The exp of the mean of this loss is the *perplexity* (section 6.1): a perplexity of 4
-# means as unsure as an even choice among 4 words.
+# The exp of the mean of this loss is the *perplexity* (section 5.4). A perplexity of 4
+# means: as unsure as an even choice among 4 words.
 
 # %%
 z = np.array([0.0, 2.0, 1.0, 1.0])
@@ -120,7 +118,7 @@ print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 #
 # $$\frac{d\,\text{loss}}{d z} = p - q$$
 #
-# Read it: each logit is pushed by the amount by which its probability is wrong. For
+# Read it: **each logit is pushed by the amount by which its probability is wrong**. For
 # "dog", p - q = 0.07, 0.53, 0.20, -0.80, and the four add up to 0. The step goes
 # against the gradient, so the logit of "dog" rises, and "cat", which took most of the
 # probability, falls most.
@@ -128,6 +126,7 @@ print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 # %%
 row_of_logits = Parameter(z)
 dog = 3
+# log_softmax is the ln of the softmax, in one function (why: see below).
 (-F.log_softmax(row_of_logits)[dog]).backward()
 q = np.array([0.0, 0.0, 0.0, 1.0])
 print(f"p - q = {(p - q).round(2)}")
@@ -148,7 +147,7 @@ same(
     low - np.log(np.exp(low).sum()),
 )
 claim(
-    "softmax is 0 there, log_softmax is",
+    "at a logit of -1000 softmax is 0, log_softmax is",
     F.softmax(low).numpy()[3] == 0,
     f"{F.log_softmax(low).numpy()[3]:.1f}",
 )
@@ -181,9 +180,10 @@ claim(
 # 2. Add up over w. The $q_w$ sum to 1, so the p's give p, and the one-hot rows with
 #    their weights give q. Once more the gradient is $p - q$.
 #
-# It is 0 where p = q: that is the goal. There the loss is $-\sum_j q_j \ln q_j$,
-# which is called the *entropy* of q. No logits give a smaller one: the loss is convex
-# in the logits, so a place without slope is its lowest.
+# It is 0 where p = q: **that is the goal**. There the loss is $-\sum_j q_j \ln q_j$,
+# which is called the *entropy* of q. No logits give a smaller one: the loss is *convex*
+# in the logits (its curve bends upwards everywhere, as in the figure below), so a place
+# without slope is its lowest.
 
 
 # %%
@@ -238,14 +238,11 @@ def losses_by_lead(eps):
 q_14 = np.full(14, 0.1 / 13)
 q_14[4] = 0.9
 entropy = -(q_14 * np.log(q_14)).sum()
+# With the logits ln q, the softmax p is q itself.
 at_the_goal = label_smoothed_cross_entropy(np.log(q_14), np.array(4), 0.1)
 same("at p = q the loss is the entropy of q", at_the_goal, entropy)
-claim(
-    "along this line no smoothed loss is below the entropy of q",
-    abs(q_14.sum() - 1) < 1e-12 and entropy <= min(losses_by_lead(0.1)),
-    f"{entropy:.3f}",
-)
 best_lead = np.log(0.9 / (0.1 / 13))
+print(f"the entropy of q is {entropy:.3f}")
 print(f"at p = q the true word is {np.exp(best_lead):.0f} times as probable as others")
 claim(
     "the least smoothed loss is at a lead of ln(0.9 / (0.1 / 13))",
@@ -274,10 +271,10 @@ draw(
 # a little. With it, the loss has a lowest point, and surer models are punished.*
 
 # %% [markdown]
-# ## Is a parameter changed the moment an output is wrong?
-# No. In one *update*, the model reads a batch of sentences and predicts every target
-# token; one backward pass gives the gradient of the mean loss over all of them; and
-# then all parameters change, once.
+# ## How many words does one update use?
+# No parameter changes the moment an output is wrong. In one *update*, the model reads a
+# batch of sentences and predicts every target token. One backward pass gives the
+# gradient of the mean loss over all of them. Then all parameters change, once.
 #
 # **State.** loss = $\frac{1}{n} \sum_t \text{loss}_t$ over the n target tokens of
 # the update.
@@ -309,6 +306,7 @@ def gradient_of(parts, n_tokens):
     """Walk back from the loss of each part; return the sum of the gradients."""
     small.zero_grad()
     for part in parts:
+        # The second result is the plain -ln p_y, for the perplexity.
         loss, _ = small.loss(batch.source, batch.target_in, part, n_tokens)
         loss.backward()
     gradients = [Tensor(p.grad).numpy().ravel() for p in small.parameters()]
@@ -322,14 +320,8 @@ def only(where):
 
 rows = np.arange(2)[:, None]  # the number of each row
 sentences = [only(rows == 0), only(rows == 1)]
-tokens = []
-for row, position in np.argwhere(batch.target_out):
-    token = np.zeros_like(batch.target_out)
-    token[row, position] = batch.target_out[row, position]
-    tokens.append(token)
 complete = gradient_of([batch.target_out], n_tokens=8)
 # Equate:
-same("the gradient of 8 tokens = the sum over tokens", gradient_of(tokens, 8), complete)
 same(
     "two parts, each divided by 8 = the complete batch",
     gradient_of(sentences, 8),
@@ -478,8 +470,9 @@ def library_path():
 same("adam_update = by hand, three updates", library_path(), by_hand)
 
 # %% [markdown]
-# The class `Adam` does this for all parameters of a model at once, and counts t. Here
-# its model is a 2 x 3 matrix and a row of 3: the nine numbers from above.
+# The class `Adam` does this for all parameters of a model at once: it lays them one
+# after the other in one long array, its `data`, and counts t. Here its model is a 2 x 3
+# matrix and a row of 3: the nine numbers from above.
 
 
 # %%
@@ -493,6 +486,7 @@ def steps_of_adam():
     path = []
     for g in gradients:
         adam.zero_grad()  # else the new gradients would be added to the old ones
+        # The backward of a parameter itself puts g into its gradient.
         matrix.backward(g[:6].reshape(2, 3))
         row.backward(g[6:])
         adam.step(0.1)
@@ -525,12 +519,13 @@ same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 #
 # - Why does it fall? Each batch's gradient is a noisy guess of the true one. A constant
 #   rate keeps the model shaking with that noise; a smaller one lets it settle.
-# - Why as $1 / \sqrt{t}$? With 1 / t, the updates from 4,000 to 100,000 together would
-#   be worth only ln 25 = 3.2 times the first 4,000 at the peak rate. With
-#   $1 / \sqrt{t}$ they are worth 8 times.
+# - Why as $1 / \sqrt{t}$? Add up the rates from 4,000 to 100,000. If they fell as 1 /
+#   t, the sum would be that of 3.2 times 4,000 updates at the peak rate; with
+#   $1 / \sqrt{t}$ it is that of 8 times 4,000. So late updates still count.
 # - Why $1 / \sqrt{d_{model}}$? Adam moves every number by about the rate. An output
 #   sums d_model products. If the moves have independent signs, the sum changes by the
-#   rate times $\sqrt{d_{model}}$; the factor keeps that the same in every width.
+#   rate times $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In
+#   the first updates they are not independent: see the warm-up.)
 # - Why the warm-up? That takes an experiment: see below.
 
 # %%
@@ -538,8 +533,9 @@ table = {step: warmup_rate(step, 512) for step in (1, 4000, 100_000)}
 for step, rate in table.items():
     print(f"step {step:7,d}: rate {rate:.2e}")
 same("the peak is 1 / sqrt(512 * 4000)", table[4000], (512 * 4000) ** -0.5)
-print(f"from 4,000 to 100,000: as 1 / t {np.log(25):.1f} times")
-print(f"as 1 / sqrt(t) {2 * (np.sqrt(25) - 1):.0f} times")
+print("updates 4,000 to 100,000 add up to 4,000 peak rates, times")
+print(f"    {np.log(25):.1f} if the rate falls as 1 / t")
+print(f"    {2 * (np.sqrt(25) - 1):.0f} if it falls as 1 / sqrt(t)")
 counts_20k = np.arange(1, 20_001)
 
 
@@ -580,8 +576,8 @@ draw(
 # where to look, from the positions alone.
 #
 # The tokens: 0 is padding, 2 the start mark, 3 the end mark, 4 to 13 are the digits.
-# The training is six lines, repeated: a batch, old gradients away, the loss, the
-# gradients, one step, and all over again.
+# The training is five lines, repeated: take a batch, delete the old gradients, compute
+# the loss and the gradients, make one step.
 
 # %%
 show(warmup.reversal)
@@ -695,7 +691,8 @@ draw(
 # *What to see: both curves flatten after about 200 updates. The smoothed loss ends on
 # the grey line, its goal, the other near 0.*
 #
-# So a loss of 0.59 does not mean "not yet learned". What counts is whether new rows
+# So a loss of 0.59 does not mean "not yet learned": **compare a smoothed loss with the
+# entropy of q, not with 0**. What counts is whether new rows
 # come out right. We give the model the right digits so far and ask for the next one. A
 # row counts only if every token is right; then the model would also have written it
 # alone, since each right token is its next input.
@@ -713,17 +710,22 @@ claim(
 # %% [markdown]
 # ## Why must the rate begin small?
 # Equation 3 begins with a rate 4,000 times below its peak. Why waste those updates? Our
-# answer has four links: (1) Adam's first moves are its largest; (2) they all go in one
-# direction; (3) so all positions become alike, and what is alike is hard to tell apart
-# again; (4) post-norm makes this worse. The first and the third are measured here. The
-# second, and the reason in the fourth, are conjectures that fit.
+# answer has four links:
+#
+# 1. Adam's first moves are its largest.
+# 2. The first moves all pull in one direction.
+# 3. So all positions become alike, and what is alike is hard to tell apart again.
+# 4. Post-norm makes this worse.
+#
+# The first three are measured here. The reason for the fourth is a conjecture.
 #
 # **1. Adam's first moves are its largest.** A move is the rate times the agreement of
 # the gradients. At the first update each number has seen one gradient, which agrees
 # with itself, so *every* number of the model moves by the full rate. Later the batches
-# disagree. How little is left if the gradients are pure noise, with random signs? Then
-# $\hat{m}$ is $\sqrt{0.1 / 1.9} = 0.23$ of their usual size, and two thirds of that,
-# 0.15, is its median. Compare the training above:
+# disagree. If the gradients were pure noise, with random signs, $\hat{m}$ would be
+# $\sqrt{0.1 / 1.9} = 0.23$ of their usual size (a running mean keeps
+# $(1 - \beta_1) / (1 + \beta_1)$ of the variance), and a typical (median) move two
+# thirds of that, 0.15. Compare the training above:
 
 # %%
 for step in (1, 5, 10, 20, 50, 100):
@@ -734,7 +736,7 @@ for step in (1, 5, 10, 20, 50, 100):
 noise = np.sqrt(0.1 / 1.9)
 print(f"pure noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
 claim(
-    "in rates, the first move is five times that of update 50",
+    "moves of updates 1 and 50, as shares of the rate",
     moves[0] > 0.99 and moves[49] < 0.2,
     f"{moves[0]:.2f}, {moves[49]:.2f}",
 )
@@ -742,55 +744,121 @@ claim(
 # %% [markdown]
 # By update 100 a typical number only trembles. In the first updates all numbers march.
 #
-# **2. They march in one direction** (a conjecture). The first thing on which all
-# positions can agree is how frequent each token is. It is a small part of the loss, but
-# the only one that needs no attention. So the first gradients ask all numbers together
-# for the same change at each position. How large can it be? An output of a layer sums
-# 32 products. If 32 weights move by a rate of 0.008 in the agreed direction, and their
-# inputs are about 1, it shifts by up to 32 * 0.008 = 0.26, at each position alike, and
-# there are 6 layers. With a rate 200 times smaller, it shifts by 0.001.
+# **2. They march in one direction.** First on paper. Take one output of a layer, a sum
+# of four products, at two positions whose inputs are
 #
-# **3. What is alike is hard to tell apart again.** If the encoder's memory has the same
-# vector for each position, attention returns that vector wherever it looks. Then it
-# does not matter where it looks, and the gradient that should teach it where vanishes.
+# | | input 1 | input 2 | input 3 | input 4 |
+# |---|---|---|---|---|
+# | position A | 1 | 1 | 1 | -1 |
+# | position B | 1 | 1 | -1 | 1 |
 #
-# Does it happen? Take the paper's 6 + 6 layers, but d_model 32, on the task of the
-# digits. Measure before the first update and after each how far apart the memory's
-# vectors are, over all positions of 64 rows: their distance from their mean, as a share
-# of their length. 1 means that they have nothing in common, 0 that they are all the
-# same. *Warm-up* reaches the peak rate, 0.008, after 200 updates, and we follow it
-# beyond; *at once* begins with it. Since a single seed could be an accident, *at once*
-# is tried with three.
+# The first two inputs are common to both positions; the other two tell them apart.
+# A new model's outputs are random, and what it can learn first needs no attention:
+# how frequent each token is. That asks the same of every position. Say both ask this
+# output to fall, so the output has the gradient 1 at A and at B.
+#
+# The gradient of a weight is the sum over the positions of its input times that 1: here
+# 2, 2, 0, 0. **What the positions share adds up; what tells them apart cancels.** Adam
+# then moves the first two weights by a full rate each, however small their gradients
+# are. At the rate 0.008 both outputs fall by 2 * 0.008 = 0.016. A model of width 32
+# sums 32 products and can shift by 0.26 at once, in each of its layers.
+#
+# (In a real model the rest does not cancel exactly, and Adam moves those weights by a
+# full rate as well. But the signs of what is left are random. Of 32 such products most
+# cancel, and about $\sqrt{32}$ = 5.7 rates remain, against 32 where all pull together.)
+
+# %%
+inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
+of_weights = inputs.sum(axis=0)
+print(f"the gradients of the four weights: {of_weights}")
+print(f"both outputs shift by {inputs @ (-0.008 * np.sign(of_weights))}")
+print(f"32 products shift by up to {32 * 0.008:.2f}")
+print(f"with random signs by about {np.sqrt(32):.1f} rates, not 32")
+
+# %% [markdown]
+# Does a real model do this? Take the paper's 6 + 6 layers, but d_model 32, on the task
+# of the digits, and make **one update** with the rate 0.008. Before and after it we
+# measure how far apart the encoder's output vectors are (its *memory*), over all
+# positions of 64 rows: their distance from their mean, as a share of their length. 1
+# means that they have nothing in common, 0 that they are all the same.
+#
+# Then the test of the direction: the same update once more, with every number moved by
+# the same amount, but up or down at random.
 
 
 # %%
-print(f"a shift of up to {32 * 0.008:.2f} at once, {32 * 0.008 / 200:.3f} with warm-up")
+probe = warmup.reversal(np.random.default_rng(9), 64)
 
 
-def distance_apart(vectors):
-    """Return how far vectors are from their mean, as a share of their length."""
+def distance_apart(model):
+    """Return how far the memory's vectors are from their mean, as a share of length."""
+    memory, _ = model.encode(probe.source)
+    vectors = memory.numpy()[probe.source != 0]
     from_mean = vectors - vectors.mean(axis=0)
     return float(np.sqrt((from_mean**2).sum() / (vectors**2).sum()))
 
 
-def watch(schedule, updates, norm="post", seed=1):
-    """Train; return how far apart the memory's vectors are before and after each
-    update, and the length of the encoder's gradient in each.
+def one_update(seed):
+    """Return the distance before an update, after it, and after one of random signs."""
+    model = warmup.new_model(seed)
+    optimizer = Adam(model.named_parameters())
+    start = optimizer.data.copy()
+    distances = [distance_apart(model)]
+    batch = warmup.reversal(np.random.default_rng(seed), 64)
+    loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+    loss.backward()
+    optimizer.step(0.008)
+    distances.append(distance_apart(model))
+    signs = np.random.default_rng(5).choice([-1.0, 1.0], len(start))
+    optimizer.data[...] = start + (optimizer.data - start) * Tensor(signs).data
+    distances.append(distance_apart(model))
+    return distances
+
+
+with forms.on():
+    first_updates = np.array([one_update(seed) for seed in (1, 2, 3)])
+print("        before   one update   random signs")
+for seed, columns in enumerate(first_updates, 1):
+    print(f"seed {seed}  {columns[0]:6.2f}   {columns[1]:10.2f}   {columns[2]:12.2f}")
+left = first_updates / first_updates[:, :1]  # shares of the distance before
+claim(
+    "with each seed, one update leaves half the distance at most",
+    left[:, 1].max() < 0.6,
+    left[:, 1].round(2),
+)
+claim(
+    "random signs leave nearly all of it, or more",
+    left[:, 2].min() > 0.8,
+    left[:, 2].round(2),
+)
+
+# %% [markdown]
+# **One update at the full rate makes the positions much more alike. Moves of the same
+# size in random directions do not.** So the danger is not the size of the first moves
+# alone, but that they agree. (That they agree on the *frequencies* is our reading. The
+# loss at which such models get stuck, in the next section, supports it.)
+#
+# **3. What is alike is hard to tell apart again.** If the memory has the same vector at
+# each position, attention returns that vector wherever it looks. Then it does not
+# matter where it looks, and the gradient that should teach it where vanishes.
+# (Noci et al. 2022 prove this for the queries and keys of a new model.)
+#
+# We follow the distance further. *Warm-up* reaches the peak rate, 0.008, after 200
+# updates; *at once* begins with it.
+
+
+# %%
+def watch(schedule, updates, norm="post"):
+    """Train; return the distances before and after each update, and the length of the
+    encoder's gradient in each.
     """
-    probe = warmup.reversal(np.random.default_rng(9), 64)
-    real = probe.source != 0
-
-    def apart(model):
-        memory, _ = model.encode(probe.source)
-        return distance_apart(memory.numpy()[real])
-
     with forms.on():
-        distances = [apart(warmup.new_model(seed, norm))]
+        distances = [distance_apart(warmup.new_model(1, norm))]
         lengths = []
         # A generator: each turn of the loop makes one update.
-        training = warmup.training(schedule, 0.008, seed, norm, updates)
+        training = warmup.training(schedule, 0.008, 1, norm, updates)
         for trained, _ in training:
-            distances.append(apart(trained))
+            distances.append(distance_apart(trained))
             # p.grad is still there from the update just made
             squares = [float((p.grad**2).sum()) for p in trained.encoder.parameters()]
             lengths.append(sum(squares) ** 0.5)
@@ -799,21 +867,11 @@ def watch(schedule, updates, norm="post", seed=1):
 
 warm_apart, warm_lengths = watch("warm-up", 220)
 cold_apart, cold_lengths = watch("at once", 60)
-second_seed, _ = watch("at once", 60, seed=2)
-third_seed, _ = watch("at once", 60, seed=3)
 pre_apart, _ = watch("at once", 60, norm="pre")
-all_seeds = np.array([cold_apart, second_seed, third_seed])
-for seed, seed_apart in enumerate(all_seeds, 1):
-    print(
-        f"seed {seed}, at once: {seed_apart[0]:.2f} before, "
-        f"{seed_apart[1]:.2f} after one update, {seed_apart[2]:.2f} after two, "
-        f"{seed_apart[-1]:.3f} after 60 "
-        f"(update 25: {seed_apart[25]:.2f})"
-    )
 claim(
-    "at the full rate, two updates make all positions alike",
-    all_seeds[:, 2].max() < 0.1 and all_seeds[:, -1].max() < 0.05,
-    f"at most {all_seeds[:, 2].max():.2f}",
+    "at once, they are alike after 2 updates, and after 60",
+    cold_apart[2] < 0.1 and cold_apart[-1] < 0.05,
+    f"{cold_apart[2]:.2f} and {cold_apart[-1]:.3f}",
 )
 claim(
     "with the warm-up they stay apart, past its peak as well",
@@ -851,25 +909,28 @@ draw(
 # ![The distance between positions over 60 updates, from 0.55 before the first: with warm-up it stays above that; in pre-norm it falls to 0.14 and rises again; in post-norm, begun at the full rate, it falls to 0.06 in two updates, jumps up once at update 25, and is near 0 again from update 28 on](figures/07_collapse.png)
 #
 # *What to see: with the warm-up the positions stay apart. At once, in post-norm, two
-# updates make them alike. In pre-norm they come close, but part again.*
+# updates make them alike; they part once, at update 25, and fall together again. In
+# pre-norm they come close, but part for good.*
 #
-# "Hard to tell apart" does not mean impossible: this seed parts them once, at update
-# 25. At so high a rate they are alike again a few updates later, and at update 60 with
-# all three seeds.
+# (This is one seed. Why it parts at update 25 we do not know. The rate is still the
+# full one, and the next updates push it together again.)
 #
-# **4. Why only in post-norm?** A conjecture again. Post-norm divides the sum x +
-# Sublayer(x) by its size, layer after layer, twelve times in the encoder. If a large
-# common part has been added, each division shrinks the differences between positions.
-# In pre-norm the sum is divided only once, at the end: the differences become small,
-# but they remain, and a small difference still has a gradient. (Xiong et al. 2020 also
-# train pre-norm without a warm-up; they give the large gradients near a post-norm
-# output as the reason.)
+# **4. Why only in post-norm?** Here we have a measurement, the green curve, and only a
+# guess at its reason. Post-norm divides the sum x + Sublayer(x) by its size, twelve
+# times in the encoder. If a large common part has been added, each division shrinks the
+# differences between positions. Pre-norm divides only once, at the end: the differences
+# become small, but a small difference still has a gradient.
+#
+# Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
+# model has large gradients near its output, and train pre-norm without a warm-up. Liu
+# et al. 2020 find that post-norm amplifies every small change of the parameters (lesson
+# 04 measures that). All three may be at work.
 #
 # ## Does a warm-up win against a fixed rate?
-# Could we not take a lower rate instead, and save the trouble? That needs many
-# trainings, and so it was run once, by a command that you can repeat:
-# `python -m minitf.course.experiments.warmup`. It tries three schedules with four peak
-# rates and three seeds each, for 600 updates:
+# Could we not take a lower rate instead, and save the trouble? To find out took 72
+# trainings of 600 updates. They were run once, by a command that you can repeat:
+# `python -m minitf.course.experiments.warmup`. Three schedules, eight peak rates, three
+# seeds each:
 #
 # - *warm-up*: up to the peak in 200 updates, then down as $1 / \sqrt{t}$ (equation 3);
 # - *at once*: the peak rate for 200 updates, then down in the same way;
@@ -889,32 +950,25 @@ claim(
 )
 
 
-def final_losses(schedule):
-    """Return the loss of the last 50 updates for each peak and seed."""
+def means_of_seeds(schedule):
+    """Return for each peak the loss of the last 50 updates, the mean of three seeds."""
     # curves[peak, seed, k]: the mean loss of the k-th 50 updates
     curves = np.array([results[schedule][str(peak)] for peak in warmup.PEAKS])
-    return curves[:, :, -1]
+    return curves[:, :, -1].mean(axis=1)
 
 
-def means_of_seeds(schedule):
-    """Return the final loss for each peak, the mean of the three seeds."""
-    return final_losses(schedule).mean(axis=1)
-
-
+print("trainings:", len(warmup.SCHEDULES) * len(warmup.PEAKS) * len(warmup.SEEDS))
 print("peak rate" + "".join(f"{peak:8}" for peak in warmup.PEAKS))
 for schedule in warmup.SCHEDULES:
     row_of_means = "".join(f"{mean:8.2f}" for mean in means_of_seeds(schedule))
     print(f"{schedule:9s}{row_of_means}")
-for schedule in warmup.SCHEDULES:
-    stuck = (final_losses(schedule) > 2.3).sum(axis=1)
-    print(f"{schedule}: seeds of 3 that are stuck above 2.3, for each peak: {stuck}")
 
 # %% [markdown]
-# The loss at which the high rates get stuck has a meaning. A model that gives the same
-# answer at each position can do no better than the average of all q: the frequencies of
-# the tokens. Its loss is the entropy of that average. (A token with the share s of all
-# is the true one in s of the cases, with q = 0.9, and another one in the rest, with
-# q = 0.1 / 13.)
+# At the highest rates, the models get stuck at one loss. It has a meaning. A model that
+# gives the same answer at each position can do no better than the average of all q: the
+# frequencies of the tokens. Its loss is the entropy of that average. (A token with the
+# share s of all is the true one in s of the cases, with q = 0.9, and another one in the
+# rest, with q = 0.1 / 13.)
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -930,7 +984,7 @@ claim(
 best_warm = min(means_of_seeds("warm-up"))
 best_cold = min(*means_of_seeds("at once"), *means_of_seeds("fixed"))
 claim(
-    "the best warm-up ends lower than all eight means without",
+    "the best warm-up ends lower than all sixteen means without",
     best_warm < best_cold - 0.05,
     f"{best_warm:.2f} against {best_cold:.2f}",
 )
@@ -950,44 +1004,66 @@ draw(
 )
 
 # %% [markdown]
-# ![The loss after 600 updates against the peak rate: with warm-up it falls to 0.66 at the rates 0.004 and 0.008; without warm-up, the best is 0.84 at 0.002, and at higher rates it is stuck at up to 2.45](figures/07_warmup.png)
+# ![The loss after 600 updates against the peak rate: without warm-up it is lowest, 0.84, at 0.002, and rises to the level of frequencies only, 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016](figures/07_warmup.png)
 #
-# *What to see: without the warm-up the two higher rates cannot be used, and they lead
-# to the lowest loss. At low rates the warm-up changes little.*
+# *What to see: without a warm-up, rates above 0.002 get worse and worse. With it, rates
+# three times higher work, and they lead to the lowest loss.*
 #
-# So the warm-up wins against each of the four rates that we tried, because it makes
-# possible a rate two to four times higher. At the two low rates it even loses (1.11
-# against 1.03, and 0.93 against 0.84): nothing there needs protection, and its first
-# 200 updates are small.
+# So **the warm-up wins because it makes higher rates usable**. At the three lowest
+# rates it does not help: a fixed rate ends lower (0.84 against 0.93 at 0.002). Nothing
+# there needs protection, and the warm-up spends 200 updates on small steps. And at
+# 0.016 even the warm-up does not protect every seed: the mean is 1.50.
+#
+# How sure is this? Neighbouring rates differ by up to a factor of two, the task is one
+# toy task, and after 600 updates the models are not finished.
 #
 # ## Does label smoothing raise BLEU?
 # Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
-# BLEU". How can a model be worse and better at once?
+# BLEU". How can a model be worse and better at once? On paper: two models predict three
+# words. These are the probabilities of the three true words:
 #
-# **Why perplexity gets worse.** Perplexity is measured with the true words only,
-# without smoothing. A model that learned its goal perfectly gives each true word
-# 0.9, never more. Even if it is right everywhere, its perplexity is 1 / 0.9 = 1.11
-# and not 1.
+# | | word 1 | word 2 | word 3 |
+# |---|---|---|---|
+# | model A | 0.99 | 0.99 | 0.45, another word has 0.55 |
+# | model B | 0.80 | 0.80 | 0.50, no other word has as much |
 #
-# **Why the translations can get better.** A translation only asks which word is the
-# most probable one. (*BLEU*, lesson 08, counts how many words, and runs of two to four
-# words, a translation shares with a reference; 100 is a perfect match.) The usual
-# argument: without smoothing, the loss still falls on words that are already right, if
-# the logits grow. So the model learns the training sentences by heart and becomes too
-# sure. The smoothed loss stops that at a certain lead (4.76 for 14 words).
+# A has the better perplexity, 1.31 against 1.46. But A gets the third word wrong, and B
+# has all three right. **Perplexity asks how probable the true word is. A translation
+# only asks which word comes first.**
 #
-# Can we see it? *Accuracy* is the share of tokens whose most probable word is right,
-# *confidence* the mean probability of that word. A model that is as sure as it is right
-# has two equal ones; a larger confidence means too sure. The test: English to German,
-# the built-in toy corpus, a model of 2 + 2 layers with d_model 64 and no dropout. It
-# sees either 2,000 or 8,000 pairs for 600 updates, with four seeds, and with eps = 0,
-# 0.1 and (for 2,000 pairs) 0.2. The scores are of 500 new sentences: `python -m
-# minitf.course.experiments.smoothing`. First the beginning of one run again.
+# *Why perplexity gets worse* is certain for a model that is nearly always right:
+# smoothing gives probability away. A model that
+# learned its goal perfectly gives each true word 0.9. Even if it is right everywhere,
+# its perplexity is 1 / 0.9 = 1.11 and not 1.
+#
+# *Why more words come first* is not settled. Müller et al. 2019 write that "not much
+# is known" about it. Two reasons are proposed:
+#
+# - Smoothing keeps the model from growing ever surer of training sentences that it
+#   knows by heart (Gao et al. 2020: it punishes over-confident outputs).
+# - Probabilities that are less extreme help a *beam* search, which compares the
+#   probabilities of several translations (Müller et al. 2019; lesson 08).
+#
+# What does our own experiment say? It translates English to German, from the built-in
+# toy corpus. A model of 2 + 2 layers, with d_model 64 and no dropout, sees 2,000 or
+# 8,000 pairs for 600 updates, with four seeds. It is judged on 500 new sentences (the
+# command: `python -m minitf.course.experiments.smoothing`). Its translations are
+# *greedy*: at each position the most probable word is taken, without a beam. So **the
+# second reason cannot play a part here**.
+#
+# *BLEU* (lesson 08) counts how many words, and runs of two to four words, a translation
+# shares with a reference; 100 is a perfect match. *Accuracy* is the share of tokens
+# whose most probable word is right, given the right words before it, *confidence* the
+# mean probability of that word. A
+# larger confidence than accuracy means too sure.
 
 # %%
+model_a = np.array([0.99, 0.99, 0.45])
+model_b = np.array([0.80, 0.80, 0.50])
+for name, true_words in (("A", model_a), ("B", model_b)):
+    print(f"model {name}: perplexity {np.exp(-np.log(true_words).mean()):.2f}")
 judged = kept("smoothing")
-task = smoothing.Task()
-(after_100,) = smoothing.judged(task, 8000, 0.1, seed=1, updates=100)
+(after_100,) = smoothing.judged(smoothing.Task(), 8000, 0.1, seed=1, updates=100)
 kept_run = judged["8000 pairs, 0.1"][0]
 claim(
     "the kept perplexity after 100 updates comes out again",
@@ -998,10 +1074,11 @@ for then in kept_run:
     print(f"after {then['update']} updates: {then['sample']}")
 
 # %% [markdown]
-# These were translations of "The old teacher reads the new book in the garden." The
-# right one is "Der alte Lehrer liest das neue Buch im Garten." First there are
-# frequent words in German order, then more and more of the right ones, with a relapse
-# after 400 updates. (It is the first seed, with eps = 0.1 and 8,000 pairs.)
+# These were translations of "The old teacher reads the new book in the garden.", which
+# is "Der alte Lehrer liest das neue Buch im Garten." First
+# there are frequent words in German order, then more and more of the right ones, with a
+# relapse after 400 updates. The last one is right. (It is the first seed, with eps =
+# 0.1 and 8,000 pairs.)
 
 
 # %%
@@ -1025,6 +1102,8 @@ for pairs, eps in smoothing.RUNS:
 unsmoothed = "8000 pairs, 0.0"
 smooth = "8000 pairs, 0.1"
 gains = at_the_end(smooth, "bleu") - at_the_end(unsmoothed, "bleu")
+accuracy = at_the_end(smooth, "accuracy").mean()
+plain_accuracy = at_the_end(unsmoothed, "accuracy").mean()
 claim(
     "8,000 pairs: smoothed, the perplexity is worse with each seed",
     at_the_end(smooth, "perplexity").min() > at_the_end(unsmoothed, "perplexity").max(),
@@ -1032,19 +1111,16 @@ claim(
     f"against {at_the_end(unsmoothed, 'perplexity').mean():.2f}",
 )
 claim(
-    "smoothed, it is right more often, on average over the seeds",
-    at_the_end(smooth, "accuracy").mean()
-    > at_the_end(unsmoothed, "accuracy").mean() + 0.005,
-    f"{at_the_end(smooth, 'accuracy').mean():.1%} "
-    f"against {at_the_end(unsmoothed, 'accuracy').mean():.1%}",
+    "smoothed, fewer tokens are wrong, on average over the seeds",
+    accuracy > plain_accuracy + 0.005,
+    f"{1 - accuracy:.1%} against {1 - plain_accuracy:.1%}",
 )
 claim(
     "its BLEU is better with each of the four seeds",
     gains.min() > 1,
     f"by {gains.mean():.1f} ({gains.min():.1f} to {gains.max():.1f})",
 )
-after_500 = [seed[-2]["bleu"] for seed in judged[smooth]]
-print(f"smoothed, BLEU of the seeds after 500 updates: {np.round(after_500, 1)}")
+print(f"ten tokens right: {plain_accuracy**10:.0%} without, {accuracy**10:.0%} with")
 
 # %%
 judged_after = np.arange(200, 601, 100)
@@ -1079,17 +1155,22 @@ draw(
 # ![Two panels over 600 updates: the perplexity with eps = 0.1 ends higher, 1.32 against 1.21, while its BLEU ends higher too, 89.2 against 84.8](figures/07_bleu.png)
 #
 # *What to see: the smoothed model loses on the left, where less is better, and wins on
-# the right. The means meet at 500 updates, where one smoothed seed fell to 74.5.*
+# the right. The means meet at 500 updates, where one smoothed seed had a bad moment.*
 #
-# So the paper's sentence holds here too, on a small scale. The scores of single runs
-# spread widely (the intervals above), and the gain depends on where one stops: read its
-# sign, not its size.
+# So the paper's sentence holds here too, on a small scale. Single runs spread widely,
+# and the gain depends on where one stops: read its sign, not its size.
 #
-# And the argument? With 2,000 pairs it fits: the unsmoothed model is 94.3% sure and
-# 91.6% right, too sure, and smoothing helps most there (not even its perplexity is
-# worse). With 8,000 pairs it does not suffice: the unsmoothed model is 94.9% sure and
-# 95.4% right, not too sure at all, and smoothing still helps. So over-confidence is not
-# the only reason. This experiment does not tell the other one.
+# **What the experiment shows.** The gain is in the ranking itself: with 8,000 pairs,
+# about a quarter fewer tokens are wrong. Errors add up over a sentence. If they were
+# independent, ten tokens in a row would be right in 70% of the cases instead of 62%.
+#
+# **What it does not show** is why. With 2,000 pairs the first reason fits: the
+# unsmoothed model is 94.3% sure and 91.6% right, too sure, and smoothing helps most
+# there. Even its perplexity is a little better, 1.51 against 1.55: what smoothing gives
+# away on right words is less than what it saves on wrong ones of which the model was
+# sure. With 8,000 pairs it is 94.9% sure and 95.4% right, not too sure at all, and
+# smoothing still helps. Over-confidence is not the only reason, and we do not know the
+# other.
 
 # %% [markdown]
 # ## How does the library do the same?
@@ -1150,57 +1231,21 @@ same("clip_gradient: a short gradient stays as it is", Tensor(untouched), comple
 
 # %% [markdown]
 # *The trainer* of lesson 09 makes the update of this lesson. Let it make three updates
-# of two batches each (`accumulate=2`), and repeat them by hand.
+# of two batches each, with four rows in a batch, and repeat them by hand.
 
 # %%
 digit_rows = [rng.integers(4, 14, n).tolist() for n in rng.integers(3, 9, 24)]
-batches_of_four = np.split(np.arange(24), 6)
-
-
-class ReversedDigits:
-    """The data of a trainer: which pairs make a batch, and the batch of some pairs."""
-
-    def plan(self, epoch, batch_tokens, seed):
-        return batches_of_four
-
-    def batch(self, indices):
-        sources = [digit_rows[i] for i in indices]
-        targets = [source[::-1] for source in sources]
-        return make_batch(sources, targets, 14)
-
-    def fingerprint(self):  # a resumed run compares it
-        return "24 rows of digits"
-
-
-def by_the_trainer():
-    """Return all parameters after each of three updates."""
-    path = []
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(
-            out=folder,
-            accumulate=2,
-            steps=3,
-            warmup_steps=2,
-            learning_rate=0.5,
-            valid_every=100,
-        )
-        trainer = Trainer(
-            settings, ReversedDigits(), config, SimpleNamespace(say=print)
-        )
-        for _ in range(3):
-            trainer.update()
-            path.append(Tensor(trainer.optimizer.data).numpy().copy())
-    return path
 
 
 def by_this_lesson():
-    """The same from the equations."""
+    """Return all parameters after each of three updates, from the equations."""
+    data = ReversedRows(digit_rows, 14)
     model = Transformer(config, seed=Settings().seed)
     optimizer = Adam(model.named_parameters())
     path = []
     for step in (1, 2, 3):
-        first = ReversedDigits().batch(batches_of_four[2 * step - 2])
-        second = ReversedDigits().batch(batches_of_four[2 * step - 1])
+        first = data.batch(np.arange(8 * step - 8, 8 * step - 4))
+        second = data.batch(np.arange(8 * step - 4, 8 * step))
         n = first.n_tokens + second.n_tokens
         optimizer.zero_grad()
         for batch in (first, second):
@@ -1214,7 +1259,7 @@ def by_this_lesson():
 
 same(
     "Trainer = this lesson, three updates",
-    by_the_trainer(),
+    parameters_of_the_trainer(config, digit_rows, 3),
     by_this_lesson(),
     atol=1e-4,
 )
@@ -1236,8 +1281,9 @@ finish(
 #   tokens, however many parts compute it.
 # - How large is the rate? It grows for 4,000 steps to 7e-4, then falls as
 #   $1 / \sqrt{t}$.
-# - Why a warm-up? Two first moves at a high rate make all positions of a post-norm
-#   model alike, and it hardly recovers.
+# - Why a warm-up? The first moves are large and agree, so at a high rate two of them
+#   make all positions of a post-norm model alike; and even if they part again, at that
+#   rate they fall back.
 # - How can perplexity and BLEU disagree? One asks how sure the model is of the true
 #   word, the other only whether it comes first.
 
@@ -1270,28 +1316,6 @@ def check_first_move():
 
 
 # %%
-def momentum_step(data, gradient, velocity, rate):
-    """Descend with momentum, in place: velocity becomes 0.9 velocity + gradient, and
-    data moves by -rate velocity.
-
-    Hint: the by-hand loop in "What is the usual size of a gradient?" makes new
-    numbers. In place, x *= 2 changes the array that was given; x = 2 * x does not.
-    """
-    ...
-
-
-def check_momentum_step():
-    x = np.ones(4)
-    velocity = np.zeros(4)
-    g = np.random.default_rng(5).standard_normal(4)
-    moved = 0.0
-    for step, total in enumerate((1, 1.9, 2.71), 1):
-        momentum_step(x, g, velocity, 0.1)
-        moved += 0.1 * total
-        same(f"after step {step}", x, 1 - moved * g)
-
-
-# %%
 def update_in_parts(model, optimizer, batches, rate):
     """Find the mistakes: make one update from several batches. This one has two:
 
@@ -1301,7 +1325,7 @@ def update_in_parts(model, optimizer, batches, rate):
             loss.backward()
         optimizer.step(rate)
 
-    Hint: "Is a parameter changed the moment an output is wrong?" says by what each part
+    Hint: "How many words does one update use?" says by what each part
     is divided. And what does zero_grad erase, each time it is called? A batch counts
     its n_tokens.
     """

@@ -15,17 +15,6 @@ def wrong_first_move(gradient, rate):
     return -rate * gradient  # gradient descent: Adam divides by the gradient's size
 
 
-def momentum_step(data, gradient, velocity, rate):
-    velocity *= 0.9
-    velocity += gradient
-    data -= rate * velocity
-
-
-def wrong_momentum_step(data, gradient, velocity, rate):
-    velocity = 0.9 * velocity + gradient  # a new array: the one that was given stays 0
-    data -= rate * velocity
-
-
 def update_in_parts(model, optimizer, batches, rate):
     n_tokens = sum(batch.n_tokens for batch in batches)
     optimizer.zero_grad()
