@@ -1,10 +1,11 @@
-"""Make more training pairs from a small corpus: long ones, and ones that teach copying.
+"""Make more training pairs from a small corpus, of the kinds of text that it lacks.
 
-Everyday sentences are short, are about Tom, and contain no emoji; the text that people want
-translated is different. The pairs that this program writes close some of that gap:
+Everyday sentences are short, are about Tom, and contain no emoji. The text that people want
+translated is different: longer, typed without capitals and full stops, SHOUTED, or already in the
+language that they want. The pairs that this program writes close some of that gap:
 
     python examples/models/augment.py --train train.en train.de --join 20000 --copy 8000 \
-        --output added.en added.de
+        --typed 6000 --capitals 4000 --same 4000 --output added.en added.de
     python -m minitf.training --train train.en train.de --add added.en added.de ...
 
 The same input and the same seed give the same pairs. In the functions below, `pairs` is
@@ -24,7 +25,7 @@ import numpy as np
 from minitf.data.corpora import read_pairs
 from minitf.errors import UserError
 
-__all__ = ["added", "copy_through", "join"]
+__all__ = ["added", "capitals", "copy_through", "join", "same", "typed"]
 
 
 def _listed(words):
@@ -171,6 +172,49 @@ def copy_through(pairs, n: int, rng):
         else:
             made.append(_with_signs(sources, targets, rng))
     return _sides(made)
+
+
+def typed(pairs, n: int, rng):
+    """Return n pairs whose source is as people type: without its end mark, and with small letters.
+
+    The target stays as it is, so a model learns to complete the text.
+
+    >>> import numpy as np
+    >>> typed((["Where is Tom?"], ["Wo ist Tom?"]), 2, np.random.default_rng(0))
+    (['where is Tom', 'where is tom'], ['Wo ist Tom?', 'Wo ist Tom?'])
+    """
+
+    def one(row):
+        source = sources[row].strip().rstrip(".!?")
+        if rng.random() < 0.5:
+            return source.lower(), targets[row]
+        return source[:1].lower() + source[1:], targets[row]
+
+    sources, targets = pairs
+    return _sides([one(row) for row in rng.integers(len(sources), size=n)])
+
+
+def capitals(pairs, n: int, rng):
+    """Return n pairs in capitals.
+
+    >>> import numpy as np
+    >>> capitals((["The street!"], ["Die Straße!"]), 1, np.random.default_rng(0))
+    (['THE STREET!'], ['DIE STRASSE!'])
+    """
+    rows = rng.integers(len(pairs[0]), size=n)
+    return tuple([side[row].upper() for row in rows] for side in pairs)
+
+
+def same(pairs, n: int, rng):
+    """Return n pairs whose source is the target: what is already translated stays as it is.
+
+    >>> import numpy as np
+    >>> same((["Hello."], ["Hallo."]), 1, np.random.default_rng(0))
+    (['Hallo.'], ['Hallo.'])
+    """
+    _, targets = pairs
+    lines = [targets[row] for row in rng.integers(len(targets), size=n)]
+    return lines, list(lines)
 
 
 def invented_name(rng) -> str:
@@ -349,8 +393,17 @@ def _numeral(rng):
     )
 
 
-def added(pairs, n_joined: int, n_copied: int, seed: int):
-    """Return n_joined pairs of `join` followed by n_copied pairs of `copy_through`.
+KINDS = {
+    "join": (join, "pairs of two or three pairs each"),
+    "copy": (copy_through, "pairs that teach copying"),
+    "typed": (typed, "pairs with a source without its end mark and its capital letters"),
+    "capitals": (capitals, "pairs in capitals"),
+    "same": (same, "pairs whose source is already translated"),
+}
+
+
+def added(pairs, seed: int, **counts: int):
+    """Return the new pairs of each kind in counts, one kind after the other in the order of KINDS.
 
     Pairs with an empty side are not used: joined to another, such a pair would be a long sentence
     of which only half is translated.
@@ -358,11 +411,10 @@ def added(pairs, n_joined: int, n_copied: int, seed: int):
     complete = [pair for pair in zip(*pairs, strict=True) if all(line.strip() for line in pair)]
     if not complete:
         return [], []
-    pairs = _sides(complete)
     rng = np.random.default_rng([seed, 1 << 20])
-    joined = join(pairs, n_joined, rng)
-    copied = copy_through(pairs, n_copied, rng)
-    return joined[0] + copied[0], joined[1] + copied[1]
+    made = [make(_sides(complete), counts.get(name, 0), rng) for name, (make, _) in KINDS.items()]
+    sources, targets = zip(*made, strict=True)
+    return list(itertools.chain(*sources)), list(itertools.chain(*targets))
 
 
 def main(arguments=None) -> int:
@@ -371,15 +423,16 @@ def main(arguments=None) -> int:
     files = {"nargs": 2, "metavar": ("SOURCE", "TARGET"), "required": True}
     parser.add_argument("--train", help="the pairs to start from", **files)
     parser.add_argument("--output", help="files to write the new pairs to", **files)
-    counts = {"type": int, "default": 0, "metavar": "N"}
-    parser.add_argument("--join", help="make N pairs of two or three pairs each", **counts)
-    parser.add_argument("--copy", help="make N pairs that teach copying", **counts)
-    parser.add_argument("--seed", help="another seed gives other pairs (default 0)", **counts)
+    number = {"type": int, "default": 0, "metavar": "N"}
+    for name, (_, what) in KINDS.items():
+        parser.add_argument(f"--{name}", help=f"make N {what}", **number)
+    parser.add_argument("--seed", help="another seed gives other pairs (default 0)", **number)
     options = parser.parse_args(arguments)
-    if min(options.join, options.copy, options.seed) < 0:
-        parser.error("--join, --copy and --seed must be at least 0")
+    counts = {name: getattr(options, name) for name in KINDS}
+    if min(options.seed, *counts.values()) < 0:
+        parser.error(f"{', '.join(f'--{name}' for name in KINDS)} and --seed must be at least 0")
     try:
-        sides = added(read_pairs(*options.train), options.join, options.copy, options.seed)
+        sides = added(read_pairs(*options.train), options.seed, **counts)
         for path, lines in zip(options.output, sides, strict=True):
             Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
     except UserError as error:

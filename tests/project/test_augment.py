@@ -179,10 +179,32 @@ def test_signs_stand_alone_or_at_either_end():
 
 def test_half_empty_pairs_are_not_used():
     """Joined, ("a", "") and ("b", "c") would claim that "a b" means "c"."""
-    sources, targets = augment.added((["a", "b"] * 50, ["", "c"] * 50), 40, 0, 0)
+    sources, targets = augment.added((["a", "b"] * 50, ["", "c"] * 50), 0, join=40)
     assert len(sources) == 40 and set(sources) == {"b b", "b b b"}
     assert set(targets) == {"c c", "c c c"}
-    assert augment.added((["a", " "], ["", "b"]), 5, 5, 0) == ([], [])
+    assert augment.added((["a", " "], ["", "b"]), 0, join=5, copy=5) == ([], [])
+
+
+def test_text_typed_shouted_or_already_translated():
+    german = dict(zip(*PAIRS, strict=True))
+    typed = {
+        augment.typed([[s], [t]], 1, rng(i))[0][0] for i in range(9) for s, t in german.items()
+    }
+    assert {"tom draws a cat", "we saw Mary's aunt in Boston", "good day"} <= typed
+    assert {"we saw mary's aunt in boston"} <= typed
+    for source, target in zip(*augment.typed(PAIRS, 50, rng()), strict=True):
+        (original,) = [each for each in german if each.lower().rstrip(".!") == source.lower()]
+        assert german[original] == target, "the target is complete"
+    for source, target in zip(*augment.capitals(PAIRS, 50, rng()), strict=True):
+        assert (source, target) in {(s.upper(), t.upper()) for s, t in german.items()}
+    sources, targets = augment.same(PAIRS, 50, rng())
+    assert sources == targets and set(sources) == set(german.values())
+
+
+def test_more_kinds_leave_the_pairs_of_the_first_as_they_were():
+    first = augment.added(PAIRS, 0, join=9, copy=9)
+    more = augment.added(PAIRS, 0, join=9, copy=9, typed=3, same=3)
+    assert [side[:18] for side in more] == list(first)
 
 
 def command(folder, *arguments):
@@ -194,11 +216,11 @@ def test_the_command_writes_two_files(tmp_path):
     for name, lines in zip(("train.en", "train.de"), PAIRS, strict=True):
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     arguments = shlex.split("--train train.en train.de --output added.en added.de")
-    arguments += ["--join", "20", "--copy", "10"]
+    arguments += shlex.split("--join 20 --copy 10 --typed 4 --capitals 3 --same 2")
     done = command(tmp_path, *arguments)
-    assert done.stdout == "30 pairs written to added.en and added.de\n" and not done.stderr
+    assert done.stdout == "39 pairs written to added.en and added.de\n" and not done.stderr
     written = [(tmp_path / f"added.{each}").read_text(encoding="utf-8") for each in ("en", "de")]
-    expected = augment.added(PAIRS, 20, 10, 0)
+    expected = augment.added(PAIRS, 0, join=20, copy=10, typed=4, capitals=3, same=2)
     assert [text.split("\n") for text in written] == [[*side, ""] for side in expected]
     assert command(tmp_path, *arguments, "--seed", "1").returncode == 0
     assert (tmp_path / "added.en").read_text(encoding="utf-8") != written[0]

@@ -1,0 +1,81 @@
+"""examples/models/judge.py and the fixed lists by which models are judged."""
+
+import csv
+import doctest
+import re
+import sys
+
+import pytest
+from paths import EXAMPLES
+
+sys.path.insert(0, str(EXAMPLES / "models"))
+
+import judge
+
+JUDGEMENTS = sorted(judge.JUDGED.glob("??-??-*.tsv"))
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_there_are_a_hundred_different_sentences(language):
+    rows = rows_of(judge.JUDGED / f"hundred.{language}.tsv")
+    assert len({row["sentence"] for row in rows}) == len(rows) == 100
+    assert len({row["kind"] for row in rows}) == 10
+    assert all(row["sentence"].strip() == row["sentence"] != "" for row in rows)
+
+
+@pytest.mark.parametrize("path", JUDGEMENTS, ids=lambda path: path.stem)
+def test_every_sentence_is_judged_and_every_fault_has_a_reason(path):
+    rows = rows_of(path)
+    language = path.name[:2]
+    sentences = rows_of(judge.JUDGED / f"hundred.{language}.tsv")
+    assert [(row["kind"], row["sentence"]) for row in rows] == [
+        (row["kind"], row["sentence"]) for row in sentences
+    ]
+    for row in rows:
+        answers = row["meaning"], row["grammar"]
+        assert set(answers) <= {"yes", "no"}
+        assert bool(row["reason"]) == ("no" in answers), row["sentence"]
+    good = sum(row["meaning"] == row["grammar"] == "yes" for row in rows)
+    text = (judge.JUDGED / "README.md").read_text(encoding="utf-8")
+    (told,) = re.findall(rf"`{path.name}`[^`]*?(\d+)\s+of its hundred", text)
+    assert int(told) == good
+
+
+def test_the_odd_lines_are_what_their_kind_says():
+    rows = rows_of(judge.JUDGED / "odd.en.tsv")
+    for kind in ("no end mark", "capitals", "already German"):
+        assert sum(row["kind"] == kind for row in rows) == 15
+    for row in rows:
+        if row["kind"] == "no end mark":
+            assert row["sentence"][-1].isalpha()
+        if row["kind"] == "capitals":
+            assert row["sentence"].isupper()
+
+
+def test_the_harder_lines_are_400_lines_of_the_test():
+    numbers = [int(line) for line in (judge.JUDGED / "harder.txt").read_text().split()]
+    assert numbers == sorted(set(numbers)) and len(numbers) == judge.HARDER
+    assert numbers[0] >= 1 and numbers[-1] <= 976
+
+
+def test_the_example_of_harder_lines():
+    assert doctest.testmod(judge).failed == 0
+
+
+@pytest.mark.parametrize("arguments", [["score"], ["harder", "model"], ["nothing", "model"]])
+def test_wrong_arguments_are_refused(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["judge.py", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        judge.main()
+    assert stopped.value.code == 2 and "usage" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_model_is_told_in_one_line(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["judge.py", "hundred", str(tmp_path)])
+    assert judge.main() == 2
+    assert capsys.readouterr().err.startswith(f"judge.py: {tmp_path} is not the folder of a")
