@@ -7,86 +7,29 @@ import dataclasses
 import functools
 import hashlib
 import os
-from itertools import chain, combinations, islice
+from itertools import combinations, islice
 
 import numpy as np
 
 from minitf.data import corpora
+from minitf.data.rows import Rows
+from minitf.data.sampling import Sampler
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
-from minitf.terminal import Progress, counted
+from minitf.terminal import counted
 from minitf.text import UNK, Subwords, Words, plan_batches
-from minitf.text.batches import batch_of, id_type
+from minitf.text.batches import batch_of
 from minitf.text.words import join_cuts
 
-__all__ = ["Dataset", "Rows", "prepare", "read_corpus"]
+__all__ = ["Dataset", "prepare", "read_corpus"]
 
 VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
-DEFAULT_VOCABULARY = 8000  # subwords
-_BLOCK = 50_000  # lines that are cut into subwords at a time
 # Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
 _PAIRS_PER_RELEASE = 64
 _LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
 _IN_FILE = ("sources", "targets")
 _CHECK = "check that the files belong together, or raise --max-length and --batch-tokens"
-
-
-class Rows:
-    """Rows of ids in one flat array: two bytes an id, where Python's lists take 36.
-
-    WMT has half a billion ids.
-
-    >>> rows = Rows([np.array([5, 6, 7], np.uint16)], [2, 0, 1])
-    >>> len(rows), [ids.tolist() for ids in rows], rows[2].tolist()
-    (3, [[5, 6], [], [7]], [7])
-    """
-
-    def __init__(self, parts, lengths):
-        self.ids = np.concatenate(parts) if parts else np.zeros(0, np.uint16)
-        self.lengths = np.array(lengths, np.int64)
-        self.ends = np.cumsum(self.lengths)
-
-    @classmethod
-    def encode(cls, subwords, lines, say=None):
-        """Cut lines into subwords, a block at a time. say: see Progress."""
-        dtype = id_type(len(subwords))
-        parts, lengths = [], []
-        with Progress("lines cut into subwords", len(lines), say=say) as progress:
-            for start in range(0, len(lines), _BLOCK):
-                rows = subwords.encode(lines[start : start + _BLOCK])
-                lengths += [len(ids) for ids in rows]
-                parts.append(np.fromiter(chain.from_iterable(rows), dtype))
-                progress.to(len(lengths))
-        return cls(parts, lengths)
-
-    @classmethod
-    def mapped(cls, ids, lengths, ends):
-        """Return rows of any array of ids, such as a mapped file."""
-        rows = cls([], [])
-        rows.ids, rows.lengths, rows.ends = ids, lengths, ends
-        return rows
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def __getitem__(self, row):
-        end = self.ends[row]
-        return self.ids[end - self.lengths[row] : end]
-
-    def __iter__(self):
-        return map(self.__getitem__, range(len(self)))
-
-    def flat(self, rows):
-        """Return the ids of these rows in one array, and the length of each row."""
-        lengths = self.lengths[rows].astype(np.int64)
-        # from the index of an id in the result to its index in self.ids
-        shifts = self.ends[rows] - np.cumsum(lengths)
-        return self.ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths
-
-    def keep(self, rows):
-        """Return these rows, in this order."""
-        return Rows([self[row] for row in rows], self.lengths[rows])
 
 
 @dataclasses.dataclass
@@ -95,7 +38,8 @@ class Dataset:
 
     corpus: without its training text, which is in sources and targets. valid: the sentences of
     corpus.valid that are used, at most a thousand. encoded: the files behind sources and targets,
-    for a text that is too long for the memory.
+    for a text that is too long for the memory. sampler: cuts the text again for each epoch, so
+    sources and targets are those of the epoch that `begin_epoch` named last.
 
     Measured with 36 million pairs on the disk, the size of en-fr (tests/support/measure_memory.py):
     0.6 GB between batches; at most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a
@@ -109,6 +53,7 @@ class Dataset:
     targets: Rows
     valid: corpora.Pairs
     encoded: Encoded | None = None
+    sampler: Sampler | None = None
 
     def __getstate__(self):
         """Leave out mapped rows: each rank of a run maps the file itself."""
@@ -126,7 +71,20 @@ class Dataset:
     @functools.cached_property
     def longest(self):
         """Return a length that only one in a thousand training sources exceeds, in subwords."""
-        return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
+        sources, _ = self._cut_as_usual()
+        return max(1, int(np.quantile(sources.lengths, 0.999, method="higher")))
+
+    def begin_epoch(self, epoch):
+        """Make sources and targets those of an epoch; without a sampler, all epochs have the same.
+
+        Indices of pairs stay what they are.
+        """
+        if self.sampler:
+            self.sources, self.targets = self.sampler.epoch(epoch)
+
+    def _cut_as_usual(self):
+        """Return the rows of both sides as a translator would cut them."""
+        return self.sampler.rows if self.sampler else (self.sources, self.targets)
 
     def plan(self, epoch, batch_tokens, seed):
         """Return the batches of an epoch as arrays of indices, the same in every process."""
@@ -173,7 +131,7 @@ class Dataset:
         if self.encoded:
             return self.encoded.digest
         digest = hashlib.sha256()
-        for side in (self.sources, self.targets):
+        for side in self._cut_as_usual():
             digest.update(side.ids.astype("<i4").tobytes() + side.lengths.astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -217,6 +175,7 @@ def prepare(settings, corpus, log, subwords=None):
     _warn_about_files(settings, corpus, log)
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
+    _check_sampling(settings, corpus, subwords)
     pairs = corpus.train
     if n_added := len(corpus.added.source):
         log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
@@ -224,7 +183,7 @@ def prepare(settings, corpus, log, subwords=None):
             *(text + more for text, more in zip(pairs, corpus.added, strict=True))
         )
     longest = min(settings.max_length, settings.batch_tokens - 1)
-    encoded = None
+    encoded = sampler = None
     if isinstance(pairs.source, corpora.Lines):
         encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
         sources, targets = _mapped(encoded)
@@ -233,6 +192,15 @@ def prepare(settings, corpus, log, subwords=None):
         sources, targets = (Rows.encode(subwords, side, log) for side in pairs)
         kept, counts = corpora.clean(sources, targets, longest)
         sources, targets = sources.keep(kept), targets.keep(kept)
+        if settings.sample_subwords:
+            sampler = Sampler(
+                subwords,
+                corpora.Pairs(*([side[i] for i in kept] for side in pairs)),
+                (sources, targets),
+                settings.sample_subwords,
+                settings.seed,
+                longest,
+            )
         unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (sources, targets))
         n_ids = len(sources.ids) + len(targets.ids)
     log(f"pairs    {counts['kept']:,} to train on{_left_out(counts)}")
@@ -242,7 +210,7 @@ def prepare(settings, corpus, log, subwords=None):
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
-    return Dataset(corpus, subwords, sources, targets, valid, encoded)
+    return Dataset(corpus, subwords, sources, targets, valid, encoded, sampler)
 
 
 def _warn_about_files(settings, corpus, log):
@@ -286,7 +254,35 @@ def _learn_subwords(corpus, settings, log):
     log("subwords are learned from the training text")
     if corpus.cut or settings.subwords == "none":
         return Words.train(lines, settings.vocabulary_size or None, log=log)
-    return Subwords.train(lines, settings.vocabulary_size or DEFAULT_VOCABULARY, log=log)
+    size = settings.vocabulary_size or vocabulary_size(len(corpus.train.source))
+    return Subwords.train(lines, size, log=log)
+
+
+def vocabulary_size(n_pairs):
+    """Return how many subwords suit a text: in a small one, more would be too rare to be learned.
+
+        15 sqrt(n), to the nearest 500, at least 1,000 and at most 32,000
+
+    It gives 2,500 for Multi30k, 6,000 for 170,000 short pairs, and 32,000 for WMT 2014; the paper
+    has 37,000 there. Source for fewer subwords in a smaller text: Sennrich and Zhang 2019.
+
+    >>> [vocabulary_size(n) for n in (500, 29_000, 170_000, 4_500_000)]
+    [1000, 2500, 6000, 32000]
+    """
+    return min(max(500 * round(15 * n_pairs**0.5 / 500), 1000), 32_000)
+
+
+def _check_sampling(settings, corpus, subwords):
+    """Raise UserError for a text whose subwords cannot be sampled."""
+    if not settings.sample_subwords:
+        return
+    if not isinstance(subwords, Subwords):
+        raise UserError("--sample-subwords needs text that is not yet cut: leave it out")
+    if isinstance(corpus.train.source, corpora.Lines):
+        raise UserError(
+            "--sample-subwords needs a text that fits into memory: leave it out; so much text "
+            "has rare words often enough"
+        )
 
 
 def _check_unknown(share, log):

@@ -26,7 +26,7 @@ __all__ = ["RunFolder"]
 
 CHECKPOINT = "checkpoint.safetensors"
 OLD_CHECKPOINT = "checkpoint.npz"  # of minitf 0.1
-WEIGHTS = re.compile(r"weights-\d{8,}\.(safetensors|npz)")
+WEIGHTS = re.compile(r"weights-(\d{8,})\.(safetensors|npz)")
 # The values in every checkpoint, and those that earlier versions did not write.
 META = {
     "settings": dict,
@@ -112,6 +112,10 @@ class RunFolder:
         except UserError as error:
             self.say(f"average  starts again with step {step}: {error}")
             return names[-1:], arrays
+
+    def step_of(self, name):
+        """Return the step after which weights were written."""
+        return int(WEIGHTS.fullmatch(name)[1])
 
     def forget_weights(self, names):
         """Delete all weights but these: those of older steps, and what a killed run left behind."""

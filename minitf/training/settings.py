@@ -83,7 +83,8 @@ class Settings:
     )
     vocabulary_size: int = setting(
         0,
-        "subwords of both languages together (default 8000; with --subwords none, all tokens)",
+        "subwords of both languages together (default: 15 times the root of the number of pairs, "
+        "between 1000 and 32000; with --subwords none, all tokens)",
         least=0,
         on_resume=FIXED,
     )
@@ -91,6 +92,15 @@ class Settings:
         "sentencepiece",
         "how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with @@)",
         on_resume=FIXED,
+    )
+    sample_subwords: float = setting(
+        0.0,
+        "cut the text in another way in each epoch, leaving out each merge of the subwords with "
+        "this probability (BPE-dropout), such as 0.1; for small texts (default 0: never, as in the "
+        "paper)",
+        least=0,
+        most=0.9,
+        on_resume=COURSE,
     )
     max_length: int = setting(
         250,
@@ -107,7 +117,11 @@ class Settings:
         on_resume=COURSE,
     )
     accumulate: int = setting(
-        1, "batches whose gradients are added up for one update", least=1, on_resume=COURSE
+        1,
+        "batches whose gradients are added up for one update; several small ones, each of another "
+        "length, teach more than a large one",
+        least=1,
+        on_resume=COURSE,
     )
     learning_rate: float | None = setting(
         None,
@@ -122,6 +136,15 @@ class Settings:
         "if that is not given, of its default without --minutes; at most "
         f"{_PAPER['warmup_steps']}; with --start-from, at most {_TUNING_WARMUP})",
         least=1,
+        on_resume=COURSE,
+    )
+    cooldown: float = setting(
+        0.0,
+        "fraction of --steps, at their end, in which the learning rate falls linearly to 0, such "
+        "as 0.3; only checkpoints of these are averaged, and --patience does not apply (default 0: "
+        "none, as in the paper)",
+        least=0,
+        most=1,
         on_resume=COURSE,
     )
     clip: float = setting(
@@ -233,6 +256,18 @@ QUICK = {
     "set": ["dropout=0.0", "label_smoothing=0.05"],
 }
 
+# Named sets of defaults, for --recipe. small-data: for a hundred thousand pairs, on one computer.
+RECIPES = {
+    "small-data": {
+        "preset": "small",
+        "sample_subwords": 0.1,
+        "batch_tokens": 1024,
+        "accumulate": 4,
+        "cooldown": 0.3,
+        "set": ["d_ff=512", "dropout=0.2"],
+    },
+}
+
 # The fields of Config that --resume --set may change, and those that follow from the text.
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing")
 _NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")
@@ -305,6 +340,13 @@ def parse(arguments, program=LESSON):
         + ("; alone: run lesson 09, then train it for fewer updates" if program == LESSON else ""),
     )
     parser.add_argument(
+        "--recipe",
+        choices=sorted(RECIPES),
+        metavar="NAME",
+        help="other defaults than the paper's. "
+        + "; ".join(f"{name}: {_as_options(recipe)}" for name, recipe in RECIPES.items()),
+    )
+    parser.add_argument(
         "--score",
         nargs=2,
         metavar=("HYP", "REF"),
@@ -314,11 +356,27 @@ def parse(arguments, program=LESSON):
     given = vars(parser.parse_args(arguments))
     if "score" in given:
         raise UserError("--score HYP REF trains nothing: leave the other options out")
-    quick = QUICK if given.pop("quick", False) else {}
-    settings = Settings(**{**quick, **given})
+    defaults = QUICK if given.pop("quick", False) else {}
+    if recipe := given.pop("recipe", None):
+        if defaults or "start_from" in given:
+            other = "--quick" if defaults else "--start-from"
+            raise UserError(f"--recipe is for a new model of your own: leave out {other}")
+        defaults = RECIPES[recipe]
+        if "set" in given:  # the later of two values of a field counts
+            given["set"] = defaults["set"] + given["set"]
+    settings = Settings(**{**defaults, **given})
     _check(settings)
     _check_together(settings, given)
     return settings, set(given)
+
+
+def _as_options(values):
+    """Return settings as they are typed on the command line."""
+    return " ".join(
+        f"{flag(name)} {item}"
+        for name, value in values.items()
+        for item in (value if name == "set" else [value])
+    )
 
 
 def _add_option(parser, field):
@@ -515,7 +573,8 @@ def resumed(settings, given, stored):
             f"the checkpoint in {merged.out} has a validation text but no training text: "
             "add --train SOURCE TARGET"
         )
-    pairs = {name: (getattr(before, name), getattr(merged, name)) for name in _names(COURSE)}
+    names = _names(COURSE) + (["steps"] if merged.cooldown else [])
+    pairs = {name: (getattr(before, name), getattr(merged, name)) for name in names}
     return merged, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

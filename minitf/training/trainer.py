@@ -10,7 +10,7 @@ from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
-from minitf.optim import Adam, clip_gradient, warmup_rate
+from minitf.optim import Adam, clip_gradient
 from minitf.terminal import Pace, Progress, counted
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
@@ -19,6 +19,7 @@ from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
 from minitf.training.guard import Guard
 from minitf.training.log import RunLog, step_line
+from minitf.training.schedule import cooldown_start, learning_rate
 from minitf.training.settings import Settings, fill_in
 from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.team import Team
@@ -107,8 +108,7 @@ class Trainer:
 
     def rate(self, step):
         """Return the learning rate of a step; steps count from 1."""
-        s = self.settings
-        return warmup_rate(step, self.config.d_model, s.warmup_steps, s.learning_rate)
+        return learning_rate(self.settings, self.config.d_model, step)
 
     # The loop -------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Trainer:
 
     def out_of_patience(self):
         """Return whether too many validations in a row found no improvement."""
-        patience = self.settings.patience
+        patience = 0 if self.settings.cooldown else self.settings.patience
         return bool(patience) and self.scores.bad_validations >= patience
 
     # The log --------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class Trainer:
         if self.ranks.rank:
             return
         state = self.model.state()
-        names = self.folder.add_weights(self.weights, self.step, state, self.settings.average)
+        names = self.folder.add_weights(self._comparable(), self.step, state, self.settings.average)
         if model or not self.folder.has_model():
             names, averaged = self.folder.average(names, self.step, state)
             self.save_model(averaged, len(names))
@@ -333,6 +333,16 @@ class Trainer:
             self.weights = names
         self._write_checkpoint()
         self.folder.forget_weights(self.weights)
+
+    def _comparable(self):
+        """Return the names of the weights that an average with today's may contain.
+
+        In a cooldown the weights improve so quickly that those from before it would spoil it.
+        """
+        first = cooldown_start(self.settings)
+        if self.step <= first:
+            return self.weights
+        return [name for name in self.weights if self.folder.step_of(name) > first]
 
     def save_model(self, arrays, count):
         """Write the model for translate.py; `arrays` are the average of `count` sets of weights."""

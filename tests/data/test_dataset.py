@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from runs import prepare_folder, run, write_text
 
-from minitf.data import corpora, dataset
+from minitf.data import corpora
 from minitf.data.corpora import Corpus, Pairs
-from minitf.data.dataset import Dataset, Rows, prepare, read_corpus
+from minitf.data.dataset import Dataset, prepare, read_corpus
+from minitf.data.rows import Rows
 from minitf.errors import UserError
 from minitf.text import Subwords, Words, make_batch
 from minitf.training.settings import Settings
@@ -45,7 +46,7 @@ def test_rows_hold_what_lists_would(rng):
 
 
 def test_rows_in_blocks_and_with_large_ids(monkeypatch):
-    monkeypatch.setattr(dataset, "_BLOCK", 3)
+    monkeypatch.setattr("minitf.data.rows._BLOCK", 3)
     words = Words([f"w{i}" for i in range(70_000)])
     lines = ["w69999 w0", "", "w1", "", "w65532 w65533 w5", "w2", "w3"]
     rows = Rows.encode(words, lines)
@@ -310,7 +311,7 @@ def test_the_vocabulary_size():
     assert isinstance(
         prepare(Settings(subwords="sentencepiece"), raw, log.append).subwords, Subwords
     )
-    assert any("subwords, not 8000; " in line for line in log)
+    assert any("subwords, not 1000; " in line for line in log)
 
 
 def test_reading_what_the_user_named(tmp_path, monkeypatch):

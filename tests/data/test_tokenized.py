@@ -15,7 +15,8 @@ from runs import prepare_folder, run, write_text
 
 from minitf.data import corpora, tokenized
 from minitf.data.corpora import Lines, Pairs
-from minitf.data.dataset import Dataset, Rows, prepare, read_corpus
+from minitf.data.dataset import Dataset, prepare, read_corpus
+from minitf.data.rows import Rows
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
 from minitf.text import Subwords, Words

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from minitf.data import corpora
-from minitf.data.dataset import Dataset, Rows, prepare, read_corpus
+from minitf.data.dataset import Dataset, prepare, read_corpus
+from minitf.data.rows import Rows
 from minitf.data.tokenized import Encoded
 from minitf.text import Subwords
 from minitf.training.settings import Settings

@@ -10,9 +10,9 @@ import pytest
 from runs import SMALL, prepare_folder, run
 
 from minitf.cpu.replicas import Replicas
-from minitf.data import dataset, tokenized
+from minitf.data import rows, tokenized
 from minitf.data.corpora import Pairs
-from minitf.data.dataset import Rows
+from minitf.data.rows import Rows
 from minitf.text import Words
 from minitf.training import commandline, evaluation
 from minitf.training.clock import Clock
@@ -147,7 +147,7 @@ def test_a_line_announces_everything_that_takes_long(folder, monkeypatch, capsys
 
 
 def test_tokenizing_shows_its_progress(clock, monkeypatch):
-    monkeypatch.setattr(dataset, "_BLOCK", 2)
+    monkeypatch.setattr(rows, "_BLOCK", 2)
     words = Words(["a", "b"])
     encode = Words.encode
 

@@ -85,6 +85,25 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     assert_same_run("whole", "parts")
 
 
+def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeypatch):
+    """Stopped in the middle of an epoch, at its end, and in the cooldown."""
+    more = shlex.split(
+        "--subwords sentencepiece --vocabulary-size 290 --sample-subwords 0.2 --cooldown 0.4 "
+        "--batch-tokens 200 --accumulate 2 --steps 24 --save-every 2 --average 9"
+    )
+    assert run("whole", *more) == 0
+    for i, stop in enumerate((3, 11, 20, 24)):
+        with monkeypatch.context() as patch:
+            at_step(patch, stop, terminate)
+            assert run("parts", *more, *(["--resume"] if i else [])) == 0
+    assert run("parts", *more, "--resume", text=False) == 0
+    meta = load_arrays("parts/checkpoint.safetensors")[1]
+    assert meta["epoch"] >= 2
+    saved = [int(name[8:16]) for name in meta["weights"]]
+    assert saved == [16, 18, 20, 22, 24], "only weights of the cooldown are averaged"
+    assert_same_run("whole", "parts", averaged=5)
+
+
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
     copied_run("whole")
     for steps in (3, 6, 10, 13):

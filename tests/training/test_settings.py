@@ -10,6 +10,7 @@ from minitf.errors import UserError
 from minitf.training import settings
 from minitf.training.settings import (
     QUICK,
+    RECIPES,
     Settings,
     check_model,
     fill_in,
@@ -26,11 +27,13 @@ OTHERS = {
     "set": ["d_ff=12", "norm=pre"],
     "vocabulary_size": 77,
     "subwords": "none",
+    "sample_subwords": 0.2,
     "max_length": 30,
     "batch_tokens": 99,
     "accumulate": 2,
     "learning_rate": 0.5,
     "warmup_steps": 7,
+    "cooldown": 0.25,
     "clip": 1.5,
     "steps": 8,
     "minutes": 0.1,
@@ -69,6 +72,29 @@ def test_every_setting_arrives():
 
 def test_without_arguments_the_defaults():
     assert parse([]) == (Settings(), set())
+
+
+def test_a_recipe_is_a_set_of_defaults():
+    found, given = parse(["--recipe", "small-data", "--cooldown", "0", "--set", "dropout=0.4"])
+    recipe = RECIPES["small-data"]
+    assert found == Settings(**recipe | {"cooldown": 0.0, "set": [*recipe["set"], "dropout=0.4"]})
+    assert given == {"cooldown", "set"}
+    assert model_changes(found.set)["dropout"] == 0.4
+    paper = Settings()
+    for name in ("cooldown", "sample_subwords", "accumulate", "batch_tokens", "preset"):
+        assert recipe[name] != getattr(paper, name), "each leaves the paper's way"
+    for other in (["--quick"], ["--start-from", "there"]):
+        with pytest.raises(UserError, match=f"--recipe is for a new model.*{other[0]}"):
+            parse(["--recipe", "small-data", *other])
+    with pytest.raises(UserError, match="small-data"):
+        parse(["--recipe", "large-data"])
+
+
+def test_with_a_cooldown_another_number_of_steps_is_another_course():
+    stored = dataclasses.asdict(Settings(steps=100, warmup_steps=5, valid_every=5))
+    for cooldown, changes in ((0.0, {}), (0.3, {"steps": (100, 200)})):
+        found = resumed(Settings(steps=200), {"steps"}, stored | {"cooldown": cooldown})
+        assert (found[0].steps, found[1]) == (200, changes)
 
 
 def test_quick_is_a_set_of_defaults():
@@ -183,12 +209,13 @@ def settable(name):
 
 
 def test_resuming_takes_what_was_and_what_is_given():
-    stored = dataclasses.asdict(Settings(**OTHERS)) | {"of_a_later_version": 5}
+    others = OTHERS | {"cooldown": 0.0}
+    stored = dataclasses.asdict(Settings(**others)) | {"of_a_later_version": 5}
     now, given = parse(
         shlex.split("--resume --out elsewhere --steps 99 --batch-tokens 50 --learning-rate 0.5")
     )
     merged, changes = resumed(now, given, stored)
-    expected = OTHERS | {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
+    expected = others | {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
     assert merged == Settings(**expected)
     # More steps do not change the course, nor does the same rate.
     assert changes == {"batch_tokens": (99, 50)}

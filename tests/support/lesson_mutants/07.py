@@ -127,12 +127,12 @@ MUTANTS = {
     # The trainer
     "the rate of the step before": ("self.rate(self.step + 1)", "self.rate(self.step or 1)"),
     "a trainer that ignores its learning rate": (
-        "s.warmup_steps, s.learning_rate)",
-        "s.warmup_steps)",
+        "settings.warmup_steps, settings.learning_rate)",
+        "settings.warmup_steps)",
     ),
     "a trainer that ignores its warm-up": (
-        "self.config.d_model, s.warmup_steps, s",
-        "self.config.d_model, 4000, s",
+        "d_model, settings.warmup_steps, s",
+        "d_model, 4000, s",
     ),
     "an update of its last batch only": ("for i, batch in mine:", "for i, batch in mine[-1:]:"),
     "batches divided by their own tokens in the trainer": (
