@@ -41,8 +41,9 @@ rng = np.random.default_rng(1)
 # - If it gives all its weight to the word before, it gets (2, 0) or (0, 2). Now it
 #   knows who sees, and nothing about who is seen.
 # - Weights of 1/4 and 3/4 do tell these two sentences apart: (0.5, 1.5) and (1.5, 0.5).
-#   But (0.5, 1.5) is also what "sees" gets if both its neighbours are (0.5, 1.5). From
-#   *one* weighted sum of two unknown vectors, neither can be got back.
+#   But a language has more words than two. If some word has the vector (0.5, 1.5), then
+#   "sees" between two of *those* gets (0.5, 1.5), too. From *one* weighted sum of two
+#   unknown vectors, neither can be got back.
 #
 # So let two attentions look at the same time. The first fetches the word before, the
 # second the word after, and the two answers are written side by side: (2, 0, 0, 2) in
@@ -50,8 +51,9 @@ rng = np.random.default_rng(1)
 # *head*, and both together are *multi-head attention*. (The answer is now twice as
 # long. The Transformer makes each head smaller, so that the length stays: see below.)
 #
-# To build it we need three tools first: a linear map, a place for its numbers, and good
-# numbers to begin with. Then come the heads.
+# To build it we need three tools first: a linear map (each head sees the words through
+# its own), a place for its numbers (training must find them), and good numbers to begin
+# with (equal heads would stay equal). Then come the heads.
 
 # %%
 man = np.array([2.0, 0.0])
@@ -170,6 +172,8 @@ kinds = {type(parameter) for name, parameter in model.named_parameters()}
 found = names == ["first.weight", "others.0.weight"] and kinds == {Parameter}
 claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 
+# `last` below is rows S M S. By the rule for products the second S has the gradient
+# (rows S M)^T g, and the first one rows^T (g S^T M^T).
 shared = model.first.weight.numpy().copy()
 middle = model.others[0].weight.numpy().copy()
 rows = x.reshape(10, 6)  # all positions as rows
@@ -386,8 +390,10 @@ again = layer.merge_heads(Tensor(split[None])).numpy()[0]
 same("merge_heads puts them back", again, position_numbers)
 
 # %%
-# This is the library's class. (`cache` and `positions` are for lesson 08, `rate` is
-# dropout, lesson 04; `keep_weights` keeps the attention weights for a picture.)
+# This is the library's class. Five places matter, and all are above: the four matrices
+# in `__init__`, the last line of `__call__`, and split_heads and merge_heads. All else
+# is for later lessons: `cache` and `positions` for lesson 08, `rate` (dropout) for
+# lesson 04; `keep_weights` keeps the attention weights for a picture.
 show(MultiHeadAttention)
 
 # %% [markdown]
@@ -421,9 +427,10 @@ claim("a Config cannot be changed:", "n_heads" in change, change)
 
 # %% [markdown]
 # ## What do several heads cost?
-# About as little as one: exactly as many parameters and multiplications, and a few more
-# exponentials. Section 3.2.2 says that the total cost is similar to that of a
-# single head with all d_model numbers. Here is the bill, for T positions:
+# Hardly more than one: exactly as many parameters and multiplications, and h times as
+# many exponentials, which are a small part. Section 3.2.2 says that the total cost is
+# similar to that of a single head with all d_model numbers. Here is the bill, for T
+# positions:
 #
 # | part | parameters | multiplications |
 # |---|---|---|
@@ -484,7 +491,8 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # $$\text{mean of } (c_1 - k s)^2 = 1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
 #
 # because the mean of c_1^2 is 1, that of c_1 s is a_1, and that of s^2 is the sum of
-# the squares, which we call q. The best k is a_1 / q, and it leaves the error
+# the squares, which we call q. Its slope in k, -2 a_1 + 2 k q, is 0 at the best k, a_1
+# / q, and it leaves the error
 # 1 - a_1^2 / q. For c_2 and c_3 it is the same, so
 #
 # $$\text{sum of the three errors} = 3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
@@ -510,7 +518,7 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 
 # %%
 def error_of_best_guess(weights):
-    rows = law.standard_normal((20_000, 12))
+    rows = draws.standard_normal((20_000, 12))
     sums = rows @ weights.T  # (20000, h): what the heads hand over
     wanted = rows[:, :3]
     factors = np.linalg.lstsq(sums, wanted)[0]  # the first of its four results
@@ -518,9 +526,9 @@ def error_of_best_guess(weights):
     return (left**2).mean() / (wanted**2).mean()
 
 
-law = np.random.default_rng(2)
+draws = np.random.default_rng(2)
 for h in (1, 2, 3):
-    choices = F.softmax(10 * law.standard_normal((40, h, 12))).numpy()  # 10: sharp
+    choices = F.softmax(10 * draws.standard_normal((40, h, 12))).numpy()  # 10: sharp
     least = min(error_of_best_guess(weights) for weights in choices)
     bound = 1 - h / 3
     claim(f"h = {h}: least error, bound {bound:.4f}", least > bound - 0.01, least)
@@ -530,7 +538,8 @@ for h in (1, 2, 3):
 # blocks of 4 random numbers, and 12 that say which position it is. It is to give out
 # the first block of the position before it, the second block of the position after it,
 # and the third block of the very first position. So 12 numbers are wanted, and even one
-# head alone has room for 24.
+# head alone has room for 24. The law holds for each of the four numbers of a block, so
+# the bounds stay the same.
 
 
 # %%
@@ -601,8 +610,8 @@ print("heads:  1     4     8     16    32")
 print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 
 # %% [markdown]
-# One head is worst, by 0.9. With 32 heads the score falls again: each has only
-# 512 / 32 = 16 numbers to compare with. From 8 to 16 it is best.
+# One head is worst, 0.9 below the best. With 32 heads the score falls again: each has
+# only 512 / 32 = 16 numbers to compare with. From 8 to 16 it is best.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?
@@ -651,11 +660,13 @@ draw(
 # %% [markdown]
 # ![The attention weights of three heads on the sentence "The old teacher sees the new book." Head 1 looks at the word before: "old" at "The", "the" at "sees", "new" at "the", "book" at "new". Head 2: "The" and "old" look at "teacher", "the" and "new" at "book". Head 3: the full stop and the end mark look at "sees".](figures/03_translator.png)
 #
-# *What to see: the framed cells; dark is 1, white is 0. Head 1 looks mostly at the word
-# before: training has found the head that we made with a pencil. Head 2 leads from
+# *What to see: the framed cells; dark is 1, white is 0. Head 1 looks at the word before
+# in four rows: there training has found the head that we made with a pencil. (Its other
+# rows are less clear: heads are seldom as tidy as their names.) Head 2 leads from
 # article and adjective to their noun, head 3 from the end of the sentence to its verb.*
 #
-# One sentence could be chance. So here are the same cells as means over eight nouns.
+# One sentence could be chance. So here are the same cells, chosen in the picture above,
+# as means over eight nouns.
 
 # %%
 nouns = ["man", "woman", "child", "girl", "dog", "cat", "house", "teacher"]

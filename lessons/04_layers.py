@@ -422,10 +422,11 @@ W_2_of_8 = learned[8][3].numpy()
 units = np.maximum(0, questions @ W_1_of_8 + b_1_of_8)  # (64, 8)
 added = units * W_2_of_8[:, 0]  # (64, 8): what each unit adds to the answer
 added_where_heard = np.where(units > 0, added, np.nan)  # nan, no number: silent
-busiest = np.argsort(-abs(added).sum(axis=0))[:2]
+adds_most = added.sum(axis=0).argmax()
+subtracts_most = added.sum(axis=0).argmin()
 panels = {"the facts": likes}
-for number, unit in enumerate(busiest, 1):
-    panels[f"unit {number} adds"] = added_where_heard[:, unit].reshape(8, 8)
+panels["one unit adds"] = added_where_heard[:, adds_most].reshape(8, 8)
+panels["one subtracts"] = added_where_heard[:, subtracts_most].reshape(8, 8)
 all_units = added.sum(axis=1) + learned[8][4].numpy()
 panels["all 8 units and b_2"] = all_units.reshape(8, 8)
 share_silent = float((units == 0).mean())
@@ -448,11 +449,11 @@ draw(
 )
 
 # %% [markdown]
-# ![Four tables of 8 people and 8 dishes. The first holds the facts, plus or minus 1 in a random pattern. The next two show what one unit adds for each pair: nothing for about half of the pairs, which are grey, and always the same sign for the others. The last table, the sum of all eight units and b_2, is nearly the table of facts.](figures/04_units.png)
+# ![Four tables of 8 people and 8 dishes. The first holds the facts, plus or minus 1 in a random pattern. The next two show what two units add for each pair: nothing for many of the pairs, which are grey; for the others one unit only adds and the other only subtracts. The last table, the sum of all eight units and b_2, is nearly the table of facts.](figures/04_units.png)
 #
-# *What to see: a unit is silent (grey) for many pairs. For the others it adds a number
-# of always the same sign, that of its row of W_2. Eight such tables add up to the last
-# one, nearly the facts.*
+# *What to see: a unit is silent (grey) for many pairs. One only adds, the other only
+# subtracts (a dash marks a negative number): the sign is that of the unit's row of W_2.
+# Eight such tables add up to the last one, nearly the facts.*
 #
 # So attention *fetches*, and the network *computes and remembers*. It also holds two
 # thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
@@ -465,11 +466,10 @@ share = network_parameters / (network_parameters + attention_parameters)
 print(f"the network's share of the matrices: {share:.0%}")
 
 # %% [markdown]
-# ## Do positions mix in the network?
-# **Derive.** First, equation 2 for one position after another, with the matrices of the
-# library's layer. They are filled with random numbers: a bias of 0 or a gain of 1, as
-# when training begins, would hide mistakes. The slope of ReLU is 1 where x > 0, and 0
-# elsewhere: the gradient passes where the value did.
+# **Equate.** Here is the library's layer beside equation 2, computed for one position
+# after another with the layer's matrices. They are filled with random numbers: a bias
+# of 0 or a gain of 1, as when training begins, would hide mistakes. The slope of ReLU
+# is 1 where x > 0, and 0 elsewhere: the gradient passes where the value did.
 
 
 # %%
@@ -504,7 +504,8 @@ same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
 grad_check(F.relu, X - 3)
 
 # %% [markdown]
-# **Use.** The paper calls the network *position-wise*: the same network runs at each
+# ## Do positions mix in the network?
+# No. The paper calls the network *position-wise*: the same network runs at each
 # position, alone. To prove it, change *one* position s, and see which outputs t move.
 
 # %%
@@ -576,13 +577,12 @@ draw(
 
 # %%
 rate = 0.25
-# The library's own mask for the seed 1, the update (step) 5, its dropout number 0, and
-# sentences from number 0 on.
-mask = to_numpy(F.dropout_mask(1, 5, 0, 0, X.shape, rate))
 drop = Dropout(rate)
-with F.dropout_state(seed=1, step=5):
+with F.dropout_state(seed=1, step=5):  # the seed of the tosses, and the update
     dropped = drop(Tensor(X)).numpy()
     dropped_again = drop(Tensor(X)).numpy()
+mask = dropped != 0
+print(f"share that stays: {mask.mean():.2f}")
 
 # Equate:
 same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
@@ -839,7 +839,8 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # - *Pre-norm.* The sum is not divided until the end, so it grows: its square is 2 after
 #   the first sub-layer, 3 after the second, 4 after the third. A fresh change d² is one
 #   half of that, then a third, then a quarter. *Late sub-layers add less and less.*
-#   (An older change again passes undiminished.)
+#   (An older change passes undiminished again: x carries it, and f carries the same
+#   share of it.)
 #
 # Add up the shares of the 48 sub-layers of 24 layers.
 
@@ -877,12 +878,12 @@ def output_moves_by(n_layers, norm, seed):
     with no_grad():
         before = output_of(layers, x, norm).numpy()
         for layer in layers:
-            for name, array in layer.state().items():
+            state = layer.state()
+            for name, array in state.items():
                 if array.ndim == 2:  # a matrix
                     noise = generator.standard_normal(array.shape)
-                    moved_array = array + 0.02 * array.std() * noise
-                    # This matrix moves, all else stays as it was.
-                    layer.load_state(layer.state() | {name: moved_array})
+                    state[name] = array + 0.02 * array.std() * noise
+            layer.load_state(state)
         after = output_of(layers, x, norm).numpy()
     return float(((after - before) ** 2).mean()) ** 0.5
 

@@ -43,15 +43,17 @@ rng = np.random.default_rng(1)
 # of them translates. This lesson puts them together, and the result does.
 #
 # Here is the goal. A small Transformer was trained beforehand on English and German
-# (lesson 07 tells how). It has 2 layers in each tower, 4 heads, and vectors of 64
-# numbers. It gets an English sentence, the *source*. It writes the German one, the
-# *target*, token by token. A *token* is a word, a piece of a word, or a mark.
-# The program repeats three steps:
+# (lesson 07 tells how). It has an encoder of 2 layers and a decoder of 2 layers, 4
+# heads, and vectors of 64 numbers. It gets an English sentence, the *source*. It writes
+# the German one, the *target*, token by token. A *token* is a word, a piece of a word,
+# or a punctuation mark; there are also a start mark and an end mark. The program
+# repeats three steps:
 #
 # 1. Give the model the source and the tokens written so far. In the beginning that is
 #    only the *start mark*, whose id is 2.
-# 2. The model returns a number for each token of its vocabulary. The softmax turns them
-#    into probabilities of the next token.
+# 2. For each token that it reads, the model returns a row of numbers, one for each
+# token of the vocabulary: the logits (lesson 05). The softmax turns a row into
+# probabilities of the token that comes next. Only the last row is of use here.
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
 #
@@ -83,7 +85,7 @@ def write(source, run):
     chances = []
     while written[-1] != 3 and len(written) < 20:
         logits = run(source, np.array(written))
-        after_last = F.softmax(logits).numpy()[-1]
+        after_last = F.softmax(logits).numpy()[-1]  # the row of the newest token
         best = int(after_last.argmax())
         written.append(best)
         chances.append(float(after_last[best]))
@@ -157,9 +159,10 @@ draw(figure_1, "06_here.png", walk=walk)
 # | a decoder layer | 4,199,936 | its parameters |
 # | the model | 63.0 million | its parameters; the paper says 65 |
 #
-# Our source has 13 tokens: "reads" is cut into "read" and "-s", and the full stop and
-# the end mark are tokens, too. We walk at the last moment of the writing. The decoder
-# then reads 11 tokens, the start mark and the ten that are written.
+# Our source has 13 tokens, cut by the small model's vocabulary (the shapes do not
+# mind): "reads" is cut into "read" and "-s", and the full stop and the end mark are
+# tokens, too. We walk at the last moment of the writing. The decoder then reads 11
+# tokens, the start mark and the ten that are written.
 #
 # 1. **Embedding.** The 13 ids pick 13 rows of the embedding table, times $\sqrt{512}$
 #    (lesson 05).
@@ -185,7 +188,7 @@ draw(figure_1, "06_here.png", walk=walk)
 #     token that follows its position.
 #
 # Then the chosen token is appended to the decoder's input, and steps 6 to 11 run again.
-# The encoder need run only once a sentence. (Our `write` is lazy and runs it every
+# The encoder need run only once a sentence. (Our `write` is simple and runs it every
 # time. Lesson 08 does it right.)
 #
 # Do the shapes hold? Ask the library for a new base model. It knows no German yet, but
@@ -559,7 +562,8 @@ for t in range(pair.n_tokens):
 same("the column at the beginning of the lesson", of_right_token, chances_written)
 
 # %% [markdown]
-# Compare with the column at the beginning of the lesson: the same eleven numbers. There
+# Compare with the column at the beginning of the lesson: the same eleven numbers,
+# because the model had written exactly the true sentence. There
 # they took eleven runs, here one. Most are about 0.95, and none is 1. That is on
 # purpose: the model was trained with *label smoothing*, which leaves some doubt (lesson
 # 07).
@@ -603,7 +607,8 @@ draw(
 # A *batch* holds several sentences in one array, so short ones are filled up with
 # padding, id 0. And in one run for all positions, no position may look ahead. The
 # program by hand handed out rows. An array program computes all scores and then forbids
-# some. The forbidding array is the *mask* (lesson 01): True means "may attend".
+# some. The array that says which may stay is the *mask* (lesson 01): True means "may
+# attend".
 #
 # **State.** Section 3.2.3 has three attentions, and each has its mask:
 #
@@ -668,14 +673,16 @@ draw(
 # ![Three masks for the padded sentence "The girl sleeps in the kitchen": in the encoder the 5 columns of the padding are white, in the decoder's self-attention all cells above the diagonal, in the source attention again the 5 columns of the source's padding](figures/06_masks.png)
 #
 # *What to see: dark means "may attend"; this is the second sentence of the batch, with
-# 5 positions of padding. Padding hides columns (who answers), the future hides a
-# triangle.*
+# 5 positions of padding in the source and 3 in the target. Padding hides columns (who
+# answers), the future hides a triangle.*
 #
 # Two things look like mistakes. In all three pictures the rows of the padding are not
-# masked. That costs a little time and harms nobody, as nobody reads what comes out. And
-# in the middle picture the columns of the target's padding are not masked either. They
-# need no mask, because padding is on the *right*: it is later than every token, and the
-# causal mask hides it already. (With padding on the left, it would need one.)
+# masked. Nobody reads what comes out of them: the columns of the padding are hidden
+# from all, and the loss leaves its rows out. (And a row with nothing permitted would
+# have no softmax.) And in the middle picture the columns of the target's padding are
+# not masked either. They need no mask, because padding is on the *right*: it is later
+# than every token, and the causal mask hides it already. (With padding on the left, it
+# would need one.)
 #
 # **Equate.** The program by hand knows no padding: it gets each sentence alone. A batch
 # must give what its sentences give alone.
@@ -709,7 +716,8 @@ same("the loss = the mean over these tokens", loss, np.mean(of_right_tokens))
 
 # %% [markdown]
 # What if the padding mask is missing? There is no error message. The sentence reads its
-# padding as if it were words, and how much depends on its neighbours in the batch. Its
+# padding as if it were words. And how much padding it has depends on its neighbours in
+# the batch. Its
 # memory, whose numbers are about 1 in size, changes a lot:
 
 # %%
@@ -781,7 +789,7 @@ show(experiment.LeakyAttention)
 def with_another(ids, position):
     """Return the ids with another of the 16 words at this position."""
     changed = ids.copy()
-    changed[:, position] = 4 + (changed[:, position] - 3) % 16
+    changed[:, position] = 4 + (changed[:, position] - 3) % 16  # after 19 comes 4
     return changed
 
 
@@ -790,14 +798,14 @@ def check(leaky, mistake, where):
     source, reads = experiment.pair_of(sources, targets, mistake)
     before = leaky(source, reads).numpy()
     moves = []
-    for t in range(5):
+    for t in range(5):  # not the last word: the decoder never reads it
         if where == "text":  # check B
             text = with_another(targets, t)
             source, changed = experiment.pair_of(sources, text, mistake)
         else:  # check A: token t is read one position later
             changed = with_another(reads, t + 1)
         after = leaky(source, changed).numpy()
-        moves.append(abs(after - before)[:, : t + 1].max())
+        moves.append(abs(after - before)[:, : t + 1].max())  # outputs 0 to t
     return float(max(moves))
 
 
@@ -848,8 +856,8 @@ for mistake in experiment.MISTAKES:
 #   *reads* and cannot know that it is the wrong line. The unshifted target obeys the
 #   causal mask perfectly: position t reads token t, and must predict token t.
 # - **Every leak makes the loss look better than a guess,** and every one ruins the
-#   translation: its loss is far above the 2.77. That is the look of "good loss,
-#   nonsense text".
+#   translation: there its loss is above the 2.77, by 0.8 at least. That is the look of
+#   "good loss, nonsense text".
 # - Many leaks end near $\ln 16 / 6 = 0.46$ and not at 0: the shifted target leaves out
 #   the last word, so nobody reads it, and it must be guessed, one word of 6. The
 #   unshifted target and the target in the source do reach 0, because they hand over
@@ -857,8 +865,9 @@ for mistake in experiment.MISTAKES:
 # - **A loss that is too good is the third check.** On text that it has not seen before,
 #   no honest model gets there. A model that copies its input does.
 #
-# How do they copy the next word? One head is enough. PE(t + 1) is a linear map of PE(t)
-# (lesson 05), so a query can ask for "the position after mine".
+# How does a model without a causal mask copy the next word? One head is enough. PE(t +
+# 1) is a linear map of PE(t) (lesson 05), so a query can ask for "the position after
+# mine".
 
 # %%
 leaking = experiment.MISTAKES[1:]
@@ -934,7 +943,11 @@ off = float(abs(wrong_sums - 1).max())
 claim("softmax over the queries: they miss 1 by", off > 0.1, off)
 after_softmax = F.softmax(scores).numpy() * up_to_own
 first_sum = after_softmax[0].sum()
-claim("mask after the softmax: the first row sums to", first_sum < 0.9, first_sum)
+claim(
+    "mask after the softmax: the first query's weights sum to",
+    first_sum < 0.9,
+    first_sum,
+)
 
 # %% [markdown]
 # ## How large is the model of the paper?
@@ -984,9 +997,10 @@ draw(figures.bars, "06_parameters.png", millions, y="millions of parameters", di
 # has $8 d_{\text{model}}^2$ numbers, an attention $4 d_{\text{model}}^2$, and $12 \cdot
 # 8$ is more than $18 \cdot 4$.*
 #
-# So we count 63.0 million, and the paper says 65. The formulas are not to blame. The
-# only number in them that the paper does not give exactly is V, and with about 41,000
-# rows the table adds the missing two million.
+# So we count 63.0 million, and the paper says 65. The formulas are hardly to blame:
+# below, one V fits ten models of the paper. The only number in them that the paper does
+# not give exactly is V, and with about 41,000 rows the table adds the missing two
+# million.
 
 # %%
 print(f"    with 37,000 tokens: {on_paper / 1e6:.1f} million")
