@@ -833,8 +833,10 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # each f by a little, d. By how much does the output of the stack change?
 #
 # - *Post-norm.* x + f(x) has the square 1 + 1 = 2, and the norm divides it by 2. So the
-#   fresh change adds d²/2 to the square of the change. An older change c is in x and
-#   also in f(x): c² + c² = 2c², and the norm makes it c² again. Nothing is forgotten,
+#   fresh change adds d²/2 to the square of the change. An older change c
+#   reaches the sum twice: in x itself, and in f(x), because f sees the changed x. If f
+#   passes on as much as it gets, that is c² + c² = 2c², and the norm makes it c² again.
+#   Nothing is forgotten,
 #   and *every* sub-layer adds the same d²/2.
 # - *Pre-norm.* The sum is not divided until the end, so it grows: its square is 2 after
 #   the first sub-layer, 3 after the second, 4 after the third. A fresh change d² is one

@@ -460,19 +460,6 @@ from_second = gradient_of(second_half, all_tokens, step=7)
 same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 
 # %% [markdown]
-# What if even eight GPUs are too small for an update? Then each also *accumulates*, as
-# in lesson 07: several smaller batches one after the other, divided by the tokens of
-# all. Each batch has masks of its own. With two batches in an update, step 7 draws the
-# masks number 2 · 7 = 14 and 15.
-
-# %%
-long_batch = make_batch(rows[:32], mirrored[:32], 30)
-short_batch = make_batch(rows[32:], mirrored[32:], 30)
-from_long = gradient_of(long_batch, all_tokens, step=14)
-from_short = gradient_of(short_batch, all_tokens, step=15)
-accumulated = from_long + from_short
-
-# %% [markdown]
 # **Equate.** The library splits an update at three levels, by one rule: divide once,
 # then add.
 #
@@ -480,13 +467,10 @@ accumulated = from_long + from_short
 #   of a batch.
 # - *Ranks* are processes, one for each GPU or machine. The program `mpirun` starts
 #   them, and gives each a number.
-# - *Batches* are accumulated on each rank.
+# - *Batches*: if all ranks together are too small for an update, each accumulates
+#   several batches, one after the other, as in lesson 07.
 #
-# Two cores share our batch. Then three ranks share an update of two batches with 32
-# rows each, so that the second rank has the end of one and the beginning of the other.
-# (No `mpirun` here: `gradients_of_ranks` computes the ranks one after the other. Its
-# sum is compared with the two batches, not with `on_one_gpu`, because the second batch
-# has other masks.)
+# First, two cores share our batch.
 
 
 # %%
@@ -506,9 +490,23 @@ claim("shares of the batch, one for each core", n_shares == 2, n_shares)
 on_two_cores = gradient_on(two_cores)
 same("Replicas: two cores = one", on_two_cores, on_one_gpu)
 
+# %% [markdown]
+# Now ranks and batches together: three ranks share an update of two batches, with 32
+# rows each. So the second rank has the end of one batch and the beginning of the other.
+# (No `mpirun` here: `gradients_of_ranks` computes the ranks one after the other.)
+#
+# With what may we compare their sum? Not with `on_one_gpu`: each batch of an update has
+# masks of its own. With two batches in an update, step 7 draws the masks number 14 and
+# 15. So one GPU computes the two batches with these masks, and adds:
+
+# %%
+long_batch = make_batch(rows[:32], mirrored[:32], 30)
+short_batch = make_batch(rows[32:], mirrored[32:], 30)
+from_long = gradient_of(long_batch, all_tokens, step=14)
+from_short = gradient_of(short_batch, all_tokens, step=15)
 update = [long_batch, short_batch]
 of_ranks = gradients_of_ranks(model, adam, update, size=3, seed=3, step=7)
-same("Ranks: three, added = two batches, added", sum(of_ranks), accumulated)
+same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_short)
 
 # %% [markdown]
 # The rows of an update may be shared out in any way. Its gradient is the same, but for
