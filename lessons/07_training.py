@@ -731,7 +731,9 @@ claim(
 
 # %%
 worth = (1 + 0.9) / (1 - 0.9)
-print(f"a running mean is worth {worth:.0f} gradients; of noise it keeps {worth**-0.5:.2f}")
+print(
+    f"a running mean is worth {worth:.0f} gradients; of noise it keeps {worth**-0.5:.2f}"
+)
 for step in (1, 5, 10, 20, 50, 100):
     print(
         f"update {step:3d}: a typical number moves by {moves[step - 1]:.2f} "

@@ -8,6 +8,7 @@ language that they want. The pairs that this program writes close some of that g
         --typed 6000 --capitals 4000 --same 4000 --output added.en added.de
     python -m minitf.training --train train.en train.de --add added.en added.de ...
 
+If the name of the first file ends in .de, the pairs are for a model that translates from German.
 The same input and the same seed give the same pairs. In the functions below, `pairs` is
 (sources, targets), two lists of lines of equal length, and so is their result.
 """
@@ -402,17 +403,22 @@ KINDS = {
 }
 
 
-def added(pairs, seed: int, **counts: int):
+def added(pairs, seed: int, from_german: bool = False, **counts: int):
     """Return the new pairs of each kind in counts, one kind after the other in the order of KINDS.
 
     Pairs with an empty side are not used: joined to another, such a pair would be a long sentence
-    of which only half is translated.
+    of which only half is translated. from_german: whether German is the language of the sources.
     """
     complete = [pair for pair in zip(*pairs, strict=True) if all(line.strip() for line in pair)]
     if not complete:
         return [], []
     rng = np.random.default_rng([seed, 1 << 20])
-    made = [make(_sides(complete), counts.get(name, 0), rng) for name, (make, _) in KINDS.items()]
+    made = []
+    for name, (make, _) in KINDS.items():
+        sides = _sides(complete)
+        turned = from_german and make is copy_through  # which knows how German inflects names
+        new = make(sides[::-1] if turned else sides, counts.get(name, 0), rng)
+        made.append(new[::-1] if turned else new)
     sources, targets = zip(*made, strict=True)
     return list(itertools.chain(*sources)), list(itertools.chain(*targets))
 
@@ -432,7 +438,8 @@ def main(arguments=None) -> int:
     if min(options.seed, *counts.values()) < 0:
         parser.error(f"{', '.join(f'--{name}' for name in KINDS)} and --seed must be at least 0")
     try:
-        sides = added(read_pairs(*options.train), options.seed, **counts)
+        from_german = Path(options.train[0]).suffix == ".de"
+        sides = added(read_pairs(*options.train), options.seed, from_german, **counts)
         for path, lines in zip(options.output, sides, strict=True):
             Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
     except UserError as error:

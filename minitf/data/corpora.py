@@ -109,6 +109,12 @@ class _Layout(NamedTuple):
     cut: bool = False
     tokenized: bool = False
 
+    def reversed(self):
+        """Return the layout of the same texts in the other direction."""
+        return self._replace(
+            source_language=self.target_language, target_language=self.source_language
+        )
+
     def stems(self):
         return [self.train, self.valid, *self.tests.values()]
 
@@ -131,6 +137,7 @@ _CORPORA = {
     "multi30k": _in_one_folder("multi30k", "de", "val", "test_2016_flickr"),
     "multi30k-tok": _in_one_folder("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
     "tatoeba-en-de": _in_one_folder("tatoeba-en-de", "de", "val", "test"),
+    "tatoeba-de-en": _in_one_folder("tatoeba-en-de", "de", "val", "test").reversed(),
     "tatoeba-en-fr": _in_one_folder("tatoeba-en-fr", "fr", "val", "test"),
     "wmt14-en-de": _wmt14("en-de"),
     "wmt14-en-fr": _wmt14("en-fr"),

@@ -127,6 +127,14 @@ def test_a_text_from_a_pipe_cannot_be_streamed(tmp_path):
         corpora.stream_pairs(tmp_path / "a", tmp_path / "b")
 
 
+def test_a_corpus_in_the_other_direction_is_the_same_text(data):
+    there, back = corpora.load("tatoeba-en-de"), corpora.load("tatoeba-de-en")
+    assert (back.source_language, back.target_language) == ("de", "en")
+    assert back.train == there.train[::-1]
+    assert back.valid == there.valid[::-1]
+    assert {name: pairs[::-1] for name, pairs in back.tests.items()} == there.tests
+
+
 def test_a_corpus_is_found_by_name(data):
     corpus = corpora.load("tatoeba-en-de")
     assert (corpus.source_language, corpus.target_language, corpus.cut) == ("en", "de", False)

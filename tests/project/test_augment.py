@@ -43,6 +43,17 @@ def only(pairs, n, pattern):
     return [(source, target) for source, target in made if re.fullmatch(pattern, source)]
 
 
+def test_from_german_names_are_copied_as_well():
+    english = ["That is Tom's book."] * 20
+    german = ["Das ist Toms Buch."] * 20
+    sources, targets = augment.added((german, english), 0, from_german=True, copy=60)
+    same = augment.added((english, german), 0, copy=60)
+    assert (sources, targets) == same[::-1]
+    assert sum(source.endswith("s Buch.") for source in sources) > 10
+    sources, _ = augment.added((german, english), 0, from_german=True, typed=5)
+    assert all(source.lower() == "das ist toms buch" for source in sources)
+
+
 def test_the_same_seed_gives_the_same_pairs():
     for make in (augment.join, augment.copy_through):
         first = make(PAIRS, 40, rng(5))
