@@ -1,0 +1,279 @@
+"""Constituency trees: read from brackets, cleaned, as a line that a decoder writes, and back.
+
+A tree is a flat list, in the order in which it is written: `(NP` opens a constituent, a Leaf is a
+word with its tag, and `)NP` closes the constituent again. So no function here calls itself, and a
+tree may be as deep as it likes.
+
+    (S (NP (DT The) (NN cat)) (VP (VBD sat)))
+    ["(S", "(NP", Leaf("DT", "The"), Leaf("NN", "cat"), ")NP", "(VP", Leaf("VBD", "sat"), ...]
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from minitf.errors import UserError, in_file
+
+__all__ = [
+    "WORD",
+    "Leaf",
+    "Tree",
+    "cleaned",
+    "from_linear",
+    "linear",
+    "parse",
+    "penn",
+    "pretty",
+    "read_trees",
+    "words",
+]
+
+WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
+ROOT = "ROOT"  # for several constituents side by side
+LONGEST_LABEL = 100  # characters
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_TRACE = "-NONE-"
+_FUNCTION = re.compile("[-=|]")
+_ESCAPED = {"(": "-LRB-", ")": "-RRB-"}
+_PLAIN = {escaped: sign for sign, escaped in _ESCAPED.items()}
+_BRACKET = re.compile(r"[()]")
+
+
+class Leaf(NamedTuple):
+    """A word of a tree with its part of speech, such as NN."""
+
+    tag: str
+    word: str
+
+
+Tree = list[str | Leaf]
+
+
+def read_trees(path: str | Path) -> Iterator[Tree]:
+    """Yield the trees of a file in the form of the Penn Treebank, each as it is written.
+
+    Raises UserError, with file and line, for text that is not in this form.
+    """
+    try:
+        with in_file(path), open(path, encoding="utf-8") as file:
+            yield from parse(file)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8: convert the file") from None
+
+
+class _Bracket:
+    """A bracket that is not closed yet: its label and its words, as far as they were read."""
+
+    def __init__(self):
+        self.label, self.words = None, []
+        self.is_constituent = False  # it contains brackets
+
+
+def parse(lines: Iterable[str]) -> Iterator[Tree]:
+    """Yield the trees that are written in brackets in some lines.
+
+    A tree may extend over several lines. Its outermost bracket may be without a label.
+    Raises UserError, with the number of the line, for any other text.
+
+    >>> list(parse(["( (NP (DT the)", "      (NN cat)) )"]))
+    [['(', '(NP', Leaf(tag='DT', word='the'), Leaf(tag='NN', word='cat'), ')NP', ')']]
+    """
+    tree, stack, first = [], [], 0
+    for number, line in enumerate(lines, 1):
+        for token in _TOKEN.findall(line):
+            if token == "(":
+                first = first if stack else number
+                _begin(stack, tree, number)
+            elif token != ")":
+                _read(token, stack, number)
+            else:
+                _end(stack, tree, number)
+                if not stack:
+                    yield tree
+                    tree = []
+    if stack:
+        raise UserError(f"the bracket that opens in line {first} is not closed: add )")
+
+
+def _begin(stack, tree, number):
+    """Open a bracket: so the one around it is a constituent."""
+    if stack:
+        around = stack[-1]
+        if around.words:
+            raise UserError(f"line {number}: the bracket of the word {_quoted(around.words[0])} "
+                            "contains another bracket: give each word its own")  # fmt: skip
+        if not around.is_constituent:
+            around.is_constituent, around.label = True, around.label or ""
+            tree.append(f"({around.label}")
+    stack.append(_Bracket())
+
+
+def _read(token, stack, number):
+    """Read a label or a word."""
+    if not stack:
+        raise UserError(f"line {number}: {_quoted(token)} is outside of all brackets")
+    bracket = stack[-1]
+    if bracket.label is None and not bracket.is_constituent:
+        if len(token) > LONGEST_LABEL:
+            raise UserError(f"line {number}: the label {_quoted(token)} has {len(token):,} "
+                            f"characters; at most {LONGEST_LABEL} are possible")  # fmt: skip
+        bracket.label = token
+    elif bracket.is_constituent:
+        raise UserError(f"line {number}: the word {_quoted(token)} is beside a bracket: give it a "
+                        "bracket of its own")  # fmt: skip
+    else:
+        bracket.words.append(token)
+
+
+def _end(stack, tree, number):
+    """Close a bracket."""
+    if not stack:
+        raise UserError(f"line {number}: a bracket is closed that was not opened")
+    bracket = stack.pop()
+    if bracket.is_constituent:
+        tree.append(f"){bracket.label}")
+    elif bracket.words:  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
+        tree += [Leaf(bracket.label, word) for word in bracket.words]
+    else:
+        raise UserError(f"line {number}: the bracket ({bracket.label or ''}) has no word")
+
+
+def _quoted(token):
+    return repr(token if len(token) <= 30 else f"{token[:30]}...")
+
+
+def cleaned(tree: Tree) -> Tree:
+    """Return a tree without what a parser does not have to find; of an empty tree nothing is left.
+
+    - Traces, words that were not said (tag -NONE-), and constituents without any other word.
+    - Functions and indices: NP-SBJ-1, NP=2 and ADVP|PRT become NP and ADVP. A label that begins
+      with a hyphen, such as -LRB-, is left as it is.
+    - The outermost bracket, if it has no label and contains a single constituent. Around several,
+      or around a word alone, it gets the label ROOT.
+
+    Source: the usual preparation of the Penn Treebank, Collins 1999, appendix A; Bies et al. 1995
+    for the functions.
+
+    >>> cleaned(next(parse(["( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))"])))
+    ['(S', '(VP', Leaf(tag='VB', word='Go'), ')VP', ')S']
+    """
+    found = []
+    for item in tree:
+        if isinstance(item, Leaf):
+            if item.tag != _TRACE:
+                found.append(item)
+        elif item[0] == "(":
+            found.append(f"({_category(item[1:])}")
+        elif isinstance(found[-1], str) and found[-1][0] == "(":
+            found.pop()  # nothing was left inside
+        else:
+            found.append(f"){_category(item[1:])}")
+    return _without_root(found)
+
+
+def _category(label):
+    """Return NP for NP-SBJ-1, and -LRB- as it is."""
+    return _FUNCTION.split(label, maxsplit=1)[0] or label
+
+
+def _without_root(tree):
+    if tree[:1] != ["("]:
+        return tree
+    inside = tree[1:-1]
+    depth = ends = 0
+    for item in inside:
+        depth += 0 if isinstance(item, Leaf) else 1 if item[0] == "(" else -1
+        ends += depth == 0
+    if ends == 1 and not isinstance(inside[0], Leaf):
+        return inside
+    return [f"({ROOT}", *inside, f"){ROOT}"]
+
+
+def linear(tree: Tree) -> list[str]:
+    """Return the tree as the tokens that a decoder writes: brackets with labels, and XX for words.
+
+    Source: Vinyals et al. 2015, section 2.2, who also give closing brackets their label.
+
+    >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"])
+    ['(NP', 'XX', 'XX', ')NP']
+    """
+    return [WORD if isinstance(item, Leaf) else item for item in tree]
+
+
+def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
+    """Return the tree of tokens as `linear` writes them, with these words, all tagged XX.
+
+    Raises ValueError for tokens that are not one tree over exactly these words.
+    """
+    if tokens.count(WORD) != len(words):
+        raise ValueError(f"a tree over {tokens.count(WORD)} words, not {len(words)}")
+    waiting, stack, tree = iter(words), [], []
+    for i, token in enumerate(tokens):
+        if i and not stack:
+            raise ValueError("the tree ends before its last token")
+        if token == WORD and stack:
+            tree.append(Leaf(WORD, next(waiting)))
+        elif token[0] == "(" and token != "(":
+            stack.append(token[1:])
+            tree.append(token)
+        elif token[0] == ")" and stack and token[1:] == stack.pop() and tokens[i - 1][0] != "(":
+            tree.append(token)
+        else:
+            raise ValueError(f"the token {token!r} cannot follow here")
+    if stack or not tokens:
+        raise ValueError("the tree is not complete")
+    return tree
+
+
+def words(tree: Tree) -> list[str]:
+    """Return the words of a tree, with ( and ) for -LRB- and -RRB-."""
+    return [_PLAIN.get(item.word, item.word) for item in tree if isinstance(item, Leaf)]
+
+
+def penn(tree: Tree) -> str:
+    """Return the tree in one line, each word in a bracket of its own.
+
+    >>> penn(["(NP", Leaf("XX", "the"), Leaf("XX", "cat"), ")NP"])
+    '(NP (XX the) (XX cat))'
+    """
+    parts = []
+    for item in tree:
+        if isinstance(item, Leaf):
+            parts.append(f" ({item.tag} {_escaped(item.word)})")
+        else:
+            parts.append(f" {item}" if item[0] == "(" else ")")
+    return "".join(parts).removeprefix(" ")
+
+
+def pretty(tree: Tree) -> str:
+    """Return the tree in several lines: each constituent begins one, and its words share one."""
+    lines, depth = [], 0
+    for i, item in enumerate(tree):
+        if isinstance(item, Leaf):
+            text = f"({item.tag} {_escaped(item.word)})"
+            if isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1):
+                lines[-1] += f" {text}"
+            else:
+                lines.append("  " * depth + text)
+        elif item[0] == "(":
+            lines.append("  " * depth + item)
+            depth += 1
+        else:
+            lines[-1] += ")"
+            depth -= 1
+    return "\n".join(lines)
+
+
+def _only_words(tree, start):
+    """Return whether the constituent that opens at `start` contains no other."""
+    end = start + 1
+    while isinstance(tree[end], Leaf):
+        end += 1
+    return tree[start][0] == "(" and tree[end][0] == ")"
+
+
+def _escaped(word):
+    return _BRACKET.sub(lambda sign: _ESCAPED[sign[0]], word)

@@ -1,0 +1,167 @@
+"""text/trees.py: brackets to trees and back, cleaning, and the line that a decoder writes."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitf.errors import UserError
+from minitf.text import trees
+from minitf.text.trees import Leaf, cleaned, from_linear, linear, parse, penn, pretty, read_trees
+
+CAT = "(S (NP (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
+
+
+def tree_of(text):
+    (found,) = parse(text.split("\n"))
+    return found
+
+
+LABELS = st.sampled_from(["NP", "VP", "S", "X", "NML"])
+LEAVES = st.builds(
+    Leaf, st.sampled_from(["NN", "-LRB-", "."]), st.sampled_from(["a", "-LRB-", "é]", "12"])
+)
+
+
+@st.composite
+def drawn_trees(draw, depth=3):
+    label = draw(LABELS)
+    inside = []
+    for _ in range(draw(st.integers(1, 3))):
+        nested = depth and draw(st.booleans())
+        inside += draw(drawn_trees(depth - 1)) if nested else [draw(LEAVES)]
+    return [f"({label}", *inside, f"){label}"]
+
+
+@given(drawn_trees())
+def test_every_tree_is_read_as_it_is_written(tree):
+    assert tree_of(penn(tree)) == tree
+    assert tree_of(pretty(tree)) == tree
+    assert cleaned(tree) == tree
+    assert linear(from_linear(linear(tree), trees.words(tree))) == linear(tree)
+
+
+def test_a_tree_is_a_flat_list():
+    assert tree_of("(NP (DT the)\n  (NN cat))") == [
+        "(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"
+    ]  # fmt: skip
+    assert linear(tree_of(CAT)) == (
+        [
+            "(S",
+            "(NP",
+            "XX",
+            "XX",
+            ")NP",
+            "(VP",
+            "XX",
+            "(PP",
+            "XX",
+            "(NP",
+            "XX",
+            ")NP",
+            ")PP",
+            ")VP",
+            "XX",
+            ")S",
+        ]
+    )
+
+
+def test_words_with_several_in_a_bracket_and_signs_for_brackets():
+    tree = tree_of("(NML (NN Xpd TTD) (-LRB- -LRB-) (NN a[b) (-RRB- -RRB-))")
+    assert trees.words(tree) == ["Xpd", "TTD", "(", "a[b", ")"]
+    again = from_linear(linear(tree), trees.words(tree))
+    assert penn(again) == "(NML (XX Xpd) (XX TTD) (XX -LRB-) (XX a[b) (XX -RRB-))"
+    assert trees.words(tree_of(penn(again))) == trees.words(tree)
+
+
+def test_pretty_gives_each_constituent_a_line():
+    assert pretty(tree_of("(S (NP (DT The) (NN cat)) (VP (VBD sat) (ADVP (RB down))) (. .))")) == (
+        "(S\n  (NP (DT The) (NN cat))\n  (VP\n    (VBD sat)\n    (ADVP (RB down)))\n  (. .))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "clean"),
+    [
+        ("( (S (NP-SBJ-1 (PRP We)) (VP (VBP go))))", "(S (NP (PRP We)) (VP (VBP go)))"),
+        ("(S (NP=2 (NN a)) (ADVP|PRT (RB b)))", "(S (NP (NN a)) (ADVP (RB b)))"),
+        ("(S (NP (-NONE- *T*-1)) (VP (VB go) (NP (-NONE- *))))", "(S (VP (VB go)))"),
+        ("(S (NP (NP (-NONE- *)) (SBAR (-NONE- 0))) (VP (VB go)))", "(S (VP (VB go)))"),
+        ("(-X- (NN a))", "(-X- (NN a))"),
+        ("( (S (NN a)) (. .))", "(ROOT (S (NN a)) (. .))"),
+        ("( (NN a))", "(ROOT (NN a))"),
+        ("(S (-LRB- -LRB-) (NN a))", "(S (-LRB- -LRB-) (NN a))"),
+    ],
+)
+def test_cleaning(written, clean):
+    assert penn(cleaned(tree_of(written))) == clean
+
+
+def test_of_a_tree_without_words_nothing_is_left():
+    assert cleaned(tree_of("( (S (NP (-NONE- *))))")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("(S (NP (NN a))", "line 1 is not closed"),
+        ("(S (NN a))\n\n(S (NN a)", "line 3 is not closed"),
+        ("(S (NN a)))", "line 1: a bracket is closed that was not opened"),
+        ("(S (NN a))\nword", "line 2: 'word' is outside of all brackets"),
+        ("()", r"line 1: the bracket \(\) has no word"),
+        ("(S (NP) (NN a))", r"line 1: the bracket \(NP\) has no word"),
+        ("(S word (NP (NN a)))", "line 1: the bracket of the word 'word' contains another"),
+        ("(S (NP (NN a)) word)", "line 1: the word 'word' is beside a bracket"),
+        (f"({'N' * 10_000} (NN a))", "line 1: the label 'N{30}...' has 10,000 characters"),
+    ],
+)
+def test_other_text_gets_one_line_with_its_number(tmp_path, text, said):
+    path = tmp_path / "bad.tree"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=said) as caught:
+        list(read_trees(path))
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        list(read_trees(tmp_path / "nothing.tree"))
+    (tmp_path / "latin.tree").write_bytes("(NN é)".encode("latin-1"))
+    with pytest.raises(UserError, match="not UTF-8"):
+        list(read_trees(tmp_path / "latin.tree"))
+
+
+def test_a_tree_may_be_deeper_than_any_recursion():
+    depth = 20_000
+    tree = tree_of("(NP " * depth + "(NN a)" + ")" * depth)
+    assert len(tree) == 2 * depth + 1
+    assert cleaned(tree) == tree
+    assert tree_of(penn(tree)) == tree
+    assert len(from_linear(linear(tree), ["a"])) == 2 * depth + 1
+    assert pretty(tree).count("\n") == depth - 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ("(S XX )S", "a tree over 1 words, not 2"),
+        ("XX XX", "'XX' cannot follow"),
+        ("(S XX )S (S XX )S", "ends before its last token"),
+        ("(S XX XX )NP", r"'\)NP' cannot follow"),
+        ("(S (NP )NP XX XX )S", r"'\)NP' cannot follow"),
+        ("(S XX XX", "not complete"),
+        ("(S XX XX )S )S", "ends before its last token"),
+        ("( XX XX )", r"'\(' cannot follow"),
+    ],
+)
+def test_a_line_that_is_no_tree_is_refused(tokens, said):
+    with pytest.raises(ValueError, match=said):
+        from_linear(tokens.split(), ["a", "b"])
+
+
+def test_the_module_says_how_a_tree_looks():
+    example = re.search(r'\["\(S".*', trees.__doc__)[0]
+    assert example.startswith(str(linear(tree_of(CAT))[:2]).replace("'", '"')[:-1])
