@@ -23,7 +23,7 @@ from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 from minitf.unchanged import is_unchanged
 
-__all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
+__all__ = ["Allowed", "Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,25 @@ def length_penalty(length: float, alpha: float = 0.6) -> float:
     return ((5 + length) / 6) ** alpha
 
 
+class Allowed(Protocol):
+    """Says which tokens may come next, where not every text is wanted: a tree, or a form."""
+
+    def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
+        """Return for each text whether each token of the vocabulary may follow: bool (R, V).
+
+        texts: ids (R, t), each with the start mark. rows: the sentence of each text, its row in the
+        source. left: how many tokens each text may still get, the end mark included.
+        In a beam some texts may be impossible: nothing of what may follow them is used.
+        """
+
+
 def greedy(
-    model: Transformer, source: Ids, max_extra: int = 50, cached: bool = True, alpha: float = 0.0
+    model: Transformer,
+    source: Ids,
+    max_extra: int = 50,
+    cached: bool = True,
+    alpha: float = 0.0,
+    allowed: Allowed | None = None,
 ) -> list[Hypothesis]:
     """Add the most probable next token until the end mark: a Hypothesis for each sentence.
 
@@ -60,8 +77,10 @@ def greedy(
     cached: with False, the decoder reads each text from its beginning at every step, which is
     slower and gives the same result.
     alpha: the exponent of the length penalty, which divides ln P in the score.
+    allowed: says which tokens may come next; by default all but padding and the start mark. ln P
+    is the model's own: it is not normalised over the allowed tokens.
     """
-    return translate_by(_most_probable, model, source, max_extra, cached, alpha)
+    return translate_by(_most_probable, model, source, max_extra, cached, alpha, allowed)
 
 
 def _most_probable(logits, rows):
@@ -75,6 +94,7 @@ def translate_by(
     max_extra: int = 50,
     cached: bool = True,
     alpha: float = 0.0,
+    allowed: Allowed | None = None,
 ) -> list[Hypothesis]:
     """Translate with the tokens that `choose` picks: a Hypothesis for each sentence.
 
@@ -88,7 +108,7 @@ def translate_by(
     texts = np.full((len(source), 1), c.bos_id)
     with model.evaluating(), no_grad():
         scorer = token_scorer(model, source, 1, cached)
-        return extend(texts, scorer, choose, limits, c.eos_id, alpha)
+        return extend(texts, scorer, choose, limits, c.eos_id, alpha, allowed)
 
 
 class Scorer(Protocol):
@@ -120,6 +140,7 @@ def extend(
     limits: np.ndarray,
     end_id: int | None = None,
     alpha: float = 0.0,
+    allowed: Allowed | None = None,
 ) -> list[Hypothesis]:
     """Add tokens to each text (R, t), up to the end mark or its limit: a Hypothesis for each.
 
@@ -132,6 +153,8 @@ def extend(
     rows = np.arange(len(limits))  # of the texts that go on
     while len(rows):
         logits, normalisers = scorer(texts)
+        if allowed:
+            logits = _without(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
         tokens = choose(logits, rows)
         chosen = logits[xp.arange(len(tokens)), to_device(tokens)]
         totals[rows] += to_numpy(chosen) - normalisers
@@ -148,6 +171,11 @@ def extend(
     return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
+def _without(logits, allowed):
+    """Return logits (R, V) in which those that are not allowed, bool (R, V), are -infinity."""
+    return xp.where(to_device(allowed), logits, logits.dtype.type(-np.inf))
+
+
 def beam_search(
     model: Transformer,
     source: Ids,
@@ -156,6 +184,7 @@ def beam_search(
     max_extra: int = 50,
     n_best: int = 1,
     cached: bool = True,
+    allowed: Allowed | None = None,
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -183,11 +212,12 @@ def beam_search(
     c, limits = model.config, _limits(model, source, max_extra)
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id) for limit in limits]
     with model.evaluating(), no_grad():
-        _search_together(searches, token_scorer(model, source, beam, cached), beam, c.bos_id)
+        scorer = token_scorer(model, source, beam, cached)
+        _search_together(searches, scorer, beam, c.bos_id, allowed)
     return [search.best() for search in searches]
 
 
-def _search_together(searches, scorer, beam, bos_id):
+def _search_together(searches, scorer, beam, bos_id, allowed=None):
     """Advance the searches of all sentences side by side, a token at a time, until each is done.
 
     Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
@@ -200,19 +230,24 @@ def _search_together(searches, scorer, beam, bos_id):
     the rows [3, 2, 2, 3] for it. If the first of these ends, `ranks` has [1, 2] for those that go
     on, and sentence 1 continues twice with row 2.
     """
-    going = searches
+    going, rows = searches, np.arange(len(searches))
+    limits = np.array([search.limit for search in searches])
     texts = np.full((len(going) * beam, 1), bos_id)
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
         logits, normalisers = scorer(texts)
+        if allowed:
+            of_texts = np.repeat(rows, beam)
+            left = limits[of_texts] - (texts.shape[1] - 1)
+            logits = _without(logits, allowed(texts, of_texts, left))
         totals -= normalisers.reshape(totals.shape)
         tokens, continued, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         alive = [i for i, search in enumerate(going) if not search.done]
-        going = [going[i] for i in alive]
+        going, rows = [going[i] for i in alive], rows[alive]
         if going:
             chosen = np.array(alive)[:, None], np.array(ranks)[alive]  # (B, 1), (B, W)
             texts = longer[chosen].reshape(-1, longer.shape[2])
