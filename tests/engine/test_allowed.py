@@ -99,8 +99,8 @@ def test_a_wide_beam_finds_the_best_of_all_allowed_texts(rng):
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 @switches
 def test_only_allowed_texts_are_written_in_batches_and_with_forms(rng, changes, search):
-    model = likely_end(small_model(**changes), by=4.0)
-    source = random_batch(rng, rows=6).source
+    model = likely_end(small_model(**changes), by=1.5)
+    source = random_batch(rng, rows=12).source
 
     def run(model, source, allowed):
         if search == "greedy":
