@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minitf.data import recipes
+from minitf.data import recipes, treebank
 from minitf.errors import UserError
 from minitf.terminal import Progress, counted
 
@@ -84,7 +84,8 @@ class Corpus:
     tests: the first is the main one. cut: the text is already cut into tokens, words or subwords,
     separated by blanks (class `Words`). tokenized: the references have blanks around punctuation,
     so BLEU is computed without tokenising them again. added: pairs that follow the training text;
-    no subwords are learned from them.
+    no subwords are learned from them. symbols: words of the targets that are a subword each, such
+    as the brackets of trees.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Corpus:
     cut: bool = False
     tokenized: bool = False
     added: Pairs = field(default_factory=lambda: Pairs([], []))
+    symbols: tuple[str, ...] = ()
 
 
 class _Layout(NamedTuple):
@@ -142,7 +144,8 @@ _CORPORA = {
     "wmt14-en-de": _wmt14("en-de"),
     "wmt14-en-fr": _wmt14("en-fr"),
 }
-NAMES = ("toy", *_CORPORA)
+NAMES = ("toy", *_CORPORA, "craft")
+_HELD_OUT = 500  # trees of craft
 HELP = f"""usage: python -m minitf.data NAME ...
 Download corpora in advance, such as wmt14-en-de, into the folder that MINITF_DATA names, or else
 into ~/.cache/minitf. A training command downloads its corpus itself if it is missing.
@@ -169,6 +172,8 @@ def load(name: str, say=print) -> Corpus:
         splits = {split: Pairs(*pairs) for split, pairs in toy.splits().items()}
         train, valid = splits.pop("train"), splits.pop("valid")
         return Corpus(name, "en", "de", train, valid, splits)
+    if name == "craft":
+        return _craft(data_folder() / name)
     layout = (_CORPORA | _UNPUBLISHED).get(name)
     if layout is None:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
@@ -181,6 +186,27 @@ def load(name: str, say=print) -> Corpus:
     tests = {split: read_pairs(*paths(stem)) for split, stem in layout.tests.items()}
     train, valid = open_pairs(*paths(layout.train)), read_pairs(*paths(layout.valid))
     return Corpus(name, *languages, train, valid, tests, layout.cut, layout.tokenized)
+
+
+def _craft(folder):
+    """Return biomedical articles and their trees: Table 4 of the paper on text that is free.
+
+    Validated on articles that are held out of the training text, so `dev` decides nothing.
+    """
+    found = treebank.articles(folder / "train")
+    train, valid = treebank.held_out(found, least=_HELD_OUT)
+    train, valid, dev = (
+        [tree for article in some for tree in article.trees]
+        for some in (train, valid, treebank.articles(folder / "dev"))
+    )
+    train_pairs, valid_pairs, dev_pairs = (
+        Pairs(*treebank.as_pairs(some)) for some in (train, valid, dev)
+    )
+    symbols = tuple(treebank.symbols(train))
+    tests = {"dev": dev_pairs}
+    return Corpus(
+        *("craft", "en", "trees", train_pairs, valid_pairs, tests), tokenized=True, symbols=symbols
+    )
 
 
 def _complete(layout, data, languages, say):

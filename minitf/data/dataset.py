@@ -255,7 +255,7 @@ def _learn_subwords(corpus, settings, log):
     if corpus.cut or settings.subwords == "none":
         return Words.train(lines, settings.vocabulary_size or None, log=log)
     size = settings.vocabulary_size or vocabulary_size(len(corpus.train.source))
-    return Subwords.train(lines, size, log=log)
+    return Subwords.train(lines, size, log=log, symbols=corpus.symbols)
 
 
 def vocabulary_size(n_pairs):

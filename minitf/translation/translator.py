@@ -17,7 +17,7 @@ from minitf.cpu.decoder import for_decoding
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.workers import over_cores
-from minitf.decode import beam_search, greedy
+from minitf.decode import Allowed, beam_search, greedy
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 from minitf.text import BOS, EOS, Subwords, Words
@@ -92,12 +92,15 @@ class Translator:
         n_best: int = 1,
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
+        allowed: Callable[[list[str]], Allowed] | None = None,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
         A line without any text gives one empty translation. batch_tokens: the number of source
         tokens, times beams, that a core decodes side by side; a GPU takes eight times as many.
         progress: called with the number of parts done and of all parts.
+        allowed: called with some lines, it returns what may be written for them, row by row. A line
+        that is translated in several parts occurs once for each.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
@@ -106,8 +109,11 @@ class Translator:
                 f"not {n_best}: widen the beam"
             )
 
+        lines = _listed(lines)
+
         def search(source, places):
-            return self._search(source, beam, alpha, max_extra, n_best)
+            rules = allowed([lines[line] for line, _ in places]) if allowed else None
+            return self._search(source, beam, alpha, max_extra, n_best, rules)
 
         return self._over_lines(lines, search, beam, batch_tokens, progress)
 
@@ -143,10 +149,8 @@ class Translator:
         search(source, places): returns the hypotheses of each row of a batch. places: for each
         row, the number of its line and of the part in that line.
         """
-        if isinstance(lines, str):
-            raise TypeError("translate() and sample() take a list of lines, not one string")
         keep_memory()
-        parts_of_lines = cut_lines(list(lines), self.subwords, self.longest, self.usual)
+        parts_of_lines = cut_lines(_listed(lines), self.subwords, self.longest, self.usual)
         parts, places = [], []
         for i, parts_of_line in enumerate(parts_of_lines):
             parts += parts_of_line
@@ -179,12 +183,13 @@ class Translator:
         pairs = zip(texts, hypotheses, strict=True)
         return [Translation(text.strip(), best.log_probability, best.score) for text, best in pairs]
 
-    def _search(self, source, beam, alpha, max_extra, n_best):
+    def _search(self, source, beam, alpha, max_extra, n_best, allowed=None):
         """Return the best hypotheses of each row of source ids (B, S)."""
         if beam == 1:
-            found = [[best] for best in greedy(self.fast, source, max_extra, alpha=alpha)]
+            found = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
+            found = [[best] for best in found]
         else:
-            found = beam_search(self.fast, source, beam, alpha, max_extra, n_best)
+            found = beam_search(self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed)
         return _finite(found)
 
     def parts(self, line: str) -> list[list[int]]:
@@ -237,6 +242,12 @@ class Translator:
         seen = ["<s>", *written[:-1]]
         tokens = {"source": (written, read), "encoder": (read, read), "decoder": (written, seen)}
         return chosen.weights[0], *tokens[kind]
+
+
+def _listed(lines):
+    if isinstance(lines, str):
+        raise TypeError("translate() and sample() take a list of lines, not one string")
+    return list(lines)
 
 
 def _finite(found):

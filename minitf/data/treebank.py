@@ -1,0 +1,63 @@
+"""Treebanks: sentences, and the trees that a decoder should write for them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from minitf.errors import UserError
+from minitf.terminal import counted
+from minitf.text.trees import WORD, Tree, cleaned, linear, read_trees, words
+
+__all__ = ["Article", "articles", "as_pairs", "symbols"]
+
+_CRAFT = "https://github.com/UCDenver-ccp/CRAFT"
+
+
+class Article(NamedTuple):
+    """The cleaned trees of one file."""
+
+    name: str
+    trees: list[Tree]
+
+
+def articles(folder: Path) -> list[Article]:
+    """Return the articles of a folder of .tree files, in the order of their names.
+
+    Raises UserError for a folder without any, and for a file that is not in Penn Treebank form.
+    """
+    files = sorted(folder.glob("*.tree"))
+    if not files:
+        raise UserError(
+            f"{folder} has no .tree files: the trees of CRAFT (CC BY 3.0) are in "
+            f"structural-annotation/treebank/penn of {_CRAFT}; copy them there, some articles to "
+            "train and the others to dev"
+        )
+    found = (Article(path.stem, list(map(cleaned, read_trees(path)))) for path in files)
+    return [Article(name, [tree for tree in trees if tree]) for name, trees in found]
+
+
+def as_pairs(trees: list[Tree]) -> tuple[list[str], list[str]]:
+    """Return the sentences, and their trees in linear form, each as a line with blanks.
+
+    >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]])
+    (['the cat'], ['(NP XX XX )NP'])
+    """
+    return [" ".join(words(tree)) for tree in trees], [" ".join(linear(tree)) for tree in trees]
+
+
+def symbols(trees: list[Tree]) -> list[str]:
+    """Return all that a decoder may write: XX, then the brackets of each label of the trees."""
+    labels = sorted({item[1:] for tree in trees for item in tree if isinstance(item, str)})
+    return [WORD, *(sign + label for label in labels for sign in "()")]
+
+
+def held_out(found: list[Article], least: int) -> tuple[list[Article], list[Article]]:
+    """Return the first articles, and the last ones that together have at least `least` trees.
+
+    Sentences of one article are alike, so a text to validate on has articles of its own.
+    """
+    size = 0
+    for i in reversed(range(1, len(found))):
+        size += len(found[i].trees)
+        if size >= least:
+            return found[:i], found[i:]
+    raise UserError(f"only {counted(len(found), 'article')}: too few to hold some out")

@@ -1,0 +1,90 @@
+"""The Parser: sentences in, a tree over exactly their words out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self
+
+from minitf.parsing.brackets import Brackets
+from minitf.text import EOS, Subwords
+from minitf.text.trees import ROOT, Tree, from_linear
+from minitf.text.vocabulary import printable, valid
+from minitf.transformer import Transformer
+from minitf.translation import Translator
+
+__all__ = ["Parser"]
+
+BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
+_MOST_WORDS = 200  # of a part; the longest sentence but two of the training text has 200
+_MOST_CHARACTERS = 60  # of a word that the model reads
+_ENDS = {".", "?", "!", ";"}
+
+
+class Parser:
+    """A model that writes trees, and its subwords.
+
+    Raises UserError for the subwords of another model.
+    """
+
+    def __init__(self, model: Transformer, subwords: Subwords):
+        self._translator = Translator(model, subwords, longest=10**9, usual=10**9)
+        self._allowed([])  # refuses another model
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read a model's folder. Raises UserError with one line that says what to do."""
+        translator = Translator.load(directory)
+        return cls(translator.model, translator.subwords)
+
+    def parse(
+        self,
+        sentences: Iterable[list[str]],
+        beam: int = BEAM,
+        alpha: float = ALPHA,
+        max_extra: int = MAX_EXTRA,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[Tree]:
+        """Return the tree of each sentence, a list of words; of no words, the empty list.
+
+        The tree is the most probable one that the beam finds among all trees over these words. A
+        sentence of more than 200 words is parsed in parts, which are joined by the label ROOT.
+        progress: called with the number of parts done and of all parts.
+        """
+        parts = [_parts(words) for words in sentences]
+        lines = [" ".join(map(_readable, part)) for of_one in parts for part in of_one]
+        found = iter(
+            self._translator.translate(
+                *(lines, beam, alpha, max_extra), progress=progress, allowed=self._allowed
+            )
+        )
+        return [_joined([_tree(next(found)[0].text, part) for part in of_one]) for of_one in parts]
+
+    def _allowed(self, lines):
+        return Brackets(self._translator.subwords, [len(line.split()) for line in lines], EOS)
+
+
+def _readable(word):
+    """Return what the model reads of a word: something, but not all of an endless one."""
+    return "".join(printable(valid(word[:_MOST_CHARACTERS])).split()) or "?"
+
+
+def _parts(words):
+    """Cut the words of a long sentence, after the last sign that ends a clause if there is one."""
+    parts = []
+    while len(words) > _MOST_WORDS:
+        ends = [i for i in range(_MOST_WORDS // 2, _MOST_WORDS) if words[i] in _ENDS]
+        cut = ends[-1] + 1 if ends else _MOST_WORDS
+        parts.append(words[:cut])
+        words = words[cut:]
+    return [*parts, words] if words else parts
+
+
+def _tree(text, words):
+    return from_linear(text.split(), words)
+
+
+def _joined(trees):
+    if len(trees) < 2:
+        return trees[0] if trees else []
+    return [f"({ROOT}", *(item for tree in trees for item in tree), f"){ROOT}"]

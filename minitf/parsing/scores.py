@@ -1,0 +1,95 @@
+"""How well trees agree with gold ones: labelled brackets, counted as the program EVALB does."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+
+from minitf.text.trees import ROOT, Leaf, Tree
+
+__all__ = ["Scores", "score", "spans"]
+
+# COLLINS.prm, the parameters with which parsers of the Penn Treebank are compared.
+_PUNCTUATION = {",", ":", "``", "''", "."}  # tags; those of brackets and hyphens are words
+_ROOTS = {"TOP", "S1", ROOT, ""}  # the outermost bracket is no constituent
+_EQUAL = {"PRT": "ADVP"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """Brackets in the gold trees, in the others, and in both; sentences, and those that agree.
+
+    precision = 100 both / found,   recall = 100 both / gold
+    F1 = 2 precision recall / (precision + recall) = 100 * 2 both / (gold + found)
+    """
+
+    sentences: int = 0
+    exact: int = 0
+    gold: int = 0
+    found: int = 0
+    both: int = 0
+
+    def __add__(self, other: "Scores") -> "Scores":
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Scores(*(a + b for a, b in pairs))
+
+    @property
+    def precision(self) -> float:
+        return 100 * self.both / max(1, self.found)
+
+    @property
+    def recall(self) -> float:
+        return 100 * self.both / max(1, self.gold)
+
+    @property
+    def f1(self) -> float:
+        return 200 * self.both / max(1, self.gold + self.found)
+
+    @property
+    def exact_match(self) -> float:
+        """The percentage of sentences whose brackets are exactly the gold ones."""
+        return 100 * self.exact / max(1, self.sentences)
+
+    def __str__(self):
+        return (
+            f"F1 {self.f1:.2f}  precision {self.precision:.2f}  recall {self.recall:.2f}  "
+            f"exact {self.exact_match:.1f}%  of {self.sentences:,} sentences"
+        )
+
+
+def score(gold: Iterable[Tree], found: Iterable[Tree], labelled: bool = True) -> list[Scores]:
+    """Return the Scores of each sentence; `sum(scores, Scores())` adds them up.
+
+    A word is left out of both trees if the gold tree tags it as punctuation.
+    labelled: whether a bracket also has to have the right label.
+    Raises ValueError for trees over different words.
+    Source: EVALB by Sekine and Collins 1997, with COLLINS.prm.
+    """
+    scores = []
+    for gold_tree, found_tree in zip(gold, found, strict=True):
+        leaves = [item for item in gold_tree if isinstance(item, Leaf)]
+        others = [item.word for item in found_tree if isinstance(item, Leaf)]
+        if len(leaves) != len(others):
+            raise ValueError(f"trees over {len(leaves)} and {len(others)} words")
+        counted = [leaf.tag not in _PUNCTUATION for leaf in leaves]
+        a, b = (spans(tree, counted, labelled) for tree in (gold_tree, found_tree))
+        scores.append(Scores(1, int(a == b), a.total(), b.total(), (a & b).total()))
+    return scores
+
+
+def spans(tree: Tree, counted: list[bool], labelled: bool = True) -> Counter:
+    """Return how often each (label, start, end) occurs as a constituent of a tree.
+
+    counted: which words count. start, end: among those. A constituent without any is left out.
+    """
+    found, stack, place = Counter(), [], 0
+    flags = iter(counted)
+    for item in tree:
+        if isinstance(item, Leaf):
+            place += next(flags)
+        elif item[0] == "(":
+            stack.append(place)
+        else:
+            start, label = stack.pop(), _EQUAL.get(item[1:], item[1:])
+            if start < place and (stack or label not in _ROOTS):
+                found[label if labelled else "", start, place] += 1
+    return found

@@ -1,0 +1,136 @@
+"""parsing/: every output of any model is a tree over exactly the words of its sentence."""
+
+import numpy as np
+import pytest
+
+from minitf.config import Config
+from minitf.errors import UserError
+from minitf.parsing.brackets import Brackets
+from minitf.parsing.parser import Parser
+from minitf.text import BOS, EOS, Subwords
+from minitf.text.trees import WORD
+from minitf.transformer import Transformer
+
+SYMBOLS = [WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
+TEXT = ["the cat sat on the mat .", "a dog ( not a cat ) sat", "(S (NP XX XX )NP (VP XX )VP )S"]
+SENTENCES = [
+    ["The", "cat", "sat", "."],
+    ["Go"],
+    [],
+    ["(", "a", ")", "-LRB-", "XX", "(S", ")S"],
+    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000],
+    ["a"] * 60,
+    ["b", "."] * 210,
+]
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    return Subwords.train(TEXT * 3, 310, symbols=SYMBOLS, log=lambda notice: None)
+
+
+def parser_of(subwords, seed):
+    config = Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2)
+    model = Transformer(config, seed=seed)
+    for parameter in model.parameters():  # a wild model, whose favourite texts are no trees
+        parameter.data *= 3
+    return Parser(model, subwords)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_every_output_is_a_tree_over_its_words(subwords, beam, seed):
+    found = parser_of(subwords, seed).parse(SENTENCES, beam=beam, max_extra=40)
+    for sentence, tree in zip(SENTENCES, found, strict=True):
+        assert [leaf.word for leaf in tree if not isinstance(leaf, str)] == sentence
+        assert bool(tree) == bool(sentence)
+        depths = np.cumsum(
+            [0 if not isinstance(x, str) else 1 if x[0] == "(" else -1 for x in tree]
+        )
+        assert not sentence or (depths[-1] == 0 and (depths[:-1] > 0).all())
+
+
+def test_a_long_sentence_is_parsed_in_parts_after_the_ends_of_clauses(subwords):
+    (tree,) = parser_of(subwords, 0).parse([SENTENCES[-1]], beam=1)
+    assert (tree[0], tree[-1]) == ("(ROOT", ")ROOT")
+    inside, depth, size, sizes = tree[1:-1], 0, 0, []
+    for item in inside:
+        depth += 0 if not isinstance(item, str) else 1 if item[0] == "(" else -1
+        size += not isinstance(item, str)
+        if depth == 0:
+            sizes.append(size)
+            size = 0
+    assert sizes == [200, 200, 20]
+
+
+def brute_force(tokens, n_words, left):
+    """Return what may follow by trying all continuations, of a tiny language."""
+
+    def is_tree(text):
+        count, before, stack = 0, None, []
+        for i, token in enumerate(text):
+            if i and not stack:
+                return False
+            if token == WORD:
+                if not stack:
+                    return False
+                count += 1
+            elif token[0] == "(":
+                stack.append(token[1:])
+            elif not stack or stack.pop() != token[1:] or before[0] == "(":
+                return False
+            before = token
+        return bool(text) and not stack and count == n_words
+
+    found = set()
+
+    def go(text, first, left):
+        if left == 0:
+            return
+        if is_tree(text):
+            found.add(first or EOS)
+        if left == 1 or text.count(WORD) > n_words or len(text) > 9:
+            return
+        for token in SYMBOLS[:5]:
+            if first is None or first not in found:
+                go([*text, token], first or token, left - 1)
+
+    go(list(tokens), None, left)
+    return found
+
+
+@pytest.mark.parametrize(("n_words", "room"), [(1, 4), (1, 6), (1, 7), (2, 5), (2, 7)])
+def test_allowed_is_exactly_what_can_be_completed(subwords, n_words, room):
+    pieces = [piece[1:] for piece in subwords.pieces(range(len(subwords)))]
+    ids = {symbol: pieces.index(symbol) for symbol in SYMBOLS}
+    rules = Brackets(subwords, [n_words], EOS)
+    texts, seen = [[]], 0
+    while texts:
+        rows = np.array([[BOS, *(ids[token] for token in text)] for text in texts])
+        left = room - len(texts[0])
+        allowed = rules(rows, np.zeros(len(rows), int), np.full(len(rows), left))
+        longer = []
+        for text, row in zip(texts, allowed, strict=True):
+            found = {name for name, i in ids.items() if row[i] and "VP" not in name}
+            found |= {EOS} if row[EOS] else set()
+            assert found == brute_force(text, n_words, left), text
+            assert found, "something may always follow"
+            assert row.sum() == len(found) + any("(" in str(name) for name in found)
+            longer += [[*text, token] for token in found - {EOS}]
+            seen += 1
+        texts = longer
+    assert seen > 3
+
+
+def test_a_text_that_is_no_tree_allows_nothing(subwords):
+    rules = Brackets(subwords, [2], EOS)
+    word = [piece[1:] for piece in subwords.pieces(range(len(subwords)))].index(WORD)
+    rules(np.array([[BOS]]), np.array([0]), np.array([9]))
+    assert not rules(np.array([[BOS, word]]), np.array([0]), np.array([8])).any()
+
+
+def test_a_translator_is_refused():
+    subwords = Subwords.train(TEXT[:2] * 3, 300, log=lambda notice: None)
+    model = Transformer(Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2))
+    with pytest.raises(UserError, match="does not write trees"):
+        Parser(model, subwords)
