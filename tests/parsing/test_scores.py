@@ -119,5 +119,5 @@ def test_as_pyevalb_counts_them():
         assert (ours.gold, ours.found) == (theirs.gold_brackets, theirs.test_brackets)
         assert ours.both == theirs.matched_brackets
         agreed.append(ours.both)
-    assert max(agreed) > 2
+    assert max(agreed) > 1
     assert min(agreed) == 0
