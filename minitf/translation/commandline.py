@@ -60,7 +60,7 @@ def _run(options, backend):
 def translate(options):
     """Translate the text that the options name, a batch of lines at a time."""
     with (
-        _signals_as_exceptions(),
+        signals_as_exceptions(),
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
     ):
@@ -149,7 +149,7 @@ class _Recent:
 
 
 @contextlib.contextmanager
-def _signals_as_exceptions():
+def signals_as_exceptions():
     """Let SIGTERM and SIGHUP raise SystemExit, or they would leave half a file."""
     received = []
 

@@ -11,13 +11,13 @@ def _program():
     path = Path(sys.argv[0])
     if path.stem == INSTALLED:
         return INSTALLED
-    if path.parts[-2:] == ("translation", "__main__.py"):
-        return "minitf.translation"
-    return "translate.py"
+    if path.name == "__main__.py" and path.parent.name in ("translation", "parsing"):
+        return f"minitf.{path.parent.name}"
+    return "parse.py" if path.name == "parse.py" else "translate.py"
 
 
 PROGRAM = _program()
-USAGE = f"python -m {PROGRAM}" if PROGRAM == "minitf.translation" else PROGRAM  # as it is typed
+USAGE = f"python -m {PROGRAM}" if PROGRAM.startswith("minitf.") else PROGRAM  # as it is typed
 
 
 class Mistake(Exception):

@@ -1,0 +1,28 @@
+"""Write the constituency trees of sentences; the program is in minitf/parsing/."""
+
+import os
+import sys
+from pathlib import Path
+
+MODEL = Path(__file__).resolve().parent / "models" / "parse-en"
+
+
+def main(arguments=None):
+    """Run the command line; returns its exit code."""
+    # As in translate.py: one thread in each process.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    backend = os.environ.pop("MINITF_BACKEND", "")
+    try:
+        from minitf.parsing import commandline
+
+        return commandline.main(arguments, MODEL, backend)
+    except ModuleNotFoundError as error:
+        hint = "run  pip install -e .  in the folder above examples"
+        print(f"parse.py: {error.name} is not installed: {hint}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The command line of parse.py: sentences in, a tree for each out."""
+
+import argparse
+import sys
+
+from minitf.backend import use
+from minitf.errors import UserError, in_file
+from minitf.parsing.parser import ALPHA, BEAM, MAX_EXTRA, Parser
+from minitf.parsing.picture import draw
+from minitf.parsing.scores import Scores, score
+from minitf.parsing.words import cut
+from minitf.terminal import Progress, number
+from minitf.text.trees import cleaned, penn, pretty, read_trees, words
+from minitf.text.vocabulary import printable
+from minitf.translation.commandline import signals_as_exceptions
+from minitf.translation.console import USAGE, Mistake, complain, is_terminal, say
+from minitf.translation.input import opened_input
+from minitf.translation.output import opened_output, settle_stdout
+
+__all__ = ["main"]
+
+DESCRIPTION = """\
+Write the constituency tree of each sentence: given in quotes, in a file, through
+a pipe or at a prompt. Each line is one sentence and gives one tree."""
+MORE = """\
+The words of a tree are those of the line: signs at the edges of words are cut
+off, as in the Penn Treebank, unless some in the line are cut off already.
+Brackets in words are written -LRB- and -RRB-, and each word is tagged XX,
+because the model writes no parts of speech. An empty line stays empty.
+
+The exit code is 0, or 2 after an error, reported on one line, or 130 after
+Ctrl-C.
+"""
+_SHORT = 40  # words; parsers are also compared on sentences of so many, or fewer
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise SystemExit(complain(f"{message} (see --help)"))
+
+
+def _options(arguments, model):
+    parser = _Parser(
+        prog=USAGE,
+        usage=f"{USAGE} [OPTIONS] [TEXT ...]",
+        description=DESCRIPTION,
+        epilog=MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("text", nargs="*", metavar="TEXT", help="sentences, in quotes")
+    add("--input", metavar="FILE", help="read the sentences from this file, one on each line")
+    add("--output", metavar="FILE", help="write to this file when everything is parsed")
+    add("--pretty", action="store_true", help="write each tree in several lines, and an empty one")
+    add("--draw", metavar="FILE", help="draw the first tree (.png, .svg or .pdf)")
+    add(
+        "--score",
+        nargs="+",
+        metavar="GOLD",
+        help="parse the sentences of these .tree files, and compare with their trees",
+    )
+    add("--model", metavar="DIR", default=model, help="folder of a trained parser")
+    add(
+        "--beam",
+        type=number(int, 1, 1000),
+        default=BEAM,
+        metavar="N",
+        help=f"compare N unfinished trees at a time (default: {BEAM}, as in the paper; 1 is fast)",
+    )
+    add(
+        "--alpha",
+        type=number(float, 0, 10),
+        default=ALPHA,
+        metavar="A",
+        help=f"length penalty (default: {ALPHA})",
+    )
+    add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
+    options = parser.parse_intermixed_args(arguments)
+    options.paragraphs = False  # a tree is of one sentence
+    if options.model is None:
+        parser.error("name a trained parser with --model DIR")
+    if options.score and (options.text or options.input or options.draw or options.pretty):
+        parser.error("--score reads its sentences from the gold trees: leave the other text out")
+    if options.text and options.input is not None:
+        parser.error("TEXT and --input are both given: choose one of them")
+    return options
+
+
+def main(arguments=None, model=None, backend=""):
+    """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
+
+    model: the folder of the model that is used without --model. backend: the value of
+    MINITF_BACKEND, if the caller has hidden it from `import minitf`.
+    """
+    try:
+        options = _options(sys.argv[1:] if arguments is None else arguments, model)
+        with in_file("--backend" if options.backend else "MINITF_BACKEND"):
+            if options.backend or backend:
+                use(options.backend or backend)
+        _run(options)
+        return 0
+    except (UserError, Mistake) as error:
+        return complain(error)
+    except KeyboardInterrupt:
+        if is_terminal(sys.stderr):
+            say("")
+        return 130
+    except BrokenPipeError:  # the reader of the output has read enough
+        return 0
+    finally:
+        settle_stdout()
+
+
+def _run(options):
+    with signals_as_exceptions():
+        if options.score:
+            _score(options)
+            return
+        with (
+            opened_input(options) as source,
+            opened_output(options.output, source.file) as write,
+        ):
+            parser, to_draw = Parser.load(options.model), options.draw
+            for lines in source.batches:
+                trees = parser.parse(map(_words, lines), options.beam, options.alpha)
+                if to_draw and (first := next(filter(None, trees), None)):
+                    _draw(first, to_draw)
+                    to_draw = None
+                write("".join(_written(tree, options.pretty) for tree in trees))
+        if to_draw:
+            raise Mistake("--draw: there is no text to draw a tree of: give a sentence")
+
+
+def _words(line):
+    return cut(printable(line))
+
+
+def _written(tree, in_lines):
+    return f"{pretty(tree)}\n\n" if in_lines and tree else f"{penn(tree)}\n"
+
+
+def _draw(tree, path):
+    try:
+        draw(tree, path)
+    except ValueError as error:
+        raise Mistake(f"--draw: {error}") from None
+
+
+def _score(options):
+    """Print how well the parser finds the gold trees."""
+    gold = [cleaned(tree) for path in options.score for tree in read_trees(path)]
+    gold = [tree for tree in gold if tree]
+    if not gold:
+        raise Mistake("--score: there are no trees in these files")
+    parser = Parser.load(options.model)
+    with Progress("sentences parsed", len(gold)) as bar:
+        found = parser.parse(
+            map(words, gold), options.beam, options.alpha, MAX_EXTRA, lambda done, _: bar.to(done)
+        )
+    scores = score(gold, found)
+    short = [s for s, tree in zip(scores, gold, strict=True) if len(words(tree)) <= _SHORT]
+    unlabelled = score(gold, found, labelled=False)
+    for name, some in (
+        ("all sentences", scores),
+        (f"{_SHORT} words or fewer", short),
+        ("without labels", unlabelled),
+    ):
+        print(f"{name:18}  {sum(some, Scores())}")

@@ -1,0 +1,75 @@
+"""data/treebank.py, and --corpus craft: sentences and trees from a folder of articles."""
+
+import pytest
+
+from minitf.data import corpora
+from minitf.data.dataset import prepare
+from minitf.data.treebank import articles, as_pairs, held_out, symbols
+from minitf.errors import UserError
+from minitf.training.settings import Settings
+
+TREE = "( (S (NP-SBJ (NN w{}) (-NONE- *)) (VP (VBZ is) (ADJP (JJ red))) (. .)) )\n"
+
+
+@pytest.fixture
+def craft(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "_HELD_OUT", 3)
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    for split, names in (("train", "abcd"), ("dev", "e")):
+        (tmp_path / "craft" / split).mkdir(parents=True)
+        for name in names:
+            text = "".join(TREE.format(f"{name}{i}") for i in range(2)) + "( (-NONE- *) )\n"
+            (tmp_path / "craft" / split / f"{name}.tree").write_text(text, encoding="utf-8")
+    return tmp_path / "craft"
+
+
+def test_a_corpus_of_trees(craft):
+    corpus = corpora.load("craft")
+    assert corpus.train.source == ["wa0 is red .", "wa1 is red .", "wb0 is red .", "wb1 is red ."]
+    assert corpus.train.target[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
+    assert [line[:3] for line in corpus.valid.source] == ["wc0", "wc1", "wd0", "wd1"]
+    assert [line[:3] for line in corpus.tests["dev"].source] == ["we0", "we1"]
+    assert corpus.symbols == ("XX", "(ADJP", ")ADJP", "(NP", ")NP", "(S", ")S", "(VP", ")VP")
+    assert corpus.tokenized
+
+
+def test_each_symbol_is_one_subword(craft):
+    dataset = prepare(Settings(corpus="craft", vocabulary_size=300), corpora.load("craft"), print)
+    corpus = corpora.load("craft")
+    for line, ids in zip(
+        corpus.train.target, dataset.subwords.encode(corpus.train.target), strict=True
+    ):
+        assert len(ids) == len(line.split())
+    assert (
+        dataset.subwords.decode(dataset.subwords.encode(corpus.train.target)) == corpus.train.target
+    )
+
+
+def test_the_articles_that_are_held_out_are_the_last(craft):
+    found = articles(craft / "train")
+    for least, names in ((1, "d"), (2, "d"), (3, "cd"), (6, "bcd")):
+        train, valid = held_out(found, least)
+        assert "".join(article.name for article in valid) == names
+        assert [*train, *valid] == found
+    with pytest.raises(UserError, match="only 4 articles"):
+        held_out(found, 7)
+
+
+def test_pairs_and_symbols_fit_each_other(craft):
+    trees = [tree for article in articles(craft / "train") for tree in article.trees]
+    _, lines = as_pairs(trees)
+    assert {token for line in lines for token in line.split()} == set(symbols(trees))
+
+
+def test_missing_trees_get_one_line_that_says_where_they_are(craft, monkeypatch):
+    for path in (craft / "dev").iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"dev has no \.tree files.*github\.com.*CRAFT") as caught:
+        corpora.load("craft")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_is_named_with_its_line(craft):
+    (craft / "train" / "b.tree").write_text("( (S (NN a)) )\n( (S (NN b) )", encoding="utf-8")
+    with pytest.raises(UserError, match=r"b\.tree: the bracket that opens in line 2 is not closed"):
+        corpora.load("craft")

@@ -1,0 +1,48 @@
+"""parsing/words.py: lines cut as treebanks cut them, and lines that are cut already."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitf.data import corpora
+from minitf.parsing.words import cut
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("We can't go; it's 10% of $5.", "We ca n't go ; it 's 10 % of $ 5 ."),
+        ("See Fig. 3 (left).", "See Fig. 3 ( left ) ."),
+        ("She lives in the U.S.", "She lives in the U.S."),
+        ("f(x) of Pax6(+) mice", "f(x) of Pax6(+) mice"),
+        ("“Hello,” she said... Wait?!", "“ Hello , ” she said ... Wait ? !"),
+        ("the dogs' tails", "the dogs ' tails"),
+        ("well-known 3.5 a.b,c", "well-known 3.5 a.b,c"),
+        ("CAN'T", "CA N'T"),
+        ("( ) ...", "( ) ..."),
+        ("'", "'"),
+        ("", ""),
+    ],
+)
+def test_signs_at_the_edges(line, words):
+    assert " ".join(cut(line)) == words
+
+
+def test_a_line_that_is_cut_already_stays_as_it_is():
+    line = "It 's 5' of Fig. (3) , isn't it ."
+    assert cut(line) == line.split()
+
+
+@given(st.text())
+def test_no_character_is_lost(line):
+    assert "".join(cut(line)) == "".join(line.split())
+    assert all(cut(line)) and not any(word.split() != [word] for word in cut(line))
+
+
+@pytest.mark.skipif("MINITF_DATA" not in os.environ, reason="MINITF_DATA is not set")
+def test_every_sentence_of_a_treebank_stays_as_it_is():
+    lines = corpora.load("craft").tests["dev"].source
+    assert len(lines) == 2780
+    assert [" ".join(cut(line)) for line in lines] == lines
