@@ -1,11 +1,13 @@
 """The command line of parse.py: sentences in, a tree for each out."""
 
 import argparse
+import functools
 import sys
 
 from minitf.backend import use
 from minitf.errors import UserError, in_file
-from minitf.parsing.parser import ALPHA, BEAM, MAX_EXTRA, Parser
+from minitf.parsing.grammar import Grammar
+from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, score
 from minitf.parsing.words import cut
@@ -62,6 +64,12 @@ def _options(arguments, model):
     )
     add("--model", metavar="DIR", default=model, help="folder of a trained parser")
     add(
+        "--grammar",
+        nargs="+",
+        metavar="TREES",
+        help="use no model, but a grammar that is counted on these .tree files",
+    )
+    add(
         "--beam",
         type=number(int, 1, 1000),
         default=BEAM,
@@ -78,7 +86,7 @@ def _options(arguments, model):
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
     options = parser.parse_intermixed_args(arguments)
     options.paragraphs = False  # a tree is of one sentence
-    if options.model is None:
+    if options.model is None and not options.grammar:
         parser.error("name a trained parser with --model DIR")
     if options.score and (options.text or options.input or options.draw or options.pretty):
         parser.error("--score reads its sentences from the gold trees: leave the other text out")
@@ -121,15 +129,31 @@ def _run(options):
             opened_input(options) as source,
             opened_output(options.output, source.file) as write,
         ):
-            parser, to_draw = Parser.load(options.model), options.draw
+            parse, to_draw = _parser(options), options.draw
             for lines in source.batches:
-                trees = parser.parse(map(_words, lines), options.beam, options.alpha)
+                trees = parse(map(_words, lines))
                 if to_draw and (first := next(filter(None, trees), None)):
                     _draw(first, to_draw)
                     to_draw = None
                 write("".join(_written(tree, options.pretty) for tree in trees))
         if to_draw:
             raise Mistake("--draw: there is no text to draw a tree of: give a sentence")
+
+
+def _parser(options):
+    """Return a function from sentences, lists of words, to their trees."""
+    if options.grammar:
+        return Grammar(_trees(options.grammar)).parse
+    parser = Parser.load(options.model)
+    return functools.partial(parser.parse, beam=options.beam, alpha=options.alpha)
+
+
+def _trees(paths):
+    trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
+    trees = [tree for tree in trees if tree]
+    if not trees:
+        raise Mistake(f"there are no trees in {', '.join(paths)}")
+    return trees
 
 
 def _words(line):
@@ -149,15 +173,9 @@ def _draw(tree, path):
 
 def _score(options):
     """Print how well the parser finds the gold trees."""
-    gold = [cleaned(tree) for path in options.score for tree in read_trees(path)]
-    gold = [tree for tree in gold if tree]
-    if not gold:
-        raise Mistake("--score: there are no trees in these files")
-    parser = Parser.load(options.model)
+    gold, parse = _trees(options.score), _parser(options)
     with Progress("sentences parsed", len(gold)) as bar:
-        found = parser.parse(
-            map(words, gold), options.beam, options.alpha, MAX_EXTRA, lambda done, _: bar.to(done)
-        )
+        found = parse(map(words, gold), progress=lambda done, _: bar.to(done))
     scores = score(gold, found)
     short = [s for s, tree in zip(scores, gold, strict=True) if len(words(tree)) <= _SHORT]
     unlabelled = score(gold, found, labelled=False)

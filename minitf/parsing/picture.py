@@ -29,6 +29,7 @@ def draw(tree: Tree, path: str) -> None:
         axes.text(
             *(x, y, text), ha="center", va="center", fontsize=11,
             color="black" if is_word else "#1f5fa8", weight="normal" if is_word else "bold",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )  # fmt: skip
     save_figure(figure, path)
 
