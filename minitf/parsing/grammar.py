@@ -49,9 +49,10 @@ class Grammar:
                 binary.append((ids[parent], ids[parts[0]], ids[parts[1]], ln_p))
             elif parent != parts[0]:
                 unary[ids[parent], ids[parts[0]]] = ln_p
-        self._binary = _columns(binary)
+        self._binary = _columns(binary, parts=2)
         self._chains, self._paths = _closure(unary)
-        self._unary = _columns([(*pair, ln_p) for pair, ln_p in self._chains.items()])
+        chains = [(*pair, ln_p) for pair, ln_p in self._chains.items()]
+        self._unary = _columns(chains, parts=1)
         self._tag_ids = np.array([ids[tag] for tag in self.lexicon.tags])
         total = math.log(roots.total())
         self._roots = {ids[root]: math.log(count) - total for root, count in roots.items()}
@@ -114,8 +115,9 @@ class Grammar:
         """Fill found (symbols,) with the best of `without` and of the chains that end in it."""
         parents, children, ln_p = self._unary
         found[:] = without
-        heads, best = _best(parents, without[children] + ln_p)
-        found[heads] = np.maximum(found[heads], best)
+        if len(parents):
+            heads, best = _best(parents, without[children] + ln_p)
+            found[heads] = np.maximum(found[heads], best)
 
     def _read(self, chart, without, root, n):
         """Yield the best tree as it is written: (symbol, True), (symbol, False), or (tag, None)."""
@@ -196,10 +198,11 @@ def _rules(name, parts):
     yield (left, *(part for _, part in parts[-2:]))
 
 
-def _columns(rules):
+def _columns(rules, parts):
     """Return rules, (parent, parts, ln P) each, as an array for each column, sorted by parent."""
-    *columns, ln_p = zip(*sorted(rules), strict=True)
-    return *(np.array(column, np.int64) for column in columns), np.array(ln_p, np.float32)
+    rules = sorted(rules)
+    columns = (np.array([rule[k] for rule in rules], np.int64) for k in range(1 + parts))
+    return *columns, np.array([rule[-1] for rule in rules], np.float32)
 
 
 def _best(parents, values):
