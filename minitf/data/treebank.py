@@ -38,6 +38,7 @@ def articles(folder: Path) -> list[Article]:
 def as_pairs(trees: list[Tree]) -> tuple[list[str], list[str]]:
     """Return the sentences, and their trees in linear form, each as a line with blanks.
 
+    >>> from minitf.text.trees import Leaf
     >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]])
     (['the cat'], ['(NP XX XX )NP'])
     """

@@ -87,7 +87,10 @@ def _options(arguments, model):
     options = parser.parse_intermixed_args(arguments)
     options.paragraphs = False  # a tree is of one sentence
     if options.model is None and not options.grammar:
-        parser.error("name a trained parser with --model DIR")
+        parser.error(
+            "name a trained parser with --model DIR; python -m minitf.training --corpus craft "
+            "trains one"
+        )
     if options.score and (options.text or options.input or options.draw or options.pretty):
         parser.error("--score reads its sentences from the gold trees: leave the other text out")
     if options.text and options.input is not None:

@@ -132,6 +132,8 @@ def test_command(command, tmp_path):
             parse(arguments)
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
+    elif words[:3] == ["python", "-m", "minitf.training"]:
+        parse(words[3:])
     elif "examples/translate.py" in command:
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
