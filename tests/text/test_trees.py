@@ -76,6 +76,23 @@ def test_words_with_several_in_a_bracket_and_signs_for_brackets():
     assert trees.words(tree_of(penn(again))) == trees.words(tree)
 
 
+def test_nltk_reads_the_same_trees():
+    nltk_tree = pytest.importorskip("nltk", reason="pip install nltk").Tree
+
+    def flat(node):
+        if isinstance(node[0], str):
+            return [Leaf(node.label(), node[0])]
+        inside = [item for part in node for item in flat(part)]
+        return [f"({node.label()}", *inside, f"){node.label()}"]
+
+    @given(drawn_trees())
+    def check(tree):
+        assert flat(nltk_tree.fromstring(penn(tree))) == tree
+        assert flat(nltk_tree.fromstring(pretty(tree))) == tree
+
+    check()
+
+
 def test_pretty_gives_each_constituent_a_line():
     assert pretty(tree_of("(S (NP (DT The) (NN cat)) (VP (VBD sat) (ADVP (RB down))) (. .))")) == (
         "(S\n  (NP (DT The) (NN cat))\n  (VP\n    (VBD sat)\n    (ADVP (RB down)))\n  (. .))"
