@@ -309,6 +309,14 @@ HEADINGS = (
 )  # fmt: skip
 
 
+def verdict(row):
+    """Return how a line of the table compares with the paper's."""
+    of_perplexity, of_bleu = row["perplexity says"], row["BLEU says"]
+    if of_perplexity == of_bleu:
+        return f"both: {of_bleu}"
+    return f"perplexity: {of_perplexity}; BLEU: {of_bleu}"
+
+
 def markdown(rows):
     """Return the comparison as a table in Markdown."""
     lines = [HEADINGS, ["---"] * len(HEADINGS)]
@@ -320,7 +328,7 @@ def markdown(rows):
                 f"{row['paper %']:+.1f}%",
                 "{:+.2f} ± {:.2f}".format(*row["BLEU +-"]),
                 f"{row['paper BLEU +-']:+.1f}",
-                f"perplexity: {row['perplexity says']}; BLEU: {row['BLEU says']}",
+                verdict(row),
             ]
         lines.append([
             row["name"], f"{row['parameters'] / 1e6:.2f} million", str(row["seeds"]),
