@@ -1,23 +1,26 @@
 """Subword regularisation: the training text is cut in other ways in each epoch."""
 
-import threading
+import random
 
 import numpy as np
 
 from minitf.data.rows import Rows
+from minitf.text.merges import words_of
+from minitf.text.vocabulary import valid
 
 __all__ = ["Sampler"]
 
-_BLOCK = 50_000  # lines that are cut with one seed
+MOST_CUTS = 32  # of a word in an epoch; its occurrences share them
 
 
 class Sampler:
     """Cuts a text again for each epoch, by BPE-dropout: each merge is left out at random.
 
-    So the model sees a rare word in several segmentations, and learns what its parts mean. The rows
-    of an epoch are a function of the seed, the epoch, and the text. SentencePiece repeats itself
-    only if it is seeded and runs on one thread, so all sampling happens on one thread; while an
-    epoch is trained on, that thread cuts the text for the next one.
+    So the model sees a rare word in several segmentations, and learns what its parts mean. In each
+    epoch, each different word is cut anew, once for each occurrence, but at most 32 times; each
+    occurrence gets one of these cuts. The rows of an epoch are a function of the seed, the epoch,
+    and the text. (SentencePiece can sample, too, and faster, but never repeats itself in another
+    process: it mixes random bytes of the system into the seed.)
 
     subwords: Subwords. pairs: the lines of both sides. rows: the same lines as Rows, cut in the
     usual way; they replace a row that sampling makes longer than `longest` ids. probability: of
@@ -26,61 +29,74 @@ class Sampler:
     """
 
     def __init__(self, subwords, pairs, rows, probability, seed, longest):
-        self.subwords, self.pairs, self.rows = subwords, pairs, rows
-        self.probability, self.seed, self.longest = probability, seed, longest
-        self._ahead = None
+        self.rows, self.probability, self.seed, self.longest = rows, probability, seed, longest
+        self._merges = subwords.merges()
+        places = {}  # of the different words
+        self._sides = [_numbered(lines, places) for lines in pairs]
+        self._words = list(places)
+        occurrences = np.concatenate([words for words, _ in self._sides])
+        self._copies = np.bincount(occurrences, minlength=len(places)).clip(max=MOST_CUTS)
+        self._regular = self._as_usual()
 
     def epoch(self, number):
-        """Return the rows of both sides for an epoch, and begin to cut those of the next one."""
-        if self._ahead is None or self._ahead.number != number:
-            if self._ahead is not None:
-                self._ahead.wait()  # two threads that sample at once would not repeat themselves
-            self._ahead = _Cutting(self, number)
-        sides = self._ahead.wait()
-        self._ahead = _Cutting(self, number + 1)
-        return sides
-
-    def cut(self, number):
-        """Return the rows of both sides for an epoch. Only one thread at a time may do this."""
-        return tuple(
-            self._side(lines, fixed, [self.seed, number, side])
-            for side, (lines, fixed) in enumerate(zip(self.pairs, self.rows, strict=True))
+        """Return the rows of both sides for an epoch."""
+        state = np.random.SeedSequence([self.seed, number]).generate_state(4)
+        draw = random.Random(int.from_bytes(state.tobytes(), "little")).random
+        cuts = (
+            self._merges.cut(word, self.probability, draw)
+            for word, copies in zip(self._words, self._copies, strict=True)
+            for _ in range(copies)
         )
-
-    def _side(self, lines, fixed, seed):
+        table = Rows.of(list(cuts), self.rows[0].ids.dtype)
+        first = np.cumsum(self._copies) - self._copies  # of each word, in the table
         found = []
-        for block, start in enumerate(range(0, len(lines), _BLOCK)):
-            (state,) = np.random.SeedSequence([*seed, block]).generate_state(1)
-            block_lines = lines[start : start + _BLOCK]
-            sampled = self.subwords.sample(block_lines, self.probability, int(state))
-            for row, ids in enumerate(sampled, start):
-                found.append(ids if len(ids) <= self.longest else fixed[row])
-        return Rows.of(found, fixed.ids.dtype)
+        for side, (words, counts) in enumerate(self._sides):
+            rng = np.random.default_rng([self.seed, number, side])
+            chosen = first[words] + rng.integers(self._copies[words])
+            sampled = _joined(table, chosen, counts)
+            usable = self._regular[side] & (sampled.lengths <= self.longest)
+            found.append(_either(sampled, self.rows[side], usable))
+        return tuple(found)
 
-    def __getstate__(self):
-        """Leave out the thread: each rank of a run has its own."""
-        return vars(self) | {"_ahead": None}
+    def _as_usual(self):
+        """Return for each row of both sides whether its words, cut as usual, make the usual row.
+
+        SentencePiece cuts lines, not words. The two differ only for odd lines, such as those that
+        contain its sign for a blank: these are never sampled.
+        """
+        table = Rows.of([self._merges.cut(word) for word in self._words], self.rows[0].ids.dtype)
+        regular = []
+        for (words, counts), usual in zip(self._sides, self.rows, strict=True):
+            joined = _joined(table, words, counts)
+            same = joined.lengths == usual.lengths
+            pairs = zip(joined, usual, same, strict=True)
+            regular.append(np.array([ok and np.array_equal(a, b) for a, b, ok in pairs], bool))
+        return regular
 
 
-class _Cutting:
-    """The rows of an epoch, being cut on a thread of their own."""
+def _numbered(lines, places):
+    """Return the number of each word of all lines in one array, and how many words a line has.
 
-    def __init__(self, sampler, number):
-        self.number = number
-        self._sampler, self._sides, self._error = sampler, None, None
-        # A daemon: a program that ends does not wait for rows that it no longer needs.
-        self._thread = threading.Thread(target=self._cut, name="subword sampling", daemon=True)
-        self._thread.start()
+    places: {word: number}, to which new words are added.
+    """
+    numbers, counts = [], []
+    for line in lines:
+        words = words_of(valid(line))
+        numbers += [places.setdefault(word, len(places)) for word in words]
+        counts.append(len(words))
+    return np.array(numbers, np.int64), np.array(counts, np.int64)
 
-    def _cut(self):
-        try:
-            self._sides = self._sampler.cut(self.number)
-        except BaseException as error:  # raised where the rows are needed
-            self._error = error
 
-    def wait(self):
-        """Return the rows of both sides when they are cut."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._sides
+def _joined(table, chosen, counts):
+    """Return rows of ids: row i joins counts[i] rows of the table, in the order of `chosen`."""
+    ids, lengths = table.flat(chosen)
+    ends = np.cumsum(lengths)[np.cumsum(counts) - 1]  # a line has one word at least, a blank
+    return Rows.mapped(ids, np.diff(ends, prepend=0), ends)
+
+
+def _either(sampled, usual, usable):
+    """Return the sampled rows where they are usable, and the usual ones elsewhere."""
+    both = Rows([sampled.ids, usual.ids], np.concatenate([sampled.lengths, usual.lengths]))
+    n = len(usable)
+    ids, lengths = both.flat(np.where(usable, np.arange(n), n + np.arange(n)))
+    return Rows.mapped(ids, lengths, np.cumsum(lengths))

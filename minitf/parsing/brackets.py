@@ -7,11 +7,10 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.text import Subwords
+from minitf.text.merges import BLANK
 from minitf.text.trees import WORD
 
 __all__ = ["Brackets"]
-
-_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 
 
 class _State(NamedTuple):
@@ -45,7 +44,7 @@ class Brackets:
 
     def __init__(self, subwords: Subwords, n_words: Sequence[int], end_id: int):
         pieces = subwords.pieces(range(len(subwords)))
-        ids = {piece[1:]: i for i, piece in enumerate(pieces) if piece[0] == _BLANK}
+        ids = {piece[1:]: i for i, piece in enumerate(pieces) if piece[0] == BLANK}
         opening = [name for name in ids if name[:1] == "(" and name[1:] and f"){name[1:]}" in ids]
         if WORD not in ids or not opening:
             raise UserError("this model does not write trees: name the folder of a parser")

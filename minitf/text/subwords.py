@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
+from minitf.text.merges import BLANK, Merges
 from minitf.text.vocabulary import (
     BOS,
     EOS,
@@ -87,7 +88,7 @@ class Subwords:
 
         if not any(line.strip() for line in sample()):
             raise UserError("no text to learn subwords from: the training lines are empty")
-        symbols = [f"\N{LOWER ONE EIGHTH BLOCK}{symbol}" for symbol in symbols]
+        symbols = [BLANK + symbol for symbol in symbols]
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
@@ -133,25 +134,9 @@ class Subwords:
         """
         return self._processor.encode([valid(line) for line in lines], num_threads=threads or -1)
 
-    def sample(self, lines: Iterable[str], probability: float, seed: int) -> list[list[int]]:
-        """Return other ids of each line, which decode to the same text, by BPE-dropout.
-
-        probability: of leaving out each merge, so 0 gives the ids of `encode`. seed: 0 to 2^32 - 1;
-        the same seed gives the same ids if no other thread samples meanwhile.
-        Source: Provilkov et al. 2020.
-
-        >>> subwords = Subwords.train(["the cat sat", "the hat"], 280, log=lambda notice: None)
-        >>> subwords.decode(subwords.sample(["the cat", "the hat"], 0.5, seed=0))
-        ['the cat', 'the hat']
-        """
-        _sentencepiece().set_random_generator_seed(seed)
-        return self._processor.encode(
-            [valid(line) for line in lines],
-            enable_sampling=True,
-            alpha=probability,
-            nbest_size=-1,
-            num_threads=1,  # with more, the same seed gives other ids each time
-        )
+    def merges(self) -> Merges:
+        """Return the merges of this vocabulary, which cut a word as `encode` does."""
+        return Merges(self._processor.id_to_piece(list(range(len(self)))))
 
     def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
         """Return the text of each list of ids, without special ids.

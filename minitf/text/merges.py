@@ -1,0 +1,69 @@
+"""Byte-pair encoding, merge by merge, and with some merges left out: BPE-dropout."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from minitf.text.vocabulary import SPECIALS
+
+__all__ = ["BLANK", "Merges", "words_of"]
+
+BLANK = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a blank
+_BYTES = 256
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of a line, each with its blank, as SentencePiece cuts them.
+
+    >>> words_of("the  cat")
+    ['▁the', '▁', '▁cat']
+    """
+    return [BLANK + word for word in line.split(" ")]
+
+
+class Merges:
+    """The merges of a vocabulary: a piece that has a lower id is merged earlier.
+
+    pieces: the subword of each id: the special ones, symbols (words that are never cut), a byte
+    each, and then the merges in order, with all characters at the end.
+    """
+
+    def __init__(self, pieces: Sequence[str]):
+        first = pieces.index("<0x00>")
+        self._symbols = {piece: i for i, piece in enumerate(pieces) if len(SPECIALS) <= i < first}
+        self._bytes = range(first, first + _BYTES)
+        self._ids = {piece: i for i, piece in enumerate(pieces) if i >= first + _BYTES}
+
+    def cut(
+        self, word: str, probability: float = 0.0, draw: Callable[[], float] = lambda: 1.0
+    ) -> list[int]:
+        """Return the ids of a word.
+
+        Of all neighbours that make a piece, those of the lowest id are merged, as long as there are
+        any. probability: of leaving a pair of neighbours out, each time; draw: returns a number
+        from 0 to 1.
+        Source: Sennrich et al. 2016; Provilkov et al. 2020, algorithm 1.
+
+        >>> of_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+        >>> merges = Merges([*SPECIALS, *of_bytes, "lo", "low", "l", "o", "w", "▁"])
+        >>> merges.cut("▁low"), merges.cut("▁low", 0.5, iter([0.3, 0.9]).__next__)
+        ([265, 261], [265, 262, 263, 264])
+        """
+        if word in self._symbols:
+            return [self._symbols[word]]
+        parts = list(word)
+        while True:
+            pairs = [
+                (self._ids[left + right], place)
+                for place, (left, right) in enumerate(pairwise(parts))
+                if left + right in self._ids and draw() >= probability
+            ]
+            if not pairs:
+                return [i for part in parts for i in self._spelled(part)]
+            _, place = min(pairs)
+            parts[place : place + 2] = [parts[place] + parts[place + 1]]
+
+    def _spelled(self, part):
+        """Return the id of a part, or those of its bytes if no piece has this character."""
+        if part in self._ids:
+            return [self._ids[part]]
+        return [self._bytes[byte] for byte in part.encode()]
