@@ -164,6 +164,10 @@ class Subwords:
         texts = self._processor.decode([ordinary(ids, len(self)) for ids in id_lists])
         return [printable(text) for text in texts]
 
+    def listed(self) -> list[str]:
+        """Return the subwords with the ids 4, 5, ... as they are in the file."""
+        return self._processor.id_to_piece(list(range(len(SPECIALS), len(self))))
+
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the subword of each id, for tables and plots; U+2581 means a blank."""
         names = self._processor.id_to_piece(in_range(ids, len(self)))

@@ -28,6 +28,7 @@ ALLOWED = {
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
     "__main__": set(),
 }
+ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data"}
 ALLOWED["training"] = ALLOWED.keys() - {"__main__"}
 ALLOWED["course"] = ALLOWED["training"] | {"training"}
 HOMES = {  # a room, or a file of it
