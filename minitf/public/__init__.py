@@ -1,6 +1,4 @@
-"""Public translation models to and from minitf's format."""
+"""Public translation models to and from minitf's format; `python -m minitf.public` is the command.
 
-from minitf.public.export import export_model
-from minitf.public.importing import import_model
-
-__all__ = ["export_model", "import_model"]
+Nothing is imported here, so that translate.py starts quickly.
+"""

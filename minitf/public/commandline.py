@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from minitf.errors import UserError
 from minitf.public.export import export_model
-from minitf.public.importing import import_model
+from minitf.public.importing import import_model, must_be_free
+from minitf.public.remote import fetched, is_name, notes_of
 
 __all__ = ["main"]
 
@@ -30,13 +32,22 @@ def main(arguments=None):
         if options.export:
             export_model(options.model, options.out)
         else:
-            import_model(options.model, options.out, options.keep, options.like)
+            _import(options)
     except UserError as error:
         print(f"minitf.public: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _import(options):
+    """Import files if there are some of that name, else the model of the hub."""
+    source, notes = Path(options.model), {}
+    if not source.exists() and is_name(options.model):
+        must_be_free(options.out)  # before 300 MB are downloaded
+        source, notes = fetched(options.model), notes_of(options.model)
+    import_model(source, options.out, options.keep, options.like, notes)
 
 
 def _parser():

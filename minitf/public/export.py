@@ -10,6 +10,7 @@ from minitf.errors import UserError, in_file
 from minitf.files.arrays import write_arrays
 from minitf.files.atomic import install, save_text, staged, writing
 from minitf.public.hugging_face import CONFIG, OURS, VOCABULARY, WEIGHTS
+from minitf.public.importing import must_be_free
 from minitf.public.layout import to_halves
 from minitf.public.names import TABLES, names_of_layers
 from minitf.text import PairedSubwords, Words
@@ -28,8 +29,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     Raises UserError for a model that MarianMTModel cannot represent, and if `out` is not empty.
     """
     folder, out = Path(folder), Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not an empty folder: choose another one")
+    must_be_free(out)
     model, subwords, notes = load_model(folder)
     with in_file(folder):
         _check(model.config, subwords)

@@ -23,7 +23,7 @@ from minitf.text import PairedSubwords, Subwords
 from minitf.text.vocabulary import SPECIALS, read
 from minitf.transformer import sinusoid
 
-__all__ = ["CONFIG", "OURS", "VOCABULARY", "WEIGHTS", "read_hugging_face"]
+__all__ = ["CONFIG", "OURS", "TORCH_WEIGHTS", "VOCABULARY", "WEIGHTS", "read_hugging_face"]
 
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"

@@ -61,8 +61,7 @@ def import_model(
     Raises UserError for a damaged file, for another architecture, and if `out` is not empty.
     """
     source, out = Path(source), Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not an empty folder: choose another one")
+    must_be_free(out)
     model = read_public(source, like)
     notes = {"source": source.name, "licence": model.licence} | (notes or {})
     notes = {**_languages(str(notes["source"])), "longest": LONGEST, **notes}
@@ -77,6 +76,13 @@ def import_model(
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
     if note := _languages_note(model.subwords):
         say(f"notice   {note}")
+
+
+def must_be_free(out: str | Path) -> None:
+    """Raise UserError if there is a file of this name, or a folder with files."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not an empty folder: choose another one")
 
 
 def read_public(source: Path, like: str = "marian") -> PublicModel:

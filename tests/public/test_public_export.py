@@ -11,8 +11,9 @@ from safetensors import safe_open
 from minitf import Config, Transformer, Translator
 from minitf.errors import UserError
 from minitf.files.models import save_model
-from minitf.public import export_model, import_model
 from minitf.public.commandline import main
+from minitf.public.export import export_model
+from minitf.public.importing import import_model
 from minitf.public.layout import to_halves
 from minitf.text import Words
 from minitf.translation.loading import load_model

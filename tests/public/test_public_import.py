@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from minitf import Translator
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.public import import_model
+from minitf.public.importing import import_model
 from minitf.text import PairedSubwords
 from minitf.translation.loading import load_model
 

@@ -14,8 +14,8 @@ from public_files import PUBLIC, hugging_face, marian
 from safetensors.numpy import load_file, save_file
 
 from minitf.errors import UserError
-from minitf.public import import_model
 from minitf.public.commandline import main
+from minitf.public.importing import import_model
 from minitf.public.torch_file import read_torch
 
 

@@ -36,9 +36,8 @@ def trained(lines, size):
     return model.getvalue()
 
 
-def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+def write_vocabulary():
+    """Write both SentencePiece models and vocab.json; return the subwords."""
     text = pairs(400, seed=5)
     names = ["</s>", "<unk>"]
     for side, lines, size in zip(("source", "target"), text, (70, 75), strict=True):
@@ -51,6 +50,13 @@ def main():
         json.dumps({name: i for i, name in enumerate(names)}, ensure_ascii=False, indent=0) + "\n",
         encoding="utf-8",
     )
+    return names
+
+
+def main():
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    names = write_vocabulary()
     torch.manual_seed(1)
     pad = len(names) - 1
     config = MarianConfig(
