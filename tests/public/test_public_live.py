@@ -1,5 +1,6 @@
 """Parity with transformers and CTranslate2 as they are installed: the extra `ref`, and slow."""
 
+import itertools
 import json
 import shutil
 
@@ -129,13 +130,14 @@ def test_the_logits_are_those_of_transformers(pair):
 @pytest.mark.parametrize("beams", [1, 4])
 def test_decoding_writes_what_transformers_writes(pair, beams):
     steps = 20
-    extra = steps - pair.source.shape[1]
+    extra = steps - pair.source.shape[1] + 1  # the source without its end mark
     if beams == 1:
         found = [best.ids for best in greedy(pair.ours, pair.source, extra)]
     else:
         found = [best[0].ids for best in beam_search(pair.ours, pair.source, 4, 0.0, extra)]
     expected = pair.generated(beams, steps)
-    assert all(len(set(ids)) > 3 for ids in expected)  # a model that repeats itself proves little
+    # A model that repeats itself proves little.
+    assert len(set(itertools.chain.from_iterable(expected))) > 8
     assert [list(ids) for ids in found] == expected
 
 
@@ -158,7 +160,7 @@ def test_decoding_writes_what_ctranslate2_writes(pair, beams):
         disable_unk=True,
     )
     expected = [[ids[name] for name in result.hypotheses[0]] for result in results]
-    extra = 20 - pair.source.shape[1]
+    extra = 21 - pair.source.shape[1]
     if beams == 1:
         found = [best.ids for best in greedy(pair.ours, pair.source, extra)]
     else:
@@ -180,7 +182,7 @@ def test_the_text_becomes_the_same_ids(tmp_path):
 # The way back -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("eps", [1e-5, 1e-6])
+@pytest.mark.parametrize("eps", [1e-5, 1e-2])  # that of transformers, and one far from it
 def test_transformers_runs_an_exported_model(eps, tmp_path):
     import tiny_translator
 
