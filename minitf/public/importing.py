@@ -69,13 +69,21 @@ def import_model(
     notes.setdefault("credit", CREDIT)
     notes["computed_like"] = like
     arrays = _in_our_order(model, np.dtype(dtype))
-    checked = functools.partial(probe, Transformer(model.config, initialise=False))
+    checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
     _write_card(out, notes, dtype, like, _languages_note(model.subwords))
     say(f"made     {out}: {model.config.count_parameters():,} parameters as {dtype}")
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
     if note := _languages_note(model.subwords):
         say(f"notice   {note}")
+
+
+def _finite_probe(model, arrays):
+    """Return the probe of a model with these weights. Raises UserError if it is not finite."""
+    found = probe(model, arrays)
+    if found is None:
+        raise UserError("the model's logits are NaN or infinite: its weights are damaged")
+    return found
 
 
 def must_be_free(out: str | Path) -> None:

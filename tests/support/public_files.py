@@ -52,33 +52,39 @@ def hugging_face(folder, weights="model.safetensors", settings=None):
 def marian(folder, settings=None, **arrays):
     """Write the stored model as Marian would; settings: lines of model.yml that are changed."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = sorted(vocabulary(), key=vocabulary().get)[:-1]  # Marian has no <pad>
-    weights = load_file(PUBLIC / "model.safetensors")
-    found = {
-        "Wemb": weights["model.shared.weight"][:-1],
-        "decoder_ff_logit_out_b": weights["final_logits_bias"][:, :-1],
-    }
     config = Config(90, n_layers=2, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=4)
-    for each in names_of_layers(config):
-        array = weights[each.hugging_face]
-        found[each.marian] = array.T if array.ndim == 2 else array[None]
-    text = MODEL_YML.format(size=len(names))
+    weights = load_file(PUBLIC / "model.safetensors")
+    text = MODEL_YML.format(size=len(vocabulary()) - 1)
     for name, value in (settings or {}).items():
         lines = [line for line in text.split("\n") if line and not line.startswith(f"{name}:")]
         text = "\n".join([*lines, f"{name}: {value}", ""])
-    found["special:model.yml"] = np.frombuffer(text.encode() + b"\0", np.int8)
-    np.savez(folder / "opus.npz", **(found | arrays))
-    # As Marian writes it: some keys have a line of their own.
-    lines = [
-        f"? {json.dumps(name, ensure_ascii=False)}\n: {i}\n"
-        if i % 7 == 0
-        else f"{json.dumps(name, ensure_ascii=False)}: {i}\n"
-        for i, name in enumerate(names)
-    ]
-    (folder / "opus.vocab.yml").write_text("".join(lines), encoding="utf-8")
+    np.savez(folder / "opus.npz", **(marian_arrays(weights, config, text) | arrays))
+    write_yaml(folder / "opus.vocab.yml", sorted(vocabulary(), key=vocabulary().get)[:-1])
     for name in ("source.spm", "target.spm"):
         shutil.copy(PUBLIC / name, folder / name)
     return folder
+
+
+def marian_arrays(weights, config, settings):
+    """Return the arrays of a .npz from those of Hugging Face; Marian has no <pad>, the last row."""
+    found = {
+        "Wemb": weights["model.shared.weight"][:-1],
+        "decoder_ff_logit_out_b": weights["final_logits_bias"][:, :-1],
+        "special:model.yml": np.frombuffer(settings.encode() + b"\0", np.int8),
+    }
+    for each in names_of_layers(config):
+        array = weights[each.hugging_face]
+        found[each.marian] = array.T if array.ndim == 2 else array[None]
+    return found
+
+
+def write_yaml(path, names):
+    """Write a vocabulary as Marian does: some keys have a line of their own."""
+    lines = []
+    for i, name in enumerate(names):
+        key = json.dumps(name, ensure_ascii=False)
+        lines.append(f"? {key}\n: {i}\n" if i % 7 == 0 else f"{key}: {i}\n")
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def rows():
