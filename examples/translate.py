@@ -15,9 +15,9 @@ def main(arguments=None):
     # `import minitf` would refuse a wrong name, even if --backend names a right one.
     backend = os.environ.pop("MINITF_BACKEND", "")
     try:
-        from minitf.translation import commandline
+        from minitf.public import translate
 
-        return commandline.main(arguments, MODEL, backend)
+        return translate.main(arguments, MODEL, backend)
     except ModuleNotFoundError as error:
         hint = "run  pip install -e .  in the folder above examples"
         print(f"translate.py: {error.name} is not installed: {hint}", file=sys.stderr)

@@ -12,6 +12,7 @@ Commands to run in the repository; each has --help:
   python -m minitf.training --corpus toy --preset tiny --out runs/mine
                                    train a model (as lesson 09 does)
   python -m minitf.data NAME       download a corpus for training
+  python -m minitf.public NAME DIR convert a public translation model
   python -m minitf.data.toy 10     print sentences of the built-in corpus
   python examples/models/augment.py
                                    write additional training pairs

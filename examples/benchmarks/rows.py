@@ -31,6 +31,7 @@ CONTENDERS = {
     "torch-kept": Contender("PyTorch eager, memory kept", "pytorch", KEPT),
     "torch-compile": Contender("torch.compile, memory kept", "pytorch", KEPT, {"compile": True}),
     "ctranslate2": Contender("CTranslate2 float32", "with_ctranslate2"),
+    "transformers": Contender("transformers", "with_transformers"),
 }
 RIVALS = [name for name in CONTENDERS if name not in ("minitf", "earlier")]
 EAGER = ("torch", "torch-kept")
@@ -42,6 +43,9 @@ SECONDS = {
     "train-base": 4.5,
     "greedy-base-32": 0.9,
     "beam-base-32": 2.5,
+    "opus-greedy-32": 1.2,
+    "opus-beam-1": 0.3,
+    "opus-beam-32": 3.5,
     "attention-2048": 0.5,
     "file-1000": 4,
     "import": 0.5,  # most of it is PyTorch's
@@ -87,6 +91,14 @@ TINY, SMALL, BASE = (
     _model(3, 256, 1024, 4, 8000),
     _model(6, 512, 2048, 8, 37000),
 )
+# The sizes and switches of opus-mt-en-de, as transformers computes them.
+OPUS = _model(6, 512, 2048, 8, 58101) | {
+    "attention_bias": True,
+    "activation": "swish",
+    "output_bias": True,
+    "sinusoid_layout": "halves",
+    "eps": 1e-5,
+}
 QUICK = _model(1, 16, 32, 2, 50)
 
 
@@ -174,6 +186,10 @@ def _main():
                 yield _decoding(
                     name, title, model, pairs, 20, length, beam, (*EAGER, "ctranslate2")
                 )
+    for how, beam in (("greedy", 1), ("beam", 4)):
+        for pairs in (1, 32):
+            name, rivals = f"opus-{how}-{pairs}", ("transformers", "ctranslate2")
+            yield _decoding(name, "opus-mt-en-de", OPUS, pairs, 20, 32, beam, rivals)
     for length in (64, 128, 256, 512, 1024, 2048):
         yield _attention(length)
     yield from _commands()
@@ -234,7 +250,7 @@ def quick(row):
     """Return the same row in tiny sizes."""
     task = dict(row.task)
     if "model" in task:
-        task["model"] = QUICK
+        task["model"] = task["model"] | QUICK
     small = {
         "pairs": 4,
         "source": 5,

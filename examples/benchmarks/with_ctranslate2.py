@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from ctranslate2.specs import TransformerSpec
+from ctranslate2.specs.common_spec import Activation
 
 from benchmarks import work
 
@@ -39,16 +40,21 @@ def convert(task, folder):
     Matrices are (out, in); projections that share an input are fused.
     """
     c = task["model"]
-    spec = TransformerSpec.from_config(c["n_layers"], c["n_heads"], pre_norm=False)
+    activation = {"relu": Activation.RELU, "swish": Activation.SWISH}[c.get("activation", "relu")]
+    spec = TransformerSpec.from_config(
+        c["n_layers"], c["n_heads"], pre_norm=False, activation=activation
+    )
     with np.load(task["weights"]) as arrays:
         w = dict(arrays)
-    encodings = work.sinusoid(1024, c["d_model"])
+    encodings = work.sinusoid(1024, c["d_model"], layout=c.get("sinusoid_layout", "interleaved"))
     for side in (spec.encoder, spec.decoder):
         (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = w[
             "embedding.weight"
         ]
         side.position_encodings.encodings = encodings
     spec.decoder.projection.weight = w["embedding.weight"]
+    if "output_bias" in w:
+        spec.decoder.projection.bias = w["output_bias"]
     for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
         for i, layer in enumerate(getattr(spec, side).layer):
             part = {name.removeprefix(f"{side}.layers.{i}."): array for name, array in w.items()}
@@ -65,7 +71,7 @@ def convert(task, folder):
     words = SPECIAL + [str(i) for i in range(len(SPECIAL), c["vocabulary_size"])]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
-    spec.config.layer_norm_epsilon = work.NORM_EPS
+    spec.config.layer_norm_epsilon = c.get("eps", work.NORM_EPS)
     spec.validate()
     spec.optimize(quantization="float32")
     spec.save(str(folder))
@@ -74,6 +80,8 @@ def convert(task, folder):
 def _attention(spec, part, name, residual, groups):
     for linear, group in zip(spec.linear, [*groups, ("output",)], strict=True):
         linear.weight = np.concatenate([part[f"{name}.{key}.weight"].T for key in group])
+        if f"{name}.output.bias" in part:
+            linear.bias = np.concatenate([part[f"{name}.{key}.bias"] for key in group])
     _norm(spec.layer_norm, part, residual)
 
 

@@ -71,12 +71,14 @@ def heads(task):
     return [rng.standard_normal(shape, dtype=np.float32) for _ in range(4)]
 
 
-def sinusoid(length, d_model, dtype="float32"):
-    """Return the sinusoids of section 3.5.
+def sinusoid(length, d_model, dtype="float32", layout="interleaved"):
+    """Return the sinusoids of section 3.5; layout "halves": all sines first.
 
     They are written once more here: contenders must not share the code that is compared.
     """
     angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    if layout == "halves":
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(dtype)
     table = np.empty((length, d_model))
     table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
     return table.astype(dtype)

@@ -17,7 +17,7 @@ from minitf.data.sampling import Sampler
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
 from minitf.terminal import counted
-from minitf.text import UNK, Subwords, Words, plan_batches
+from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
 from minitf.text.words import join_cuts
 
@@ -48,7 +48,7 @@ class Dataset:
     """
 
     corpus: corpora.Corpus
-    subwords: Subwords | Words
+    subwords: Vocabulary
     sources: Rows
     targets: Rows
     valid: corpora.Pairs
@@ -189,7 +189,9 @@ def prepare(settings, corpus, log, subwords=None):
         sources, targets = _mapped(encoded)
         counts, unknown, n_ids = encoded.counts, encoded.unknown, len(encoded.ids)
     else:
-        sources, targets = (Rows.encode(subwords, side, log) for side in pairs)
+        sources, targets = (
+            Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()
+        )
         kept, counts = corpora.clean(sources, targets, longest)
         sources, targets = sources.keep(kept), targets.keep(kept)
         if settings.sample_subwords:
@@ -276,8 +278,13 @@ def _check_sampling(settings, corpus, subwords):
     """Raise UserError for a text whose subwords cannot be sampled."""
     if not settings.sample_subwords:
         return
-    if not isinstance(subwords, Subwords):
+    if isinstance(subwords, Words):
         raise UserError("--sample-subwords needs text that is not yet cut: leave it out")
+    if not isinstance(subwords, Subwords):
+        raise UserError(
+            "--sample-subwords needs subwords that minitf has learned: leave it out for a public "
+            "model"
+        )
     if isinstance(corpus.train.source, corpora.Lines):
         raise UserError(
             "--sample-subwords needs a text that fits into memory: leave it out; so much text "
@@ -299,7 +306,7 @@ def _check_unknown(share, log):
 def _validation(pairs, subwords, longest, log):
     """Return the first pairs of the validation text, without those that are too long."""
     first = corpora.Pairs(*(side[:VALID_SENTENCES] for side in pairs))
-    ids = [subwords.encode(side) for side in first]
+    ids = [subwords.encode(lines, side=side) for side, lines in first._asdict().items()]
     # A ratio that no pair exceeds: unusual pairs belong to a test.
     kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
     if not len(kept):

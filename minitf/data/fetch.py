@@ -16,7 +16,7 @@ from typing import NamedTuple
 from minitf.errors import UserError
 from minitf.terminal import Progress
 
-__all__ = ["NoConnection", "Remote", "fetch"]
+__all__ = ["NoConnection", "NotFound", "Remote", "fetch"]
 
 TRIES = 5  # attempts in a row without a new byte
 WAIT = 2.0  # seconds before the second attempt; doubled before each further one
@@ -29,6 +29,10 @@ _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; minitf)"}
 
 class NoConnection(UserError):
     """The server cannot be reached."""
+
+
+class NotFound(UserError):
+    """The server has no such file."""
 
 
 class Remote(NamedTuple):
@@ -56,7 +60,8 @@ def fetch(remote, path, say=print):
     An interrupted download is resumed, by this process or a later one; `path` appears when the file
     is complete and verified. If no sha256 is published, that of the first download is recorded and
     checked later.
-    Raises NoConnection if the server cannot be reached, and UserError for every other failure.
+    Raises NoConnection if the server cannot be reached, NotFound if it has no such file, and
+    UserError for every other failure.
     """
     path = Path(path)
     found = path.exists()
@@ -130,9 +135,8 @@ def _fetch_all(remote, part):
         except urllib.error.HTTPError as error:
             reached, reason = True, f"{error.code} {error.reason}"
             if error.code < 500 and error.code not in (408, 429):
-                raise UserError(
-                    f"cannot download {remote.url} ({reason}): {_advice(part)}"
-                ) from None
+                kind = NotFound if error.code in (404, 410) else UserError
+                raise kind(f"cannot download {remote.url} ({reason}): {_advice(part)}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             reason = getattr(reason, "strerror", None) or str(reason) or type(error).__name__

@@ -28,13 +28,13 @@ class Rows:
         self.ends = np.cumsum(self.lengths)
 
     @classmethod
-    def encode(cls, subwords, lines, say=None):
-        """Cut lines into subwords, a block at a time. say: see Progress."""
+    def encode(cls, subwords, lines, say=None, side="source"):
+        """Cut the lines of a side into subwords, a block at a time. say: see Progress."""
         dtype = id_type(len(subwords))
         parts, lengths = [], []
         with Progress("lines cut into subwords", len(lines), say=say) as progress:
             for start in range(0, len(lines), _BLOCK):
-                rows = subwords.encode(lines[start : start + _BLOCK])
+                rows = subwords.encode(lines[start : start + _BLOCK], side=side)
                 lengths += [len(ids) for ids in rows]
                 parts.append(np.fromiter(chain.from_iterable(rows), dtype))
                 progress.to(len(lengths))

@@ -112,7 +112,7 @@ def _key(pairs, subwords, max_length):
     texts = [pairs.source.sha256(), pairs.target.sha256()]
     rules = [max_length, corpora.MAX_RATIO, corpora.RATIO_FLOOR]
     digest = hashlib.sha256(json.dumps([FORMAT, *texts, *rules]).encode())
-    digest.update(type(subwords).__name__.encode() + subwords.content())
+    digest.update(type(subwords).__name__.encode() + b"".join(subwords.contents().values()))
     return digest.hexdigest()
 
 
@@ -212,11 +212,12 @@ def _blocks(pairs, subwords, max_length, dtype, log, threads):
     done = 0
     with Progress("pairs cut into subwords", len(pairs.source), say=log) as progress:
         while block := list(islice(rows, _BLOCK)):
-            # source, target, source, target, ...
-            ids = subwords.encode(list(chain.from_iterable(block)), threads)
-            lengths = np.array([len(each) for each in ids]).reshape(-1, 2).T
+            sides = zip(*block, strict=True)
+            sources = subwords.encode(next(sides), threads, "source")
+            targets = subwords.encode(next(sides), threads, "target")
+            lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)])
             kept, counts = corpora.clean_lengths(*lengths, max_length)
-            flat = chain.from_iterable(chain(ids[2 * i], ids[2 * i + 1]) for i in kept.tolist())
+            flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())
             yield np.fromiter(flat, dtype), np.ascontiguousarray(lengths[:, kept]), counts
             done += len(block)
             progress.to(done)

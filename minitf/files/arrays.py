@@ -46,8 +46,11 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
         install(files, path)
 
 
-def write_arrays(path, arrays, meta=None):
-    """Write the file in place; without `meta` it contains only the arrays, and no sha256."""
+def write_arrays(path, arrays, meta=None, form=None):
+    """Write the file in place; without `meta` it contains only the arrays, and no sha256.
+
+    form: the value of the key "format", which other programs look for.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -55,6 +58,8 @@ def write_arrays(path, arrays, meta=None):
     metadata = None
     if meta is not None:
         metadata = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
+    if form is not None:
+        metadata = {"format": form}
     path.touch()
     mode = path.stat().st_mode
     try:

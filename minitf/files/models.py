@@ -1,5 +1,6 @@
 """A trained model in a folder: weights, subwords, and config.json with their hashes."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.typing import DTypeLike
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.files.atomic import clean_leftovers, install, save_text, sha256, staged, writing
-from minitf.text import Subwords, Words, load_subwords
+from minitf.text import Vocabulary, load_subwords
 
 __all__ = ["SavedModel", "read_model", "read_notes", "save_model"]
 
@@ -27,7 +28,7 @@ class SavedModel(NamedTuple):
 
     arrays: dict[str, np.ndarray]
     config: dict
-    subwords: Subwords | Words
+    subwords: Vocabulary
     notes: dict
 
 
@@ -35,7 +36,7 @@ def save_model(
     directory: str | Path,
     arrays: dict[str, np.ndarray],
     config: dict,
-    subwords: Subwords | Words,
+    subwords: Vocabulary,
     dtype: DTypeLike = "float16",
     notes: dict | None = None,
     probe: Callable[[dict[str, np.ndarray]], object] | None = None,
@@ -56,10 +57,10 @@ def save_model(
         directory.mkdir(parents=True, exist_ok=True)
     clean_leftovers(directory)
     weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
-    writers = {
-        directory / WEIGHTS: lambda aside: write_arrays(aside, weights),
-        directory / subwords.file_name: subwords.save,
-    }
+    writers = {directory / WEIGHTS: lambda aside: write_arrays(aside, weights)}
+    contents = subwords.contents()
+    for name, content in contents.items():
+        writers[directory / name] = functools.partial(Path.write_bytes, data=content)
     with staged(writers) as files:
         hashes = {path.name: sha256(aside) for path, aside in files.items()}
         head = {"format": FORMAT, "model": config, "sha256": hashes}
@@ -68,7 +69,8 @@ def save_model(
         text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
         # Between any two of these steps, the hashes in one of the two configs fit the files.
         save_text(directory / NEXT_CONFIG, text)
-        install(files, directory / subwords.file_name)
+        for name in contents:
+            install(files, directory / name)
         install(files, directory / WEIGHTS)
         install({directory / CONFIG: directory / NEXT_CONFIG}, directory / CONFIG)
     with writing(directory):
@@ -103,10 +105,9 @@ def read_model(directory: str | Path) -> SavedModel:
         raise UserError(f"{directory} is not the folder of a trained model: it has no {CONFIG}")
     found = _fitting_config(directory)
     subwords = load_subwords(directory)
-    if subwords.file_name not in found["sha256"]:
-        raise UserError(
-            f"{directory / subwords.file_name}: belongs to another model: copy the model again"
-        )
+    for name in subwords.contents():
+        if name not in found["sha256"]:
+            raise UserError(f"{directory / name}: belongs to another model: copy the model again")
     path = directory / (WEIGHTS if WEIGHTS in found["sha256"] else OLD_WEIGHTS)
     arrays, _ = read_arrays(path)
     for name, array in arrays.items():

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from minitf.errors import UserError, in_file
 from minitf.text.merges import BLANK, Merges
+from minitf.text.paired import PairedSubwords
+from minitf.text.sentencepiece_file import processor, sentencepiece
 from minitf.text.vocabulary import (
     BOS,
     EOS,
@@ -23,7 +25,7 @@ from minitf.text.vocabulary import (
 )
 from minitf.text.words import Words
 
-__all__ = ["Subwords", "load_subwords"]
+__all__ = ["Subwords", "Vocabulary", "load_subwords"]
 
 TRAINING_LINES = 2_000_000  # lines; more cost time and memory, and change no subword
 _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
@@ -51,10 +53,10 @@ class Subwords:
         """
         self.model = model
         try:
-            self._processor = _sentencepiece().SentencePieceProcessor(model_proto=model)
+            self._processor = processor(model)
             names = self._processor.id_to_piece(list(range(len(SPECIALS))))
-        except (RuntimeError, IndexError, UnicodeDecodeError):
-            names = []  # UnicodeDecodeError: SentencePiece's message quotes the damaged bytes
+        except (UserError, IndexError):
+            names = []
         if names != list(SPECIALS):
             raise UserError(
                 "not a SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: "
@@ -118,19 +120,22 @@ class Subwords:
 
     def save(self, path: str | Path) -> None:
         """Write the SentencePiece file completely or not at all."""
-        write(path, self.content())
+        write(path, self.model)
 
-    def content(self) -> bytes:
-        """Return the content of the file."""
-        return self.model
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of each file that belongs to the vocabulary: here, of one."""
+        return {self.file_name: self.model}
 
     def __len__(self):
         return self._processor.get_piece_size()
 
-    def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
+    def encode(
+        self, lines: Iterable[str], threads: int = 0, side: str = "source"
+    ) -> list[list[int]]:
         """Return the ids of each line, without special ids; every string can be encoded.
 
-        threads: the number of SentencePiece's threads, 0 for one on each core.
+        threads: the number of SentencePiece's threads, 0 for one on each core. side: not used, as
+        both languages have the same subwords.
         """
         return self._processor.encode([valid(line) for line in lines], num_threads=threads or -1)
 
@@ -138,13 +143,22 @@ class Subwords:
         """Return the merges of this vocabulary, which cut a word as `encode` does."""
         return Merges(self._processor.id_to_piece(list(range(len(self)))))
 
-    def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
+    def split_language(self, line: str) -> tuple[list[int], str]:
+        """Return no ids, and the line: no token at its beginning names a language."""
+        return [], line
+
+    def decode(self, id_lists: Iterable[Iterable[int]], side: str = "target") -> list[str]:
         """Return the text of each list of ids, without special ids.
 
-        Bytes that are not UTF-8 become U+FFFD. Raises ValueError for an id out of range.
+        Bytes that are not UTF-8 become U+FFFD. side: not used. Raises ValueError for an id out of
+        range.
         """
         texts = self._processor.decode([ordinary(ids, len(self)) for ids in id_lists])
         return [printable(text) for text in texts]
+
+    def listed(self) -> list[str]:
+        """Return the subwords with the ids 4, 5, ... as they are in the file."""
+        return self._processor.id_to_piece(list(range(len(SPECIALS), len(self))))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the subword of each id, for tables and plots; U+2581 means a blank."""
@@ -153,28 +167,25 @@ class Subwords:
         return [printable(name) or repr(name) for name in names]
 
 
-def load_subwords(directory: str | Path) -> Subwords | Words:
+Vocabulary = Subwords | Words | PairedSubwords
+
+
+def load_subwords(directory: str | Path) -> Vocabulary:
     """Return the vocabulary in a model's folder. Raises UserError if there is none."""
-    for kind in (Subwords, Words):
+    for kind in (Subwords, Words, PairedSubwords):
         path = Path(directory) / kind.file_name
         if path.exists():
             return kind.load(path)
     raise UserError(
-        f"{directory} contains neither {Subwords.file_name} nor {Words.file_name}: "
+        f"{directory} contains neither {Subwords.file_name} nor {Words.file_name} nor "
+        f"{PairedSubwords.file_name}: "
         "name the folder of a trained model"
     )
 
 
-def _sentencepiece():
-    import sentencepiece  # lazily: `import minitf` need not wait for it
-
-    sentencepiece.set_min_log_level(3)  # its errors reach the user as one line of ours
-    return sentencepiece
-
-
 def _train(lines, vocabulary_size, symbols):
     model = io.BytesIO()
-    _sentencepiece().SentencePieceTrainer.train(
+    sentencepiece().SentencePieceTrainer.train(
         sentence_iterator=lines,
         model_writer=model,
         model_type="bpe",

@@ -80,23 +80,30 @@ class Words:
 
     def save(self, path: str | Path) -> None:
         """Write one word a line, completely or not at all."""
-        write(path, self.content())
+        write(path, self.contents()[self.file_name])
 
-    def content(self) -> bytes:
-        """Return the content of the file."""
-        return "".join(f"{word}\n" for word in self.words[len(SPECIALS) :]).encode()
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of each file that belongs to the vocabulary: here, of one."""
+        text = "".join(f"{word}\n" for word in self.words[len(SPECIALS) :])
+        return {self.file_name: text.encode()}
 
     def __len__(self):
         return len(self.words)
 
-    def encode(self, lines: Iterable[str], threads: int = 0) -> list[list[int]]:
-        """Return the ids of each line's tokens, UNK for unknown tokens. threads: not used."""
+    def encode(
+        self, lines: Iterable[str], threads: int = 0, side: str = "source"
+    ) -> list[list[int]]:
+        """Return the ids of each line's tokens, UNK for unknown tokens. threads, side: not used."""
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
-    def decode(self, id_lists: Iterable[Iterable[int]]) -> list[str]:
+    def split_language(self, line: str) -> tuple[list[int], str]:
+        """Return no ids, and the line: no token at its beginning names a language."""
+        return [], line
+
+    def decode(self, id_lists: Iterable[Iterable[int]], side: str = "target") -> list[str]:
         """Return the text of each list of ids: words joined, without special ids.
 
-        Raises ValueError for an id out of range.
+        side: not used. Raises ValueError for an id out of range.
         """
         lines = (" ".join(self.words[i] for i in ordinary(ids, len(self))) for ids in id_lists)
         return [printable(join_cuts(line)) for line in lines]

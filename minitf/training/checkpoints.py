@@ -9,6 +9,7 @@ checkpoint.safetensors, that is the checkpoint, and checkpoint.npz is deleted.
 """
 
 import functools
+import hashlib
 import re
 import reprlib
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
-from minitf.files.atomic import sha256, writing
+from minitf.files.atomic import writing
 from minitf.files.models import CONFIG, save_model
 from minitf.text import load_subwords
 from minitf.translation.probe import probe
@@ -135,7 +136,7 @@ class RunFolder:
     def save_checkpoint(self, model, optimizer, meta, subwords):
         """Write the state of the run: arrays by name, and plain values.
 
-        The file of the subwords must exist: its sha256 is stored.
+        The sha256 of the subwords is stored.
 
         Raises UserError for an array that is not finite: the checkpoint before it is kept.
         """
@@ -145,7 +146,7 @@ class RunFolder:
                 f"{name} contains NaN or infinity after step {meta['step']}; the checkpoint before "
                 "it is kept: continue from it with --resume and a lower --learning-rate"
             )
-        meta = meta | {"subwords": sha256(self.path / subwords.file_name)}
+        meta = meta | {"subwords": _sha256_of(subwords)}
         save_arrays(self.path / CHECKPOINT, arrays, meta)
         with writing(self.path):
             (self.path / OLD_CHECKPOINT).unlink(missing_ok=True)
@@ -169,9 +170,11 @@ class RunFolder:
                 "folder with --out"
             )
         subwords = load_subwords(self.path)
-        subwords_path = self.path / subwords.file_name
-        if meta.get("subwords") not in (None, sha256(subwords_path)):
-            raise UserError(f"{subwords_path}: changed since the checkpoint: copy the run again")
+        if meta.get("subwords") not in (None, _sha256_of(subwords)):
+            raise UserError(
+                f"{self.path / subwords.file_name}: changed since the checkpoint: copy the run "
+                "again"
+            )
         meta["weights"] = self._existing(meta["weights"])
         model = {name[6:]: array for name, array in arrays.items() if name.startswith("model.")}
         optimizer = {name: array for name, array in arrays.items() if not name.startswith("model.")}
@@ -185,6 +188,11 @@ class RunFolder:
                 f"{'is' if missing == 1 else 'are'} missing; the others are used"
             )
         return found
+
+
+def _sha256_of(subwords):
+    """Return the sha256 of a vocabulary: of its file, or of its files one after the other."""
+    return hashlib.sha256(b"".join(subwords.contents().values())).hexdigest()
 
 
 def _not_finite(arrays):

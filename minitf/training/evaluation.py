@@ -184,7 +184,8 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
     the same subwords can be compared (the paper's Table 3 is per subword as well).
     progress: called with the number of pairs done and of all pairs.
     """
-    sources, targets = subwords.encode(pairs.source), subwords.encode(pairs.target)
+    sources = subwords.encode(pairs.source, side="source")
+    targets = subwords.encode(pairs.target, side="target")
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     total, n_tokens, done = 0.0, 0, 0
     with model.evaluating(), no_grad():

@@ -165,7 +165,13 @@ def _add_output(add):
 
 def _add_model(add, model):
     default = " (default: the bundled English-German model)" if model else ""
-    add("--model", metavar="DIR", default=model, help=f"folder of a trained model{default}")
+    add(
+        "--model",
+        metavar="DIR",
+        default=model,
+        help="folder of a trained model, or the name of a public one such as opus-mt-en-de, which "
+        f"is downloaded once{default}",
+    )
     add(
         "--beam",
         type=number(int, 1, 1000),

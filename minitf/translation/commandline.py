@@ -21,15 +21,16 @@ RECENT = 10_000  # translations that are remembered, at most
 SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
-def main(arguments=None, model=None, backend=""):
+def main(arguments=None, model=None, backend="", folder_of=None):
     """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
 
     model: the folder of the model that is used without --model. backend: the value of
     MINITF_BACKEND, if the caller has hidden it from `import minitf`, so that --backend can
-    override a wrong name.
+    override a wrong name. folder_of: called with the value of --model if it is not None; returns
+    the model's folder.
     """
     try:
-        return _run(parse(arguments, model), backend)
+        return _run(parse(arguments, model), backend, folder_of)
     except KeyboardInterrupt as stop:
         if is_terminal(sys.stderr):
             say("")  # the terminal has written ^C
@@ -44,8 +45,10 @@ def main(arguments=None, model=None, backend=""):
         settle_stdout()
 
 
-def _run(options, backend):
+def _run(options, backend, folder_of):
     try:
+        if folder_of is not None:
+            options.model = folder_of(options.model)
         if options.backend:
             use(options.backend)
         elif backend:

@@ -8,7 +8,7 @@ import numpy as np
 from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.models import CONFIG, read_model
-from minitf.text import Subwords, Words
+from minitf.text import Vocabulary
 from minitf.transformer import Transformer
 from minitf.translation.probe import check_probe
 
@@ -22,7 +22,7 @@ _AGAIN = (
 
 def load_model(
     directory: str | Path, model: Callable[..., Transformer] = Transformer
-) -> tuple[Transformer, Subwords | Words, dict]:
+) -> tuple[Transformer, Vocabulary, dict]:
     """Return the model of a folder that `save_model` wrote, its subwords, and the notes.
 
     model: called as model(config, initialise=False); a model whose code was changed is made by

@@ -25,7 +25,7 @@ def draw(translator, sentence, options):
     weights, rows, columns = translator.attention(sentence, kind, options.layer, *search)
 
     parts = translator.parts(sentence)
-    (title,) = translator.subwords.decode(parts[:1])
+    (title,) = translator.subwords.decode(parts[:1], side="source")
     last = len(translator.model.encoder.layers)
     layer = options.layer or last
     caption = (

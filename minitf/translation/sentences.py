@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from minitf.text import Subwords, Words
+from minitf.text import Vocabulary
 from minitf.text.vocabulary import printable, valid
 
 __all__ = ["cut_lines"]
@@ -24,14 +24,21 @@ _WORD = re.compile(r"\s+")
 
 
 def cut_lines(
-    lines: Sequence[str], subwords: Subwords | Words, longest: int, usual: int
+    lines: Sequence[str], subwords: Vocabulary, longest: int, usual: int
 ) -> list[list[list[int]]]:
     """Return the parts of each line as lists of subword ids; no part where there is no text.
 
     longest: the most subwords of a part. usual: a line of more subwords than this is cut into its
-    sentences; a shorter one is a single part.
+    sentences; a shorter one is a single part. A token that names a language begins each part.
     """
-    texts = [printable(valid(line)).strip() for line in lines]
+    split = [subwords.split_language(printable(valid(line)).strip()) for line in lines]
+    longest = max(1, longest - max((len(ids) for ids, _ in split), default=0))
+    cut = _cut_texts([text for _, text in split], subwords, longest, usual)
+    return [[ids + part for part in parts] for (ids, _), parts in zip(split, cut, strict=True)]
+
+
+def _cut_texts(texts, subwords, longest, usual):
+    """Return the parts of each text, as `cut_lines` does."""
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
         sentences = [text] if len(ids) <= usual else _slices(text, _SENTENCE)

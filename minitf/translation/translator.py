@@ -20,7 +20,7 @@ from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greedy
 from minitf.errors import UserError
 from minitf.tensor import no_grad
-from minitf.text import BOS, EOS, Subwords, Words
+from minitf.text import BOS, EOS, Vocabulary
 from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
@@ -60,7 +60,7 @@ class Translator:
     def __init__(
         self,
         model: Transformer,
-        subwords: Subwords | Words,
+        subwords: Vocabulary,
         longest: int = _LONGEST,
         usual: int | None = None,
     ):

@@ -178,7 +178,7 @@ def test_added_pairs_are_trained_on_and_nothing_else(tmp_path):
     assert "pairs    2 to train on; left out: 1 empty" in log
     assert data.subwords.decode(data.sources) == ["a b", "b a"]
     assert data.subwords.decode(data.targets) == ["c", "c c"]
-    assert data.subwords.content() == plain.subwords.content() and data.valid == plain.valid
+    assert data.subwords.contents() == plain.subwords.contents() and data.valid == plain.valid
     assert data.fingerprint() != plain.fingerprint()
     assert data.corpus.added == data.corpus.train == ([], [])
     (tmp_path / "more.t").write_text("c\n")

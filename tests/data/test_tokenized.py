@@ -88,7 +88,7 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
     )
     assert [line for line in also if not line.startswith("encoded")] == said
     assert held.encoded is None and len(files(data)) == 1
-    assert held.subwords.content() == filed.subwords.content() and held.longest == filed.longest
+    assert held.subwords.contents() == filed.subwords.contents() and held.longest == filed.longest
     for mine, theirs in ((held.sources, filed.sources), (held.targets, filed.targets)):
         assert [ids.tolist() for ids in mine] == [ids.tolist() for ids in theirs]
     for epoch in (0, 1):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import campaigns
 import damage
+import public_damage
 import pytest
 from runs import prepare_folder
 
@@ -45,6 +46,11 @@ def test_subwords_that_were_neither_refused_nor_used(tmp_path, monkeypatch, posi
     assert damage.measured(path.parent)[0] == "refused"
 
 
+def test_damaged_public_models_are_refused_or_used(tmp_path):
+    result = public_damage.campaign(tmp_path, range(40))
+    assert not result["failed"] and result["refused"] > 10 and result["used"] > 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, count, words",
@@ -53,6 +59,7 @@ def test_subwords_that_were_neither_refused_nor_used(tmp_path, monkeypatch, posi
         ("kills", 4, "none lost"),
         ("stops", 2, "saved, exit code 0, went on"),
         ("models", 200, "no pickle, no crash"),
+        ("public", 200, "no crash, at most twice"),
         ("lines", 300, "300 out, in order"),
         ("mistakes", 8, "8 bad inputs"),
     ],

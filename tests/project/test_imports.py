@@ -29,6 +29,7 @@ ALLOWED = {
     "__main__": set(),
 }
 ALLOWED["parsing"] = {*ALLOWED["translation"], "translation", "data", "files"}
+ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data"}
 ALLOWED["training"] = ALLOWED.keys() - {"__main__"}
 ALLOWED["course"] = ALLOWED["training"] | {"training"}
 HOMES = {  # a room, or a file of it

@@ -8,6 +8,8 @@
               (mounts, so root only)
     models    damaged models and checkpoints, in the formats of both editions: each is refused in
               one line or still readable, without pickle, a crash or more than twice the memory
+    public    damaged public models, in each format: refused in one line, or finite logits; at most
+              twice the memory of the file
     lines     random lines through translate.py: as many come out, in order, without
               control characters
     mistakes  each bad input of mistakes.py, in a process
@@ -33,6 +35,7 @@ from pathlib import Path
 
 import lesson_programs
 import numpy as np
+import public_damage
 from command import CONTROL, Command, lines_of
 from lesson_files import LESSONS
 from mistakes import TEXTS, TRAINER, TRANSLATE, prepare
@@ -306,6 +309,17 @@ def models(folder, seed, count=5000, batch=250):
     )
 
 
+def public(folder, seed, count=2000):
+    """Import damaged public models."""
+    result = public_damage.campaign(folder, range(seed, seed + count))
+    assert not result["failed"], "; ".join(result["failed"])
+    assert result["refused"] + result["used"] == count
+    return (
+        f"{count} damaged public models: {result['refused']} refused in one line, "
+        f"{result['used']} with finite logits; no crash, at most twice the memory of the file"
+    )
+
+
 # Lines and mistakes -------------------------------------------------------------------------------
 
 
@@ -382,7 +396,7 @@ def mutants(folder, seed, count=None):
 
 CAMPAIGNS = {
     function.__name__: function
-    for function in (resume, kills, stops, models, lines, mistakes, mutants)
+    for function in (resume, kills, stops, models, public, lines, mistakes, mutants)
 }
 
 

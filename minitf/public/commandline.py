@@ -1,0 +1,78 @@
+"""The command `python -m minitf.public`: public models in, and our own out."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from minitf.errors import UserError
+from minitf.public.export import export_model
+from minitf.public.importing import import_model, must_be_free
+from minitf.public.remote import fetched, is_name, notes_of
+
+__all__ = ["main"]
+
+_MORE = """\
+examples:
+  python -m minitf.public opus-mt-en-de models/opus-en-de
+  python -m minitf.public path/to/opus-mt-en-de models/opus-en-de
+  python -m minitf.public opus-2020-02-26.zip models/opus-en-de
+  python -m minitf.public --export hf runs/mine out/
+
+MODEL is the name of a public model, which is downloaded; a folder with config.json,
+model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm; a .npz of
+Marian with its vocabulary in the same folder; or a release of OPUS-MT as .zip.
+With --export, MODEL is a folder of minitf.
+"""
+
+
+def main(arguments=None):
+    """Run the command line; returns the exit code: 0, or 2 after a one-line message."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.export:
+            export_model(options.model, options.out)
+        else:
+            _import(options)
+    except UserError as error:
+        print(f"minitf.public: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _import(options):
+    """Import files if there are some of that name, else the model of the hub."""
+    source, notes = Path(options.model), {}
+    if not source.exists() and is_name(options.model):
+        must_be_free(options.out)  # before 300 MB are downloaded
+        source, notes = fetched(options.model), notes_of(options.model)
+    import_model(source, options.out, options.keep, options.like, notes)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m minitf.public",
+        description="Convert a public translation model into minitf's format, or the other way.",
+        epilog=_MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="the public model, or with --export a model of minitf")
+    add("out", metavar="OUT", help="the folder to write")
+    add(
+        "--keep",
+        choices=("float16", "float32"),
+        default="float16",
+        help="the type of the numbers that are stored (default: float16)",
+    )
+    add(
+        "--like",
+        choices=("marian", "transformers"),
+        default="marian",
+        help="compute as the program that trained the model (default), or as transformers, which "
+        "has other exponents of the sinusoid and another eps in layer norm",
+    )
+    add("--export", choices=("hf",), help="write a model of minitf for Hugging Face's transformers")
+    return parser

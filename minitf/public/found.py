@@ -1,0 +1,118 @@
+"""What is common to all formats of public models: their content, and how arrays are checked."""
+
+import contextlib
+import json
+from typing import NamedTuple
+
+import numpy as np
+
+from minitf.config import Config
+from minitf.errors import UserError
+from minitf.files.arrays import user_errors
+from minitf.public.names import names_of_layers
+from minitf.text import BOS, PAD, UNK, Vocabulary
+
+__all__ = ["PublicModel"]
+
+
+class PublicModel(NamedTuple):
+    """A model as its file has it.
+
+    config: of minitf. arrays: by minitf's names, the rows of the table in the file's order. rows:
+    for each of minitf's ids the row of the table, or -1 for a row of zeros. subwords: in minitf's
+    order. licence: as its card names it, or "".
+    """
+
+    config: Config
+    arrays: dict[str, np.ndarray]
+    rows: list[int]
+    subwords: Vocabulary
+    licence: str = ""
+
+
+def layers_of(arrays, config, name_in, shape_in):
+    """Return {minitf's name: array} of all layers, taken out of `arrays`.
+
+    name_in(names): the name in the file. shape_in(shape): the shape there, from minitf's. Raises
+    UserError for an array that is missing or of another shape.
+    """
+    # A damaged number of layers must not make a list of names that fills the memory.
+    if max(config.n_layers, config.n_decoder_layers) > len(arrays):
+        raise UserError(
+            f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
+            f"weights are {len(arrays)} arrays: copy both files from the same model"
+        )
+    found = {}
+    for names in names_of_layers(config):
+        array = take(arrays, name_in(names), shape_in(names.shape))
+        found[names.minitf] = array.reshape(-1) if len(names.shape) == 1 else array
+    return found
+
+
+def take(arrays, name, shape):
+    """Return an array and forget it. Raises UserError if it is missing or of another shape."""
+    if name not in arrays:
+        raise UserError(f"its weights lack {name!r}: another architecture, or a damaged file")
+    array = arrays.pop(name)
+    if array.shape != tuple(shape):
+        raise UserError(
+            f"array {name!r} has shape {array.shape}, its configuration needs {tuple(shape)}: copy "
+            "both files from the same model"
+        )
+    if array.dtype.kind != "f":
+        raise UserError(f"array {name!r} is of type {array.dtype}, not of floating-point numbers")
+    return array
+
+
+def config_of(**fields):
+    """Return minitf's Config of a public model, which has all biases and never writes some ids.
+
+    Raises UserError for fields that no model can have.
+    """
+    return Config(
+        sinusoid_layout="halves",
+        attention_bias=True,
+        output_bias=True,
+        suppressed_ids=(PAD, UNK, BOS),
+        label_smoothing=0.1,
+        **fields,
+    )
+
+
+def rows_of(size, pad, unk, start, eos):
+    """Return the row of the file for each of minitf's ids.
+
+    pad, start: -1 for a row of zeros. The ids 4, 5, ... are the remaining rows in their order.
+    """
+    special = pad, unk, start, eos
+    return [*special, *(i for i in range(size) if i not in special)]
+
+
+def read_json(path):
+    """Return the content of a JSON file, a dictionary. Raises UserError for any other content."""
+    with user_errors(path):
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("not a JSON object")
+    return found
+
+
+def check_list(pieces, size, path):
+    """Raise UserError unless the list has a subword for each row of the table."""
+    if len(pieces) != size:
+        raise UserError(
+            f"{path}: {len(pieces):,} subwords, but the table has {size:,} rows: copy both files "
+            "from the same model"
+        )
+
+
+def licence_of(folder):
+    """Return the licence that the card of a folder names, or ""."""
+    with contextlib.suppress(OSError):
+        with open(folder / "README.md", encoding="utf-8", errors="replace") as card:
+            head = card.read(5000)
+        for line in head.split("\n"):
+            name, _, value = line.partition(":")
+            if name.strip() == "license" and value.strip():
+                return value.strip()[:100]
+    return ""

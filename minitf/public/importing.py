@@ -1,0 +1,208 @@
+"""From a public model's files to an ordinary folder of minitf."""
+
+import functools
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from minitf.data.archives import members
+from minitf.errors import UserError
+from minitf.files.arrays import user_errors
+from minitf.files.atomic import save_text
+from minitf.files.models import CONFIG, save_model
+from minitf.public.found import PublicModel
+from minitf.public.hugging_face import read_hugging_face
+from minitf.public.marian import read_marian
+from minitf.text import PairedSubwords
+from minitf.transformer import Transformer
+from minitf.translation.probe import probe
+
+__all__ = ["import_model"]
+
+LONGEST = 200  # subwords; a longer sentence is rare in the text that the models were trained on
+_PAIR = re.compile(r"(?:^|[-_/])([a-z]{2,3})[-_]([a-z]{2,3})$")
+_NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
+_CARD = """\
+# {title}
+
+A public translation model, converted to minitf's format.
+
+- source: {source}
+- licence: {licence}
+- credit: {credit}
+- changes: the rows of the table are in another order; the numbers are stored as {dtype}
+- computed like: {like}
+
+{note}    python examples/translate.py --model {folder} "..."
+"""
+CREDIT = (
+    "Tiedemann and Thottingal, OPUS-MT: Building open translation services for the World, EAMT "
+    "2020; Tiedemann et al., Democratizing neural machine translation with OPUS-MT, 2023"
+)
+
+
+def import_model(
+    source: str | Path,
+    out: str | Path,
+    dtype: str = "float16",
+    like: str = "marian",
+    notes: dict | None = None,
+    say: Callable[[str], object] = print,
+) -> None:
+    """Write a public model as a folder that `translate.py --model` and `--start-from` read.
+
+    source: a folder of Hugging Face, a .npz of Marian or its folder, or an OPUS release as .zip.
+    like: whose arithmetic to follow, see `read_hugging_face`. notes: for config.json, such as
+    source and licence.
+    Raises UserError for a damaged file, for another architecture, and if `out` is not empty.
+    """
+    source, out = Path(source), Path(out)
+    must_be_free(out)
+    model = read_public(source, like)
+    notes = {"source": source.name, "licence": model.licence} | (notes or {})
+    notes = {**_languages(str(notes["source"])), "longest": LONGEST, **notes}
+    notes["licence"] = notes["licence"] or "unknown: see where the model comes from"
+    notes.setdefault("credit", CREDIT)
+    notes["computed_like"] = like
+    arrays = _in_our_order(model, np.dtype(dtype))
+    checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
+    save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
+    _write_card(out, notes, dtype, like, _languages_note(model.subwords))
+    say(f"made     {out}: {model.config.count_parameters():,} parameters as {dtype}")
+    say(f"licence  {notes['licence']}; credit: {notes['credit']}")
+    if note := _languages_note(model.subwords):
+        say(f"notice   {note}")
+
+
+def _finite_probe(model, arrays):
+    """Return the probe of a model with these weights. Raises UserError if it is not finite."""
+    found = probe(model, arrays)
+    if found is None:
+        raise UserError("the model's logits are NaN or infinite: its weights are damaged")
+    return found
+
+
+def must_be_free(out: str | Path) -> None:
+    """Raise UserError if there is a file of this name, or a folder with files."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not an empty folder: choose another one")
+
+
+def read_public(source: Path, like: str = "marian") -> PublicModel:
+    """Return the model in a folder or file. Raises UserError if it is of no known format."""
+    if source.is_dir():
+        if (source / CONFIG).exists():
+            return read_hugging_face(source, like)
+        return read_marian(_weights_of_marian(source), like)
+    if not source.exists():
+        raise UserError(f"{source}: no such file or folder, and not the name of a public model")
+    with user_errors(source), open(source, "rb") as file:
+        start = file.read(8)
+    if source.suffix == ".npz":
+        return read_marian(source, like)
+    if start.startswith(b"PK\3\4") and source.suffix == ".zip":
+        return _read_release(source, like)
+    if source.name == CONFIG or source.suffix in (".safetensors", ".bin"):
+        return _read_single(source, start, like)
+    raise UserError(
+        f"{source}: not a public model: give a folder with {CONFIG}, a .npz, or a release's .zip"
+    )
+
+
+def _read_single(source, start, like):
+    """Read the folder of a file that was named itself."""
+    if start == (1).to_bytes(8, "little"):
+        raise UserError(
+            f"{source}: a binary of Marian, as Firefox's models are: minitf reads Marian's .npz"
+        )
+    if not (source.parent / CONFIG).exists():
+        raise UserError(f"{source}: has no {CONFIG} next to it: give the model's whole folder")
+    return read_hugging_face(source.parent, like)
+
+
+def _read_release(path, like):
+    """Read an OPUS release: Marian's files in a zip."""
+    with user_errors(path), zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if _NEEDED.fullmatch(name)]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, file in members(path, names):
+            with open(Path(folder) / name, "wb") as copy:
+                while chunk := file.read(1 << 20):
+                    copy.write(chunk)
+        try:
+            return read_marian(_weights_of_marian(Path(folder)), like)
+        except UserError as error:  # the folder is gone when the message is read
+            raise UserError(str(error).replace(folder, str(path))) from None
+
+
+def _weights_of_marian(folder):
+    """Return the .npz of a folder: the one that decoder.yml names, or the only one."""
+    found = sorted(folder.glob("*.npz"))
+    if len(found) > 1 and (folder / "decoder.yml").exists():
+        text = (folder / "decoder.yml").read_text(encoding="utf-8", errors="replace")
+        found = [path for path in found if re.search(rf"- *{re.escape(path.name)}\s*$", text, re.M)]
+    if not found and any(folder.glob("*.bin")):
+        raise UserError(
+            f"{folder} has neither {CONFIG} nor a .npz: minitf cannot read the binaries of "
+            "Marian, as Firefox's models are"
+        )
+    if len(found) != 1:
+        raise UserError(
+            f"{folder} has no {CONFIG}, and {len(found)} .npz files: name one model's files"
+        )
+    return found[0]
+
+
+def _in_our_order(model, dtype):
+    """Return the arrays as `dtype`, the table's rows in the order of minitf's ids.
+
+    Each array of the file is forgotten as soon as it is copied, which halves the memory.
+    """
+    arrays = {}
+    for name in list(model.arrays):
+        array = model.arrays.pop(name)
+        if name in ("embedding.weight", "output_bias"):
+            array = _rows(array, model.rows)
+        with np.errstate(over="ignore"):  # save_model refuses infinity
+            arrays[name] = np.ascontiguousarray(array, dtype=dtype)
+    return arrays
+
+
+def _rows(array, rows):
+    """Return these rows of an array; -1 is a row of zeros."""
+    rows = np.array(rows)
+    chosen = array[np.maximum(rows, 0)]
+    chosen[rows < 0] = 0
+    return chosen
+
+
+def _languages(name):
+    """Return the notes about the languages that the name of a model tells."""
+    found = _PAIR.search(name.removesuffix(".zip"))
+    return {"source_language": found[1], "target_language": found[2]} if found else {}
+
+
+def _languages_note(subwords):
+    """Return a line about the tokens of the target languages, "" if the model has none."""
+    tokens = subwords.languages() if isinstance(subwords, PairedSubwords) else []
+    if not tokens:
+        return ""
+    shown = ", ".join(tokens[:6]) + (" ..." if len(tokens) > 6 else "")
+    return f"begin each line with the token of the language to translate into: {shown}"
+
+
+def _write_card(out, notes, dtype, like, note):
+    text = _CARD.format(
+        title=notes["source"],
+        dtype=dtype,
+        like=like,
+        folder=out.name,
+        note=f"{note[:1].upper()}{note[1:]}.\n\n" if note else "",
+        **{name: notes[name] for name in ("source", "licence", "credit")},
+    )
+    save_text(out / "README.md", text)

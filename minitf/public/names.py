@@ -1,0 +1,65 @@
+"""The names of one model's arrays in minitf, at Hugging Face and in Marian."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minitf.config import Config
+
+__all__ = ["TABLES", "Names", "names_of_layers"]
+
+# Hugging Face's names of the embedding: a file contains one or more of them, all with equal values.
+TABLES = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+_ATTENTIONS = {  # minitf's attention and residual, Hugging Face's attention, Marian's
+    "encoder": [("self_attention", "attention_residual", "self_attn", "self")],
+    "decoder": [
+        ("self_attention", "self_residual", "self_attn", "self"),
+        ("source_attention", "source_residual", "encoder_attn", "context"),
+    ],
+}
+_PROJECTIONS = (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o"))
+
+
+class Names(NamedTuple):
+    """One array under its three names, and its shape in minitf.
+
+    A matrix is transposed at Hugging Face; a vector is a matrix of one row in Marian.
+    """
+
+    minitf: str
+    hugging_face: str
+    marian: str
+    shape: tuple[int, ...]
+
+
+def names_of_layers(config: Config) -> Iterator[Names]:
+    """Yield the names of all arrays but the embedding and the output bias."""
+    for side, n in (("encoder", config.n_layers), ("decoder", config.n_decoder_layers)):
+        for i in range(n):
+            places = f"{side}.layers.{i}.", f"model.{side}.layers.{i}.", f"{side}_l{i + 1}_"
+            for names in _names_of_a_layer(side, config.d_model, config.d_ff):
+                yield Names(*(a + b for a, b in zip(places, names[:3], strict=True)), names[3])
+
+
+def _names_of_a_layer(side, d_model, d_ff):
+    for ours, residual, theirs, marian in _ATTENTIONS[side]:
+        for name, letter in _PROJECTIONS:
+            projection = f"{theirs}.{'out' if letter == 'o' else letter}_proj"
+            shape = d_model, d_model
+            yield f"{ours}.{name}.weight", f"{projection}.weight", f"{marian}_W{letter}", shape
+            yield f"{ours}.{name}.bias", f"{projection}.bias", f"{marian}_b{letter}", (d_model,)
+        yield from _norm(residual, f"{theirs}_layer_norm", f"{marian}_Wo", d_model)
+    yield "feed_forward.inner.weight", "fc1.weight", "ffn_W1", (d_model, d_ff)
+    yield "feed_forward.inner.bias", "fc1.bias", "ffn_b1", (d_ff,)
+    yield "feed_forward.outer.weight", "fc2.weight", "ffn_W2", (d_ff, d_model)
+    yield "feed_forward.outer.bias", "fc2.bias", "ffn_b2", (d_model,)
+    yield from _norm("feed_forward_residual", "final_layer_norm", "ffn_ffn", d_model)
+
+
+def _norm(ours, theirs, marian, d_model):
+    yield f"{ours}.norm.gain", f"{theirs}.weight", f"{marian}_ln_scale", (d_model,)
+    yield f"{ours}.norm.bias", f"{theirs}.bias", f"{marian}_ln_bias", (d_model,)

@@ -1,0 +1,156 @@
+"""Public models by name: their files are downloaded, verified, and converted once.
+
+Every address is below that of a hub, `HF_ENDPOINT` or https://huggingface.co. A proxy is used if
+the environment names one (`https_proxy`), as by any program that uses Python's urllib.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from minitf.data.corpora import data_folder
+from minitf.data.fetch import NoConnection, NotFound, Remote, fetch
+from minitf.errors import UserError
+from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
+from minitf.public.importing import import_model
+from minitf.text import PairedSubwords
+
+__all__ = ["PINNED", "Pinned", "fetched", "imported", "is_name"]
+
+HUB = "https://huggingface.co"
+OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
+SMALL = (CONFIG, VOCABULARY, PairedSubwords.source_name, PairedSubwords.target_name)
+CARD = "README.md"
+_OWNER = "Helsinki-NLP"
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class Pinned(NamedTuple):
+    """One version of a model. sha256: of its weights, "" if unknown; megabytes: about, of all."""
+
+    commit: str
+    sha256: str = ""
+    megabytes: int = 300
+    licence: str = OPUS
+
+
+# Read from stored pages of the hub, and not yet confirmed by a download.
+PINNED = {
+    f"{_OWNER}/opus-mt-en-de": Pinned(
+        "0012d6d6ff4b4dd06bee042d3294295f0e587abd",
+        "3fb78700bce624990eff6468d0e14fbde18a6aedac35821fa8c0c4ead5fae014",
+    ),
+    f"{_OWNER}/opus-mt-de-en": Pinned(
+        "8be33f00bcaf451dc5ed05fdd94282649696b8e7",
+        "5b1a66c79f6e871eb01b8818819e29bbdb6a25139af210b97b6efbf862493b4d",
+    ),
+    f"{_OWNER}/opus-mt-en-fr": Pinned("f0fc6145f2a2c3b83955154b8fbae0cbb1554c78"),
+    f"{_OWNER}/opus-mt-fr-en": Pinned("d1e0695bb7088571b5fdc25e950f415ad45c8ff1"),
+    f"{_OWNER}/opus-mt-fr-de": Pinned(
+        "7592c843356dbb193e81569c13ec7399f508bdd9",
+        "c7839abc93d759c9a2017c46f7f976ef50a25de320691e3d7b33e705e2edbf9f",
+    ),
+}
+
+
+def is_name(name: str) -> bool:
+    """Return whether this may be the name of a model on the hub: `owner/model`, or `opus-mt-...`.
+
+    >>> is_name("opus-mt-en-de"), is_name("HPLT/translate-en-de"), is_name("models/a/b")
+    (True, True, False)
+    """
+    return bool(_NAME.fullmatch(_full(name)))
+
+
+def _full(name):
+    return f"{_OWNER}/{name}" if name.startswith(("opus-mt-", "opus-mt_")) else name
+
+
+def imported(name: str, say: Callable[[str], object] = print) -> Path:
+    """Return the folder of a public model in minitf's format; download and convert it once.
+
+    Raises UserError if it cannot be had.
+    """
+    full = _full(name)
+    out = data_folder() / "models" / full.replace("/", "--")
+    if not (out / CONFIG).exists():
+        import_model(fetched(name, say), out, notes=notes_of(name), say=say)
+    return out
+
+
+def notes_of(name: str) -> dict:
+    """Return source and licence, for the card of the converted model."""
+    full = _full(name)
+    notes = {"source": f"{HUB}/{full}"}
+    if full in PINNED:
+        notes |= {"source": f"{HUB}/{full}/tree/{PINNED[full].commit}"}
+        notes |= {"licence": PINNED[full].licence}
+    languages = re.search(r"([a-z]{2,3})[-_]([a-z]{2,3})$", full)
+    if languages:
+        notes |= {"source_language": languages[1], "target_language": languages[2]}
+    return notes
+
+
+def fetched(name: str, say: Callable[[str], object] = print) -> Path:
+    """Return the folder with a model's files as the hub has them; download what is missing.
+
+    Licence and size are said first. A file whose digest is not pinned has it recorded at its first
+    download, and is compared with that afterwards.
+    Raises UserError if a file cannot be had, differs from its digest, or if there is no connection:
+    then with the files and the folder to put them into.
+    """
+    full = _full(name)
+    pinned = PINNED.get(full)
+    folder = data_folder() / "downloads" / "public" / full.replace("/", "--")
+    base = f"{os.environ.get('HF_ENDPOINT') or HUB}".rstrip("/")
+    base = f"{base}/{full}/resolve/{pinned.commit if pinned else 'main'}"
+    licence = pinned.licence if pinned else "see its card, which is downloaded too"
+    size = f"about {pinned.megabytes} MB" if pinned else "usually 35 to 600 MB"
+    if not _complete(folder):
+        say(f"model    {full}: {size}; licence: {licence}")
+    try:
+        for file in SMALL:
+            fetch(Remote(f"{base}/{file}"), folder / file, say)
+        _fetch_optional(f"{base}/{CARD}", folder / CARD, say)
+        _fetch_weights(base, folder, pinned, say)
+    except NoConnection as error:
+        raise UserError(
+            f"{error}, and {full} is not complete on this machine: go online, set HF_ENDPOINT to "
+            f"the address of a mirror, or put {base}/{{{','.join(_missing(folder))}}} into {folder}"
+        ) from None
+    except NotFound as error:
+        raise UserError(f"{full} is not a MarianMT model of the hub: {error}") from None
+    return folder
+
+
+def _fetch_weights(base, folder, pinned, say):
+    """Download the weights, in the older format if there is no other."""
+    digest = f"sha256:{pinned.sha256}" if pinned and pinned.sha256 else ""
+    if not digest and (folder / TORCH_WEIGHTS).exists():
+        fetch(Remote(f"{base}/{TORCH_WEIGHTS}"), folder / TORCH_WEIGHTS, say)
+        return
+    try:
+        fetch(Remote(f"{base}/{WEIGHTS}", digest=digest), folder / WEIGHTS, say)
+    except NotFound:
+        if digest:
+            raise
+        fetch(Remote(f"{base}/{TORCH_WEIGHTS}"), folder / TORCH_WEIGHTS, say)
+
+
+def _fetch_optional(url, path, say):
+    try:
+        fetch(Remote(url), path, say)
+    except (NotFound, NoConnection):
+        say(f"notice   there is no {path.name}: the licence is not known from it")
+
+
+def _missing(folder):
+    missing = [name for name in SMALL if not (folder / name).exists()]
+    weights = (folder / WEIGHTS).exists() or (folder / TORCH_WEIGHTS).exists()
+    return missing if weights else [*missing, WEIGHTS]
+
+
+def _complete(folder):
+    return not _missing(folder)

@@ -1,0 +1,138 @@
+"""Models of minitf in Hugging Face's format: nothing is lost on the way there and back."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny_translator
+from public_files import PUBLIC, logits_of
+from safetensors import safe_open
+
+from minitf import Config, Transformer, Translator
+from minitf.errors import UserError
+from minitf.files.models import save_model
+from minitf.public.commandline import main
+from minitf.public.export import export_model
+from minitf.public.importing import import_model
+from minitf.public.layout import to_halves
+from minitf.text import Words
+from minitf.translation.loading import load_model
+
+SUBWORDS = tiny_translator.make_subwords()
+SIZES = {"d_model": 12, "d_ff": 20, "n_heads": 3, "n_layers": 2}
+SWITCHES = [
+    {},
+    {"n_decoder_layers": 1, "activation": "swish", "eps": 1e-5},
+    {"attention_bias": True, "output_bias": True, "suppressed_ids": (0, 1, 2)},
+    {"sinusoid_layout": "halves", "attention_bias": True},
+]
+
+
+def quiet(line):
+    pass
+
+
+def saved(folder, **switches):
+    """Save a model whose arrays are all random, none 0 or 1; return it."""
+    model = Transformer(Config(len(SUBWORDS), **(SIZES | switches)))
+    rng = np.random.default_rng(3)
+    for parameter in model.parameters():
+        parameter.data = rng.normal(size=parameter.shape).astype("f4")
+    save_model(folder, model.state(), model.config.to_dict(), SUBWORDS, "float32")
+    return model
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_the_round_trip_is_bit_for_bit(switches, tmp_path):
+    model = saved(tmp_path / "mine", **switches)
+    export_model(tmp_path / "mine", tmp_path / "out", say=quiet)
+    import_model(tmp_path / "out", tmp_path / "back", "float32", say=quiet)
+    again, subwords, _ = load_model(tmp_path / "back")
+    assert again.config == model.config and subwords.contents() == SUBWORDS.contents()
+    before, after = model.state(), again.state()
+    assert before.keys() == after.keys()
+    assert all(before[name].tobytes() == after[name].tobytes() for name in before)
+
+
+def test_an_imported_model_comes_back_bit_for_bit(tmp_path):
+    import_model(PUBLIC, tmp_path / "a", "float32", like="transformers", say=quiet)
+    export_model(tmp_path / "a", tmp_path / "b", say=quiet)
+    import_model(tmp_path / "b", tmp_path / "c", "float32", say=quiet)
+    (first, words, _), (second, same, _) = load_model(tmp_path / "a"), load_model(tmp_path / "c")
+    assert first.config == second.config and words.contents() == same.contents()
+    before, after = first.state(), second.state()
+    assert all(before[name].tobytes() == after[name].tobytes() for name in before)
+
+
+def test_the_halves_compute_what_the_interleaved_model_computes():
+    model = Transformer(Config(11, d_model=12, d_ff=16, n_heads=3, n_layers=1), seed=2)
+    other = Transformer(model.config.replace(sinusoid_layout="halves"), initialise=False)
+    other.load_state(to_halves(model.config, model.state()))
+    ids = np.array([[5, 6, 7, 3]]), np.array([[2, 8, 9, 10, 4]])
+    assert np.allclose(logits_of(model, *ids), logits_of(other, *ids), atol=1e-5)
+    assert not np.array_equal(model.embedding.weight.data, other.embedding.weight.data)
+
+
+def test_the_configuration_names_the_special_ids(tmp_path):
+    saved(tmp_path / "mine", suppressed_ids=(0, 1, 2))
+    export_model(tmp_path / "mine", tmp_path / "out", say=quiet)
+    config, generation = (
+        json.loads((tmp_path / "out" / f"{name}.json").read_text())
+        for name in ("config", "generation_config")
+    )
+    assert config["decoder_start_token_id"] == 2 and config["pad_token_id"] == 0
+    assert config["eos_token_id"] == 3 and config["minitf"]["eps"] == 1e-6
+    assert generation["bad_words_ids"] == [[0], [1], [2]]
+    ids = json.loads((tmp_path / "out" / "vocab.json").read_text(encoding="utf-8"))
+    assert sorted(ids.values()) == list(range(len(SUBWORDS)))
+    with safe_open(tmp_path / "out" / "model.safetensors", "numpy") as file:
+        assert file.metadata() == {"format": "pt"}
+        assert not file.get_tensor("final_logits_bias").any()
+
+
+@pytest.mark.parametrize(
+    ("switches", "message"),
+    [
+        ({"norm": "pre"}, "norm pre"),
+        ({"positions": "learned", "max_length": 9}, "positions are learned"),
+        ({"d_k": 5}, "d_k or d_v"),
+        ({"d_v": 5}, "d_k or d_v"),
+        ({"sinusoid_base": "t2t"}, "exponents"),
+        ({"tie": False}, "one matrix"),
+    ],
+)
+def test_what_transformers_cannot_run_is_refused(switches, message, tmp_path):
+    saved(tmp_path / "mine", **switches)
+    with pytest.raises(UserError, match=message):
+        export_model(tmp_path / "mine", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_list_of_words_is_refused(tmp_path):
+    words = Words([f"w{i}" for i in range(7)])
+    model = Transformer(Config(11, **SIZES))
+    save_model(tmp_path / "mine", model.state(), model.config.to_dict(), words)
+    with pytest.raises(UserError, match="a list of words"):
+        export_model(tmp_path / "mine", tmp_path / "out")
+
+
+def test_an_export_that_was_changed_is_refused(tmp_path):
+    saved(tmp_path / "mine")
+    export_model(tmp_path / "mine", tmp_path / "out", say=quiet)
+    path = tmp_path / "out" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"minitf": config["minitf"] | {"d_ff": 21}}))
+    with pytest.raises(UserError, match="does not fit the other entries"):
+        import_model(tmp_path / "out", tmp_path / "back", say=quiet)
+
+
+def test_the_command_exports_and_tells_the_difference(tmp_path, capsys):
+    saved(tmp_path / "mine")
+    assert main(["--export", "hf", str(tmp_path / "mine"), str(tmp_path / "out")]) == 0
+    assert "1e-05" in capsys.readouterr().out
+    import_model(tmp_path / "out", tmp_path / "back", say=quiet)
+    line = ["the dog saw a bird."]
+    first, second = (
+        Translator.load(tmp_path / name).translate(line, max_extra=5) for name in ("mine", "back")
+    )
+    assert first[0][0].text == second[0][0].text

@@ -1,0 +1,88 @@
+"""An imported model is fine-tuned on a person's own text, as any other model."""
+
+import json
+
+import pytest
+from public_files import PUBLIC
+
+from minitf import Translator
+from minitf.data.toy import pairs
+from minitf.errors import UserError
+from minitf.files.models import read_model
+from minitf.public.export import export_model
+from minitf.public.importing import import_model
+from minitf.training import Settings, train
+from minitf.translation.loading import load_model
+
+
+def quiet(line):
+    pass
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Settings of a short run on own text that starts from the stored public model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("minitf.plot.curves", lambda *_, **__: None)
+    for name, n, seed in (("train", 60, 1), ("valid", 8, 2)):
+        for language, lines in zip(("en", "de"), pairs(n, seed), strict=True):
+            (tmp_path / f"{name}.{language}").write_text(
+                "".join(f"{line}\n" for line in lines), encoding="utf-8"
+            )
+    import_model(PUBLIC, "public", like="transformers", say=quiet)
+    return {
+        "train": ["train.en", "train.de"],
+        "valid": ["valid.en", "valid.de"],
+        "start_from": "public",
+        "out": "tuned",
+        "steps": 40,
+        "batch_tokens": 400,
+        "warmup_steps": 4,
+        "learning_rate": 0.1,
+        "valid_every": 20,
+        "save_every": 20,
+        "average": 1,
+        "max_extra": 5,
+    }
+
+
+def test_it_learns_and_keeps_its_vocabulary(settings):
+    train(Settings(**settings))
+    with open("tuned/log.jsonl") as log:
+        losses = [entry["loss"] for entry in map(json.loads, log) if "loss" in entry]
+    assert losses[-1] < 0.9 * losses[0]
+    before, after = read_model("public"), read_model("tuned")
+    assert after.subwords.contents() == before.subwords.contents()
+    assert before.config == after.config
+    found = Translator.load("tuned").translate(["the dog sleeps", ""], max_extra=5)
+    assert found[0][0].text and not found[1][0].text
+
+
+def test_it_is_resumed_with_its_vocabulary(settings):
+    train(Settings(**settings | {"steps": 20}))
+    path = "tuned/source.spm"
+    train(Settings(resume=True, out="tuned", steps=25, **_text(settings)))
+    with open(path, "ab") as file:
+        file.write(b"\x00")
+    with pytest.raises(UserError, match=r"vocabulary.json: changed since|source.spm"):
+        train(Settings(resume=True, out="tuned", steps=30, **_text(settings)))
+
+
+def _text(settings):
+    return {name: settings[name] for name in ("train", "valid")}
+
+
+def test_it_goes_back_to_transformers(settings, tmp_path):
+    """Fine-tuned with transformers' arithmetic, it is exported without a difference."""
+    train(Settings(**settings | {"steps": 5}))
+    said = []
+    export_model("tuned", tmp_path / "hf", say=said.append)
+    assert not any("eps" in line for line in said)
+    import_model(tmp_path / "hf", tmp_path / "back", "float32", say=quiet)
+    assert load_model(tmp_path / "back")[0].config == load_model("tuned")[0].config
+
+
+def test_subword_sampling_is_refused_in_one_line(settings):
+    with pytest.raises(UserError, match="--sample-subwords needs subwords that minitf has learned"):
+        train(Settings(**settings, sample_subwords=0.1))

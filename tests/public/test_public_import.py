@@ -1,0 +1,216 @@
+"""Public models in the formats in which they are published become ordinary folders of minitf."""
+
+import io
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+import sentencepiece
+from public_files import PUBLIC, difference, hugging_face, marian, vocabulary
+from safetensors.numpy import load_file
+
+from minitf import Translator
+from minitf.errors import UserError
+from minitf.files.models import read_notes
+from minitf.public.importing import import_model
+from minitf.text import PairedSubwords
+from minitf.translation.loading import load_model
+
+
+def imported(source, tmp_path, **options):
+    """Import a model, and load what was written."""
+    said = []
+    import_model(source, tmp_path / "out", **{"dtype": "float32", **options}, say=said.append)
+    model, subwords, notes = load_model(tmp_path / "out")
+    return model, subwords, notes, said
+
+
+def zipped(folder, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in sorted(folder.iterdir()):
+            archive.write(each, each.name)
+    return path
+
+
+@pytest.mark.parametrize("weights", ["model.safetensors", "new.bin", "legacy.bin"])
+def test_the_logits_are_those_of_transformers(weights, tmp_path):
+    model, *_ = imported(hugging_face(tmp_path / "in", weights), tmp_path, like="transformers")
+    assert difference(model) < 1e-6
+
+
+def test_relu_has_the_logits_of_transformers(tmp_path):
+    folder = hugging_face(tmp_path / "in", settings={"activation_function": "relu"})
+    assert difference(imported(folder, tmp_path, like="transformers")[0], "relu") < 1e-6
+
+
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_a_marian_file_has_the_logits_of_transformers(as_zip, tmp_path):
+    source = marian(tmp_path / "in")
+    if as_zip:
+        source = zipped(source, tmp_path / "opus-2020-02-26.zip")
+    model, subwords, *_ = imported(source, tmp_path, like="transformers")
+    assert difference(model) < 1e-6
+    assert subwords.listed()[:2] == [name for name, i in vocabulary().items() if i in (2, 3)]
+
+
+def test_all_formats_give_the_same_bits(tmp_path):
+    sources = [
+        hugging_face(tmp_path / "a" / "in"),
+        hugging_face(tmp_path / "b" / "in", "new.bin"),
+        hugging_face(tmp_path / "c" / "in", "legacy.bin"),
+        marian(tmp_path / "d" / "in"),
+    ]
+    first = None
+    for source in sources:
+        found = imported(source, source.parent)[0].state()
+        first = first or found
+        assert found.keys() == first.keys()
+        assert all(np.array_equal(found[name], first[name]) for name in first)
+
+
+def test_by_default_it_computes_as_marian_does(tmp_path):
+    config = imported(PUBLIC, tmp_path)[0].config
+    assert (config.sinusoid_base, config.eps, config.suppressed_ids) == ("t2t", 1e-6, (0, 1, 2))
+    assert (config.n_layers, config.n_decoder_layers, config.activation) == (2, 1, "swish")
+    assert config.attention_bias and config.output_bias and config.tie
+
+
+def test_rows_are_renumbered_and_start_is_their_pad(tmp_path):
+    model, subwords, *_ = imported(PUBLIC, tmp_path)
+    theirs, table = load_file(PUBLIC / "model.safetensors"), model.embedding.weight.data
+    shared, ids = theirs["model.shared.weight"], vocabulary()
+    for ours, name in enumerate(["<pad>", "<unk>", "<pad>", "</s>", *subwords.listed()]):
+        assert np.array_equal(table[ours], shared[ids[name]])
+        assert model.output_bias.data[ours] == theirs["final_logits_bias"][0, ids[name]]
+    assert not table[2].any()
+
+
+def test_float16_is_the_default_and_a_card_is_written(tmp_path):
+    folder = hugging_face(tmp_path / "opus-mt-en-de")
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    said = []
+    import_model(folder, tmp_path / "out", say=said.append)
+    arrays = load_file(tmp_path / "out" / "model.safetensors")
+    assert {str(array.dtype) for array in arrays.values()} == {"float16"}
+    notes = read_notes(tmp_path / "out")
+    assert (notes["source_language"], notes["target_language"]) == ("en", "de")
+    assert (notes["licence"], notes["source"]) == ("apache-2.0", "opus-mt-en-de")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "apache-2.0" in card and "Tiedemann" in card and "float16" in card
+    assert any("apache-2.0" in line for line in said) and any(">>deu<<" in line for line in said)
+
+
+def test_it_translates_and_draws_like_any_other_model(tmp_path):
+    import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
+    translator = Translator.load(tmp_path / "out")
+    found = translator.translate(["the dog sleeps", "", ">>deu<< the dog"], max_extra=3)
+    assert [len(best) for best in found] == [1, 1, 1] and found[1][0].text == ""
+    weights, rows, columns = translator.attention("the dog sleeps", max_extra=3)
+    assert weights.shape == (4, len(rows), len(columns)) and columns[-1] == "</s>"
+
+
+# The vocabulary -----------------------------------------------------------------------------------
+
+
+def paired(opus=True):
+    names = [name for name in vocabulary() if name not in ("<pad>", "<unk>", "</s>")]
+    models = [(PUBLIC / f"{side}.spm").read_bytes() for side in ("source", "target")]
+    return PairedSubwords(*models, names, opus)
+
+
+def test_the_vocabulary_cuts_each_side_by_its_own_model():
+    subwords = paired()
+    (source,) = subwords.encode(["ist gut"])
+    (target,) = subwords.encode(["ist gut"], side="target")
+    assert source != target
+    assert subwords.decode([target]) == ["ist gut"]
+    assert subwords.decode([source], side="source") == ["ist gut"]
+
+
+def test_the_vocabulary_survives_its_files(tmp_path):
+    subwords = paired(opus=False)
+    subwords.save(tmp_path / PairedSubwords.file_name)
+    read = PairedSubwords.load(tmp_path / PairedSubwords.file_name)
+    assert read.contents() == subwords.contents() and not read.opus and len(read) == len(subwords)
+
+
+def test_a_language_token_is_one_id_and_begins_every_part(tmp_path):
+    subwords = paired()
+    (ids,), (plain,) = subwords.encode([">>deu<< the dog"]), subwords.encode(["the dog"])
+    (deu,) = [i for i in range(len(subwords)) if subwords.pieces([i]) == [">>deu<<"]]
+    assert ids == [deu, *plain]
+    assert subwords.encode([">>xyz<< the dog"]) != subwords.encode(["the dog"])
+    assert subwords.languages() == [">>deu<<", ">>fra<<"]
+    import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
+    translator = Translator.load(tmp_path / "out")
+    translator.longest = translator.usual = 9
+    parts = translator.parts(">>deu<< " + "the dog sleeps in the house. " * 4)
+    assert len(parts) > 3 and all(part[0] == deu and len(part) <= 9 for part in parts)
+
+
+def test_every_string_can_be_cut():
+    odd = ["", " ", "\ud800", "\x00\x1f", "<s></s><pad>", ">><<", ">>deu<<", "é ﷽ 👩‍🚀", "。．１"]
+    for ids in paired().encode(odd) + paired().encode(odd, side="target"):
+        assert all(0 < i < len(paired()) and i not in (0, 2, 3) for i in ids)
+
+
+def test_damaged_vocabularies_are_refused(tmp_path):
+    path = tmp_path / PairedSubwords.file_name
+    contents = paired().contents()
+    for name in contents:
+        for damaged in (b"", b"\xff\xfe", b"[1, 2]", b'{"pieces": 3, "normalise": "opus"}'):
+            for each, content in contents.items():
+                (tmp_path / each).write_bytes(damaged if each == name else content)
+            with pytest.raises(UserError, match=name):
+                PairedSubwords.load(path)
+
+
+def test_yaml_vocabularies_with_every_kind_of_quotes(tmp_path):
+    folder = marian(tmp_path / "in")
+    ids = vocabulary()
+    names = sorted(ids, key=ids.get)[:-1]
+    names[5:9] = ["a: b", "it's", '"', "\x85"]
+    lines = [f"{json.dumps(name)}: {i}" for i, name in enumerate(names)]
+    lines[4] = f"{names[4]}: 4"
+    lines[5:9] = ["? 'a: b'", ": 5", "'it''s': 6", '"\\"": 7', '"\\x85": 8']
+    (folder / "opus.vocab.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert imported(folder, tmp_path)[1].listed()[3:7] == ["a: b", "it's", '"', "\x85"]
+
+
+def test_marian_with_a_sentencepiece_model_as_its_vocabulary(tmp_path):
+    """As HPLT's models are: the ids are those of the model, and the text is not normalised."""
+    folder, model = marian(tmp_path / "in"), io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the dog sleeps", "der Hund schläft", "in the old house"]),
+        model_writer=model,
+        vocab_size=300,
+        model_type="bpe",
+        byte_fallback=True,
+        eos_id=0,
+        unk_id=1,
+        bos_id=-1,
+    )
+    for path in (*folder.glob("*.yml"), *folder.glob("*.spm")):
+        path.unlink()
+    (folder / "model.spm").write_bytes(model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    n = processor.get_piece_size()
+    arrays = dict(np.load(folder / "opus.npz"))
+    table = np.random.default_rng(0).normal(size=(n, 16)).astype("f4")
+    np.savez(
+        folder / "opus.npz",
+        **(arrays | {"Wemb": table, "decoder_ff_logit_out_b": np.zeros((1, n), "f4")}),
+    )
+    _, subwords, *_ = imported(folder, tmp_path)
+    assert not subwords.opus and len(subwords) == n + 2
+    assert subwords.decode(subwords.encode(["the dog"], side="target")) == ["the dog"]
+
+
+def test_an_existing_folder_is_kept(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="not an empty folder"):
+        import_model(PUBLIC, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")

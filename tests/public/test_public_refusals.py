@@ -1,0 +1,225 @@
+"""What is not the architecture, or not a model at all, is refused in one line."""
+
+import json
+import pickle
+import re
+import shutil
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+import torch_pickles
+from public_files import PUBLIC, hugging_face, marian
+from safetensors.numpy import load_file, save_file
+
+from minitf.errors import UserError
+from minitf.public.commandline import main
+from minitf.public.importing import import_model
+from minitf.public.torch_file import read_torch
+
+
+def refused(source, tmp_path):
+    """Return the message with which a model is refused: one line, and nothing is written."""
+    with pytest.raises(UserError) as error:
+        import_model(source, tmp_path / "out", say=lambda line: None)
+    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"normalize_before": True}, "pre-norm"),
+        ({"add_final_layer_norm": True}, "last norm"),
+        ({"normalize_embedding": True}, "embeddings are normalised"),
+        ({"static_position_embeddings": False}, "positions are learned"),
+        ({"scale_embedding": False}, "root of d_model"),
+        ({"share_encoder_decoder_embeddings": False}, "separate vocabularies"),
+        ({"tie_word_embeddings": False}, "a matrix of its own"),
+        ({"activation_function": "gelu"}, "'gelu': minitf has relu and swish"),
+        ({"model_type": "mbart"}, "'mbart': minitf reads MarianMT models only"),
+        ({"decoder_ffn_dim": 25}, "differ in ffn_dim"),
+        ({"encoder_ffn_dim": 25, "decoder_ffn_dim": 25}, r"shape \(24, 16\)"),
+        ({"encoder_layers": 3}, "lack 'model.encoder.layers.2"),
+        ({"encoder_layers": 1}, "unknown array 'model.encoder.layers.1"),
+        ({"encoder_layers": 10**12}, "1000000000000 and 1 layers, its weights are"),
+        ({"encoder_layers": "two"}, "'encoder_layers' is not an integer"),
+        ({"d_model": 10**9}, "shape"),
+        ({"d_model": 0}, "d_model must be an integer of at least 1"),
+        ({"vocab_size": 58101}, "subwords, but the table has 58,101 rows"),
+        ({"eos_token_id": 10**9}, "a special id"),
+        ({"pad_token_id": 0}, "share an id"),
+        ({"minitf": {"vocabulary_size": 7}}, "entry 'minitf'"),
+    ],
+)
+def test_other_architectures_and_settings(settings, message, tmp_path):
+    assert re.search(message, refused(hugging_face(tmp_path / "in", settings=settings), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"transformer-decoder-autoreg": "rnn"}, "SSRU"),
+        ({"transformer-preprocess": "n"}, "pre-norm"),
+        ({"transformer-postprocess": "da"}, "Add & Norm"),
+        ({"transformer-postprocess-top": "n"}, "last norm"),
+        ({"transformer-train-position-embeddings": "true"}, "positions are learned"),
+        ({"transformer-ffn-activation": "gelu"}, "'gelu': minitf has relu and swish"),
+        ({"tied-embeddings-all": "false"}, "tables of their own"),
+        ({"type": "s2s"}, "not a Transformer"),
+        ({"enc-depth": "many"}, "'enc-depth' is not a number"),
+        ({"enc-depth": "999999999"}, "999999999 and 1 layers"),
+    ],
+)
+def test_other_architectures_of_marian(settings, message, tmp_path):
+    assert message in refused(marian(tmp_path / "in", settings), tmp_path)
+
+
+def test_ssru_and_integers_are_known_by_their_arrays(tmp_path):
+    one = np.ones((1, 16), "f4")
+    assert "SSRU" in refused(marian(tmp_path / "a", decoder_l1_rnn_W=one), tmp_path)
+    assert "positions are learned" in refused(marian(tmp_path / "b", Wpos=one), tmp_path)
+    quantised = marian(tmp_path / "c", encoder_l1_self_Wq=np.ones((16, 16), np.int8))
+    assert "int8" in refused(quantised, tmp_path)
+
+
+def test_marians_binaries(tmp_path):
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "model.intgemm.alphas.bin"
+    path.write_bytes(struct.pack("<QQ", 1, 300) + bytes(200))
+    assert "Firefox" in refused(path, tmp_path)
+    assert "Firefox" in refused(path.parent, tmp_path)
+    folder = hugging_face(tmp_path / "hf", "new.bin")
+    shutil.copy(path, folder / "pytorch_model.bin")
+    assert "Firefox" in refused(folder, tmp_path)
+
+
+def test_words_without_sentencepiece(tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    (folder / "source.spm").unlink()
+    assert "no source.spm: minitf cannot read models whose text" in refused(folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda ids: ids.pop("e"), "ids are not 0, 1, 2"),
+        (lambda ids: ids.update(e=0), "ids are not 0, 1, 2"),
+        (lambda ids: ids.update(e="x"), "ids are not 0, 1, 2"),
+        (lambda ids: ids.update(more=len(ids)), "subwords, but the table has"),
+        (lambda ids: ids.update(unknown=ids.pop("<unk>")), "lacks <unk>"),
+    ],
+)
+def test_vocabularies_that_do_not_fit(change, message, tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    change(ids)
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    assert message in refused(folder, tmp_path)
+
+
+def test_tables_that_differ_and_positions_that_are_learned(tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    weights = load_file(folder / "model.safetensors")
+    more = {"lm_head.weight": weights["model.shared.weight"] + 1}
+    save_file(weights | more, folder / "model.safetensors")
+    assert "lm_head.weight differ" in refused(folder, tmp_path)
+    more = {"model.encoder.embed_positions.weight": np.ones((9, 16), "f4")}
+    save_file(weights | more, folder / "model.safetensors")
+    assert "learned positions" in refused(folder, tmp_path)
+
+
+def test_files_that_are_missing_or_something_else(tmp_path):
+    assert "no such file or folder" in refused(tmp_path / "nothing", tmp_path)
+    (tmp_path / "text.txt").write_text("hello")
+    assert "not a public model" in refused(tmp_path / "text.txt", tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert "0 .npz files" in refused(tmp_path / "empty", tmp_path)
+    folder = hugging_face(tmp_path / "in")
+    (folder / "model.safetensors").unlink()
+    assert "neither model.safetensors nor pytorch_model.bin" in refused(folder, tmp_path)
+
+
+def test_the_command_line_ends_in_one_line(tmp_path, capsys):
+    assert main([str(tmp_path / "nothing"), str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main([str(PUBLIC), str(tmp_path / "out"), "--keep", "float32"]) == 0
+    assert main([str(PUBLIC), str(tmp_path / "out")]) == 2
+
+
+# Pickles ------------------------------------------------------------------------------------------
+
+
+class Runs:
+    """An object whose pickle runs a command when it is loaded by Python."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"w": Runs(eval, "open('ran', 'w')")},
+        {"w": Runs(print, "ran")},
+        Runs(exec, "1"),
+        {Runs(exec, "1"): 1},
+    ],
+)
+def test_a_pickle_that_runs_something_is_refused(content, legacy, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "pytorch_model.bin"
+    torch_pickles.write(path, pickle.dumps(content, 2), {}, legacy)
+    with pytest.raises(UserError, match="which is not a tensor: nothing was run"):
+        read_torch(path)
+    assert not (tmp_path / "ran").exists() and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        ({"offset": 5}, "larger than its storage"),
+        ({"shape": (3, 5)}, "larger than its storage"),
+        ({"strides": (1, 3)}, "not contiguous"),
+        ({"strides": (0, 1)}, "not contiguous"),
+        ({"offset": -1}, "impossible shape"),
+        ({"shape": (-3, -4)}, "impossible shape"),
+        ({"shape": (1 << 40, 1 << 40)}, "larger than its storage"),
+        ({"shape": (12,)}, "no shape"),
+        ({"kind": "BFloat16Storage"}, "torch.BFloat16Storage"),
+    ],
+)
+def test_tensors_outside_their_storage_are_refused(tensor, message, legacy, tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    numbers = {"0": np.arange(12, dtype="f4")}
+    torch_pickles.write(path, torch_pickles.state(w=torch_pickles.tensor()), numbers, legacy)
+    assert np.array_equal(read_torch(path)["w"], np.arange(12).reshape(3, 4))
+    content = torch_pickles.state(w=torch_pickles.tensor(**tensor))
+    torch_pickles.write(path, content, numbers, legacy)
+    with pytest.raises(UserError, match=message):
+        read_torch(path)
+
+
+def test_a_storage_that_claims_more_than_the_file(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    content = torch_pickles.state(w=torch_pickles.tensor())
+    torch_pickles.write(path, content, {"0": np.arange(12, dtype="f4")}, True)
+    data = path.read_bytes()
+    path.write_bytes(data[:-56] + struct.pack("<q", 1 << 60) + data[-48:])
+    with pytest.raises(UserError, match="it ends early"):
+        read_torch(path)
+
+
+def test_compressed_members_are_refused(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", torch_pickles.state(w=torch_pickles.tensor()))
+        archive.writestr("archive/data/0", bytes(1 << 20))
+    with pytest.raises(UserError, match="larger than the file"):
+        read_torch(path)

@@ -1,0 +1,155 @@
+"""Public models by name: fetched once from a hub, a mirror or a proxy, verified, and converted."""
+
+import hashlib
+import socket
+
+import pytest
+from public_files import PUBLIC
+from server import reply, serving
+
+from minitf.data import fetch as download
+from minitf.errors import UserError
+from minitf.files.models import read_notes
+from minitf.public import commandline, remote, translate
+
+NAME = "Helsinki-NLP/opus-mt-en-de"
+FILES = {
+    path.name: path.read_bytes()
+    for path in PUBLIC.iterdir()
+    if path.name in (*remote.SMALL, "model.safetensors")
+}
+SHA256 = hashlib.sha256(FILES["model.safetensors"]).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def a_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(download, "WAIT", 0)
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path / "data"))
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setitem(remote.PINNED, NAME, remote.Pinned("0123abcd", SHA256, 300))
+
+
+def hub(files):
+    """Answer as a hub that has these files."""
+
+    def answer(handler):
+        name = handler.path.rpartition("/")[2]
+        if name in files:
+            reply(handler, files[name])
+        else:
+            handler.send_error(404)
+
+    return answer
+
+
+@pytest.fixture
+def server(monkeypatch):
+    files = dict(FILES)
+    with serving(hub(files)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url + "/")
+        server.files = files
+        yield server
+
+
+def quiet(line):
+    pass
+
+
+def test_a_name_becomes_a_model_once(server, tmp_path):
+    said = []
+    folder = remote.imported("opus-mt-en-de", said.append)
+    assert said[0] == f"model    {NAME}: about 300 MB; licence: {remote.OPUS}"
+    n = len(server.requests)
+    assert server.requests[0][0] == f"/{NAME}/resolve/0123abcd/config.json"
+    assert remote.imported("opus-mt-en-de", said.append) == folder and len(server.requests) == n
+    notes = read_notes(folder)
+    assert notes["licence"] == remote.OPUS and notes["source"].endswith("/tree/0123abcd")
+    assert (notes["source_language"], notes["target_language"]) == ("en", "de")
+
+
+def test_translate_takes_the_name(server, capsys):
+    assert translate.main(["--model", "opus-mt-en-de", "--max-extra", "2", "the dog"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1 and "CC-BY 4.0" in err and "about 300 MB" in err
+
+
+def test_translate_goes_nowhere_for_a_folder_that_is_missing(server, capsys):
+    assert translate.main(["--model", "runs/mine", "the dog"]) == 2
+    assert "runs/mine: no such folder" in capsys.readouterr().err and not server.requests
+
+
+def test_the_command_writes_where_it_is_told(server, tmp_path):
+    assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "README.md").read_text().count("CC-BY 4.0") == 1
+    n = len(server.requests)
+    assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2  # not empty
+    assert len(server.requests) == n
+
+
+def test_weights_with_another_digest_are_refused(server, tmp_path, capsys):
+    server.files["model.safetensors"] = FILES["model.safetensors"][:-1] + b"x"
+    assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2
+    assert "is not the published file (sha256" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_model_is_recorded_at_its_first_download(server, tmp_path):
+    server.files["README.md"] = b"---\nlicense: cc-by-4.0\n---\n"
+    said = []
+    folder = remote.fetched("somebody/a-model", said.append)
+    assert server.requests[0][0] == "/somebody/a-model/resolve/main/config.json"
+    assert SHA256 in (folder / "SHA256SUMS").read_text()
+    remote.fetched("somebody/a-model", quiet)
+    (folder / "model.safetensors").write_bytes(b"something else")
+    with pytest.raises(UserError, match="has changed since it was downloaded"):
+        remote.fetched("somebody/a-model", quiet)
+
+
+def test_older_models_have_their_weights_in_another_file(server, tmp_path):
+    del server.files["model.safetensors"]
+    server.files["pytorch_model.bin"] = (PUBLIC / "legacy.bin").read_bytes()
+    assert commandline.main(["somebody/a-model", str(tmp_path / "out")]) == 0
+    n = len(server.requests)
+    remote.fetched("somebody/a-model", quiet)
+    assert {path for path, _ in server.requests[n:]} <= {"/somebody/a-model/resolve/main/README.md"}
+
+
+def test_a_model_that_the_hub_does_not_have(server, tmp_path, capsys):
+    server.files.clear()
+    assert commandline.main(["somebody/no-model", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "somebody/no-model is not a MarianMT model of the hub" in err
+
+
+def test_offline_one_line_names_the_files_and_the_folder(monkeypatch, tmp_path, capsys):
+    with socket.socket() as taken:  # nobody listens there
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    folder = tmp_path / "data" / "downloads" / "public" / "Helsinki-NLP--opus-mt-en-de"
+    assert "{config.json,vocab.json,source.spm,target.spm,model.safetensors}" in err
+    assert f"into {folder}" in err and "HF_ENDPOINT" in err
+
+
+def test_files_put_there_by_hand_need_no_network(monkeypatch, tmp_path):
+    folder = tmp_path / "data" / "downloads" / "public" / "Helsinki-NLP--opus-mt-en-de"
+    folder.mkdir(parents=True)
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 0
+
+
+def test_a_proxy_of_the_environment_is_used(server, monkeypatch, tmp_path):
+    """The proxy gets the whole address, and answers for a hub that does not exist."""
+    monkeypatch.setattr("urllib.request._opener", None)  # it has read the environment before
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 0
+    assert server.requests[0][0] == f"http://hub.invalid/{NAME}/resolve/0123abcd/config.json"
