@@ -52,7 +52,7 @@ real = batch.target_out != 0  # not padding
 
 # %%
 def switched(state=None, **switches):
-    """Return a model with these switches and the stored weights, or those of `state`."""
+    """Return a model with these switches, and with the stored or the given weights."""
     stored = model.state() if state is None else state
     other = Transformer(model.config.replace(**switches), initialise=False).eval()
     for name, parameter in other.named_parameters():
@@ -88,9 +88,9 @@ def told(change):
 # %% [markdown]
 # ## Biases that nobody can see
 # Marian gives each projection of attention a bias, as OPUS-MT's models have them. Does
-# the *key's* matter? A score is q . (k + b) = q . k + q . b. The second term is the same
-# for every position that the query looks at, and softmax ignores what is added to all
-# its inputs. So a key bias can take any value, and the model computes the same:
+# the *key's* matter? A score is q . (k + b) = q . k + q . b. The second term is the
+# same for every position that the query looks at, and softmax ignores what is added to
+# all its inputs. So a key bias can take any value, and the model computes the same:
 
 # %%
 rng = np.random.default_rng(0)
