@@ -24,6 +24,7 @@ SHA256 = hashlib.sha256(FILES["model.safetensors"]).hexdigest()
 @pytest.fixture(autouse=True)
 def a_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(download, "WAIT", 0)
+    monkeypatch.setattr("urllib.request._opener", None)  # it keeps the proxies of its first use
     monkeypatch.setenv("MINITF_DATA", str(tmp_path / "data"))
     for name in ("http_proxy", "https_proxy", "no_proxy", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
@@ -148,7 +149,6 @@ def test_files_put_there_by_hand_need_no_network(monkeypatch, tmp_path):
 
 def test_a_proxy_of_the_environment_is_used(server, monkeypatch, tmp_path):
     """The proxy gets the whole address, and answers for a hub that does not exist."""
-    monkeypatch.setattr("urllib.request._opener", None)  # it has read the environment before
     monkeypatch.setenv("http_proxy", server.url)
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 0
