@@ -279,7 +279,7 @@ def _check_sampling(settings, corpus, subwords):
     if not settings.sample_subwords:
         return
     if isinstance(subwords, Words):
-        raise UserError("--sample-subwords needs text that is not yet cut: leave it out")
+        raise UserError("--sample-subwords needs one SentencePiece vocabulary: leave it out")
     if not isinstance(subwords, Subwords):
         raise UserError(
             "--sample-subwords needs subwords that minitf has learned: leave it out for a public "

@@ -147,7 +147,7 @@ def test_what_describes_the_text_does_not_depend_on_the_epoch(subwords):
 
 
 def test_text_that_cannot_be_sampled_is_refused(tmp_path):
-    with pytest.raises(UserError, match="--sample-subwords needs text that is not yet cut"):
+    with pytest.raises(UserError, match="--sample-subwords needs one SentencePiece vocabulary"):
         made(subwords="none")
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
