@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,15 +19,10 @@ from minitf.cpu.sums import slice_bounds
 from minitf.cpu.workers import over_cores
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
+from minitf.page.explained import Explained, attention_and_logits, likely_next
 from minitf.text import BOS, EOS, Subwords, Words
 from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
-from minitf.translation.explained import (
-    Explained,
-    Translation,
-    attention_and_logits,
-    likely_next,
-)
 from minitf.translation.loading import load_model
 from minitf.translation.sentences import cut_lines
 
@@ -36,6 +32,18 @@ _LONGEST = 100  # subwords; for a model whose notes do not name its longest sent
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 # A batch of so many rows (sentences times beams) or more is cut into so many slices.
 _SLICES = {32: 2, 256: 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """One translation of a line: its text, ln P of it, and the score that ranked it.
+
+    Both figures are sums over the parts, where a line was translated in parts.
+    """
+
+    text: str
+    log_probability: float
+    score: float
 
 
 class Translator:
@@ -230,17 +238,22 @@ class Translator:
         beginning = pad_rows([best.ids], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
         (text,) = self.subwords.decode(parts[:1])
+        beam = record[0] if record else []
+        seen = sorted({i for step in beam for i in step.tokens})
         return Explained(
-            text.strip(),
-            self._ranked([best])[0],
-            [*parts[0], EOS],
-            [*best.ids, EOS],
-            [*self.subwords.pieces(parts[0]), "</s>"],
-            [*self.subwords.pieces(best.ids), "</s>"],
-            weights,
-            likely_next(logits, self.model.config, self.subwords),
-            record[0] if record else [],
-            len(parts),
+            line=text.strip(),
+            translation=self._ranked([best])[0].text,
+            log_probability=best.log_probability,
+            score=best.score,
+            source_ids=[*parts[0], EOS],
+            target_ids=[*best.ids, EOS],
+            source=[*self.subwords.pieces(parts[0]), "</s>"],
+            target=[*self.subwords.pieces(best.ids), "</s>"],
+            weights=weights,
+            steps=likely_next(logits, self.model.config, self.subwords),
+            beam=beam,
+            names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),
+            parts=len(parts),
         )
 
 

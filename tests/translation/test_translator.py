@@ -377,7 +377,8 @@ def test_explain_shows_the_translation_that_translate_finds(translator):
     for beam in (1, 3):
         explained = translator.explain("the dog saw", beam=beam, max_extra=3)
         (found,) = translator.translate(["the dog saw"], beam=beam, max_extra=3)
-        assert explained.translation == found[0]
+        shown = explained.translation, explained.log_probability, explained.score
+        assert shown == (found[0].text, found[0].log_probability, found[0].score)
         for kind in ("source", "encoder", "decoder"):
             weights, rows, columns = translator.attention("the dog saw", kind, 1, beam, max_extra=3)
             assert np.array_equal(explained.weights[kind][0], weights)
@@ -393,7 +394,7 @@ def test_the_likely_next_tokens_are_those_of_the_search(translator):
     taken = [step[0] for step in explained.steps][: len(written) - cut]
     assert [token for token, _ in taken] == written[: len(taken)]
     total = sum(np.log(p) for _, p in taken)
-    assert np.isclose(total, explained.translation.log_probability, atol=1e-5)
+    assert np.isclose(total, explained.log_probability, atol=1e-5)
     assert all(sorted(step, key=lambda found: -found[1]) == step for step in explained.steps)
     assert explained.beam == []
 
@@ -409,7 +410,7 @@ def test_the_recorded_beam_leads_to_the_translation(translator):
             found[grown[rank][:-1]] = continued[rank][2]
         found.update((grown[rank], continued[rank][2]) for rank in step.kept)
         texts = [grown[rank] for rank in step.kept]
-    assert found[tuple(explained.target_ids[:-1])] == explained.translation.log_probability
+    assert found[tuple(explained.target_ids[:-1])] == explained.log_probability
 
 
 def test_explain_takes_the_first_part_of_a_long_line(translator):

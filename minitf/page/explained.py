@@ -15,40 +15,30 @@ from minitf.tensor import Ids, no_grad
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 
-__all__ = ["Explained", "Translation", "attention_and_logits", "likely_next"]
+__all__ = ["Explained", "attention_and_logits", "likely_next"]
 
 _LIKELY = 5  # next tokens that are listed at each step
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """One translation of a line: its text, ln P of it, and the score that ranked it.
-
-    Both figures are sums over the parts, where a line was translated in parts.
-    """
-
-    text: str
-    log_probability: float
-    score: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Explained:
     """How a line was translated.
 
-    line: the text that the model read. translation: the best one found.
+    line: the text that the model read. translation: the best one found, with its ln P and score.
     source_ids, target_ids: with the end mark. A translation that was cut off at its greatest length
     has one too, which the model did not write.
     source, target: the tokens of these ids, for pictures.
     weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
     attends to whom. The decoder's row t decides on target token t and has read those before it.
     steps: for each target token the five most probable tokens and their P, most probable first.
-    beam: the steps of beam search; none for greedy decoding.
+    beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was cut; only the first is explained.
     """
 
     line: str
-    translation: Translation
+    translation: str
+    log_probability: float
+    score: float
     source_ids: list[int]
     target_ids: list[int]
     source: list[str]
@@ -56,6 +46,7 @@ class Explained:
     weights: dict[str, np.ndarray]
     steps: list[list[tuple[str, float]]]
     beam: list[BeamStep]
+    names: dict[int, str]
     parts: int
 
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
