@@ -37,7 +37,7 @@ function filled(node, attributes, children) {
 }
 
 const word = (token) => token.replace(/^\u2581/, "") || "\u2423";
-const percent = (p) => (p >= 0.0995 ? `${(100 * p).toFixed(0)} %` : `${(100 * p).toFixed(1)} %`);
+const percent = (p) => (p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 const say = (text) => { document.getElementById("live").textContent = text; };
 
@@ -691,6 +691,7 @@ async function selfTest() {
     check(chosen.step === 1 && document.activeElement.id === "step", "the slider moves a step");
     const png = await savePng(document.querySelector("svg[data-map]"));
     check(png.size > 1000, "the picture becomes a PNG");
+    check(document.documentElement.scrollWidth <= innerWidth, "the page is as wide as the window");
     if (shown.beam.length) check(document.querySelector(".node.finished.won") !== null, "the beam has a winner");
     if (hasModel) await checkModel(check);
     const names = [...document.querySelectorAll("button, select, input, svg[role=img]")];
