@@ -1310,6 +1310,10 @@ finish(
 # framed cell is "gelesen", which looks back at "read". Nobody taught the model which
 # word belongs to which.*
 #
+# Would you like to watch the search and these maps with a sentence of your own? Then
+# download [toy-page.html](toy-page.html) and open it in a browser: the trained model of
+# this lesson is in it, and translates there.
+#
 # ## What did we learn?
 # - The most probable next token need not begin the most probable text.
 # - A beam keeps the k best beginnings, looks at 2k candidates, and lets an end mark

@@ -35,6 +35,23 @@ class Hypothesis:
     score: float
 
 
+@dataclasses.dataclass(frozen=True)
+class BeamStep:
+    """What one step of beam search did with a sentence: its 2*W best continuations, best first.
+
+    parents: the text of the step before, 0 to W - 1, that each continuation continues.
+    tokens, log_probabilities: the token that each adds, and ln P of the text with it.
+    finished: the ranks of those that end here with the end mark, as hypotheses.
+    kept: the ranks of the W that go on; the first of them is text 0 of the next step.
+    """
+
+    parents: list[int]
+    tokens: list[int]
+    log_probabilities: list[float]
+    finished: list[int]
+    kept: list[int]
+
+
 def length_penalty(length: float, alpha: float = 0.6) -> float:
     """Return the divisor of ln P that lets a long translation win over a short one.
 
@@ -185,6 +202,7 @@ def beam_search(
     n_best: int = 1,
     cached: bool = True,
     allowed: Allowed | None = None,
+    record: list[list[BeamStep]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -199,6 +217,7 @@ def beam_search(
     n_best, or at max_extra tokens more than its source. A text that is cut off there, without an
     end mark, comes after all finished ones, whatever their scores.
     n_best: at most beam. The other arguments are those of greedy.
+    record: a list to which the steps of each sentence are added, as one list for each sentence.
     Raises ValueError for a beam, n_best or alpha out of range.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
@@ -212,12 +231,15 @@ def beam_search(
     c, limits = model.config, _limits(model, source, max_extra)
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id) for limit in limits]
     with model.evaluating(), no_grad():
+        recorded = None if record is None else [[] for _ in searches]
         scorer = token_scorer(model, source, beam, cached)
-        _search_together(searches, scorer, beam, c.bos_id, allowed)
+        _search_together(searches, scorer, beam, c.bos_id, allowed, recorded)
+    if record is not None:
+        record += recorded
     return [search.best() for search in searches]
 
 
-def _search_together(searches, scorer, beam, bos_id, allowed=None):
+def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None):
     """Advance the searches of all sentences side by side, a token at a time, until each is done.
 
     Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
@@ -229,6 +251,7 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None):
     If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
     the rows [3, 2, 2, 3] for it. If the first of these ends, `ranks` has [1, 2] for those that go
     on, and sentence 1 continues twice with row 2.
+    recorded: a list for the steps of each sentence, or None.
     """
     going, rows = searches, np.arange(len(searches))
     limits = np.array([search.limit for search in searches])
@@ -246,13 +269,24 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None):
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
+        if recorded is not None:
+            for i, steps in enumerate(recorded):
+                steps.append(_step(continued[i], tokens[i], totals[i], ranks[i], going[i]))
         alive = [i for i, search in enumerate(going) if not search.done]
+        recorded = recorded and [recorded[i] for i in alive]
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
             chosen = np.array(alive)[:, None], np.array(ranks)[alive]  # (B, 1), (B, W)
             texts = longer[chosen].reshape(-1, longer.shape[2])
             totals = totals[chosen]
             scorer.select(parents[chosen].ravel())
+
+
+def _step(parents, tokens, totals, kept, search):
+    """Return the BeamStep of one sentence; continuations of probability 0 are never finished."""
+    ends = (tokens == search.eos_id) & (totals > -np.inf)
+    finished = np.flatnonzero(ends[: search.beam]).tolist()
+    return BeamStep(parents.tolist(), tokens.tolist(), totals.tolist(), finished, list(kept))
 
 
 class _Search:

@@ -166,6 +166,10 @@ class Subwords:
         names = [_ASCII_BYTE.sub(lambda byte: chr(int(byte[1], 16)), name) for name in names]
         return [printable(name) or repr(name) for name in names]
 
+    def vocabulary(self) -> list[str]:
+        """Return SentencePiece's own name of every subword, in the order of their ids."""
+        return self._processor.id_to_piece(list(range(len(self))))
+
 
 Vocabulary = Subwords | Words | PairedSubwords
 

@@ -5,7 +5,7 @@ import sys
 
 from minitf.terminal import number
 from minitf.translation.console import USAGE, complain
-from minitf.translation.picture import CAPTIONS
+from minitf.translation.picture import CAPTIONS, PAGES
 
 __all__ = ["parse"]
 
@@ -18,6 +18,7 @@ examples:
   translate.py -- "-5 degrees?"                (text that starts with a dash)
   tail -f chat.txt | translate.py --format json
   translate.py --attention picture.png "The cat I saw was black."
+  translate.py --attention page.html --with-model "The cat I saw was black."
 
 lines and paragraphs:
   Each line is translated by itself and gives one line, in the same order; an
@@ -97,11 +98,19 @@ def _check(parser, options):
         parser.error(
             "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
         )
+    is_page = str(options.attention).lower().endswith(PAGES)
+    if options.with_model and not is_page:
+        parser.error("--with-model is only used with --attention PAGE.html: add it")
     of_picture = options.attention_kind or options.layer or options.attention_subwords
     if of_picture and not options.attention:
         parser.error(
             "--attention-kind, --attention-subwords and --layer are only used with "
             "--attention FILE: add it"
+        )
+    if of_picture and is_page:
+        parser.error(
+            "a page shows all kinds and layers: leave out --attention-kind, --attention-subwords "
+            "and --layer, or draw a .png"
         )
 
 
@@ -241,7 +250,14 @@ def _add_picture(add):
         "--attention",
         metavar="FILE",
         help="draw which words the model looks at in the first sentence: a .png, .pdf or .svg "
-        "file, or another format that Matplotlib writes",
+        "file, or another format that Matplotlib writes; or, as .html, a page that shows how it is "
+        "translated, for a browser",
+    )
+    add(
+        "--with-model",
+        action="store_true",
+        help="put the model into the .html page, which then translates what is typed there, "
+        "without minitf and without internet",
     )
     add(
         "--attention-kind",

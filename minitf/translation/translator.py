@@ -19,14 +19,14 @@ from minitf.cpu.sums import slice_bounds
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greedy
 from minitf.errors import UserError
-from minitf.tensor import no_grad
+from minitf.page.explained import Explained, attention_and_logits, likely_next
 from minitf.text import BOS, EOS, Vocabulary
 from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
 from minitf.translation.sentences import cut_lines
 
-__all__ = ["Translation", "Translator"]
+__all__ = ["Explained", "Translation", "Translator"]
 
 _LONGEST = 100  # subwords; for a model whose notes do not name its longest sentence
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
@@ -183,13 +183,15 @@ class Translator:
         pairs = zip(texts, hypotheses, strict=True)
         return [Translation(text.strip(), best.log_probability, best.score) for text, best in pairs]
 
-    def _search(self, source, beam, alpha, max_extra, n_best, allowed=None):
-        """Return the best hypotheses of each row of source ids (B, S)."""
+    def _search(self, source, beam, alpha, max_extra, n_best, allowed=None, record=None):
+        """Return the best hypotheses of each row of source ids (B, S); record: see beam_search."""
         if beam == 1:
             found = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
             found = [[best] for best in found]
         else:
-            found = beam_search(self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed)
+            found = beam_search(
+                self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed, record=record
+            )
         return _finite(found)
 
     def parts(self, line: str) -> list[list[int]]:
@@ -210,38 +212,56 @@ class Translator:
         kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer:
         counted from 1; the last one by default. Of a line of several parts, the first is used.
         """
-        model, parts = self.model, self.parts(line)
         stacks = {
-            "source": (model.decoder, "source_attention"),
-            "encoder": (model.encoder, "self_attention"),
-            "decoder": (model.decoder, "self_attention"),
+            "source": self.model.decoder,
+            "encoder": self.model.encoder,
+            "decoder": self.model.decoder,
         }
         if kind not in stacks:
             raise UserError(f"unknown attention {kind!r}: choose source, encoder or decoder")
+        n_layers = len(stacks[kind].layers)
+        layer = n_layers if layer is None else layer
+        if not self.parts(line):
+            raise UserError("the line has no text: there is no attention to draw")
+        if not 1 <= layer <= n_layers:
+            raise UserError(f"no layer {layer}: the model has layers 1 to {n_layers}")
+        explained = self.explain(line, beam, alpha, max_extra)
+        return explained.weights[kind][layer - 1], *explained.tokens(kind)
+
+    def explain(
+        self, line: str, beam: int = 4, alpha: float = 0.6, max_extra: int = 50
+    ) -> Explained:
+        """Return how a line is translated: all attention weights, next tokens, and the beam.
+
+        The arguments are those of `translate`. Of a line of several parts, the first is used.
+        Raises UserError for a line without text, and for a model that outputs NaN.
+        """
+        parts = self.parts(line)
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
-        stack, name = stacks[kind]
-        layer = len(stack.layers) if layer is None else layer
-        if not 1 <= layer <= len(stack.layers):
-            raise UserError(f"no layer {layer}: the model has layers 1 to {len(stack.layers)}")
-        chosen = getattr(stack.layers[layer - 1], name)
-
-        source = self._padded(parts[:1])
+        source, record = self._padded(parts[:1]), []
         with threadpool_limits(1, "blas"):
-            best = self._search(source, beam, alpha, max_extra, 1)[0][0]
-        chosen.keep_weights = True
-        try:
-            with model.evaluating(), no_grad():
-                model(source, pad_rows([best.ids], len(self.subwords), first=BOS))
-        finally:
-            chosen.keep_weights = False
-
-        read = [*self.subwords.pieces(parts[0]), "</s>"]
-        # A decoder position decides on the next token, so its row is labelled with that token.
-        written = [*self.subwords.pieces(best.ids), "</s>"]
-        seen = ["<s>", *written[:-1]]
-        tokens = {"source": (written, read), "encoder": (read, read), "decoder": (written, seen)}
-        return chosen.weights[0], *tokens[kind]
+            best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
+        beginning = pad_rows([best.ids], len(self.subwords), first=BOS)
+        weights, logits = attention_and_logits(self.model, source, beginning)
+        (text,) = self.subwords.decode(parts[:1], side="source")
+        beam = record[0] if record else []
+        seen = sorted({i for step in beam for i in step.tokens})
+        return Explained(
+            line=text.strip(),
+            translation=self._ranked([best])[0].text,
+            log_probability=best.log_probability,
+            score=best.score,
+            source_ids=[*parts[0], EOS],
+            target_ids=[*best.ids, EOS],
+            source=[*self.subwords.pieces(parts[0]), "</s>"],
+            target=[*self.subwords.pieces(best.ids), "</s>"],
+            weights=weights,
+            steps=likely_next(logits, self.model.config, self.subwords),
+            beam=beam,
+            names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),
+            parts=len(parts),
+        )
 
 
 def _listed(lines):

@@ -266,3 +266,19 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive(seed, alpha):
     assert_found(best, ranked[:1])
     (everything,) = beam_search(model, source, beam=4 * 27, alpha=alpha, max_extra=2, n_best=40)
     assert_found(everything, ranked)
+
+
+def test_recording_changes_no_result_and_has_the_steps_of_each_sentence():
+    model, source = small_model(seed=3), sources(3)
+    record = []
+    found = beam_search(model, source, beam=3, n_best=3, max_extra=4, record=record)
+    assert found == beam_search(model, source, beam=3, n_best=3, max_extra=4)
+    assert len(record) == len(source)
+    for steps, hypotheses in zip(record, found, strict=True):
+        ended = {step.log_probabilities[rank] for step in steps for rank in step.finished}
+        cut = {steps[-1].log_probabilities[rank] for rank in steps[-1].kept}
+        assert {hypothesis.log_probability for hypothesis in hypotheses} <= ended | cut
+        for step in steps:
+            assert len(step.tokens) == 6 and len(step.kept) == 3
+            assert all(step.tokens[rank] == EOS for rank in step.finished)
+            assert all(step.tokens[rank] != EOS for rank in step.kept)

@@ -24,7 +24,8 @@ ALLOWED = {
     "text": {"errors"},
     "data": {"errors", "text", "terminal"},
     "files": {"errors", "text"},
-    "translation": {*CORE, "beyond", "text", "files", "cpu", "plot", "terminal"},
+    "translation": {*CORE, "beyond", "text", "files", "cpu", "page", "plot", "terminal"},
+    "page": {*CORE, "text", "files"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
     "__main__": set(),
 }

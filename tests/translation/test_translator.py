@@ -368,3 +368,51 @@ def test_an_error_while_drawing_leaves_the_model_as_it_was(translator, monkeypat
         translator.attention("the dog", max_extra=0)
     assert not any(getattr(module, "keep_weights", False) for module in model.modules())
     assert {module.training for module in model.modules()} == {True}
+
+
+# Explain ------------------------------------------------------------------------------------------
+
+
+def test_explain_shows_the_translation_that_translate_finds(translator):
+    for beam in (1, 3):
+        explained = translator.explain("the dog saw", beam=beam, max_extra=3)
+        (found,) = translator.translate(["the dog saw"], beam=beam, max_extra=3)
+        shown = explained.translation, explained.log_probability, explained.score
+        assert shown == (found[0].text, found[0].log_probability, found[0].score)
+        for kind in ("source", "encoder", "decoder"):
+            weights, rows, columns = translator.attention("the dog saw", kind, 1, beam, max_extra=3)
+            assert np.array_equal(explained.weights[kind][0], weights)
+            assert explained.tokens(kind) == (rows, columns)
+            assert explained.weights[kind].shape == (2, 2, len(rows), len(columns))
+
+
+def test_the_likely_next_tokens_are_those_of_the_search(translator):
+    """Greedy decoding takes the first of them; their P multiply to that of the translation."""
+    explained = translator.explain("the dog saw", beam=1, max_extra=3)
+    written = explained.target[: len(explained.steps)]
+    cut = len(explained.target_ids) - 1 == len(translator.parts("the dog saw")[0]) + 3
+    taken = [step[0] for step in explained.steps][: len(written) - cut]
+    assert [token for token, _ in taken] == written[: len(taken)]
+    total = sum(np.log(p) for _, p in taken)
+    assert np.isclose(total, explained.log_probability, atol=1e-5)
+    assert all(sorted(step, key=lambda found: -found[1]) == step for step in explained.steps)
+    assert explained.beam == []
+
+
+def test_the_recorded_beam_leads_to_the_translation(translator):
+    explained = translator.explain("the dog saw", beam=3, max_extra=3)
+    texts = [()]  # those that go on
+    found = {}
+    for step in explained.beam:
+        continued = list(zip(step.parents, step.tokens, step.log_probabilities, strict=True))
+        grown = [(*texts[parent], token) for parent, token, _ in continued if parent < len(texts)]
+        for rank in step.finished:
+            found[grown[rank][:-1]] = continued[rank][2]
+        found.update((grown[rank], continued[rank][2]) for rank in step.kept)
+        texts = [grown[rank] for rank in step.kept]
+    assert found[tuple(explained.target_ids[:-1])] == explained.log_probability
+
+
+def test_explain_takes_the_first_part_of_a_long_line(translator):
+    explained = translator.explain("the dog saw a bird. " * 9, max_extra=2)
+    assert explained.parts > 1 and len(explained.source) <= translator.longest + 1

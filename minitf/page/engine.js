@@ -1,0 +1,361 @@
+// The Transformer of "Attention Is All You Need" in plain JavaScript: it translates in a page.
+//
+// It reads top to bottom: subwords, the layers of figure 1, the encoder, the decoder (one token at
+// a time, with the keys and values of earlier tokens in a cache), greedy decoding, beam search.
+// Letters: D d_model, F d_ff, H heads, K d_k, V vocabulary, S source length, W width of the beam.
+//
+// Models that fit: the paper's, as the trainer of minitf makes them by default. One matrix for both
+// embeddings and the output, LayerNorm(x + Sublayer(x)), ReLU, interleaved sinusoids, no biases in
+// attention and output, subwords of SentencePiece (byte-pair encoding with bytes as a fallback).
+// The page's writer (minitf/page/writer.py) refuses any other.
+//
+// A vector is a Float32Array, a text an array of vectors, a matrix (n, m) a Float32Array of n * m
+// numbers, row after row. Sums are computed in float64, as all arithmetic of JavaScript.
+"use strict";
+
+// Weights -----------------------------------------------------------------------------------------
+
+// Return the model: config, pieces and named arrays. `bytes` has the float16 numbers of all arrays.
+function loadModel(head, bytes) {
+  const numbers = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
+  const values = Float32Array.from({ length: 65536 }, (_, bits) => float16(bits));
+  const weights = {};
+  let start = 0;
+  for (const [name, shape] of head.arrays) {
+    const size = shape.reduce((a, b) => a * b);
+    weights[name] = Float32Array.from(numbers.subarray(start, start + size), (bits) => values[bits]);
+    start += size;
+  }
+  const ids = new Map(head.pieces.map((piece, id) => [piece, id]));
+  return { config: head.config, pieces: head.pieces, ids, weights };
+}
+
+// Return the number of 16 bits: a sign, 5 bits of exponent, 10 of fraction.
+function float16(bits) {
+  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  if (exponent === 0) return sign * 2 ** -24 * fraction;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * 2 ** (exponent - 15) * (1 + fraction / 1024);
+}
+
+// Subwords ----------------------------------------------------------------------------------------
+
+const BLANK = "\u2581"; // SentencePiece's sign for a blank
+const BYTE = /^<0x([0-9A-F]{2})>$/;
+const N_SPECIAL = 4; // <pad> <unk> <s> </s>
+
+// Return the ids of a text by byte-pair encoding: join the two neighbours whose union was learned
+// first, again and again. What is not in the vocabulary is spelled in bytes.
+function encodeText(model, text) {
+  if (!text) return [];
+  const parts = [...(BLANK + text.toWellFormed().replaceAll(" ", BLANK))];
+  const isLearned = (piece) => model.ids.get(piece) >= N_SPECIAL && !BYTE.test(piece);
+  for (;;) {
+    let first = Infinity, at = -1;
+    for (let i = 0; i + 1 < parts.length; i++) {
+      const union = parts[i] + parts[i + 1];
+      if (isLearned(union) && model.ids.get(union) < first) [first, at] = [model.ids.get(union), i];
+    }
+    if (at < 0) break;
+    parts.splice(at, 2, parts[at] + parts[at + 1]);
+  }
+  return parts.flatMap((part) => (isLearned(part) ? [model.ids.get(part)] : bytesOf(model, part)));
+}
+
+function bytesOf(model, text) {
+  const name = (byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
+  return [...new TextEncoder().encode(text)].map((byte) => model.ids.get(name(byte)));
+}
+
+// Return the text of ids. Bytes that are not UTF-8 become U+FFFD, control characters disappear.
+function decodeIds(model, ids) {
+  const bytes = [];
+  for (const id of ids) {
+    if (id < N_SPECIAL) continue;
+    const byte = BYTE.exec(model.pieces[id]);
+    if (byte) bytes.push(parseInt(byte[1], 16));
+    else bytes.push(...new TextEncoder().encode(model.pieces[id].replaceAll(BLANK, " ")));
+  }
+  return printable(new TextDecoder().decode(new Uint8Array(bytes))).trim();
+}
+
+// Return the text without control characters; those that separate words become blanks.
+function printable(text) {
+  const spaced = text.replace(/[\t-\r\x1c-\x1f\x85\u2028\u2029]/g, " ");
+  return spaced.replace(/[\x00-\x1f\x7f-\x9f]/g, "");
+}
+
+// Layers ------------------------------------------------------------------------------------------
+
+// Return x W + b: (D,) and (D, F) -> (F,).
+function linear(x, W, b, size) {
+  const y = new Float32Array(size);
+  if (b) y.set(b);
+  for (let i = 0; i < x.length; i++) {
+    const xi = x[i], row = i * size;
+    if (xi !== 0) for (let j = 0; j < size; j++) y[j] += xi * W[row + j];
+  }
+  return y;
+}
+
+// Return LayerNorm(x + y), with the biased variance. Section 3.1.
+function addAndNorm(model, name, x, y) {
+  const gain = model.weights[`${name}.norm.gain`], bias = model.weights[`${name}.norm.bias`];
+  const D = x.length, sum = x.map((xi, i) => xi + y[i]);
+  let mean = 0, variance = 0;
+  for (const s of sum) mean += s / D;
+  for (const s of sum) variance += (s - mean) ** 2 / D;
+  const deviation = Math.sqrt(variance + model.config.eps);
+  return sum.map((s, i) => ((s - mean) / deviation) * gain[i] + bias[i]);
+}
+
+// Return the scores as probabilities: softmax(s)_i = exp(s_i) / sum_j exp(s_j).
+function softmax(scores) {
+  const greatest = scores.reduce((a, b) => Math.max(a, b)); // subtracted, or exp could overflow
+  const terms = scores.map((score) => Math.exp(score - greatest));
+  const sum = terms.reduce((a, b) => a + b);
+  return terms.map((term) => term / sum);
+}
+
+// Return a vector of attention, softmax(q K^T / sqrt(d_k)) V in each head, times W^O.
+// weights: gets for each head an array with the attention weight of every key. Section 3.2.
+function attend(model, name, query, keys, values, weights) {
+  const { d_model: D, n_heads: H, d_k: K } = model.config, heads = new Float32Array(H * K);
+  for (let h = 0; h < H; h++) {
+    const start = h * K;
+    const scores = keys.map((key) => {
+      let product = 0;
+      for (let i = start; i < start + K; i++) product += query[i] * key[i];
+      return product / Math.sqrt(K);
+    });
+    const weight = softmax(scores);
+    for (let j = 0; j < values.length; j++)
+      for (let i = start; i < start + K; i++) heads[i] += weight[j] * values[j][i];
+    weights?.push(weight);
+  }
+  return linear(heads, model.weights[`${name}.output.weight`], null, D);
+}
+
+// Return what x W^Q, x W^K or x W^V is for all heads; `what` is query, key or value.
+function project(model, name, what, x) {
+  const { n_heads: H, d_k: K } = model.config;
+  return linear(x, model.weights[`${name}.${what}.weight`], null, H * K);
+}
+
+// Return max(0, x W_1 + b_1) W_2 + b_2. Section 3.3.
+function feedForward(model, name, x) {
+  const { d_model: D, d_ff: F } = model.config, w = model.weights;
+  const inner = linear(x, w[`${name}.inner.weight`], w[`${name}.inner.bias`], F);
+  const rectified = inner.map((number) => Math.max(0, number));
+  return linear(rectified, w[`${name}.outer.weight`], w[`${name}.outer.bias`], D);
+}
+
+// Return the embedding of a token, times sqrt(d_model), plus the sinusoid of its position. 3.4, 3.5.
+function embed(model, id, position) {
+  const D = model.config.d_model, E = model.weights["embedding.weight"];
+  return Float32Array.from({ length: D }, (_, i) => {
+    const angle = position / 10000 ** ((i - (i % 2)) / D);
+    return E[id * D + i] * Math.sqrt(D) + (i % 2 ? Math.cos(angle) : Math.sin(angle));
+  });
+}
+
+// Encoder and decoder -----------------------------------------------------------------------------
+
+// Return the memory: a vector for each source token. weights: gets [layer][head][row][column].
+// seen: gets for each layer the queries, keys and values, for the page's view of one head.
+function encodeSource(model, ids, weights, seen) {
+  let x = ids.map((id, position) => embed(model, id, position));
+  for (let l = 0; l < model.config.n_layers; l++) {
+    const layer = `encoder.layers.${l}`, name = `${layer}.self_attention`;
+    const [queries, keys, values] = ["query", "key", "value"].map((what) =>
+      x.map((xi) => project(model, name, what, xi)));
+    const rows = queries.map(() => []);
+    const attended = queries.map((q, i) => attend(model, name, q, keys, values, rows[i]));
+    x = x.map((xi, i) => addAndNorm(model, `${layer}.attention_residual`, xi, attended[i]));
+    x = x.map((xi) => addAndNorm(model, `${layer}.feed_forward_residual`, xi,
+      feedForward(model, `${layer}.feed_forward`, xi)));
+    weights?.push(byHead(rows));
+    seen?.push({ queries, keys, values });
+  }
+  return x;
+}
+
+// Return rows[i][h] as heads[h][i].
+function byHead(rows) {
+  return rows[0].map((_, h) => rows.map((row) => row[h]));
+}
+
+// Return for each decoder layer the keys and values of the source: the same at every step.
+function sourceCaches(model, memory) {
+  return Array.from({ length: model.config.n_decoder_layers }, (_, l) => {
+    const name = `decoder.layers.${l}.source_attention`;
+    return {
+      keys: memory.map((m) => project(model, name, "key", m)),
+      values: memory.map((m) => project(model, name, "value", m)),
+    };
+  });
+}
+
+// Read the newest token of a text. Return the logits of the next one, and the caches with this one.
+// caches: for each layer the keys and values of the tokens before; they are not changed, so several
+// texts may continue the same caches. seen: gets for each layer both queries and both weights.
+function decodeStep(model, source, caches, id, position, seen) {
+  let x = embed(model, id, position);
+  const grown = source.map((ofSource, l) => {
+    const layer = `decoder.layers.${l}`, own = `${layer}.self_attention`;
+    const keys = [...(caches?.[l].keys ?? []), project(model, own, "key", x)];
+    const values = [...(caches?.[l].values ?? []), project(model, own, "value", x)];
+    const step = { self: [], source: [] };
+    step.selfQuery = project(model, own, "query", x);
+    const self = attend(model, own, step.selfQuery, keys, values, step.self);
+    x = addAndNorm(model, `${layer}.self_residual`, x, self);
+    const cross = `${layer}.source_attention`;
+    step.sourceQuery = project(model, cross, "query", x);
+    const read = attend(model, cross, step.sourceQuery, ofSource.keys, ofSource.values, step.source);
+    x = addAndNorm(model, `${layer}.source_residual`, x, read);
+    x = addAndNorm(model, `${layer}.feed_forward_residual`, x,
+      feedForward(model, `${layer}.feed_forward`, x));
+    seen?.push(step);
+    return { keys, values };
+  });
+  return { logits: logitsOf(model, x), caches: grown };
+}
+
+// Return the score of every token of the vocabulary: x E^T. Section 3.4.
+function logitsOf(model, x) {
+  const D = x.length, E = model.weights["embedding.weight"];
+  const logits = new Float32Array(model.config.vocabulary_size);
+  for (let id = 0, start = 0; id < logits.length; id++, start += D) {
+    let product = 0;
+    for (let i = 0; i < D; i++) product += x[i] * E[start + i];
+    logits[id] = product;
+  }
+  return logits;
+}
+
+// Return ln P of every next token; padding and the start mark are never written.
+function logProbabilities(model, logits) {
+  const greatest = logits.reduce((a, b) => Math.max(a, b));
+  let sum = 0;
+  for (const logit of logits) sum += Math.exp(logit - greatest);
+  const normaliser = Math.log(sum) + greatest;
+  const found = Float64Array.from(logits, (logit) => logit - normaliser);
+  found[model.config.pad_id] = found[model.config.bos_id] = -Infinity;
+  return found;
+}
+
+// Search ------------------------------------------------------------------------------------------
+
+const MAX_EXTRA = 50; // tokens that a translation may be longer than its source. Section 6.1.
+
+// lp(Y) = ((5 + |Y|) / 6)^alpha; |Y| counts the end mark. Section 6.1; Wu et al. 2016, eq. 14.
+const lengthPenalty = (length, alpha) => ((5 + length) / 6) ** alpha;
+
+// Return the `count` greatest of some numbers, as indices; among equals the lower one comes first.
+function greatestIndices(numbers, count) {
+  const best = [];
+  for (let i = 0; i < numbers.length; i++) {
+    if (best.length === count && numbers[i] <= numbers[best[count - 1]]) continue;
+    let at = best.length;
+    while (at > 0 && numbers[best[at - 1]] < numbers[i]) at--;
+    best.splice(at, 0, i);
+    if (best.length > count) best.pop();
+  }
+  return best;
+}
+
+// Return the most probable next token again and again, up to the end mark.
+// ids: of the source, without the end mark. onToken: called with the ids so far; may be async.
+async function greedy(model, ids, alpha = 0.6, onToken = () => {}) {
+  const { bos_id: bos, eos_id: eos } = model.config;
+  const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
+  const found = [];
+  let total = 0, length = 0, id = bos, caches = null;
+  while (length < Math.max(1, ids.length + MAX_EXTRA)) {
+    const step = decodeStep(model, source, caches, id, length);
+    const next = logProbabilities(model, step.logits);
+    [id] = greatestIndices(next, 1);
+    [caches, length, total] = [step.caches, length + 1, total + next[id]];
+    if (id === eos) break;
+    found.push(id);
+    await onToken(found);
+  }
+  const score = total / lengthPenalty(length, alpha);
+  return { ids: found, logProbability: total, score, beam: [] };
+}
+
+// Keep the W most probable beginnings of the translation, and finish the best of them.
+// The program of minitf/decode.py for one sentence; `beam` gets the same record of every step.
+async function beamSearch(model, ids, W = 4, alpha = 0.6, onToken = () => {}) {
+  const { bos_id: bos, eos_id: eos } = model.config;
+  const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
+  const limit = Math.max(1, ids.length + MAX_EXTRA), finished = [], cut = [], beam = [];
+  const hypothesis = (text, length) => ({ ids: text.ids, logProbability: text.total,
+    score: text.total / lengthPenalty(length, alpha) });
+  let texts = [{ ids: [], last: bos, total: 0, caches: null }];
+  for (let length = 1; ; length++) {
+    const continuations = [];
+    texts.forEach((text, parent) => {
+      const step = decodeStep(model, source, text.caches, text.last, length - 1);
+      const next = logProbabilities(model, step.logits);
+      for (const id of greatestIndices(next, 2 * W))
+        if (next[id] > -Infinity)
+          continuations.push({ ids: [...text.ids, id], last: id, parent, caches: step.caches,
+            total: text.total + next[id] });
+    });
+    continuations.sort((a, b) => b.total - a.total); // stable: the earlier text comes first
+    const best = continuations.slice(0, 2 * W);
+    const ended = best.flatMap((text, r) => (text.last === eos && r < W ? [r] : []));
+    const kept = best.flatMap((text, r) => (text.last !== eos ? [r] : [])).slice(0, W);
+    for (const r of ended)
+      finished.push(hypothesis({ ...best[r], ids: best[r].ids.slice(0, -1) }, length));
+    beam.push({ parents: best.map((t) => t.parent), tokens: best.map((t) => t.last),
+      log_probabilities: best.map((t) => t.total), finished: ended, kept });
+    texts = kept.map((r) => best[r]);
+    if (!texts.length || length >= limit) {
+      cut.push(...texts.map((text) => hypothesis(text, length)));
+      break;
+    }
+    await onToken(texts[0].ids);
+    finished.sort((a, b) => b.score - a.score);
+    // ln P falls with every token: no text can get a better score than this.
+    const bound = texts[0].total / lengthPenalty(limit, alpha);
+    if (finished.length >= W && bound <= finished[0].score) break;
+  }
+  for (const list of [finished, cut]) list.sort((a, b) => b.score - a.score);
+  return { ...(finished[0] ?? cut[0]), beam };
+}
+
+// Explain -----------------------------------------------------------------------------------------
+
+// Read a translation again from its beginning, and return all attention weights, [layer][head][row]
+// [column] of each kind, the five most probable tokens of each step, and queries, keys and values.
+function explainPass(model, sourceIds, targetIds) {
+  const weights = { encoder: [], decoder: [], source: [] }, steps = [], encoderSeen = [];
+  const memory = encodeSource(model, sourceIds, weights.encoder, encoderSeen);
+  const source = sourceCaches(model, memory);
+  const all = [];
+  let caches = null, id = model.config.bos_id;
+  targetIds.forEach((target, t) => {
+    const seen = [], step = decodeStep(model, source, caches, id, t, seen);
+    const next = logProbabilities(model, step.logits);
+    steps.push(greatestIndices(next, 5).map((i) => [model.pieces[i], Math.exp(next[i])]));
+    all.push(seen);
+    [caches, id] = [step.caches, target];
+  });
+  const byLayer = (kind) => source.map((_, l) => {
+    const heads = byHead(all.map((seen) => seen[l][kind]));
+    return heads.map((rows) => rows.map((row) =>
+      [...row, ...new Array((kind === "self" ? targetIds.length : row.length) - row.length).fill(0)]));
+  });
+  [weights.decoder, weights.source] = [byLayer("self"), byLayer("source")];
+  const inner = {
+    encoder: encoderSeen,
+    decoder: caches.map((cache, l) => ({ ...cache, queries: all.map((seen) => seen[l].selfQuery) })),
+    source: source.map((cache, l) => ({ ...cache, queries: all.map((seen) => seen[l].sourceQuery) })),
+  };
+  return { weights, steps, inner };
+}
+
+if (typeof module !== "undefined")
+  module.exports = { loadModel, encodeText, decodeIds, printable, greedy, beamSearch, explainPass };

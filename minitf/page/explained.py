@@ -1,0 +1,106 @@
+"""How one line was translated: the attention of all heads, the likely next tokens, and the beam.
+
+Letters: L layers, H heads, T target length, S source length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from minitf.config import Config
+from minitf.decode import BeamStep
+from minitf.tensor import Ids, no_grad
+from minitf.text import Subwords, Words
+from minitf.transformer import Transformer
+
+__all__ = ["Explained", "attention_and_logits", "likely_next"]
+
+_LIKELY = 5  # next tokens that are listed at each step
+
+
+@dataclasses.dataclass(frozen=True)
+class Explained:
+    """How a line was translated.
+
+    line: the text that the model read. translation: the best one found, with its ln P and score.
+    source_ids, target_ids: with the end mark. A translation that was cut off at its greatest length
+    has one too, which the model did not write.
+    source, target: the tokens of these ids, for pictures.
+    weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
+    attends to whom. The decoder's row t decides on target token t and has read those before it.
+    steps: for each target token the five most probable tokens and their P, most probable first.
+    beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
+    parts: into how many parts the line was cut; only the first is explained.
+    """
+
+    line: str
+    translation: str
+    log_probability: float
+    score: float
+    source_ids: list[int]
+    target_ids: list[int]
+    source: list[str]
+    target: list[str]
+    weights: dict[str, np.ndarray]
+    steps: list[list[tuple[str, float]]]
+    beam: list[BeamStep]
+    names: dict[int, str]
+    parts: int
+
+    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
+        """Return the tokens of the rows and columns of weights[kind].
+
+        A decoder position decides on the next token, so its row has the name of that token.
+        """
+        seen = ["<s>", *self.target[:-1]]
+        return {
+            "source": (self.target, self.source),
+            "encoder": (self.source, self.source),
+            "decoder": (self.target, seen),
+        }[kind]
+
+
+def attention_and_logits(
+    model: Transformer, source: Ids, target: Ids
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the weights of all attentions in one pass, and the logits (T, V).
+
+    source: ids (1, S). target: ids (1, T), which begin with the start mark.
+    """
+    attentions = {
+        "encoder": [layer.self_attention for layer in model.encoder.layers],
+        "decoder": [layer.self_attention for layer in model.decoder.layers],
+        "source": [layer.source_attention for layer in model.decoder.layers],
+    }
+    every = [attention for layers in attentions.values() for attention in layers]
+    for attention in every:
+        attention.keep_weights = True
+    try:
+        with model.evaluating(), no_grad():
+            logits = model(source, target).numpy()[0]
+    finally:
+        for attention in every:
+            attention.keep_weights = False
+    weights = {
+        kind: np.stack([attention.weights[0] for attention in layers])
+        for kind, layers in attentions.items()
+    }
+    return weights, logits
+
+
+def likely_next(
+    logits: np.ndarray, config: Config, subwords: Subwords | Words
+) -> list[list[tuple[str, float]]]:
+    """Return the most probable tokens at each step, with P, for logits (T, V)."""
+    logits = logits.astype(np.float64)
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    p = np.exp(logits)
+    p /= p.sum(axis=-1, keepdims=True)
+    p[:, [config.pad_id, config.bos_id]] = 0  # never written
+    best = np.argsort(-p, axis=-1, kind="stable")[:, :_LIKELY]
+    return [
+        [(subwords.pieces([i])[0], float(row[i])) for i in ids.tolist()]
+        for ids, row in zip(best, p, strict=True)
+    ]

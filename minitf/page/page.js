@@ -1,0 +1,723 @@
+// The views of the page. Each has a function that fills its section from `shown`, the translation
+// that is on the page: the one that Python stored in it, or one that the page made itself.
+//
+// All text enters the page as text, never as markup. Weights are shown[kind][layer][head][row][column].
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const hasModel = document.getElementById("head") !== null;
+const KINDS = {
+  source: "decoder to source: a written word looks at the input",
+  encoder: "encoder: the words of the input look at each other",
+  decoder: "decoder: a written word looks at those before it",
+};
+const SVG = "http://www.w3.org/2000/svg";
+let shown = storedTranslation();
+const chosen = { kind: "source", layer: shown.weights.source.length - 1, head: -1, row: 0,
+  reverse: false, step: 0, alpha: data.alpha };
+
+// Tools -------------------------------------------------------------------------------------------
+
+// Return an element. Attributes whose name begins with "on" are listeners.
+function element(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== null) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children);
+  return node;
+}
+
+const word = (token) => token.replace(/^\u2581/, "") || "\u2423";
+const percent = (p) => (p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`);
+const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
+const say = (text) => { document.getElementById("live").textContent = text; };
+
+// Move the focus in a group of buttons with the arrow keys, Home and End: one stop for Tab in all.
+function rove(group) {
+  const buttons = [...group.querySelectorAll("button")];
+  const first = buttons.find((button) => button.getAttribute("aria-pressed") === "true") ?? buttons[0];
+  for (const button of buttons) button.tabIndex = button === first ? 0 : -1;
+  group.onkeydown = (event) => {
+    const last = buttons.length - 1, at = buttons.indexOf(document.activeElement);
+    const next = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1,
+      Home: 0, End: last }[event.key];
+    if (next === undefined || at < 0) return;
+    event.preventDefault();
+    const button = buttons[Math.min(last, Math.max(0, next))];
+    for (const other of buttons) other.tabIndex = other === button ? 0 : -1;
+    button.focus();
+  };
+  return group;
+}
+
+// Return the translation that Python stored: its weights are bytes, 255 for 1.
+function storedTranslation() {
+  const weights = {};
+  for (const [kind, { shape: [L, H, T, S], bytes }] of Object.entries(data.weights)) {
+    const numbers = Uint8Array.from(atob(bytes), (character) => character.charCodeAt(0));
+    const row = (start) => Array.from(numbers.subarray(start, start + S), (byte) => byte / 255);
+    weights[kind] = Array.from({ length: L }, (_, l) => Array.from({ length: H }, (_, h) =>
+      Array.from({ length: T }, (_, t) => row(((l * H + h) * T + t) * S))));
+  }
+  return { line: data.line, translation: data.translation, source: data.source,
+    target: data.target, weights, steps: data.steps, beam: data.beam };
+}
+
+// Return the tokens of the rows and columns of a kind. The decoder's row t decides on target token
+// t, so it has that name, and has read the tokens before it.
+function namesOf(kind) {
+  const seen = ["<s>", ...shown.target.slice(0, -1)];
+  return { source: [shown.target, shown.source], encoder: [shown.source, shown.source],
+    decoder: [shown.target, seen] }[kind];
+}
+
+// Return the weights of a head as rows; head -1 is the mean of all heads of the layer.
+function matrixOf(kind, layer, head) {
+  const heads = shown.weights[kind][layer];
+  if (head >= 0) return heads[head];
+  return heads[0].map((row, t) => row.map((_, s) => average(heads.map((each) => each[t][s]))));
+}
+
+const headName = (head) => (head < 0 ? "mean of all heads" : `head ${head + 1}`);
+
+// Return a table of numbers with a heading for each row and column: what the pictures show.
+function tableOf(rows, columns, matrix, caption) {
+  const head = element("tr", {}, element("td"), ...columns.map((name) =>
+    element("th", { scope: "col" }, word(name))));
+  const body = rows.map((name, t) => element("tr", {}, element("th", { scope: "row" }, word(name)),
+    ...matrix[t].map((weight) => element("td", {}, weight.toFixed(2)))));
+  return element("table", {}, element("caption", {}, caption), element("thead", {}, head),
+    element("tbody", {}, ...body));
+}
+
+// Return a bar for each word: name, bar, number.
+function bars(names, numbers, format = (p) => p.toFixed(2)) {
+  return element("ul", { class: "bars" }, ...names.map((name, i) => {
+    const bar = element("span", { class: "bar" }, element("span"));
+    bar.firstChild.style.width = `${100 * numbers[i]}%`;
+    return element("li", {}, element("span", { class: "name", dir: "auto" }, word(name)), bar,
+      element("span", { class: "number" }, format(numbers[i])));
+  }));
+}
+
+function select(label, options, value, change) {
+  const list = element("select", { onchange: (event) => change(event.target.value) },
+    ...Object.entries(options).map(([key, text]) =>
+      element("option", { value: key, selected: String(value) === key }, text)));
+  return element("label", {}, `${label} `, list);
+}
+
+// 1 Words -----------------------------------------------------------------------------------------
+
+function showWords(section) {
+  const { kind, layer, head } = chosen, [rows, columns] = namesOf(kind);
+  const matrix = matrixOf(kind, layer, head);
+  const names = chosen.reverse ? columns : rows, others = chosen.reverse ? rows : columns;
+  chosen.row = Math.min(chosen.row, names.length - 1);
+  const numbers = chosen.reverse ? matrix.map((row) => row[chosen.row]) : matrix[chosen.row];
+  const pick = (i) => { chosen.row = i; update(showWords, `word-${i}`); say(sentence()); };
+  const sentence = () => {
+    const at = chosen.reverse ? matrix.map((row) => row[chosen.row]) : matrix[chosen.row];
+    const best = greatest(at, 3).map((i) => `${word(others[i])} ${at[i].toFixed(2)}`).join(", ");
+    const name = word(names[chosen.row]);
+    return chosen.reverse ? `${name} is looked at by ${best}` : `${name} attends to ${best}`;
+  };
+  const words = element("div", { class: "words", role: "group", "aria-label": "Choose a word" },
+    ...names.map((name, i) => element("button", { type: "button", id: `word-${i}`, dir: "auto",
+      "aria-pressed": String(i === chosen.row), onclick: () => pick(i) }, word(name))));
+  section.append(
+    element("p", {}, "Choose a word: the bars show how it divides its attention, in all 1."),
+    controls(),
+    rove(words),
+    element("p", { class: "said" }, `${sentence()}.`),
+    bars(others, numbers));
+}
+
+function controls() {
+  const layers = Object.fromEntries(shown.weights[chosen.kind].map((_, l) => [l, `layer ${l + 1}`]));
+  const heads = Object.fromEntries([[-1, "mean of all heads"],
+    ...shown.weights[chosen.kind][0].map((_, h) => [h, `head ${h + 1}`])].map(([h, name]) =>
+    [` ${h}`, name])); // with a blank, as JavaScript would put whole numbers first
+  const set = (name) => (value) => { chosen[name] = name === "kind" ? value : Number(value);
+    chosen.layer = Math.min(chosen.layer, shown.weights[chosen.kind].length - 1); updateAll(); };
+  return element("div", { class: "controls" },
+    select("Attention:", KINDS, chosen.kind, set("kind")),
+    select("Layer:", layers, chosen.layer, set("layer")),
+    select("Head:", heads, ` ${chosen.head}`, set("head")),
+    select("Direction:", { 0: "what it looks at", 1: "who looks at it" }, Number(chosen.reverse),
+      (value) => { chosen.reverse = value === "1"; updateAll(); }));
+}
+
+// Return the indices of the `count` greatest numbers, greatest first.
+function greatest(numbers, count) {
+  return numbers.map((_, i) => i).sort((a, b) => numbers[b] - numbers[a]).slice(0, count);
+}
+
+// 2 Heads -----------------------------------------------------------------------------------------
+
+// Return bits: 0 for attention to one word, log2(n) for the same to each of n words.
+const entropy = (row) => row.reduce((sum, p) => sum - (p > 0 ? p * Math.log2(p) : 0), 0);
+
+// Return 1 - the Jensen-Shannon divergence in bits, as a mean over rows: 1 for equal heads.
+function similarity(a, b) {
+  return average(a.map((row, t) => {
+    const middle = row.map((p, s) => (p + b[t][s]) / 2);
+    return 1 - (entropy(middle) - (entropy(row) + entropy(b[t])) / 2);
+  }));
+}
+
+// Return in words what a head does, from what it does most: the mean weight that it gives there.
+function describe(kind, matrix) {
+  const [rows, columns] = namesOf(kind), T = rows.length, end = columns.indexOf("</s>");
+  const at = (column) => average(rows.map((_, t) => matrix[t][column(t)] ?? 0));
+  const found = [];
+  if (kind === "encoder") found.push(["looks at the same word", at((t) => t)],
+    ["looks at the word before", at((t) => t - 1)], ["looks at the word after", at((t) => t + 1)]);
+  if (kind === "decoder") found.push(["looks at the word just written", at((t) => t)],
+    ["looks one word further back", at((t) => t - 1)], ["rests on the start mark", at(() => 0)]);
+  if (end >= 0) found.push(["rests on the end mark", at(() => end)]);
+  if (kind === "source") {
+    const line = (t) => Math.round(T > 1 ? (t * (columns.length - 1)) / (T - 1) : 0);
+    found.push(["follows the diagonal", at(line)]);
+  }
+  found.sort((a, b) => b[1] - a[1]);
+  const sharp = average(matrix.map((row) => Math.max(...row)));
+  if (found.length && found[0][1] >= 0.4) return `${found[0][0]} (${found[0][1].toFixed(2)})`;
+  if (sharp >= 0.5) return `picks one word (${sharp.toFixed(2)}), not by its place`;
+  return `spreads its attention (at most ${sharp.toFixed(2)} on one word)`;
+}
+
+function showHeads(section) {
+  const { kind } = chosen, layers = shown.weights[kind];
+  const grid = element("div", { class: "heads", role: "group", "aria-label": "Choose a head" });
+  layers.forEach((heads, l) => heads.forEach((matrix, h) => {
+    const text = describe(kind, matrix), bits = average(matrix.map(entropy));
+    const twin = nearest(layers, l, h);
+    const like = twin ? `; most like head ${twin.layer + 1}.${twin.head + 1} (${twin.similarity.toFixed(2)})`
+      : "";
+    const selected = l === chosen.layer && h === chosen.head;
+    grid.append(element("button", { type: "button", id: `head-${l}-${h}`, class: "head",
+      "aria-pressed": String(selected),
+      onclick: () => { [chosen.layer, chosen.head] = [l, h]; updateAll(`head-${l}-${h}`); say(text); } },
+      thumbnail(matrix),
+      element("span", { class: "what" }, element("b", {}, `layer ${l + 1}, head ${h + 1} `), text,
+        element("small", {}, ` ${bits.toFixed(1)} bits${like}`))));
+  }));
+  section.append(
+    element("p", {}, `${KINDS[kind]}. Each square is a head: rows are who looks, columns at whom; `
+      + "darker is more. The words under it are measured on this sentence. 0 bits: all attention on "
+      + "one word; the second number says which head is most like it (1: equal)."),
+    rove(grid), largeMap());
+}
+
+function nearest(layers, layer, head) {
+  let best = null;
+  layers.forEach((heads, l) => heads.forEach((matrix, h) => {
+    if (l === layer && h === head) return;
+    const value = similarity(layers[layer][head], matrix);
+    if (!best || value > best.similarity) best = { layer: l, head: h, similarity: value };
+  }));
+  return best;
+}
+
+// Return a small picture of a matrix: one pixel of the canvas is one weight.
+function thumbnail(matrix) {
+  const canvas = element("canvas", { width: matrix[0].length, height: matrix.length,
+    "aria-hidden": "true" });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  matrix.flat().forEach((weight, i) => image.data.set(shade(weight), 4 * i));
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+// Return red, green, blue and opacity of a weight: one hue, from white to dark blue.
+function shade(weight) {
+  const part = Math.sqrt(Math.min(1, weight)); // so that small weights can be seen
+  const between = (from, to) => Math.round(from + (to - from) * part);
+  return [between(255, 8), between(255, 48), between(255, 107), 255];
+}
+
+// Return the chosen head, large, with its words, a table of its numbers, and the ways to save it.
+function largeMap() {
+  const { kind, layer, head } = chosen, [rows, columns] = namesOf(kind);
+  const matrix = matrixOf(kind, layer, head);
+  const title = `${kind} attention, layer ${layer + 1}, ${headName(head)}`;
+  const cell = 26, left = 12 + 8 * Math.max(...rows.map((name) => word(name).length));
+  const top = 30 + 7 * Math.max(...columns.map((name) => word(name).length));
+  const size = [left + cell * columns.length + 40, top + cell * rows.length + 8];
+  const picture = svg("svg", { xmlns: SVG, viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0],
+    height: size[1], role: "img", "aria-label": `${title}; its numbers are in the table below`,
+    "font-family": "sans-serif", "font-size": 13, "data-map": true },
+  svg("rect", { width: size[0], height: size[1], fill: "#fff" }));
+  columns.forEach((name, s) => picture.append(svg("text", { fill: "#111",
+    transform: `translate(${left + cell * (s + 0.6)} ${top - 6}) rotate(-50)` }, word(name))));
+  rows.forEach((name, t) => {
+    picture.append(svg("text", { x: left - 6, y: top + cell * (t + 0.65), "text-anchor": "end",
+      fill: "#111" }, word(name)));
+    matrix[t].forEach((weight, s) => {
+      const [x, y] = [left + cell * s, top + cell * t];
+      picture.append(svg("rect", { x, y, width: cell - 1, height: cell - 1,
+        fill: `rgb(${shade(weight).slice(0, 3)})`, stroke: "#bbb", "stroke-width": 0.5 },
+      svg("title", {}, `${word(name)} \u2192 ${word(columns[s])}: ${weight.toFixed(2)}`)));
+      if (weight >= 0.1) picture.append(svg("text", { x: x + cell / 2, y: y + 17, "font-size": 10,
+        "text-anchor": "middle", fill: weight > 0.2 ? "#fff" : "#111" },
+      weight.toFixed(2).replace(/^0/, "")));
+    });
+  });
+  const tsv = [["", ...columns.map(word)], ...rows.map((name, t) =>
+    [word(name), ...matrix[t].map((weight) => weight.toFixed(3))])].map((row) => row.join("\t"))
+    .join("\n");
+  return element("figure", {}, element("figcaption", {}, title),
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, picture),
+    element("p", { class: "controls" },
+      button("Save SVG", () => save("attention.svg", "image/svg+xml", new XMLSerializer()
+        .serializeToString(picture))),
+      button("Save PNG", () => savePng(picture)),
+      button("Copy numbers (TSV)", () => copy(tsv)),
+      button("Save numbers (TSV)", () => save("attention.tsv", "text/tab-separated-values", tsv))),
+    element("details", {}, element("summary", {}, "The numbers as a table"),
+      element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table" },
+        tableOf(rows, columns, matrix, title))));
+}
+
+function button(text, click) {
+  return element("button", { type: "button", onclick: click }, text);
+}
+
+function save(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  say(`${name} saved`);
+}
+
+async function savePng(picture) {
+  const text = new XMLSerializer().serializeToString(picture);
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = element("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  const blob = await new Promise((resolve) => canvas.toBlob(resolve));
+  save("attention.png", "image/png", blob);
+  return blob;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("The numbers are copied.");
+  } catch { // some browsers allow this only to pages from a server
+    save("attention.tsv", "text/tab-separated-values", text);
+  }
+}
+
+// 3 Step by step ----------------------------------------------------------------------------------
+
+let player = null;
+
+function showSteps(section) {
+  const last = shown.target.length - 1, t = (chosen.step = Math.min(chosen.step, last));
+  const go = (step) => { chosen.step = Math.min(last, Math.max(0, step)); update(showSteps, "step");
+    say(`Step ${chosen.step + 1}: ${word(shown.target[chosen.step])}`); };
+  const play = () => {
+    if (player) { clearInterval(player); player = null; update(showSteps, "play"); return; }
+    if (chosen.step === last) chosen.step = -1;
+    player = setInterval(() => {
+      if (chosen.step >= last) { clearInterval(player); player = null; }
+      else chosen.step++;
+      update(showSteps, "play");
+    }, 1000);
+  };
+  const slider = element("input", { type: "range", id: "step", min: 0, max: last, value: t,
+    "aria-valuetext": `step ${t + 1} of ${last + 1}: ${word(shown.target[t])}`,
+    oninput: (event) => go(Number(event.target.value)) });
+  const cross = matrixOf("source", chosen.layer < shown.weights.source.length ? chosen.layer : 0, -1);
+  const next = shown.steps[t] ?? [];
+  section.append(
+    element("p", { class: "controls" },
+      element("label", {}, `Step ${t + 1} of ${last + 1} `, slider),
+      button("Back", () => go(t - 1)), button("Forward", () => go(t + 1)),
+      filled(button(player ? "Stop" : "Play", play), { id: "play" }, [])),
+    element("p", { class: "sofar", dir: "auto" }, "Written so far: ",
+      ...shown.target.slice(0, t).map((token) => `${word(token)} `),
+      element("b", {}, `[ ${word(shown.target[t])} ]`)),
+    element("div", { class: "columns" },
+      element("div", {}, element("h3", {}, "The most likely next words"),
+        bars(next.map(([token]) => token), next.map(([, p]) => p), percent),
+        element("p", { class: "note" }, next[0]?.[0] === shown.target[t] ? "The first of them is taken."
+          : "Another is taken: beam search looks at whole translations, not at one step.")),
+      element("div", {}, element("h3", {}, "Where it looks in the input meanwhile"),
+        bars(shown.source, cross[t]))));
+}
+
+// 4 Beam ------------------------------------------------------------------------------------------
+
+// Return the beam as nodes: { parent, token, total, kept, finished, column, text } for each step.
+function beamNodes(beam) {
+  const columns = [];
+  let texts = [null];
+  for (const [column, step] of beam.entries()) {
+    const nodes = step.tokens.map((token, rank) => ({
+      token, column, parent: texts[step.parents[rank]] ?? null, total: step.log_probabilities[rank],
+      kept: step.kept.includes(rank), finished: step.finished.includes(rank) }));
+    columns.push(nodes.filter((node) => node.total !== null && node.total > -Infinity));
+    texts = step.kept.map((rank) => nodes[rank]);
+  }
+  return columns;
+}
+
+function textOf(node) {
+  const tokens = [];
+  for (let at = node; at; at = at.parent) tokens.unshift(at.token);
+  return tokens.filter((token) => token !== "</s>").join("").replaceAll("\u2581", " ").trim();
+}
+
+function lengthOf(node) {
+  return node.column + 1;
+}
+
+function showBeam(section) {
+  const columns = beamNodes(shown.beam);
+  if (!columns.length) {
+    section.append(element("p", {}, "This translation was made without a beam: greedy decoding takes "
+      + "the most likely word at each step."));
+    return;
+  }
+  const scored = columns.flat().filter((node) => node.finished).map((node) => {
+    const penalty = ((5 + lengthOf(node)) / 6) ** chosen.alpha;
+    return { node, penalty, score: node.total / penalty };
+  }).sort((a, b) => b.score - a.score);
+  const winner = scored[0]?.node ?? columns.at(-1).find((node) => node.kept);
+  const slider = element("input", { type: "range", id: "alpha", min: 0, max: 2, step: 0.1,
+    value: chosen.alpha, oninput: (event) => { chosen.alpha = Number(event.target.value);
+      update(showBeam, "alpha"); say(`alpha ${chosen.alpha}: ${textOf(winnerOf(columns))}`); } });
+  section.append(
+    element("p", {}, "Each column is a step; of its candidates those with a solid frame are kept, "
+      + "dashed ones are dropped, boxes with a double frame are finished. The number is ln P so far. "
+      + "The heavy line leads to the winner."),
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Tree of the beam" },
+      beamTree(columns, winner)),
+    element("p", { class: "controls" }, element("label", {}, `alpha ${chosen.alpha.toFixed(1)} `, slider),
+      element("span", { class: "note" }, "score = ln P / ((5 + length) / 6)^alpha: a greater alpha favours longer ones")),
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Finished translations" },
+      element("table", { class: "ranked" },
+        element("caption", {}, "Finished translations, best first. Beam search stopped by the alpha "
+          + `${data.alpha} it ran with; with another, it might have found more.`),
+        element("tr", {}, ...["translation", "ln P", "length", "penalty", "score"].map((name) =>
+          element("th", { scope: "col" }, name))),
+        ...scored.map(({ node, penalty, score }) => element("tr", {},
+          element("th", { scope: "row", dir: "auto" }, textOf(node)),
+          ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map((n) =>
+            element("td", {}, String(n))))))));
+}
+
+function winnerOf(columns) {
+  const finished = columns.flat().filter((node) => node.finished);
+  const score = (node) => node.total / ((5 + lengthOf(node)) / 6) ** chosen.alpha;
+  return finished.sort((a, b) => score(b) - score(a))[0] ?? columns.at(-1).find((node) => node.kept);
+}
+
+function beamTree(columns, winner) {
+  const width = 104, height = 34, path = new Set();
+  for (let at = winner; at; at = at.parent) path.add(at);
+  const rows = Math.max(...columns.map((nodes) => nodes.length));
+  const size = [width * columns.length + 8, height * rows + 8];
+  const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
+    role: "img", class: "tree", "aria-label": `The beam over ${columns.length} steps; the table below `
+      + "lists what it found" });
+  columns.forEach((nodes, c) => nodes.forEach((node, r) => {
+    [node.x, node.y] = [4 + width * c, 4 + height * r];
+    if (node.parent) picture.append(svg("path", { class: path.has(node) ? "line won"
+      : node.kept || node.finished ? "line" : "line dropped", d: `M${node.parent.x + 80} ${node.parent.y + 14}`
+      + `C${node.parent.x + 94} ${node.parent.y + 14} ${node.x - 14} ${node.y + 14} ${node.x} ${node.y + 14}` }));
+  }));
+  for (const node of columns.flat()) {
+    const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
+    const text = word(node.token);
+    const group = svg("g", { class: `node ${state}${path.has(node) ? " won" : ""}` },
+      svg("title", {}, `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`),
+      svg("rect", { x: node.x, y: node.y, width: 80, height: 28, rx: 4 }));
+    if (node.finished) group.append(svg("rect", { x: node.x + 3, y: node.y + 3, width: 74, height: 22, rx: 2 }));
+    group.append(svg("text", { x: node.x + 40, y: node.y + 13, "text-anchor": "middle" },
+      text.length > 11 ? `${text.slice(0, 10)}\u2026` : text),
+    svg("text", { x: node.x + 40, y: node.y + 24, "text-anchor": "middle", class: "small" },
+      node.total.toFixed(2)));
+    picture.append(group);
+  }
+  return picture;
+}
+
+// 5 Masks -----------------------------------------------------------------------------------------
+
+// The masks of a batch of two lines: this one, and its beginning, which is padded to the same length.
+function showMasks(section) {
+  const shorten = (tokens) => [...tokens.slice(0, Math.max(1, Math.ceil(tokens.length / 2)) - 1), "</s>"];
+  const pad = (tokens, length) => [...tokens, ...new Array(length - tokens.length).fill("<pad>")];
+  const cut = (tokens) => (tokens.length > 14 ? [...tokens.slice(0, 13), "</s>"] : tokens);
+  const source = cut(shown.source), target = cut(shown.target);
+  const shift = (tokens) => ["<s>", ...tokens.slice(0, -1)];
+  const batch = [[source, shift(target)],
+    [pad(shorten(source), source.length), pad(shift(shorten(target)), target.length)]];
+  section.append(element("p", {}, "Lines of a batch have different lengths, so the shorter is padded. "
+    + "Hatched cells are hidden by a mask: their scores become minus infinity, their weights 0."));
+  batch.forEach(([read, written], i) => section.append(
+    element("h3", {}, i ? "A line half as long in the same batch" : "This line"),
+    element("div", { class: "masks" },
+      mask("encoder: hides padding", read, read, (t, s) => read[s] !== "<pad>"),
+      mask("decoder: hides the future", written, written, (t, s) => s <= t),
+      mask("decoder to source: hides padding", written, read, (t, s) => read[s] !== "<pad>"))));
+}
+
+function mask(title, rows, columns, isVisible) {
+  const cell = 14, left = 70, top = 62;
+  const size = [left + cell * columns.length + 40, top + cell * rows.length + 4];
+  const hidden = rows.flatMap((_, t) => columns.map((_, s) => isVisible(t, s))).filter((v) => !v).length;
+  const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
+    role: "img", class: "mask", "aria-label": `${title}: ${hidden} of ${rows.length * columns.length} cells are hidden` });
+  const short = (name) => (word(name).length > 9 ? `${word(name).slice(0, 8)}\u2026` : word(name));
+  columns.forEach((name, s) => picture.append(svg("text", {
+    transform: `translate(${left + cell * (s + 0.7)} ${top - 4}) rotate(-55)` }, short(name))));
+  rows.forEach((name, t) => {
+    picture.append(svg("text", { x: left - 4, y: top + cell * (t + 0.75), "text-anchor": "end" }, short(name)));
+    columns.forEach((_, s) => {
+      const [x, y] = [left + cell * s, top + cell * t];
+      picture.append(svg("rect", { x, y, width: cell - 1, height: cell - 1,
+        class: isVisible(t, s) ? "visible" : "hidden" }));
+      if (!isVisible(t, s)) picture.append(svg("path", { class: "hatch",
+        d: `M${x} ${y + cell - 1}L${x + cell - 1} ${y}M${x} ${y + 6}L${x + 6} ${y}M${x + 7} ${y + 13}L${x + 13} ${y + 7}` }));
+    });
+  });
+  return element("figure", {}, element("figcaption", {}, title),
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, picture));
+}
+
+// 6 Try it ----------------------------------------------------------------------------------------
+
+let model = null;
+let busy = false;
+
+// Unpack the model that the page contains: base64, deflate, float16.
+async function unpackModel() {
+  if (model) return model;
+  const text = document.getElementById("weights").textContent;
+  const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  model = loadModel(JSON.parse(document.getElementById("head").textContent), bytes);
+  return model;
+}
+
+// Translate a text in the page; all views then show it. onText: called with the text so far.
+async function translate(text, width, onText = () => {}) {
+  await unpackModel();
+  const line = printable(text).trim(), ids = encodeText(model, line);
+  if (!ids.length) throw new Error("Type a sentence first.");
+  if (ids.length > data.longest)
+    throw new Error(`This sentence has ${ids.length} subwords; the model reads up to ${data.longest}. Shorten it.`);
+  const pause = () => new Promise((resolve) => setTimeout(resolve));
+  const onToken = async (found) => { onText(decodeIds(model, found)); await pause(); };
+  const alpha = data.alpha;
+  const best = width > 1 ? await beamSearch(model, ids, width, alpha, onToken)
+    : await greedy(model, ids, alpha, onToken);
+  const eos = model.config.eos_id, source = [...ids, eos], target = [...best.ids, eos];
+  const { weights, steps, inner } = explainPass(model, source, target);
+  const names = (list) => list.map((id) => model.pieces[id]);
+  const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
+  return { line, translation: decodeIds(model, best.ids), source: names(source),
+    target: names(target), weights, steps, beam, inner, logProbability: best.logProbability };
+}
+
+function showTry(section) {
+  if (!hasModel) {
+    section.append(element("p", {}, "This page has no model in it. Write one that translates what you "
+      + "type with: translate.py --attention page.html --with-model \"a sentence\""));
+    return;
+  }
+  const field = element("input", { type: "text", id: "field", value: shown.line, dir: "auto",
+    lang: data.languages[0] || null, autocomplete: "off", spellcheck: "false" });
+  const width = element("select", { id: "width" }, element("option", { value: 4 }, "beam 4"),
+    element("option", { value: 1 }, "greedy"));
+  const output = element("p", { id: "output", class: "sofar", dir: "auto",
+    lang: data.languages[1] || null }, shown.translation);
+  const submit = async (event) => {
+    event.preventDefault();
+    if (busy) return;
+    busy = true;
+    try {
+      output.textContent = "\u2026";
+      const begun = performance.now();
+      shown = await translate(field.value, Number(width.value), (text) => { output.textContent = text; });
+      const seconds = (performance.now() - begun) / 1000;
+      Object.assign(chosen, { row: 0, step: 0, alpha: data.alpha });
+      document.getElementById("line").textContent = shown.line;
+      document.getElementById("translation").textContent = shown.translation;
+      output.textContent = shown.translation;
+      const kept = Number(width.value);
+      updateAll("field");
+      document.getElementById("width").value = kept;
+      say(`${shown.translation} (${seconds.toFixed(2)} s)`);
+    } catch (error) {
+      output.textContent = error.message;
+      say(error.message);
+    } finally {
+      busy = false;
+    }
+  };
+  section.append(element("p", {}, "Type a sentence: the model in this page translates it, and all views show it."),
+    element("form", { class: "controls", onsubmit: submit },
+      element("label", { class: "wide" }, "Sentence ", field), element("label", {}, "Search ", width),
+      element("button", { type: "submit" }, "Translate")), output);
+}
+
+// 7 One head by hand ------------------------------------------------------------------------------
+
+const N_SHOWN = 6; // numbers of each vector that are shown
+
+function showByHand(section) {
+  if (!hasModel) {
+    section.append(element("p", {}, "This view needs the model in the page: write it with --with-model."));
+    return;
+  }
+  if (!shown.inner) {
+    section.append(button("Compute the numbers of one head", async () => {
+      const stored = shown;
+      shown = await translate(stored.line, stored.beam.length ? 4 : 1);
+      updateAll();
+    }));
+    return;
+  }
+  const { kind, layer } = chosen, head = Math.max(0, chosen.head), [rows, columns] = namesOf(kind);
+  const t = chosen.reverse ? 0 : Math.min(chosen.row, rows.length - 1);
+  const K = model.config.d_k, part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
+  const { queries, keys, values } = shown.inner[kind][layer];
+  const query = part(queries[t]), weights = shown.weights[kind][layer][head][t];
+  const few = (vector) => vector.slice(0, N_SHOWN).map((x) => x.toFixed(2)).join(" ") + (K > N_SHOWN ? " \u2026" : "");
+  const products = columns.map((_, s) => dot(query, part(keys[s])));
+  const isHidden = (s) => kind === "decoder" && s > t;
+  const sum = query.map((_, i) => columns.reduce((total, _, s) =>
+    total + (isHidden(s) ? 0 : weights[s] * part(values[s])[i]), 0));
+  const headings = ["word", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
+  section.append(
+    element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
+      element("b", { dir: "auto" }, word(rows[t])), ` (choose attention, layer, head and word in view 1). `
+      + `Of the ${K} numbers of each vector the first ${Math.min(K, N_SHOWN)} are shown; the products are of all.`),
+    element("p", { class: "numbers" }, `q = ${few(query)}`),
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "One head by hand" },
+      element("table", { class: "numbers" },
+        element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
+        ...columns.map((name, s) => element("tr", { class: isHidden(s) ? "off" : null },
+          element("th", { scope: "row" }, word(name)), element("td", {}, few(part(keys[s] ?? query))),
+          element("td", {}, products[s].toFixed(2)), element("td", {}, (products[s] / Math.sqrt(K)).toFixed(2)),
+          element("td", {}, isHidden(s) ? "\u2212\u221e" : "may attend"),
+          element("td", {}, weights[s].toFixed(3)), element("td", {}, few(part(values[s]))))))),
+    element("p", { class: "numbers" }, `sum of softmax \u00d7 v = ${few(sum)}`));
+}
+
+function dot(a, b) {
+  return a.reduce((sum, x, i) => sum + x * b[i], 0);
+}
+
+// The page ----------------------------------------------------------------------------------------
+
+const VIEWS = [
+  ...(hasModel ? [["try", "Try it", showTry]] : []),
+  ["words", "Words", showWords], ["heads", "Heads", showHeads], ["steps", "Step by step", showSteps],
+  ["beam", "Beam", showBeam], ["masks", "Masks", showMasks],
+  ...(hasModel ? [["hand", "One head by hand", showByHand]] : []),
+];
+
+// Fill a view again, and give the focus back to the element that had it.
+function update(show, focus) {
+  const [id, title] = VIEWS.find((view) => view[2] === show);
+  const section = document.getElementById(id);
+  const scrolled = [...section.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
+  section.replaceChildren(element("h2", { id: `${id}-title` }, title));
+  show(section);
+  section.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] ?? 0; });
+  if (show === showWords && hasModel && document.getElementById("hand")) update(showByHand);
+  if (focus) document.getElementById(focus)?.focus();
+}
+
+function updateAll(focus) {
+  const active = focus ?? document.activeElement?.id;
+  for (const [, , show] of VIEWS) if (show !== showByHand) update(show);
+  if (active) document.getElementById(active)?.focus();
+}
+
+function build() {
+  const main = document.getElementById("main");
+  main.before(element("nav", { "aria-label": "Views" }, ...VIEWS.map(([id, title]) =>
+    element("a", { href: `#${id}` }, title))));
+  for (const [id] of VIEWS) main.append(element("section", { id, "aria-labelledby": `${id}-title` }));
+  updateAll();
+}
+
+// The page's own test, for headless browsers: open it with #selftest. ---------------------------------
+
+async function selfTest() {
+  let count = 0;
+  const check = (holds, what) => { if (!holds) throw new Error(what); count++; };
+  const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  const rowsSumTo1 = () => Object.values(shown.weights).flat(2).every((matrix) => matrix.every((row) =>
+    Math.abs(row.reduce((a, b) => a + b) - 1) < 0.003 * row.length));
+  try {
+    check(rowsSumTo1(), "each row of weights sums to 1");
+    for (const [id] of VIEWS) check(document.getElementById(id).children.length > 1, `view ${id} is empty`);
+    document.getElementById("word-0").focus();
+    press("ArrowRight");
+    check(document.activeElement.id === "word-1", "the arrow moves to the next word");
+    document.activeElement.click();
+    check(document.activeElement.id === "word-1" && chosen.row === 1, "a chosen word keeps the focus");
+    check(/attends to/.test(document.getElementById("live").textContent), "the live line speaks");
+    document.getElementById("head-0-0").focus();
+    press("End");
+    check(document.activeElement.classList.contains("head"), "End moves to the last head");
+    document.activeElement.click();
+    check(chosen.head === shown.weights.source[0].length - 1, "a head is chosen");
+    const step = document.getElementById("step");
+    step.value = 1;
+    step.dispatchEvent(new Event("input"));
+    check(chosen.step === 1 && document.activeElement.id === "step", "the slider moves a step");
+    const png = await savePng(document.querySelector("svg[data-map]"));
+    check(png.size > 1000, "the picture becomes a PNG");
+    check(document.documentElement.scrollWidth <= innerWidth, "the page is as wide as the window");
+    if (shown.beam.length) check(document.querySelector(".node.finished.won") !== null, "the beam has a winner");
+    if (hasModel) await checkModel(check);
+    const names = [...document.querySelectorAll("button, select, input, svg[role=img]")];
+    check(names.every((node) => node.textContent.trim() || node.getAttribute("aria-label") || node.labels?.length),
+      "each control has a name");
+    return `ok ${count}`;
+  } catch (error) {
+    return `failed: ${error.message}`;
+  }
+}
+
+// Compare what the model in the page computes with the numbers of Python.
+async function checkModel(check) {
+  const stored = storedTranslation();
+  shown = await translate(stored.line, stored.beam.length ? 4 : 1);
+  check(shown.translation === stored.translation, "the page translates as Python does");
+  for (const kind of Object.keys(KINDS)) {
+    const [here, there] = [shown, stored].map((each) => each.weights[kind].flat());
+    const far = Math.max(...there.flatMap((matrix, m) => matrix.flatMap((row, t) => row.map((weight, s) =>
+      Math.abs(weight - here[m][t][s])))));
+    check(far < 1 / 255 + 1e-3, `${kind} attention is Python's (${far})`);
+  }
+  updateAll();
+  check(document.querySelector("#hand table") !== null, "one head is computed by hand");
+}
+
+build();
+if (location.hash === "#selftest")
+  selfTest().then((result) => document.body.append(element("pre", { id: "selftest" }, result)));

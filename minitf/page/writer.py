@@ -1,0 +1,197 @@
+"""The page: one HTML file with the numbers of a translation, the views of them, and the model."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitf.config import Config
+from minitf.errors import UserError
+from minitf.files.atomic import save_text
+from minitf.page.explained import Explained
+from minitf.text import Subwords, Words
+from minitf.transformer import Transformer
+
+__all__ = ["page", "write_page"]
+
+HERE = Path(__file__).parent
+LONGEST = 60  # tokens; the pictures of longer texts show their beginning
+LARGEST = 25_000_000  # characters; a browser opens a larger page too slowly
+# The settings that minitf/page/engine.js computes; the sizes are free.
+FITTING = {
+    "norm": "post",
+    "positions": "sinusoid",
+    "sinusoid_layout": "interleaved",
+    "sinusoid_base": "paper",
+    "tie": True,
+    "attention_bias": False,
+    "activation": "relu",
+    "output_bias": False,
+    "suppressed_ids": (),
+}
+
+
+def write_page(path: str | Path, explained: Explained, **options: Any) -> None:
+    """Write the page to a file, whole or not at all; options: the other arguments of `page`."""
+    save_text(path, page(explained, **options))
+
+
+def page(
+    explained: Explained,
+    model: Transformer | None = None,
+    subwords: Subwords | Words | None = None,
+    longest: int = 100,
+    alpha: float = 0.6,
+    languages: Sequence[str] = ("", ""),
+    origin: str = "",
+) -> str:
+    """Return the HTML of a page that shows how a line was translated.
+
+    It needs no other file and makes no request: its policy allows the one script that it contains,
+    by its sha256, and nothing else.
+    model, subwords: what the page translates with what is typed there, its weights as float16;
+    without them it only shows this line. longest: tokens of the longest line that they translate.
+    alpha: the exponent of the length penalty that the beam used.
+    languages: the codes of source and target, such as "en" and "de".
+    origin: a sentence about the model: who made it, and its licence.
+    Raises UserError if the page's program cannot compute the model, or the page would be too large.
+    """
+    names = ("page.js",) if model is None else ("engine.js", "page.js")
+    script = "".join(_source(name) for name in names)
+    style = _source("page.css")
+    fields = {
+        "title": html.escape(f"{explained.line} → {explained.translation}"),
+        "line": html.escape(explained.line),
+        "translation": html.escape(explained.translation),
+        "source_lang": html.escape(languages[0]),
+        "target_lang": html.escape(languages[1]),
+        "note": html.escape(_note(explained, origin)),
+        "table": _table(explained),
+        "data": _json(_data(explained, longest, alpha, languages)),
+        "model": "" if model is None else _model(model, subwords),
+        "style": style,
+        "style_hash": _sha256(style),
+        "script": script,
+        "script_hash": _sha256(script),
+    }
+    # In one pass: braces in a sentence stay what they are.
+    text = re.sub(r"\{\{(\w+)\}\}", lambda name: fields[name[1]], _source("template.html"))
+    if len(text) > LARGEST:
+        raise UserError(
+            f"the page would have {len(text) / 1e6:.0f} MB: leave the model out of it, or use a "
+            "smaller one"
+        )
+    return text
+
+
+def _source(name):
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def _sha256(text):
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _json(value):
+    """Return JSON in which no character can begin a tag or a comment of HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _note(explained, origin):
+    sentences = [origin]
+    if explained.parts > 1:
+        sentences.append(
+            f"The line was translated in {explained.parts} parts; this is the first of them."
+        )
+    if max(len(explained.source), len(explained.target)) > LONGEST:
+        sentences.append(f"The pictures show the first {LONGEST} tokens.")
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _table(explained):
+    """Return the attention to the source in the last layer, as a mean over heads, in HTML."""
+    weights = explained.weights["source"][-1].mean(axis=0)[:LONGEST, :LONGEST]
+    head = "".join(f"<th>{html.escape(token)}</th>" for token in explained.source[:LONGEST])
+    rows = [
+        f"<tr><th>{html.escape(token)}</th>{''.join(f'<td>{w:.2f}</td>' for w in row)}</tr>"
+        for token, row in zip(explained.target[:LONGEST], weights, strict=True)
+    ]
+    return f"<table><tr><td></td>{head}</tr>{''.join(rows)}</table>"
+
+
+def _data(explained, longest, alpha, languages):
+    """Return what the views show, for JSON: weights in 1/255, in base64."""
+    weights = {}
+    for kind, array in explained.weights.items():
+        shown = array[:, :, :LONGEST, :LONGEST]
+        rounded = np.rint(shown * 255).astype(np.uint8)
+        weights[kind] = {"shape": shown.shape, "bytes": base64.b64encode(rounded).decode()}
+    beam = [
+        {
+            "parents": step.parents,
+            "tokens": [explained.names[i] for i in step.tokens],
+            "log_probabilities": [
+                round(p, 6) if p > -np.inf else None for p in step.log_probabilities
+            ],
+            "finished": step.finished,
+            "kept": step.kept,
+        }
+        for step in explained.beam
+    ]
+    return {
+        "line": explained.line,
+        "translation": explained.translation,
+        "languages": languages,
+        "alpha": alpha,
+        "longest": longest,
+        "source": explained.source[:LONGEST],
+        "target": explained.target[:LONGEST],
+        "weights": weights,
+        "steps": [
+            [[token, round(p, 5)] for token, p in step] for step in explained.steps[:LONGEST]
+        ],
+        "beam": beam,
+    }
+
+
+def _model(model, subwords):
+    """Return the elements of the page that contain the model."""
+    _check_fit(model, subwords)
+    arrays = model.state()
+    halves = {name: array.astype("<f2") for name, array in arrays.items()}
+    head = {
+        "config": model.config.to_dict(),
+        "arrays": [[name, array.shape] for name, array in halves.items()],
+        "pieces": subwords.vocabulary(),
+    }
+    packer = zlib.compressobj(9, wbits=-15)  # what DecompressionStream calls deflate-raw
+    packed = b"".join(packer.compress(array.tobytes()) for array in halves.values())
+    weights = base64.b64encode(packed + packer.flush()).decode()
+    return (
+        f'<script type="application/json" id="head">{_json(head)}</script>\n'
+        f'<script type="application/octet-stream" id="weights">{weights}</script>\n'
+    )
+
+
+def _check_fit(model, subwords):
+    """Raise UserError for a model that minitf/page/engine.js does not compute."""
+    advice = "write the page without --with-model"
+    if type(model) is not Transformer or not isinstance(subwords, Subwords):
+        raise UserError(f"the page translates only with an unchanged Transformer: {advice}")
+    c: Config = model.config
+    differing = [name for name, value in FITTING.items() if getattr(c, name) != value]
+    if c.n_heads * c.d_k != c.d_model or c.d_v != c.d_k:
+        differing.append("d_k or d_v")
+    if differing:
+        raise UserError(
+            f"the page cannot translate with this model, whose {', '.join(differing)} is not the "
+            f"paper's: {advice}"
+        )

@@ -1,0 +1,154 @@
+"""The page as a file: what it contains, what it may do, and how it treats odd text."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+import tiny_translator
+from odd_lines import ODD
+from page_file import attributes, parsed
+from paths import ROOT
+
+from minitf.errors import UserError
+from minitf.page import writer
+from minitf.page.writer import page, write_page
+from minitf.translation.commandline import main
+from minitf.translation.translator import Translator
+
+TOY = ROOT / "lessons" / "toy-model"
+PAGE = ROOT / "lessons" / "toy-page.html"
+
+
+@pytest.fixture(scope="module")
+def translator():
+    subwords = tiny_translator.make_subwords()
+    return Translator(tiny_translator.make_model(subwords), subwords, tiny_translator.LONGEST)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return Translator.load(TOY)
+
+
+@pytest.fixture(scope="module")
+def explained(toy):
+    return toy.explain("The old teacher helped the small cat.")
+
+
+def test_the_weights_in_the_page_are_the_models(explained):
+    data = json.loads(parsed(page(explained))["data"])
+    assert data["source"] == explained.source and data["target"] == explained.target
+    for kind, weights in explained.weights.items():
+        stored = data["weights"][kind]
+        numbers = np.frombuffer(base64.b64decode(stored["bytes"]), np.uint8).reshape(
+            stored["shape"]
+        )
+        assert stored["shape"] == list(weights.shape)
+        assert np.abs(numbers / 255 - weights).max() < 0.51 / 255
+
+
+def test_the_policy_allows_the_script_and_the_style_of_the_page_alone(explained, toy):
+    for options in ({}, {"model": toy.model, "subwords": toy.subwords}):
+        text = page(explained, **options)
+        policy = next(v for _, name, v in attributes(text) if name == "content" and "src" in v)
+        script = text.rpartition("<script>")[2].partition("</script>")[0]
+        style = text.partition("<style>")[2].partition("</style>")[0]
+        digest = [
+            base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+            for part in (style, script)
+        ]
+        assert policy == (
+            f"default-src 'none'; style-src 'sha256-{digest[0]}'; "
+            f"script-src 'sha256-{digest[1]}'; img-src data: blob:"
+        )
+        assert text.count("<script>") == 1 and "unsafe" not in policy
+
+
+def test_the_page_refers_to_nothing_outside(explained, toy):
+    text = page(explained, model=toy.model, subwords=toy.subwords)
+    assert not [row for row in attributes(text) if row[1] in ("src", "href", "action", "style")]
+    assert set(re.findall(r"https?://[\w./]*", text)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_odd_lines_stay_text(translator):
+    plain = [tag for tag, *_ in attributes(page(translator.explain("a dog", max_extra=1)))]
+    lines = ["</script><script>alert(1)</script>", "<!-- <b>", "{{data}} {{style}}", "a & \u2028 b"]
+    lines += [line.decode(errors="surrogateescape") for line in ODD.values()]
+    for line in lines:
+        if not translator.parts(line):
+            continue
+        explained = translator.explain(line, beam=2, max_extra=1)
+        text = page(explained)
+        found = parsed(text)
+        assert json.loads(found["data"])["line"] == explained.line == found["line"]
+        tags = [tag for tag, *_ in attributes(text)]
+        assert tags == plain, line
+
+
+def test_a_long_line_is_shown_up_to_sixty_tokens():
+    subwords = tiny_translator.make_subwords()
+    long = Translator(tiny_translator.make_model(subwords), subwords, longest=200, usual=200)
+    explained = long.explain("the dog saw a bird " * 14, beam=1, max_extra=0)
+    assert len(explained.source) > 60
+    text = page(explained)
+    assert "first 60 tokens" in text
+    assert json.loads(parsed(text)["data"])["weights"]["source"]["shape"][2:] == [60, 60]
+
+
+def test_the_same_line_gives_the_same_page(explained, toy):
+    options = {"model": toy.model, "subwords": toy.subwords}
+    assert page(explained, **options) == page(explained, **options)
+
+
+def test_sizes(explained, toy):
+    assert len(page(explained).encode()) < 150_000
+    with_model = page(explained, model=toy.model, subwords=toy.subwords)
+    assert len(with_model.encode()) < 1_000_000
+
+
+def test_a_page_that_is_too_large_is_refused(explained, monkeypatch):
+    monkeypatch.setattr(writer, "LARGEST", 1000)
+    with pytest.raises(UserError, match="leave the model out"):
+        page(explained)
+
+
+@pytest.mark.parametrize(
+    "change", [{"norm": "pre"}, {"tie": False}, {"activation": "swish"}, {"d_v": 4}], ids=str
+)
+def test_a_model_that_the_page_cannot_compute_is_refused(change, explained):
+    subwords = tiny_translator.make_subwords()
+    model = tiny_translator.make_model(subwords)
+    model.config = model.config.replace(**{"tie": True, **change})
+    with pytest.raises(UserError, match=f"{next(iter(change))}.*without --with-model"):
+        page(explained, model, subwords)
+
+
+def test_the_command_writes_a_page(tmp_path, capsys):
+    path = tmp_path / "page.html"
+    arguments = ["--model", str(TOY), "--attention", str(path), "Can this tall teacher help Tom?"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == "Kann dieser große Lehrer Tom helfen?\n"
+    found = parsed(path.read_text(encoding="utf-8"))
+    assert found["translation"] == "Kann dieser große Lehrer Tom helfen?"
+    assert "head" not in found
+    assert main(["--with-model", *arguments]) == 0
+    assert "MIT licence" in path.read_text(encoding="utf-8")
+
+
+def test_a_page_that_cannot_be_written_is_one_line(explained, tmp_path):
+    with pytest.raises(UserError, match="could not be written"):
+        write_page(tmp_path / "no" / "page.html" / "x.html", explained)
+
+
+def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
+    """If it is not, write it with the command in lessons/README.md."""
+    stored = parsed(PAGE.read_text(encoding="utf-8"))
+    made = parsed(page(explained, toy.model, toy.subwords, toy.longest, languages=("en", "de")))
+    for key in ("script", "style", "head", "line", "translation"):
+        assert stored[key] == made[key], key
+    numbers = [zlib.decompress(base64.b64decode(each["weights"]), -15) for each in (stored, made)]
+    assert numbers[0] == numbers[1]

@@ -1,0 +1,93 @@
+"""The page's engine in JavaScript against Python: subwords, greedy decoding, beam search."""
+
+import json
+import random
+import shutil
+import subprocess
+
+import pytest
+from odd_lines import ODD, random_line
+from page_file import parsed
+from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
+
+from minitf.page.writer import page
+from minitf.text.vocabulary import valid
+from minitf.translation.translator import Translator
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+CLOSE = 1e-4  # ln P or score; texts nearer than this may change places
+TOY, BUNDLED = ROOT / "lessons" / "toy-model", EXAMPLES / "models" / "en-de"
+
+
+@pytest.fixture(scope="module", params=["toy", "bundled"])
+def translator(request):
+    return Translator.load({"toy": TOY, "bundled": BUNDLED}[request.param])
+
+
+def run_engine(folder, translator, lines, width=1, ids_only=False):
+    """Return what the engine makes of the lines, with the model as a page contains it."""
+    explained = translator.explain("the", beam=1, max_extra=1)
+    found = parsed(page(explained, translator.model, translator.subwords))
+    request = {
+        "head": json.loads(found["head"]),
+        "weights": found["weights"],
+        "lines": lines,
+        "width": width,
+        "ids_only": ids_only,
+    }
+    (folder / "page.json").write_text(json.dumps(request), encoding="utf-8")
+    engine = PACKAGE / "page" / "engine.js"
+    command = ["node", SUPPORT / "page_engine.js", engine, folder / "page.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8")
+    answer = json.loads(done.stdout)
+    print(f"{answer['milliseconds']} ms for each token")
+    return answer["results"]
+
+
+def test_subwords_are_those_of_sentencepiece(translator, tmp_path):
+    rng = random.Random(0)
+    raw = [*ODD.values(), *(random_line(rng) for _ in range(300))]
+    lines = [valid(line.decode(errors="surrogateescape")) for line in raw]
+    found = run_engine(tmp_path, translator, lines, ids_only=True)
+    assert [each["ids"] for each in found] == translator.subwords.encode(lines)
+
+
+def sentences(translator, count):
+    """Return made-up sentences, each short enough for the model to read it as one part."""
+    rng = random.Random(1)
+    who = ["the teacher", "Tom", "my old friend", "a small cat", "the children", "she", "nobody"]
+    does = ["saw", "will help", "has bought", "did not find", "likes", "is looking for", "forgot"]
+    what = ["the book", "a black dog", "three houses", "her", "the tall man", "13 apples", "it"]
+    more = ["", " yesterday", " in the garden", " because it rains", ", I think", " \U0001f642"]
+    found = []
+    while len(found) < count:
+        line = f"{rng.choice(who)} {rng.choice(does)} {rng.choice(what)}{rng.choice(more)}"
+        line = line[0].upper() + line[1:] + rng.choice([".", "?", "!", ""])
+        if line not in found and len(translator.parts(line)) == 1:
+            found.append(line)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1, 4])
+def test_two_hundred_translations_are_those_of_python(translator, tmp_path, width):
+    lines = sentences(translator, 200)
+    expected = [best[0] for best in translator.translate(lines, beam=width)]
+    differing = {}
+    for line, here, there in zip(
+        lines, run_engine(tmp_path, translator, lines, width), expected, strict=True
+    ):
+        if here["text"] == there.text:
+            assert abs(here["score"] - there.score) < CLOSE * max(1, abs(there.score))
+        else:
+            differing[line] = (here["text"], there.text, here["score"] - there.score)
+    print(len(lines) - len(differing), "of", len(lines), "are equal; others:", differing)
+    assert all(abs(far) < CLOSE for *_, far in differing.values()), differing
+
+
+def test_ten_translations_are_those_of_python(translator, tmp_path):
+    lines = sentences(translator, 10)
+    for width in (1, 4):
+        expected = [best[0].text for best in translator.translate(lines, beam=width)]
+        found = run_engine(tmp_path, translator, lines, width)
+        assert [each["text"] for each in found] == expected
