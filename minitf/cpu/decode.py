@@ -17,8 +17,8 @@ __all__ = ["SharedTokenScorer", "continuations", "normalisers_of"]
 
 _CACHED = 1 << 17  # logits; the terms of so many fit the cache
 _GROW_BY = 8  # tokens of each beam; the caches grow by so many
-# Scores in a block of continuations; the first that divides the vocabulary's size is used.
-_BLOCKS = (32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
+# Scores in a block of continuations; the first that leaves enough blocks is used.
+_BLOCKS = (32, 16, 8, 4, 2, 1)
 
 
 class SharedTokenScorer:
@@ -196,13 +196,14 @@ def continuations(scores, totals, count):
 
     The best `count` scores are in the `count` blocks with the greatest maxima, so few scores are
     compared one by one. Block i contains the tokens i, i + stride, i + 2 * stride ..., so that the
-    maxima of all blocks are those along one axis.
+    maxima of all blocks are those along one axis. The last tokens, too few for one more row of
+    blocks, are always compared.
     """
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
-    width = next(width for width in _BLOCKS if size % width == 0 and beams * size // width >= count)
+    width = next(width for width in _BLOCKS if beams * (size // width) >= count)
     stride = size // width
-    blocks = scores.reshape(n, beams, width, stride)
+    blocks = scores[:, : width * stride].reshape(n, beams, width, stride)
     more = min(count + 1, beams * stride)  # one more, to see whether its score equals the last
 
     # Of each sentence, the blocks with the greatest maxima, (B, more).
@@ -215,6 +216,11 @@ def continuations(scores, totals, count):
     values = to_numpy(blocks[tuple(map(to_device, index))]).astype(np.float64)  # (B, more, width)
     values = (values + totals[sentence, beam, None]).reshape(n, -1)
     best = (beam[:, :, None] * size + np.arange(width) * stride + block[:, :, None]).reshape(n, -1)
+    if last := size - width * stride:
+        rest = to_numpy(scores[:, size - last :]).astype(np.float64).reshape(n, beams, last)
+        values = np.concatenate([values, (rest + totals[:, :, None]).reshape(n, -1)], axis=1)
+        tokens = np.arange(beams)[:, None] * size + np.arange(size - last, size)  # (beams, last)
+        best = np.concatenate([best, np.broadcast_to(tokens.ravel(), (n, tokens.size))], axis=1)
 
     # The best of them, sorted; equals by their index.
     first = np.argpartition(-values, more - 1, axis=-1)[:, :more]
