@@ -135,7 +135,8 @@ function showWords(section) {
     ...names.map((name, i) => element("button", { type: "button", id: `word-${i}`, dir: "auto",
       "aria-pressed": String(i === chosen.row), onclick: () => pick(i) }, word(name))));
   section.append(
-    element("p", {}, "Choose a word: the bars show how it divides its attention, in all 1."),
+    element("p", {}, "Choose a word: the bars show how it divides its attention, in all 1. "
+      + "A rare word is cut into several pieces, each with its own bar."),
     controls(),
     rove(words),
     element("p", { class: "said" }, `${sentence()}.`),
@@ -270,7 +271,7 @@ function largeMap() {
         fill: `rgb(${shade(weight).slice(0, 3)})`, stroke: "#bbb", "stroke-width": 0.5 },
       svg("title", {}, `${word(name)} \u2192 ${word(columns[s])}: ${weight.toFixed(2)}`)));
       if (weight >= 0.1) picture.append(svg("text", { x: x + cell / 2, y: y + 17, "font-size": 10,
-        "text-anchor": "middle", fill: weight > 0.2 ? "#fff" : "#111" },
+        "text-anchor": "middle", fill: weight > 0.42 ? "#fff" : "#000" },
       weight.toFixed(2).replace(/^0/, "")));
     });
   });
@@ -383,9 +384,8 @@ function textOf(node) {
   return tokens.filter((token) => token !== "</s>").join("").replaceAll("\u2581", " ").trim();
 }
 
-function lengthOf(node) {
-  return node.column + 1;
-}
+// Return the length of a finished text with its end mark: each column adds a token.
+const lengthOf = (node) => node.column + 1;
 
 function showBeam(section) {
   const columns = beamNodes(shown.beam);
@@ -394,11 +394,7 @@ function showBeam(section) {
       + "the most likely word at each step."));
     return;
   }
-  const scored = columns.flat().filter((node) => node.finished).map((node) => {
-    const penalty = ((5 + lengthOf(node)) / 6) ** chosen.alpha;
-    return { node, penalty, score: node.total / penalty };
-  }).sort((a, b) => b.score - a.score);
-  const winner = scored[0]?.node ?? columns.at(-1).find((node) => node.kept);
+  const scored = ranked(columns), winner = winnerOf(columns);
   const slider = element("input", { type: "range", id: "alpha", min: 0, max: 2, step: 0.1,
     value: chosen.alpha, oninput: (event) => { chosen.alpha = Number(event.target.value);
       update(showBeam, "alpha"); say(`alpha ${chosen.alpha}: ${textOf(winnerOf(columns))}`); } });
@@ -410,10 +406,10 @@ function showBeam(section) {
       beamTree(columns, winner)),
     element("p", { class: "controls" }, element("label", {}, `alpha ${chosen.alpha.toFixed(1)} `, slider),
       element("span", { class: "note" }, "score = ln P / ((5 + length) / 6)^alpha: a greater alpha favours longer ones")),
+    element("p", { class: "note" }, "Finished translations, best first. The search itself ran with alpha "
+      + `${data.alpha}; with another, it might have found more.`),
     element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Finished translations" },
       element("table", { class: "ranked" },
-        element("caption", {}, "Finished translations, best first. Beam search stopped by the alpha "
-          + `${data.alpha} it ran with; with another, it might have found more.`),
         element("tr", {}, ...["translation", "ln P", "length", "penalty", "score"].map((name) =>
           element("th", { scope: "col" }, name))),
         ...scored.map(({ node, penalty, score }) => element("tr", {},
@@ -422,11 +418,16 @@ function showBeam(section) {
             element("td", {}, String(n))))))));
 }
 
-function winnerOf(columns) {
-  const finished = columns.flat().filter((node) => node.finished);
-  const score = (node) => node.total / ((5 + lengthOf(node)) / 6) ** chosen.alpha;
-  return finished.sort((a, b) => score(b) - score(a))[0] ?? columns.at(-1).find((node) => node.kept);
+// Return the finished texts with their length penalty and score, best first.
+function ranked(columns) {
+  return columns.flat().filter((node) => node.finished).map((node) => {
+    const penalty = ((5 + lengthOf(node)) / 6) ** chosen.alpha;
+    return { node, penalty, score: node.total / penalty };
+  }).sort((a, b) => b.score - a.score);
 }
+
+// Return the best finished text, or the most probable one where none ended before the limit.
+const winnerOf = (columns) => ranked(columns)[0]?.node ?? columns.at(-1).find((node) => node.kept);
 
 function beamTree(columns, winner) {
   const width = 104, height = 34, path = new Set();
