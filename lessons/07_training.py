@@ -732,7 +732,7 @@ claim(
 # %%
 worth = (1 + 0.9) / (1 - 0.9)
 print(
-    f"a running mean is worth {worth:.0f} gradients; of noise it keeps {worth**-0.5:.2f}"
+    f"a running mean is worth {worth:.0f} gradients; noise shrinks to {worth**-0.5:.2f}"
 )
 for step in (1, 5, 10, 20, 50, 100):
     print(

@@ -23,7 +23,7 @@ from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 from minitf.unchanged import is_unchanged
 
-__all__ = ["Allowed", "Hypothesis", "beam_search", "greedy", "length_penalty"]
+__all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 
 @dataclasses.dataclass(frozen=True)
