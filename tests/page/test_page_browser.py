@@ -55,7 +55,7 @@ def test_the_page_passes_its_own_test(translator, tmp_path, with_model, beam, wi
     The policy of the page forbids every request: one that it tried would be on the console.
     """
     path = tmp_path / "page.html"
-    explained = translator.explain("The old teacher helped the small cat.", beam=beam)
+    explained = translator.explain("The old woman gave the child a red book.", beam=beam)
     chosen = {"model": translator.model, "subwords": translator.subwords} if with_model else {}
     write_page(path, explained, **chosen)
     page, messages = opened(path, tmp_path, f"--window-size={width},900")
@@ -73,7 +73,7 @@ def test_markup_in_a_sentence_is_not_run(translator, tmp_path):
 
 def test_a_wrong_weight_is_noticed(translator, tmp_path):
     path = tmp_path / "page.html"
-    explained = translator.explain("The old teacher helped the small cat.")
+    explained = translator.explain("The old woman gave the child a red book.")
     explained.weights["source"][0, 0, 0] = explained.weights["source"][0, 0, 0, ::-1].copy()
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
     page, _ = opened(path, tmp_path)

@@ -36,7 +36,7 @@ def toy():
 
 @pytest.fixture(scope="module")
 def explained(toy):
-    return toy.explain("The old teacher helped the small cat.")
+    return toy.explain("The old woman gave the child a red book.")
 
 
 def test_the_weights_in_the_page_are_the_models(explained):

@@ -18,9 +18,15 @@ from minitf.public.export import export_model
 from minitf.public.importing import import_model
 from minitf.translation.loading import load_model
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.slow
+try:
+    import torch
+    import transformers
+except ModuleNotFoundError:
+    torch = transformers = None
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(transformers is None, reason="pip install -e '.[ref]' brings transformers"),
+]
 
 OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "heads": 8, "ffn": 2048}
 TINY = {"d_model": 256, "encoder_layers": 6, "decoder_layers": 2, "heads": 8, "ffn": 1536}
