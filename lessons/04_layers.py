@@ -985,8 +985,9 @@ claim(
 #   rate, which keeps the mean; after training it is off.
 # - The norm keeps the size, so that the gradient arrives; x + ... keeps each position's
 #   own vector. Together they allow many layers.
-# - Post-norm is the paper's order. Changes pile up in it, and the last layers get large
-#   gradients. So it needs small steps at the beginning, the warm-up.
+# - Post-norm is the paper's order. Changes pile up in it, and its last layers get large
+#   gradients: the road back has a norm after each sub-layer, while that of pre-norm has
+#   only the last one. So post-norm needs small steps at the beginning, the warm-up.
 
 # %% [markdown]
 # ## For the curious: what else can these layers do?
