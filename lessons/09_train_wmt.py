@@ -646,7 +646,9 @@ claim("share of a P100's peak, 9.5e12", share_of_peak < 40, f"{share_of_peak:.0f
 #
 # So why does Table 2 say that the base model cost 3.3e18 operations? Because the paper
 # counts *time*: 12 hours of 3600 seconds, times 8 GPUs, times 9.5e12, as if the GPUs
-# had worked at their peak all the time. Counting the *work* gives less than a third.
+# had worked at their peak all the time. (The paper calls 9.5e12 the "sustained"
+# capacity of a P100. It is about what the maker gives as its peak.) Counting the *work*
+# gives less than a third.
 
 # %%
 by_time = 12 * 3600 * 8 * 9.5e12
