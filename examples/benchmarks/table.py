@@ -26,7 +26,8 @@ from benchmarks import report, rows  # noqa: E402
 
 # The widest instruction set decides how fast matrices are multiplied.
 WIDEST = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON"}
-PROGRAMS = ("minitf", "earlier", "NumPy", "PyTorch", "CTranslate2")  # their versions are stated
+# Their versions are stated.
+PROGRAMS = ("minitf", "earlier", "NumPy", "PyTorch", "transformers", "CTranslate2")
 MARKED = re.compile(r"(<!-- table\.py (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -58,10 +59,10 @@ def _options(arguments):
         "--contenders",
         nargs="+",
         choices=rows.CONTENDERS,
-        default=["torch", "torch-kept", "ctranslate2"],
+        default=["torch", "torch-kept", "transformers", "ctranslate2"],
         metavar="NAME",
         help=f"the columns besides minitf, of {', '.join(list(rows.CONTENDERS)[1:])} (default: "
-        "torch, torch-kept, ctranslate2)",
+        "torch, torch-kept, transformers, ctranslate2)",
     )
     parser.add_argument(
         "--quantity",
