@@ -2,16 +2,17 @@
 
 import argparse
 import functools
+import itertools
 import sys
 
 from minitf.backend import use
 from minitf.errors import UserError, in_file
-from minitf.parsing.grammar import Grammar
+from minitf.parsing.grammar import Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, score
 from minitf.parsing.words import cut
-from minitf.terminal import Progress, number
+from minitf.terminal import Progress, counted, number
 from minitf.text.trees import cleaned, penn, pretty, read_trees, words
 from minitf.text.vocabulary import printable
 from minitf.translation.commandline import signals_as_exceptions
@@ -34,6 +35,7 @@ The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C.
 """
 _SHORT = 40  # words; parsers are also compared on sentences of so many, or fewer
+_LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,7 +55,7 @@ def _options(arguments, model):
     add = parser.add_argument
     add("text", nargs="*", metavar="TEXT", help="sentences, in quotes")
     add("--input", metavar="FILE", help="read the sentences from this file, one on each line")
-    add("--output", metavar="FILE", help="write to this file when everything is parsed")
+    add("--output", metavar="FILE", help="write the trees to this file when everything is parsed")
     add("--pretty", action="store_true", help="write each tree in several lines, and an empty one")
     add("--draw", metavar="FILE", help="draw the first tree (.png, .svg or .pdf)")
     add(
@@ -93,6 +95,8 @@ def _options(arguments, model):
         )
     if options.score and (options.text or options.input or options.draw or options.pretty):
         parser.error("--score reads its sentences from the gold trees: leave the other text out")
+    if options.score and options.output in ("-", *options.score):
+        parser.error("--output with --score: name a new file for the trees that are found")
     if options.text and options.input is not None:
         parser.error("TEXT and --input are both given: choose one of them")
     return options
@@ -175,16 +179,29 @@ def _draw(tree, path):
 
 
 def _score(options):
-    """Print how well the parser finds the gold trees."""
+    """Print how well the parser finds the gold trees, and write those it found to --output."""
     gold, parse = _trees(options.score), _parser(options)
+    sentences = list(map(words, gold))
     with Progress("sentences parsed", len(gold)) as bar:
-        found = parse(map(words, gold), progress=lambda done, _: bar.to(done))
-    scores = score(gold, found)
-    short = [s for s, tree in zip(scores, gold, strict=True) if len(words(tree)) <= _SHORT]
-    unlabelled = score(gold, found, labelled=False)
-    for name, some in (
-        ("all sentences", scores),
-        (f"{_SHORT} words or fewer", short),
-        ("without labels", unlabelled),
-    ):
-        print(f"{name:18}  {sum(some, Scores())}")
+        found = parse(sentences, progress=lambda done, _: bar.to(done))
+    if options.output:
+        with opened_output(options.output, None) as write:
+            write("".join(f"{penn(tree)}\n" for tree in found))
+    lengths, scores = list(map(len, sentences)), score(gold, found)
+    _report("all sentences", scores)
+    _report("without labels", score(gold, found, labelled=False))
+    pairs = list(zip(lengths, scores, strict=True))
+    _report(f"{_SHORT} words or fewer", [one for n, one in pairs if n <= _SHORT])
+    for first, last in itertools.pairwise((0, *_LENGTHS, max(lengths))):
+        some = [one for n, one in pairs if first < n <= last]
+        if some:
+            _report(f"{first + 1} to {last} words", some)
+    if options.grammar:
+        fallen = sum(
+            tree == right_branching(its) for tree, its in zip(found, sentences, strict=True)
+        )
+        print(f"{counted(fallen, 'sentence')} right-branching: too long, or no tree by the grammar")
+
+
+def _report(name, scores):
+    print(f"{name:18}  {sum(scores, Scores())}")

@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
+from minitf.terminal import counted
 from minitf.text.trees import ROOT, Leaf, Tree
 
 __all__ = ["Scores", "score", "spans"]
@@ -52,7 +53,7 @@ class Scores:
     def __str__(self):
         return (
             f"F1 {self.f1:.2f}  precision {self.precision:.2f}  recall {self.recall:.2f}  "
-            f"exact {self.exact_match:.1f}%  of {self.sentences:,} sentences"
+            f"exact {self.exact_match:.1f}%  of {counted(self.sentences, 'sentence')}"
         )
 
 

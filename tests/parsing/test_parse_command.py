@@ -88,17 +88,31 @@ def test_a_picture_of_the_first_tree(folder, capsys, tmp_path, suffix):
 
 
 def test_scores(folder, capsys, tmp_path):
-    gold = tmp_path / "gold.tree"
-    _, out, _ = run(capsys, "--model", folder, "the cat .")
-    gold.write_text(out + "(NP " + "(NN a) " * 41 + ")", encoding="utf-8")
-    code, out, _ = run(capsys, "--model", folder, "--score", gold)
-    whole, short, without = out.splitlines()
+    gold, found = tmp_path / "gold.tree", tmp_path / "found.tree"
+    _, tree, _ = run(capsys, "--model", folder, "the cat .")
+    gold.write_text(tree + "(NP " + "(NN a) " * 41 + ")", encoding="utf-8")
+    code, out, _ = run(capsys, "--model", folder, "--score", gold, "--output", found)
+    whole, without, short, *by_length = out.splitlines()
     assert code == 0
     assert whole.startswith("all sentences")
-    assert "2 sentences" in whole
-    assert "F1 100.00" in short
-    assert "1 sentences" in short
+    assert "of 2 sentences" in whole
     assert without.startswith("without labels")
+    assert short.startswith("40 words or fewer")
+    assert "F1 100.00" in short
+    assert short.endswith("of 1 sentence")
+    assert [line[:14] for line in by_length] == ["1 to 10 words ", "41 to 60 words"]
+    lines = found.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == tree.rstrip("\n")
+    assert lines[1].count("(XX a)") == 41
+
+
+def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_path):
+    train, gold = tmp_path / "train.tree", tmp_path / "gold.tree"
+    train.write_text("(S (NP (DT the) (NN cat)) (VP (VBD sat)))", encoding="utf-8")
+    gold.write_text("(S (NP (DT the) (NN cat)) (VP (VBD sat))) (NP (NN cat))", encoding="utf-8")
+    code, out, _ = run(capsys, "--grammar", train, "--score", gold)
+    assert code == 0
+    assert out.splitlines()[-1].startswith("1 sentence right-branching")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +127,7 @@ def test_scores(folder, capsys, tmp_path):
         (["--model", "HERE", "--input", "x.txt", "a"], "choose one of them"),
         (["--model", "HERE", "--score", "nothing.tree"], "nothing.tree: No such file"),
         (["--model", "HERE", "--score", "x.tree", "--pretty"], "leave the other text out"),
+        (["--model", "HERE", "--score", "x.tree", "--output", "x.tree"], "name a new file"),
         (["--model", "HERE", "--beam", "0", "a"], "--beam"),
     ],
 )
