@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from minitf.config import Config
 from minitf.cpu.machine import cores
@@ -31,6 +33,7 @@ from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
+from minitf.terminal import number
 
 CORPUS = "multi30k"
 VOCABULARY = 4000
@@ -105,16 +108,17 @@ def named(row):
     >>> named("B-dk16"), named("C-d1024"), named("base")
     ('(B) d_k 4', '(C) d_model 256, d_k 32, d_v 32', 'base')
     """
-    group = f"({row[0]}) " if row[1] == "-" else "" if row == "base" else f"{row}: "
-    return (
-        group + ", ".join(f"{WORDS[name]} {value}" for name, value in changes(row).items()) or row
-    )
+    if row == "base":
+        return row
+    group = f"({row[0]})" if row[1] == "-" else f"{row}:"
+    return f"{group} {', '.join(f'{WORDS[name]} {value}' for name, value in changes(row).items())}"
 
 
-def train(row, seed, folder, data, options):
+def train(row, seed, folder, data, options, running):
     """Train one row with one seed in a process of its own, or go on; return what is kept of it.
 
-    data: the folder of the corpus. options: of the trainer, after those of RECIPE.
+    data: the folder of the corpus. options: of the trainer, after those of RECIPE. running: a set
+    that contains the process while it runs.
     Raises UserError if the trainer fails.
     """
     results, log = folder / "results.json", folder.with_suffix(".log")
@@ -125,10 +129,15 @@ def train(row, seed, folder, data, options):
             given = [*files(data), *sizes(row), *RECIPE.split(), "--seed", str(seed), *options]
         command = [sys.executable, "-m", "minitf.training", *given, "--out", str(folder)]
         with log.open("a", encoding="utf-8") as said:
-            ended = subprocess.run(command, stdout=said, stderr=said, env=one_thread(), check=False)
+            # In a session of its own, so that Ctrl-C reaches it once, through train_all.
+            process = subprocess.Popen(
+                command, stdout=said, stderr=said, env=one_thread(), start_new_session=True
+            )
+            running.add(process)
+            code = process.wait()
+            running.discard(process)
         if not results.exists():
             last = (log.read_text(encoding="utf-8").splitlines() or [""])[-1]
-            code = ended.returncode
             raise UserError(f"{row}, seed {seed}: the trainer ended with code {code}: {last}")
     found = json.loads(results.read_text(encoding="utf-8"))
     return {
@@ -166,27 +175,33 @@ def one_thread():
 
 
 def train_all(pairs, out, data, options, jobs):
-    """Train each (row, seed), `jobs` at a time; return what is kept of each, in the same order."""
-    printing = threading.Lock()
+    """Train each (row, seed), `jobs` at a time; return what is kept of each that succeeded."""
+    printing, running = threading.Lock(), set()
 
     def one(pair):
         row, seed = pair
-        run = train(row, seed, out / f"{row}-{seed}", data, options)
-        with printing:
-            print(
+        try:
+            run = train(row, seed, out / f"{row}-{seed}", data, options, running)
+            said = (
                 f"{named(row)}, seed {seed}: perplexity {run['perplexity']:.2f}, "
-                f"BLEU {run['BLEU']:.1f}, {run['minutes']:.0f} minutes",
-                flush=True,
+                f"BLEU {run['BLEU']:.1f}, {run['minutes']:.0f} minutes"
             )
+        except UserError as error:  # the other rows can still be compared
+            run, said = None, f"not trained: {error}"
+        with printing:
+            print(said, flush=True)
         return run
 
     with ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(one, pair) for pair in pairs]
         try:
-            return [job.result() for job in waiting]
-        except BaseException:  # Ctrl-C, or a row that failed: begin no other row
+            found = [job.result() for job in waiting]
+        except BaseException:  # Ctrl-C: the trainers save their state, and no other begins
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in tuple(running):
+                process.terminate()
             raise
+    return [run for run in found if run]
 
 
 def differences(runs, value):
@@ -202,40 +217,49 @@ def differences(runs, value):
     return dict(found)
 
 
-def spread(differences):
-    """Return the standard deviation of a difference between seeds, and its degrees of freedom.
+def spread(runs, value):
+    """Return the standard deviation of a value between seeds, and its degrees of freedom.
 
-        s^2 = sum_r sum_s (d_rs - mean of d_r)^2 / sum_r (n_r - 1)
+        s^2 = sum_r sum_s (x_rs - mean of x_r)^2 / sum_r (n_r - 1)
 
     Two or three seeds tell little about the spread of one row, but twenty rows together tell it
-    well, if all have about the same.
+    well, if all have about the same. The values are pooled, not the differences from base: those
+    share the runs of base, so their deviations are not independent.
     """
-    deviations = [d - statistics.fmean(row) for row in differences.values() for d in row]
-    free = sum(len(row) - 1 for row in differences.values())
+    by_row = defaultdict(list)
+    for run in runs:
+        by_row[run["row"]].append(value(run))
+    deviations = [x - statistics.fmean(row) for row in by_row.values() for x in row]
+    free = sum(len(row) - 1 for row in by_row.values())
     return (math.sqrt(sum(d * d for d in deviations) / free) if free else math.inf), free
 
 
-def intervals(differences):
-    """Return {row: (mean difference, half of its 95% interval)}.
+def intervals(runs, value):
+    """Return {row: (mean difference from base, half of its 95% interval)}.
 
-    mean of d_r +- t(0.975) s / sqrt(n_r)
+    mean of d_r +- t(0.975) s sqrt(2 / n_r)
+
+    2, because both the row and base vary. An effect that a seed has on all rows alike cancels in
+    the difference, and makes the interval wider than it had to be.
     """
-    s, free = spread(differences)
+    s, free = spread(runs, value)
     t = student_t(free) if free else math.inf
     return {
-        row: (statistics.fmean(found), t * s / math.sqrt(len(found)))
-        for row, found in differences.items()
+        row: (statistics.fmean(found), t * s * math.sqrt(2 / len(found)))
+        for row, found in differences(runs, value).items()
     }
 
 
 def student_t(free):
-    """Return the 0.975 quantile of Student's t distribution, to two digits from 3 degrees on.
+    """Return the 0.975 quantile of Student's t distribution, to two digits.
 
-    Source: Abramowitz and Stegun 1964, 26.7.5.
+    Source: Abramowitz and Stegun 1964, 26.7.5, which is exact enough from 3 degrees on.
 
-    >>> [round(student_t(free), 2) for free in (3, 5, 20, 1000)]
-    [3.18, 2.57, 2.09, 1.96]
+    >>> [round(student_t(free), 2) for free in (1, 2, 3, 5, 20, 1000)]
+    [12.71, 4.3, 3.18, 2.57, 2.09, 1.96]
     """
+    if free < 3:
+        return (12.706, 4.303)[free - 1]
     z = statistics.NormalDist().inv_cdf(0.975)
     terms = (
         z,
@@ -247,11 +271,19 @@ def student_t(free):
     return sum(term / free**power for power, term in enumerate(terms))
 
 
+def bleu(run):
+    return run["BLEU"]
+
+
+def ln_perplexity(run):
+    return math.log(run["perplexity"])
+
+
 def undecided(runs):
-    """Return the rows whose mean difference in BLEU is smaller than the spread between seeds."""
-    found = differences(runs, lambda run: run["BLEU"])
-    s, _ = spread(found)
-    return [row for row in found if abs(statistics.fmean(found[row])) < s]
+    """Return the rows whose mean difference in BLEU is smaller than its spread between seeds."""
+    s, _ = spread(runs, bleu)
+    found = differences(runs, bleu)
+    return [row for row in found if abs(statistics.fmean(found[row])) < math.sqrt(2) * s]
 
 
 def tendency(ours, half, paper):
@@ -269,36 +301,59 @@ def tendency(ours, half, paper):
     return "the same tendency" if (ours > 0) == (paper > 0) else "the opposite tendency"
 
 
+class Difference(NamedTuple):
+    """A difference from base, half of its 95% interval, the paper's, and how they compare."""
+
+    here: float
+    half: float
+    paper: float
+    says: str
+
+
+class Row(NamedTuple):
+    """A row of the comparison. of_perplexity (in percent), of_bleu: None for base."""
+
+    name: str
+    parameters: int
+    seeds: int
+    perplexity: float
+    bleu: float
+    minutes: float
+    of_perplexity: Difference | None = None
+    of_bleu: Difference | None = None
+
+
 def table(runs):
-    """Return the rows of the comparison, a dictionary each, in the order of the paper's table."""
+    """Return the Rows of the comparison, in the order of the paper's table."""
     by_row = defaultdict(list)
     for run in runs:
         by_row[run["row"]].append(run)
-    perplexity = intervals(differences(runs, lambda run: math.log(run["perplexity"])))
-    bleu = intervals(differences(runs, lambda run: run["BLEU"]))
+    in_perplexity, in_bleu = intervals(runs, ln_perplexity), intervals(runs, bleu)
     rows = []
     for row in PAPER:
         if row not in by_row:
             continue
         found = by_row[row]
-        line = {
-            "row": row,
-            "name": named(row),
-            "parameters": found[0]["parameters"],
-            "seeds": len(found),
-            "perplexity": math.exp(statistics.fmean(math.log(r["perplexity"]) for r in found)),
-            "BLEU": statistics.fmean(run["BLEU"] for run in found),
-            "minutes": statistics.fmean(run["minutes"] for run in found),
-        }
-        if row in bleu:
-            mean, half = perplexity[row]
-            (paper_perplexity, paper_bleu), (base_perplexity, base_bleu) = PAPER[row], PAPER["base"]
-            line["perplexity %"] = (100 * math.expm1(mean), 100 * half * math.exp(mean))
-            line["paper %"] = 100 * (paper_perplexity / base_perplexity - 1)
-            line["BLEU +-"] = bleu[row]
-            line["paper BLEU +-"] = paper_bleu - base_bleu
-            line["perplexity says"] = tendency(mean, half, line["paper %"])
-            line["BLEU says"] = tendency(*bleu[row], line["paper BLEU +-"])
+        line = Row(
+            named(row),
+            found[0]["parameters"],
+            len(found),
+            math.exp(statistics.fmean(map(ln_perplexity, found))),
+            statistics.fmean(map(bleu, found)),
+            statistics.fmean(run["minutes"] for run in found),
+        )
+        if row in in_bleu:
+            paper = [x - base for x, base in zip(PAPER[row], PAPER["base"], strict=True)]
+            mean, half = in_perplexity[row]
+            line = line._replace(
+                of_perplexity=Difference(
+                    100 * math.expm1(mean),
+                    100 * half * math.exp(mean),
+                    100 * paper[0] / PAPER["base"][0],
+                    tendency(mean, half, paper[0]),
+                ),
+                of_bleu=Difference(*in_bleu[row], paper[1], tendency(*in_bleu[row], paper[1])),
+            )
         rows.append(line)
     return rows
 
@@ -307,57 +362,56 @@ HEADINGS = (
     "row", "parameters", "seeds", "perplexity", "from base", "the paper's", "BLEU", "from base",
     "the paper's", "minutes", "compared with the paper",
 )  # fmt: skip
+NOTE = (
+    "Differences are between runs of the same seed; base has one seed more than most rows, so the "
+    "columns do not always subtract to them. All rows are compared with the same runs of base: if "
+    "those were lucky, all rows look worse. Of twenty 95% intervals, about one misses.\n"
+)
 
 
 def verdict(row):
-    """Return how a line of the table compares with the paper's."""
-    of_perplexity, of_bleu = row["perplexity says"], row["BLEU says"]
-    if of_perplexity == of_bleu:
-        return f"both: {of_bleu}"
-    return f"perplexity: {of_perplexity}; BLEU: {of_bleu}"
+    """Return how a Row compares with the paper's."""
+    in_perplexity, in_bleu = row.of_perplexity.says, row.of_bleu.says
+    if in_perplexity == in_bleu:
+        return f"both: {in_bleu}"
+    return f"perplexity: {in_perplexity}; BLEU: {in_bleu}"
 
 
 def markdown(rows):
     """Return the comparison as a table in Markdown."""
     lines = [HEADINGS, ["---"] * len(HEADINGS)]
     for row in rows:
-        compared = ["", "", "", "", ""]
-        if "BLEU +-" in row:
-            compared = [
-                "{:+.1f}% ± {:.1f}".format(*row["perplexity %"]),
-                f"{row['paper %']:+.1f}%",
-                "{:+.2f} ± {:.2f}".format(*row["BLEU +-"]),
-                f"{row['paper BLEU +-']:+.1f}",
-                verdict(row),
-            ]
+        perplexity = bleu = ("", "")
+        if row.of_bleu:
+            here, half, paper, _ = row.of_perplexity
+            perplexity = f"{here:+.1f}% ± {half:.1f}", f"{paper:+.1f}%"
+            here, half, paper, _ = row.of_bleu
+            bleu = f"{here:+.2f} ± {half:.2f}", f"{paper:+.1f}"
         lines.append([
-            row["name"], f"{row['parameters'] / 1e6:.2f} million", str(row["seeds"]),
-            f"{row['perplexity']:.2f}", *compared[:2], f"{row['BLEU']:.2f}", *compared[2:4],
-            f"{row['minutes']:.0f}", compared[4],
+            row.name, f"{row.parameters / 1e6:.2f} million", str(row.seeds),
+            f"{row.perplexity:.2f}", *perplexity, f"{row.bleu:.2f}", *bleu,
+            f"{row.minutes:.0f}", verdict(row) if row.of_bleu else "",
         ])  # fmt: skip
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{NOTE}"
 
 
 def picture(rows, path):
     """Draw each row's difference from base, with its interval, and the paper's beside it."""
-    rows = [row for row in rows if "BLEU +-" in row][::-1]
+    rows = [row for row in rows if row.of_bleu][::-1]
     figure = new_figure(11, 1.2 + 0.32 * len(rows), 0.1)
     panels = (
-        ("perplexity: difference from base, %", "perplexity %", "paper %", "less is better"),
-        ("BLEU: difference from base", "BLEU +-", "paper BLEU +-", "more is better"),
+        ("perplexity: difference from base, %", "less is better", [r.of_perplexity for r in rows]),
+        ("BLEU: difference from base", "more is better", [r.of_bleu for r in rows]),
     )
     heights = range(len(rows))
-    for axes, (label, ours, paper, better) in zip(
+    for axes, (label, better, found) in zip(
         figure.subplots(1, 2, sharey=True), panels, strict=True
     ):
+        means, halves, papers, _ = zip(*found, strict=True)
         axes.axvline(0, color="#888888", linewidth=1)
-        means, halves = zip(*(row[ours] for row in rows), strict=True)
         axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label="here, 95%")
-        axes.plot(
-            *([row[paper] for row in rows], heights, "D"), color="#d1701f", fillstyle="none",
-            label="the paper",
-        )  # fmt: skip
-        axes.set_yticks(heights, [row["name"] for row in rows])
+        axes.plot(papers, heights, "D", color="#d1701f", fillstyle="none", label="the paper")
+        axes.set_yticks(heights, [row.name for row in rows])
         axes.grid(alpha=0.3)
         label_axes(axes, label, "", better, 11, 9)
     axes.legend(frameon=False, fontsize=9)
@@ -367,6 +421,8 @@ def picture(rows, path):
 def show(kept, folder):
     """Print the table of the kept runs, and write it and the picture into a folder."""
     rows = table(kept["runs"])
+    if not any(row.of_bleu for row in rows):
+        raise UserError("no row to compare with base: name one with --rows, or leave --rows out")
     text = markdown(rows)
     save_text(folder / "table3.md", text)
     picture(rows, folder / "table3.png")
@@ -380,7 +436,9 @@ def read_kept(path):
         kept = json.loads(path.read_text(encoding="utf-8"))
         table(kept["runs"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is no table3.json: {error}") from None
+        raise UserError(
+            f"{path} is not a table3.json of this program: give the file that it wrote ({error!r})"
+        ) from None
     return kept
 
 
@@ -390,6 +448,7 @@ def main(arguments):
         prog="table3.py",
         description="Train small versions of the rows of the paper's Table 3, and compare them. "
         "Options that are not listed here go to the trainer, for all rows alike.",
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs/table3"), help="a folder (default runs/table3)")
@@ -398,11 +457,11 @@ def main(arguments):
         help=f"only these, and base; of {', '.join(PAPER)}",
     )  # fmt: skip
     add(
-        "--seeds", type=int, default=SEEDS,
+        "--seeds", type=number(int, 1, 100), default=SEEDS,
         help="of each row (default 2); one more where the difference from base is below the spread",
     )  # fmt: skip
     add(
-        "--jobs", type=int, default=cores(),
+        "--jobs", type=number(int, 1, 1000), default=cores(),
         help="models that train at a time (default: one on each core)",
     )  # fmt: skip
     add(
@@ -410,24 +469,49 @@ def main(arguments):
         help="train nothing: show the runs in this table3.json, and draw them in --out",
     )  # fmt: skip
     options, of_trainer = parser.parse_known_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{options.out} cannot be made ({error.strerror}): choose another"
+        ) from None
     if options.show:
         show(read_kept(options.show), options.out)
         return
     corpora.load(CORPUS)  # downloads it, if it is missing
     data = corpora.data_folder() / CORPUS
+    used = {"recipe": RECIPE, "vocabulary": VOCABULARY, "options": of_trainer}
+    remember(used, options.out / "options.json")
     rows = list(dict.fromkeys(["base", *options.rows]))
     pairs = [(row, seed) for seed in range(options.seeds) for row in rows]
     runs = train_all(pairs, options.out, data, of_trainer, options.jobs)
     if more := undecided(runs):
         pairs = [(row, options.seeds) for row in ["base", *more]]
         runs += train_all(pairs, options.out, data, of_trainer, options.jobs)
-    kept = {"recipe": RECIPE, "vocabulary": VOCABULARY, "options": of_trainer, "runs": runs}
+    kept = used | {"runs": runs}
     save_text(options.out / "table3.json", json.dumps(kept, indent=1) + "\n")
     show(kept, options.out)
+    missing = {row for row, _ in pairs} - {run["row"] for run in runs}
+    if missing:
+        raise UserError(
+            f"not trained: {', '.join(sorted(missing))}; see their .log in {options.out}"
+        )
+
+
+def remember(used, path):
+    """Write how the rows are trained to a file. Raises UserError if they were trained otherwise."""
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before != used:
+            raise UserError(
+                f"{path.parent} has runs with other options, {before['options']}: give the same "
+                "ones, or another --out"
+            )
+    save_text(path, json.dumps(used, indent=1) + "\n")
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as after Ctrl-C
     try:
         main(sys.argv[1:])
     except UserError as error:

@@ -74,7 +74,8 @@ class Allowed(Protocol):
 
         texts: ids (R, t), each with the start mark. rows: the sentence of each text, its row in the
         source. left: how many tokens each text may still get, the end mark included.
-        In a beam some texts may be impossible: nothing of what may follow them is used.
+        Some token must be allowed after each text that can occur. In a beam some texts may be
+        impossible: nothing of what may follow them is used.
         """
 
 
@@ -170,11 +171,13 @@ def extend(
     rows = np.arange(len(limits))  # of the texts that go on
     while len(rows):
         logits, normalisers = scorer(texts)
-        if allowed:
+        if allowed is not None:
             logits = _without(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
         tokens = choose(logits, rows)
-        chosen = logits[xp.arange(len(tokens)), to_device(tokens)]
-        totals[rows] += to_numpy(chosen) - normalisers
+        chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
+        if allowed is not None and np.isneginf(chosen).any():
+            raise ValueError("after some text no token is allowed")
+        totals[rows] += chosen - normalisers
         lengths[rows] += 1
         for row, token in zip(rows, tokens, strict=True):
             if token != end_id:
@@ -260,7 +263,7 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
         logits, normalisers = scorer(texts)
-        if allowed:
+        if allowed is not None:
             of_texts = np.repeat(rows, beam)
             left = limits[of_texts] - (texts.shape[1] - 1)
             logits = _without(logits, allowed(texts, of_texts, left))

@@ -204,9 +204,8 @@ def _craft(folder):
     )
     symbols = tuple(treebank.symbols(train))
     tests = {"dev": dev_pairs}
-    return Corpus(
-        *("craft", "en", "trees", train_pairs, valid_pairs, tests), tokenized=True, symbols=symbols
-    )
+    pairs = train_pairs, valid_pairs, tests
+    return Corpus("craft", "en", "trees", *pairs, tokenized=True, symbols=symbols)
 
 
 def _complete(layout, data, languages, say):

@@ -16,11 +16,11 @@ MOST_CUTS = 32  # of a word in an epoch; its occurrences share them
 class Sampler:
     """Cuts a text again for each epoch, by BPE-dropout: each merge is left out at random.
 
-    So the model sees a rare word in several segmentations, and learns what its parts mean. In each
-    epoch, each different word is cut anew, once for each occurrence, but at most 32 times; each
-    occurrence gets one of these cuts. The rows of an epoch are a function of the seed, the epoch,
-    and the text. (SentencePiece can sample, too, and faster, but never repeats itself in another
-    process: it mixes random bytes of the system into the seed.)
+    So the model sees a rare word in several segmentations, and learns the meanings of its subwords.
+    In each epoch, each different word is cut again, once for each occurrence, but at most 32 times;
+    each occurrence gets one of these cuts. The rows of an epoch are a function of the seed, the
+    epoch, and the text. (SentencePiece can sample, too, and faster, but never repeats itself in
+    another process: it mixes random bytes of the system into the seed.)
 
     subwords: Subwords. pairs: the lines of both sides. rows: the same lines as Rows, cut in the
     usual way; they replace a row that sampling makes longer than `longest` ids. probability: of
@@ -31,11 +31,11 @@ class Sampler:
     def __init__(self, subwords, pairs, rows, probability, seed, longest):
         self.rows, self.probability, self.seed, self.longest = rows, probability, seed, longest
         self._merges = subwords.merges()
-        places = {}  # of the different words
-        self._sides = [_numbered(lines, places) for lines in pairs]
-        self._words = list(places)
+        known = {}  # the number of each different word
+        self._sides = [_numbered(lines, known) for lines in pairs]
+        self._words = list(known)
         occurrences = np.concatenate([words for words, _ in self._sides])
-        self._copies = np.bincount(occurrences, minlength=len(places)).clip(max=MOST_CUTS)
+        self._copies = np.bincount(occurrences, minlength=len(known)).clip(max=MOST_CUTS)
         self._regular = self._as_usual()
 
     def epoch(self, number):
@@ -74,15 +74,15 @@ class Sampler:
         return regular
 
 
-def _numbered(lines, places):
+def _numbered(lines, known):
     """Return the number of each word of all lines in one array, and how many words a line has.
 
-    places: {word: number}, to which new words are added.
+    known: {word: number}, to which new words are added.
     """
     numbers, counts = [], []
     for line in lines:
         words = words_of(valid(line))
-        numbers += [places.setdefault(word, len(places)) for word in words]
+        numbers += [known.setdefault(word, len(known)) for word in words]
         counts.append(len(words))
     return np.array(numbers, np.int64), np.array(counts, np.int64)
 

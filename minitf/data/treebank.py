@@ -7,7 +7,7 @@ from minitf.errors import UserError
 from minitf.terminal import counted
 from minitf.text.trees import WORD, Tree, cleaned, linear, read_trees, words
 
-__all__ = ["Article", "articles", "as_pairs", "symbols"]
+__all__ = ["Article", "articles", "as_pairs", "held_out", "symbols"]
 
 _CRAFT = "https://github.com/UCDenver-ccp/CRAFT"
 

@@ -1,4 +1,4 @@
-"""What a decoder may write next, if its text is to be a tree over the words of a sentence."""
+"""The tokens that may come next in a tree over the words of a sentence."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,7 +36,8 @@ class Brackets:
       the last word.
     - The end mark follows the outermost bracket.
 
-    So at every step something is allowed, and the text ends in time.
+    So at every step something is allowed, and the text ends in time, if at first at least
+    n_words + 3 tokens are left: two brackets, the words and the end mark.
 
     subwords: those of a model for trees. n_words: the words of each sentence, at least one.
     Raises UserError for the subwords of another model.

@@ -3,7 +3,9 @@
 import argparse
 import functools
 import itertools
+import os
 import sys
+from pathlib import Path
 
 from minitf.backend import use
 from minitf.errors import UserError, in_file
@@ -28,13 +30,14 @@ a pipe or at a prompt. Each line is one sentence and gives one tree."""
 MORE = """\
 The words of a tree are those of the line: signs at the edges of words are cut
 off, as in the Penn Treebank, unless some in the line are cut off already.
-Brackets in words are written -LRB- and -RRB-, and each word is tagged XX,
-because the model writes no parts of speech. An empty line stays empty.
+Brackets in words are written -LRB- and -RRB-. A model writes no parts of speech,
+so it tags each word XX; a grammar writes them. An empty line stays empty.
 
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C.
 """
 _SHORT = 40  # words; parsers are also compared on sentences of so many, or fewer
+_PICTURES = {".png", ".svg", ".pdf"}
 _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
 
@@ -56,7 +59,11 @@ def _options(arguments, model):
     add("text", nargs="*", metavar="TEXT", help="sentences, in quotes")
     add("--input", metavar="FILE", help="read the sentences from this file, one on each line")
     add("--output", metavar="FILE", help="write the trees to this file when everything is parsed")
-    add("--pretty", action="store_true", help="write each tree in several lines, and an empty one")
+    add(
+        "--pretty",
+        action="store_true",
+        help="write each tree in several lines, followed by an empty one",
+    )
     add("--draw", metavar="FILE", help="draw the first tree (.png, .svg or .pdf)")
     add(
         "--score",
@@ -69,7 +76,8 @@ def _options(arguments, model):
         "--grammar",
         nargs="+",
         metavar="TREES",
-        help="use no model, but a grammar that is counted on these .tree files",
+        help="use no model (nor --beam and --alpha), but a grammar that is counted on these "
+        ".tree files",
     )
     add(
         "--beam",
@@ -93,17 +101,24 @@ def _options(arguments, model):
             "name a trained parser with --model DIR; python -m minitf.training --corpus craft "
             "trains one"
         )
-    if options.score and (options.text or options.input or options.draw or options.pretty):
+    if options.score and (options.text or options.input):
         parser.error("--score reads its sentences from the gold trees: leave the other text out")
-    if options.score and options.output in ("-", *options.score):
-        parser.error("--output with --score: name a new file for the trees that are found")
+    if options.score and (options.draw or options.pretty):
+        parser.error("--score prints scores: leave out --draw and --pretty")
+    if options.score and options.output == "-":
+        parser.error("--score prints scores: name a file with --output for the trees")
+    for path in (*(options.score or ()), *(options.grammar or ())):
+        if options.output and os.path.realpath(options.output) == os.path.realpath(path):
+            parser.error(f"--output would replace {path}: give it another name")
+    if options.draw and Path(options.draw).suffix.lower() not in _PICTURES:
+        parser.error(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
     if options.text and options.input is not None:
         parser.error("TEXT and --input are both given: choose one of them")
     return options
 
 
 def main(arguments=None, model=None, backend=""):
-    """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
+    """Run the command line; return the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
 
     model: the folder of the model that is used without --model. backend: the value of
     MINITF_BACKEND, if the caller has hidden it from `import minitf`.
@@ -156,10 +171,13 @@ def _parser(options):
 
 
 def _trees(paths):
+    for path in paths[1:]:
+        if not os.path.exists(path):
+            raise Mistake(f"{path}: no such file; if it is a sentence, put it before all options")
     trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
     trees = [tree for tree in trees if tree]
     if not trees:
-        raise Mistake(f"there are no trees in {', '.join(paths)}")
+        raise Mistake(f"there are no trees with words in {', '.join(paths)}")
     return trees
 
 

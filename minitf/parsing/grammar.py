@@ -11,12 +11,12 @@ import numpy as np
 
 from minitf.cpu.workers import over_cores
 from minitf.parsing.lexicon import Lexicon
-from minitf.text.trees import WORD, Leaf, Tree
+from minitf.text.trees import WORD, Leaf, Tree, plain
 
 __all__ = ["Grammar", "right_branching"]
 
 _TOP = "TOP"  # the parent of the root
-_ORDER = 2  # how many of the parts before it a part depends on
+_ORDER = 2  # how many of the children before it a child depends on
 _MOST_WORDS = 60
 _BATCH = 8  # sentences
 
@@ -24,35 +24,36 @@ _BATCH = 8  # sentences
 class Grammar:
     """A probabilistic context-free grammar, and the CKY algorithm.
 
-    Each label also names its parent, so an NP below a VP may differ from one below an S: NP^VP.
-    Rules with more than two parts are cut into rules of two. Of the parts that were written, such
-    a rule remembers the last two. Its probability is its share among those with the same left side:
+    Each label also names its parent, so an NP below a VP, NP(VP), may differ from one below an S.
+    Rules with more than two children are cut into rules of two. Of the children that were written,
+    such a rule remembers the last two. The probability of a rule is its share among those with the
+    same left side:
 
         P(A -> B C) = count(A -> B C) / count(A)
 
-    Source: Johnson 1998 for the parents; Klein and Manning 2003 for the parts remembered.
+    Source: Johnson 1998 for the parents; Klein and Manning 2003 for the children remembered.
     """
 
     def __init__(self, trees: Iterable[Tree]):
         rules, roots, leaves = _counted(trees)
         self.lexicon = Lexicon(leaves)
-        names = {name for parent, *parts in rules for name in (parent, *parts)}
+        names = {name for parent, *children in rules for name in (parent, *children)}
         self.symbols = sorted(names | set(self.lexicon.tags))
         ids = {name: i for i, name in enumerate(self.symbols)}
         totals = Counter()
         for (parent, *_), count in rules.items():
             totals[parent] += count
         binary, unary = [], {}
-        for (parent, *parts), count in rules.items():
+        for (parent, *children), count in rules.items():
             ln_p = math.log(count / totals[parent])
-            if len(parts) == 2:
-                binary.append((ids[parent], ids[parts[0]], ids[parts[1]], ln_p))
-            elif parent != parts[0]:
-                unary[ids[parent], ids[parts[0]]] = ln_p
-        self._binary = _columns(binary, parts=2)
+            if len(children) == 2:
+                binary.append((ids[parent], ids[children[0]], ids[children[1]], ln_p))
+            elif parent != children[0]:
+                unary[ids[parent], ids[children[0]]] = ln_p
+        self._binary = _columns(binary, children=2)
         self._chains, self._paths = _closure(unary)
         chains = [(*pair, ln_p) for pair, ln_p in self._chains.items()]
-        self._unary = _columns(chains, parts=1)
+        self._unary = _columns(chains, children=1)
         self._tag_ids = np.array([ids[tag] for tag in self.lexicon.tags])
         total = math.log(roots.total())
         self._roots = {ids[root]: math.log(count) - total for root, count in roots.items()}
@@ -85,7 +86,7 @@ class Grammar:
         if not 0 < n <= _MOST_WORDS:
             return None
         # chart[i, j, s]: ln P of the best tree with root s over the words i to j - 1. `without`:
-        # of those whose root has two parts, or is a tag.
+        # of those whose root has two children, or is a tag.
         chart = np.full((n, n + 1, len(self.symbols)), -np.inf, np.float32)
         without = chart.copy()
         for i, word in enumerate(words):
@@ -99,7 +100,7 @@ class Grammar:
         best = max(self._roots, key=lambda root: chart[0, n, root] + self._roots[root])
         if chart[0, n, best] == -np.inf:
             return None
-        return _tree(self._read(chart, without, best, n), words, self.symbols)
+        return self._tree(chart, without, best, words)
 
     def _combine(self, lefts, rights, found):
         """Fill found (symbols,) with the best of all rules over all splits, (splits, symbols)."""
@@ -119,35 +120,37 @@ class Grammar:
             heads, best = _best(parents, without[children] + ln_p)
             found[heads] = np.maximum(found[heads], best)
 
-    def _read(self, chart, without, root, n):
-        """Yield the best tree as it is written: (symbol, True), (symbol, False), or (tag, None)."""
-        waiting = [(root, 0, n)]
+    def _tree(self, chart, without, root, words):
+        """Return the best tree from the chart, with the labels of the treebank."""
+        tree, waiting = [], [(root, 0, len(words))]
         while waiting:
             item = waiting.pop()
-            if len(item) == 2:
-                yield item
+            if isinstance(item, str):  # a bracket to close
+                tree.append(item)
                 continue
             symbol, i, j = item
-            path = self._path(chart, without, symbol, i, j)
-            yield from ((name, True) for name in path[:-1])
-            waiting += [(name, False) for name in path[:-1]]
-            last = path[-1]
-            if j == i + 1:  # of one word, without a chain: its tag
-                yield last, None
-                continue
-            yield last, True
-            left, right, middle = self._split(chart, last, i, j)
-            waiting += [(last, False), (right, middle, j), (left, i, middle)]
+            *chain, last = self._path(chart, without, symbol, i, j)
+            is_word = j == i + 1
+            constituents = [self.symbols[s] for s in (chain if is_word else [*chain, last])]
+            labels = [name.partition("(")[0] for name in constituents if " " not in name]
+            tree += [f"({label}" for label in labels]
+            waiting += [f"){label}" for label in labels]
+            if is_word:
+                tree.append(Leaf(self.symbols[last], words[i]))
+            else:
+                left, right, middle = self._split(chart, last, i, j)
+                waiting += [(right, middle, j), (left, i, middle)]
+        return tree
 
     def _path(self, chart, without, symbol, i, j):
-        """Return the chain of symbols, from `symbol` to one with two parts or to a tag."""
+        """Return the chain of symbols, from `symbol` to one with two children or to a tag."""
         chains = [(without[i, j, symbol], (symbol,))]
         for child, path in self._paths.get(symbol, ()):
             chains.append((without[i, j, child] + self._chains[symbol, child], path))
         return max(chains, key=lambda chain: chain[0])[1]
 
     def _split(self, chart, symbol, i, j):
-        """Return the two parts of a symbol over i to j, and where they meet."""
+        """Return the two children of a symbol over i to j, and where they meet."""
         first, last = np.searchsorted(self._binary[0], (symbol, symbol + 1))
         _, left, right, ln_p = (column[first:last] for column in self._binary)
         sums = chart[i, i + 1 : j][:, left] + chart[i + 1 : j, j][:, right] + ln_p
@@ -162,20 +165,20 @@ def right_branching(words: Sequence[str], label: str = "NP") -> Tree:
 
 
 def _counted(trees):
-    """Return counts of rules (parent, part) or (parent, part, part), of roots, and the leaves."""
+    """Return counts of rules (parent, child, ...), counts of roots, and the leaves."""
     rules, roots, leaves = Counter(), Counter(), []
     for tree in trees:
-        stack = []  # of the open constituents: name, and the parts as (label, name)
+        stack = []  # of the open constituents: name, and the children as (label, name)
         for item in tree:
             if isinstance(item, Leaf):
-                leaves.append(item)
+                leaves.append(Leaf(item.tag, plain(item.word)))
                 stack[-1][1].append((item.tag, item.tag))
             elif item[0] == "(":
-                above = stack[-1][0].partition("^")[0] if stack else _TOP
-                stack.append((f"{item[1:]}^{above}", []))
+                above = stack[-1][0].partition("(")[0] if stack else _TOP
+                stack.append((f"{item[1:]}({above})", []))
             else:
-                name, parts = stack.pop()
-                rules.update(_rules(name, parts))
+                name, children = stack.pop()
+                rules.update(_rules(name, children))
                 if stack:
                     stack[-1][1].append((item[1:], name))
                 else:
@@ -183,25 +186,27 @@ def _counted(trees):
     return rules, roots, leaves
 
 
-def _rules(name, parts):
-    """Yield the rules of one constituent, with at most two parts each.
+def _rules(name, children):
+    """Yield the rules of one constituent, with at most two children each.
 
-    >>> list(_rules("NP^S", [("DT", "DT"), ("JJ", "JJ"), ("NN", "NN")]))
-    [('NP^S', 'DT', '@NP^S DT'), ('@NP^S DT', 'JJ', 'NN')]
+    The names in between are the only ones with a blank. children: (label, name) of each.
+
+    >>> list(_rules("NP(S)", [("DT", "DT"), ("JJ", "JJ"), ("NN", "NN")]))
+    [('NP(S)', 'DT', 'NP(S) DT'), ('NP(S) DT', 'JJ', 'NN')]
     """
     left = name
-    for i in range(len(parts) - 2):
-        before = [label for label, _ in parts[max(0, i + 1 - _ORDER) : i + 1]]
-        rest = " ".join([f"@{name}", *before])
-        yield left, parts[i][1], rest
+    for i in range(len(children) - 2):
+        before = [label for label, _ in children[max(0, i + 1 - _ORDER) : i + 1]]
+        rest = " ".join([name, *before])
+        yield left, children[i][1], rest
         left = rest
-    yield (left, *(part for _, part in parts[-2:]))
+    yield (left, *(child for _, child in children[-2:]))
 
 
-def _columns(rules, parts):
-    """Return rules, (parent, parts, ln P) each, as an array for each column, sorted by parent."""
+def _columns(rules, children):
+    """Return an array for each column of rules, (parent, children, ln P), sorted by parent."""
     rules = sorted(rules)
-    columns = (np.array([rule[k] for rule in rules], np.int64) for k in range(1 + parts))
+    columns = (np.array([rule[k] for rule in rules], np.int64) for k in range(1 + children))
     return *columns, np.array([rule[-1] for rule in rules], np.float32)
 
 
@@ -212,7 +217,7 @@ def _best(parents, values):
 
 
 def _closure(rules):
-    """Return the best chain of rules of one part between any two symbols: ln P, and the paths.
+    """Return the best chain of rules of one child between any two symbols: ln P, and the paths.
 
     {(parent, child): ln P} and {parent: [(child, (parent, ..., child))]}.
     """
@@ -231,15 +236,3 @@ def _closure(rules):
     for (parent, child), (_, path) in best.items():
         paths.setdefault(parent, []).append((child, path))
     return {pair: ln_p for pair, (ln_p, _) in best.items()}, paths
-
-
-def _tree(read, words, symbols):
-    """Return the tree that was read from the chart, with the labels of the treebank."""
-    waiting, tree = iter(words), []
-    for symbol, opens in read:
-        name = symbols[symbol]
-        if opens is None:
-            tree.append(Leaf(name, next(waiting)))
-        elif name[0] != "@":
-            tree.append(("(" if opens else ")") + name.partition("^")[0])
-    return tree

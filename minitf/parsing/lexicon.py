@@ -1,4 +1,4 @@
-"""Which tags a word may have: what the training text says of it, and of words that look like it."""
+"""The tags of a word: counted for known words, guessed from suffix and shape for others."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ __all__ = ["Lexicon", "look"]
 
 _SUFFIX = 4  # characters
 _RARE = 2  # words that occur at most as often tell about words that do not occur
-_TRUST = 5.0  # occurrences that what a word looks like is worth
+_TRUST = 5.0  # occurrences: the weight of the more general estimate
 
 
 class Lexicon:
@@ -31,15 +31,15 @@ class Lexicon:
             words[word] += count
             tags[tag] += count
         self.tags = sorted(tags)
-        places = {tag: i for i, tag in enumerate(self.tags)}
+        columns = {tag: i for i, tag in enumerate(self.tags)}
         self._share = np.array([tags[tag] for tag in self.tags]) / tags.total()
-        self._of_word = defaultdict(lambda: np.zeros(len(places)))
-        self._of_look = defaultdict(lambda: np.zeros(len(places)))
+        self._of_word = defaultdict(lambda: np.zeros(len(columns)))
+        self._of_look = defaultdict(lambda: np.zeros(len(columns)))
         for (tag, word), count in pairs.items():
-            self._of_word[word][places[tag]] += count
+            self._of_word[word][columns[tag]] += count
             if words[word] <= _RARE:
                 for seen in look(word):
-                    self._of_look[seen][places[tag]] += count
+                    self._of_look[seen][columns[tag]] += count
         # From here on, an unknown word adds nothing.
         self._of_word.default_factory = self._of_look.default_factory = None
 
@@ -60,7 +60,7 @@ def _smoothed(counts, general):
 
 
 def look(word: str) -> list[str]:
-    """Return what a word looks like, from the most general to the most special.
+    """Return the looks of a word, from the most general to the most special.
 
     First its shape: whether it has digits, capitals, hyphens or other signs. Then its shape with
     its last character, its last two, and so on up to four, if it is longer.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
+from minitf.errors import UserError
 from minitf.parsing.brackets import Brackets
 from minitf.text import EOS, Subwords
 from minitf.text.trees import ROOT, Tree, from_linear
@@ -16,6 +17,7 @@ from minitf.translation import Translator
 __all__ = ["Parser"]
 
 BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
+_LEAST_EXTRA = 3  # two brackets and the end mark
 _MOST_WORDS = 200  # of a part; the longest sentence but two of the training text has 200
 _MOST_CHARACTERS = 60  # of a word that the model reads
 _ENDS = {".", "?", "!", ";"}
@@ -24,10 +26,12 @@ _ENDS = {".", "?", "!", ";"}
 class Parser:
     """A model that writes trees, and its subwords.
 
-    Raises UserError for the subwords of another model.
+    Raises UserError for the subwords of another model, and for learned positions.
     """
 
     def __init__(self, model: Transformer, subwords: Subwords):
+        if model.config.positions == "learned":  # it would translate the beginning of a long line
+            raise UserError("a parser needs positions of any length: train it with sinusoids")
         self._translator = Translator(model, subwords, longest=10**9, usual=10**9)
         self._allowed([])  # refuses another model
 
@@ -50,12 +54,15 @@ class Parser:
         The tree is the most probable one that the beam finds among all trees over these words. A
         sentence of more than 200 words is parsed in parts, which are joined by the label ROOT.
         progress: called with the number of parts done and of all parts.
+        Raises ValueError if max_extra is below 3, as two brackets and the end mark need.
         """
+        if max_extra < _LEAST_EXTRA:
+            raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(_readable, part)) for of_one in parts for part in of_one]
         found = iter(
             self._translator.translate(
-                *(lines, beam, alpha, max_extra), progress=progress, allowed=self._allowed
+                lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
             )
         )
         return [_joined([_tree(next(found)[0].text, part) for part in of_one]) for of_one in parts]
@@ -65,7 +72,7 @@ class Parser:
 
 
 def _readable(word):
-    """Return what the model reads of a word: something, but not all of an endless one."""
+    """Return the characters of a word that the model reads: at least one, at most 60."""
     return "".join(printable(valid(word[:_MOST_CHARACTERS])).split()) or "?"
 
 

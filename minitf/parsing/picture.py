@@ -7,7 +7,7 @@ __all__ = ["draw"]
 
 _CHARACTER, _LEVEL = 0.105, 0.48  # inches
 _GAP = 2  # characters between two words
-_WIDEST = 200  # inches
+_LARGEST = 200  # inches, of a side
 _MOST_CHARACTERS = 40
 
 
@@ -16,9 +16,12 @@ def draw(tree: Tree, path: str) -> None:
 
     Raises ValueError for an unknown format, and for a file that cannot be written.
     """
-    nodes, lines, width = _placed(tree)
+    nodes, lines, width = _layout(tree)
     height = max(y for _, y, _, _ in nodes) + 1
-    size = min(_WIDEST, max(2.0, width * _CHARACTER)), max(1.5, height * _LEVEL)
+    size = (
+        min(_LARGEST, max(2.0, width * _CHARACTER)),
+        min(_LARGEST, max(1.5, height * _LEVEL)),
+    )
     figure = new_figure(*size)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
@@ -27,14 +30,14 @@ def draw(tree: Tree, path: str) -> None:
         axes.plot([x, below_x], [y - 0.25, below_y + 0.25], color="#888888", linewidth=1)
     for x, y, text, is_word in nodes:
         axes.text(
-            *(x, y, text), ha="center", va="center", fontsize=11,
+            x, y, text, parse_math=False, ha="center", va="center", fontsize=11,
             color="black" if is_word else "#1f5fa8", weight="normal" if is_word else "bold",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )  # fmt: skip
     save_figure(figure, path)
 
 
-def _placed(tree):
+def _layout(tree):
     """Return nodes (x, y, text, whether it is a word), lines between them, and the width.
 
     A constituent is one level above its highest part, and in the middle between its first part and
@@ -50,14 +53,14 @@ def _placed(tree):
             if len(word) > _MOST_CHARACTERS:
                 word = f"{word[:_MOST_CHARACTERS]}\N{HORIZONTAL ELLIPSIS}"
             room = len(word) + _GAP
-            place = x + room / 2, 0
+            point = x + room / 2, 0
             x += room
-            nodes.append((*place, word, True))
+            nodes.append((*point, word, True))
         else:
             parts = stack.pop()
-            place = (parts[0][0] + parts[-1][0]) / 2, 1 + max(y for _, y in parts)
-            lines += [(place, part) for part in parts]
-            nodes.append((*place, item[1:], False))
+            point = (parts[0][0] + parts[-1][0]) / 2, 1 + max(y for _, y in parts)
+            lines += [(point, part) for part in parts]
+            nodes.append((*point, item[1:], False))
         if stack:
-            stack[-1].append(place)
+            stack[-1].append(point)
     return nodes, lines, x

@@ -4,15 +4,17 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
-from minitf.terminal import counted
-from minitf.text.trees import ROOT, Leaf, Tree
+from minitf.terminal import counted as number_of
+from minitf.text.trees import ROOT, Leaf, Tree, penn, words
 
 __all__ = ["Scores", "score", "spans"]
 
 # COLLINS.prm, the parameters with which parsers of the Penn Treebank are compared.
 _PUNCTUATION = {",", ":", "``", "''", "."}  # tags; those of brackets and hyphens are words
-_ROOTS = {"TOP", "S1", ROOT, ""}  # the outermost bracket is no constituent
+_NO_CONSTITUENT = {"TOP"}
 _EQUAL = {"PRT": "ADVP"}
+# What other treebanks and programs write instead of TOP, around a whole tree.
+_ROOTS = {"S1", ROOT, ""}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Scores:
     def __str__(self):
         return (
             f"F1 {self.f1:.2f}  precision {self.precision:.2f}  recall {self.recall:.2f}  "
-            f"exact {self.exact_match:.1f}%  of {counted(self.sentences, 'sentence')}"
+            f"exact {self.exact_match:.1f}%  of {number_of(self.sentences, 'sentence')}"
         )
 
 
@@ -67,10 +69,9 @@ def score(gold: Iterable[Tree], found: Iterable[Tree], labelled: bool = True) ->
     """
     scores = []
     for gold_tree, found_tree in zip(gold, found, strict=True):
-        leaves = [item for item in gold_tree if isinstance(item, Leaf)]
-        others = [item.word for item in found_tree if isinstance(item, Leaf)]
-        if len(leaves) != len(others):
-            raise ValueError(f"trees over {len(leaves)} and {len(others)} words")
+        if words(gold_tree) != words(found_tree):
+            raise ValueError(f"trees over different words: {penn(gold_tree)}, {penn(found_tree)}")
+        leaves = (item for item in gold_tree if isinstance(item, Leaf))
         counted = [leaf.tag not in _PUNCTUATION for leaf in leaves]
         a, b = (spans(tree, counted, labelled) for tree in (gold_tree, found_tree))
         scores.append(Scores(1, int(a == b), a.total(), b.total(), (a & b).total()))
@@ -82,15 +83,16 @@ def spans(tree: Tree, counted: list[bool], labelled: bool = True) -> Counter:
 
     counted: which words count. start, end: among those. A constituent without any is left out.
     """
-    found, stack, place = Counter(), [], 0
+    found, stack, position = Counter(), [], 0
     flags = iter(counted)
     for item in tree:
         if isinstance(item, Leaf):
-            place += next(flags)
+            position += next(flags)
         elif item[0] == "(":
-            stack.append(place)
+            stack.append(position)
         else:
             start, label = stack.pop(), _EQUAL.get(item[1:], item[1:])
-            if start < place and (stack or label not in _ROOTS):
-                found[label if labelled else "", start, place] += 1
+            is_root = label in _NO_CONSTITUENT or (not stack and label in _ROOTS)
+            if start < position and not is_root:
+                found[label if labelled else "", start, position] += 1
     return found

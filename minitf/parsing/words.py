@@ -11,7 +11,7 @@ _BACK = re.compile(r"[\"“”’',;:?!%)\]}]")
 _CLITIC = re.compile(r"(?<=[^\W\d_])(?:n['’]t|['’](?:s|re|ve|ll|d|m))$", re.IGNORECASE)
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _OPENED = {closing: opening for opening, closing in _PAIRS.items()}
-_DOTS = re.compile(r"\.{3,}$")
+_DOTS = re.compile(r"(?<!\.)\.{3,}$")  # a search takes time in proportion to the line
 _ENCLOSED = re.compile(r"\([^()]*[^\W\d_]{2}[^()]*\)|\[[^\[\]]*[^\W\d_]{2}[^\[\]]*\]")
 _ABBREVIATION = re.compile(r"(?:.*\..|[^\W\d_])$", re.DOTALL)  # U.S, e.g, or one letter
 
@@ -20,8 +20,9 @@ def cut(line: str) -> list[str]:
     """Return the words of a line: those between blanks, with the signs at their edges cut off.
 
     The Penn Treebank's rules, as far as they concern edges: ( " , ; % and others, n't and 's, and
-    the full stop that ends the line. A bracket that belongs to a word, as in f(x), stays. A line in
-    which any such sign is between blanks already is cut at blanks only.
+    the full stop that ends the line. These stay: a bracket that belongs to a word, as in f(x), what
+    the Penn Treebank cuts inside words (cannot, gonna), dashes, and quotation marks such as « ».
+    A line in which any such sign is between blanks already is cut at blanks only.
 
     >>> cut('He said, "The cat doesn\\'t sleep (much)."')
     ['He', 'said', ',', '"', 'The', 'cat', 'does', "n't", 'sleep', '(', 'much', ')', '.', '"']
@@ -51,7 +52,7 @@ def _cut(word, is_last):
         elif _FRONT.match(word) and not _is_closed(word):
             front.append(word[0])
             word = word[1:]
-        elif _ENCLOSED.fullmatch(word):
+        elif word[0] in "([" and _ENCLOSED.fullmatch(word):
             front.append(word[0])
             back.insert(0, word[-1])
             word = word[1:-1]

@@ -53,14 +53,14 @@ class Merges:
         parts = list(word)
         while True:
             pairs = [
-                (self._ids[left + right], place)
-                for place, (left, right) in enumerate(pairwise(parts))
+                (self._ids[left + right], i)
+                for i, (left, right) in enumerate(pairwise(parts))
                 if left + right in self._ids and draw() >= probability
             ]
             if not pairs:
-                return [i for part in parts for i in self._spelled(part)]
-            _, place = min(pairs)
-            parts[place : place + 2] = [parts[place] + parts[place + 1]]
+                return [its for part in parts for its in self._spelled(part)]
+            _, i = min(pairs)
+            parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
     def _spelled(self, part):
         """Return the id of a part, or those of its bytes if no piece has this character."""

@@ -24,6 +24,7 @@ __all__ = [
     "linear",
     "parse",
     "penn",
+    "plain",
     "pretty",
     "read_trees",
     "words",
@@ -32,12 +33,14 @@ __all__ = [
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
 ROOT = "ROOT"  # for several constituents side by side
 LONGEST_LABEL = 100  # characters
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+_TOKEN = re.compile(r"[()]|[^\s()]+")  # at any blank, such as U+2009, which is in CRAFT
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
 _ESCAPED = {"(": "-LRB-", ")": "-RRB-"}
 _PLAIN = {escaped: sign for sign, escaped in _ESCAPED.items()}
 _BRACKET = re.compile(r"[()]")
+_ESCAPE = re.compile("-[LR]RB-")
+_DEEPEST = 50  # levels; deeper ones are not indented further
 
 
 class Leaf(NamedTuple):
@@ -56,10 +59,10 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     Raises UserError, with file and line, for text that is not in this form.
     """
     try:
-        with in_file(path), open(path, encoding="utf-8") as file:
+        with in_file(path), open(path, encoding="utf-8-sig") as file:
             yield from parse(file)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror}): name a .tree file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8: convert the file") from None
 
@@ -114,7 +117,8 @@ def _begin(stack, tree, number):
 def _read(token, stack, number):
     """Read a label or a word."""
     if not stack:
-        raise UserError(f"line {number}: {_quoted(token)} is outside of all brackets")
+        raise UserError(f"line {number}: {_quoted(token)} is outside of all brackets: is this a "
+                        "file of trees?")  # fmt: skip
     bracket = stack[-1]
     if bracket.label is None and not bracket.is_constituent:
         if len(token) > LONGEST_LABEL:
@@ -131,14 +135,16 @@ def _read(token, stack, number):
 def _end(stack, tree, number):
     """Close a bracket."""
     if not stack:
-        raise UserError(f"line {number}: a bracket is closed that was not opened")
+        raise UserError(f"line {number}: a bracket is closed that was not opened: remove it, or "
+                        "add ( before")  # fmt: skip
     bracket = stack.pop()
     if bracket.is_constituent:
         tree.append(f"){bracket.label}")
     elif bracket.words:  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
         tree += [Leaf(bracket.label, word) for word in bracket.words]
     else:
-        raise UserError(f"line {number}: the bracket ({bracket.label or ''}) has no word")
+        raise UserError(f"line {number}: the bracket ({bracket.label or ''}) has no word: add one, "
+                        "or remove the bracket")  # fmt: skip
 
 
 def _quoted(token):
@@ -146,13 +152,13 @@ def _quoted(token):
 
 
 def cleaned(tree: Tree) -> Tree:
-    """Return a tree without what a parser does not have to find; of an empty tree nothing is left.
+    """Return a tree without traces, functions and indices; of an empty tree nothing is left.
 
     - Traces, words that were not said (tag -NONE-), and constituents without any other word.
     - Functions and indices: NP-SBJ-1, NP=2 and ADVP|PRT become NP and ADVP. A label that begins
       with a hyphen, such as -LRB-, is left as it is.
-    - The outermost bracket, if it has no label and contains a single constituent. Around several,
-      or around a word alone, it gets the label ROOT.
+    - The outermost bracket, if it has no label and contains a single constituent. Around several
+      it gets the label ROOT. A tree that is a word alone gets a bracket with the label ROOT.
 
     Source: the usual preparation of the Penn Treebank, Collins 1999, appendix A; Bies et al. 1995
     for the functions.
@@ -180,6 +186,8 @@ def _category(label):
 
 
 def _without_root(tree):
+    if tree and isinstance(tree[0], Leaf):
+        return [f"({ROOT}", *tree, f"){ROOT}"]
     if tree[:1] != ["("]:
         return tree
     inside = tree[1:-1]
@@ -216,10 +224,10 @@ def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
             raise ValueError("the tree ends before its last token")
         if token == WORD and stack:
             tree.append(Leaf(WORD, next(waiting)))
-        elif token[0] == "(" and token != "(":
+        elif token[:1] == "(" and token != "(":
             stack.append(token[1:])
             tree.append(token)
-        elif token[0] == ")" and stack and token[1:] == stack.pop() and tokens[i - 1][0] != "(":
+        elif token[:1] == ")" and stack and token[1:] == stack.pop() and tokens[i - 1][0] != "(":
             tree.append(token)
         else:
             raise ValueError(f"the token {token!r} cannot follow here")
@@ -229,8 +237,17 @@ def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
 
 
 def words(tree: Tree) -> list[str]:
-    """Return the words of a tree, with ( and ) for -LRB- and -RRB-."""
-    return [_PLAIN.get(item.word, item.word) for item in tree if isinstance(item, Leaf)]
+    """Return the words of a tree, as `plain` writes them."""
+    return [plain(item.word) for item in tree if isinstance(item, Leaf)]
+
+
+def plain(word: str) -> str:
+    """Return a word of a treebank with ( and ) for -LRB- and -RRB-.
+
+    >>> plain("-LRB-"), plain("f-LRB-x-RRB-")
+    ('(', 'f(x)')
+    """
+    return _ESCAPE.sub(lambda escaped: _PLAIN[escaped[0]], word)
 
 
 def penn(tree: Tree) -> str:
@@ -257,9 +274,9 @@ def pretty(tree: Tree) -> str:
             if isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1):
                 lines[-1] += f" {text}"
             else:
-                lines.append("  " * depth + text)
+                lines.append("  " * min(depth, _DEEPEST) + text)
         elif item[0] == "(":
-            lines.append("  " * depth + item)
+            lines.append("  " * min(depth, _DEEPEST) + item)
             depth += 1
         else:
             lines[-1] += ")"

@@ -3,19 +3,22 @@
 import functools
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 from paths import EXAMPLES
 
 from minitf.config import Config
 from minitf.files.models import save_model
-from minitf.parsing import commandline
+from minitf.parsing import commandline, picture
+from minitf.parsing.parser import MAX_EXTRA, Parser
 from minitf.text import Subwords
-from minitf.text.trees import parse, words
+from minitf.text.trees import Leaf, parse, words
 from minitf.transformer import Transformer
 from minitf.translation.probe import probe
 
 SYMBOLS = ["XX", "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
+GRAMMAR = "known.tree"  # in the current folder
 TEXT = ["the cat sat on the mat .", "(S (NP XX XX )NP (VP XX )VP )S"]
 
 
@@ -87,23 +90,71 @@ def test_a_picture_of_the_first_tree(folder, capsys, tmp_path, suffix):
     assert path.stat().st_size > 3000
 
 
+def test_words_are_drawn_as_they_are(folder, capsys, tmp_path):
+    path = tmp_path / "tree.svg"
+    code, _, _ = run(capsys, "--model", folder, "--draw", path, r"a$\frac$ _x_")
+    assert code == 0
+    assert r"a$\frac$" in path.read_text(encoding="utf-8")
+
+
+def test_a_picture_has_a_largest_size(tmp_path):
+    size = []
+    tree = [*["(NP"] * 900, Leaf("XX", "a"), *[")NP"] * 900]
+
+    def saved(figure, path):
+        size.extend(figure.get_size_inches())
+
+    with mock.patch.object(picture, "save_figure", saved):
+        picture.draw(tree, tmp_path / "tree.png")
+    assert max(size) == 200
+
+
+def test_a_constituent_is_drawn_above_its_highest_part():
+    (tree,) = parse(["(S (NP (NN cat)) (VP (VB see) (NP (NN dog))))"])
+    nodes, lines, _ = picture._layout(tree)
+    heights = [(text, y) for _, y, text, _ in nodes]
+    assert heights == [
+        *(("cat", 0), ("NP", 1), ("see", 0), ("dog", 0), ("NP", 1), ("VP", 2), ("S", 3))
+    ]
+    assert len(lines) == 6
+
+
+def test_the_search_is_the_papers_unless_another_is_asked_for(folder, capsys, monkeypatch):
+    asked = []
+
+    def parse_nothing(self, sentences, beam, alpha, **options):
+        asked.append((beam, alpha))
+        return [[] for _ in sentences]
+
+    monkeypatch.setattr(Parser, "parse", parse_nothing)
+    assert commandline.main(["--model", str(folder), "a"]) == 0
+    assert commandline.main(["--model", str(folder), "--beam", "2", "--alpha", "1.5", "a"]) == 0
+    assert asked == [(21, 0.3), (2, 1.5)]
+    assert MAX_EXTRA == 300
+
+
 def test_scores(folder, capsys, tmp_path):
     gold, found = tmp_path / "gold.tree", tmp_path / "found.tree"
     _, tree, _ = run(capsys, "--model", folder, "the cat .")
-    gold.write_text(tree + "(NP " + "(NN a) " * 41 + ")", encoding="utf-8")
+    gold.write_text(
+        tree + "(NP " + "(NN a) " * 40 + ")(NP " + "(NN a) " * 41 + ")", encoding="utf-8"
+    )
     code, out, _ = run(capsys, "--model", folder, "--score", gold, "--output", found)
     whole, without, short, *by_length = out.splitlines()
     assert code == 0
     assert whole.startswith("all sentences")
-    assert "of 2 sentences" in whole
+    assert whole.endswith("of 3 sentences")
     assert without.startswith("without labels")
     assert short.startswith("40 words or fewer")
-    assert "F1 100.00" in short
-    assert short.endswith("of 1 sentence")
-    assert [line[:14] for line in by_length] == ["1 to 10 words ", "41 to 60 words"]
+    assert short.endswith("of 2 sentences")
+    assert [line[:14] for line in by_length] == [
+        *("1 to 10 words ", "31 to 40 words", "41 to 60 words")
+    ]
+    assert "F1 100.00" in by_length[0]
+    assert by_length[0].endswith("of 1 sentence")
     lines = found.read_text(encoding="utf-8").splitlines()
     assert lines[0] == tree.rstrip("\n")
-    assert lines[1].count("(XX a)") == 41
+    assert lines[2].count("(XX a)") == 41
 
 
 def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_path):
@@ -125,14 +176,22 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["--model", "HERE", "--draw", "x.png", ""], "there is no text"),
         (["--model", "HERE", "--input", "nothing.txt"], "nothing.txt: cannot be read"),
         (["--model", "HERE", "--input", "x.txt", "a"], "choose one of them"),
-        (["--model", "HERE", "--score", "nothing.tree"], "nothing.tree: No such file"),
-        (["--model", "HERE", "--score", "x.tree", "--pretty"], "leave the other text out"),
-        (["--model", "HERE", "--score", "x.tree", "--output", "x.tree"], "name a new file"),
+        (
+            ["--model", "HERE", "--score", "nothing.tree"],
+            "nothing.tree: cannot be read (No such file",
+        ),
+        (["--grammar", GRAMMAR, "the cat ."], "if it is a sentence, put it before all options"),
+        (["a", "--grammar", GRAMMAR, "--output", GRAMMAR], "would replace"),
+        (["--model", "HERE", "--draw", "x.bmp", "a"], "unknown picture format"),
+        (["--model", "HERE", "--score", "x.tree", "--pretty"], "leave out --draw and --pretty"),
+        (["a", "--model", "HERE", "--score", "x.tree"], "leave the other text out"),
+        (["--model", "HERE", "--score", "x.tree", "--output", "x.tree"], "would replace x.tree"),
         (["--model", "HERE", "--beam", "0", "a"], "--beam"),
     ],
 )
 def test_mistakes_get_one_line(folder, capsys, arguments, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / GRAMMAR).write_text("(NP (DT the) (NN cat))", encoding="utf-8")
     arguments = [folder if argument == "HERE" else argument for argument in arguments]
     try:
         code, out, err = run(capsys, *arguments)
@@ -142,4 +201,5 @@ def test_mistakes_get_one_line(folder, capsys, arguments, said, tmp_path, monkey
     assert code == 2
     assert out.strip() == ""
     assert len(err.splitlines()) == 1
+    assert (tmp_path / GRAMMAR).read_text(encoding="utf-8") == "(NP (DT the) (NN cat))"
     assert said in err

@@ -129,6 +129,22 @@ def test_a_text_that_is_no_tree_allows_nothing(subwords):
     assert not rules(np.array([[BOS, word]]), np.array([0]), np.array([8])).any()
 
 
+def test_learned_positions_are_refused(subwords):
+    config = Config(
+        len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2, positions="learned", max_length=9
+    )
+    with pytest.raises(UserError, match="train it with sinusoids"):
+        Parser(Transformer(config), subwords)
+
+
+def test_a_tree_needs_three_tokens_more_than_its_words(subwords):
+    parser = parser_of(subwords, 0)
+    (tree,) = parser.parse([["cat"]], beam=1, max_extra=3)
+    assert len(tree) == 3
+    with pytest.raises(ValueError, match="at least 3"):
+        parser.parse([["cat"]], beam=1, max_extra=2)
+
+
 def test_a_translator_is_refused():
     subwords = Subwords.train(TEXT[:2] * 3, 300, log=lambda notice: None)
     model = Transformer(Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2))

@@ -21,6 +21,8 @@ from minitf.parsing.words import cut
         ("the dogs' tails", "the dogs ' tails"),
         ("well-known 3.5 a.b,c", "well-known 3.5 a.b,c"),
         ("CAN'T", "CA N'T"),
+        ("(e.g., mice) (see", "( e.g. , mice ) ( see"),
+        ("Wait.... «no»", "Wait .... «no»"),
         ("( ) ...", "( ) ..."),
         ("'", "'"),
         ("", ""),
@@ -33,6 +35,11 @@ def test_signs_at_the_edges(line, words):
 def test_a_line_that_is_cut_already_stays_as_it_is():
     line = "It 's 5' of Fig. (3) , isn't it ."
     assert cut(line) == line.split()
+
+
+def test_many_signs_take_no_long_time():
+    words = cut("." * 20_000 + "!" * 300)  # minutes, if each search looked at all dots again
+    assert len(words) == 301
 
 
 @given(st.text())

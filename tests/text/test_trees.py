@@ -20,7 +20,9 @@ def tree_of(text):
 
 LABELS = st.sampled_from(["NP", "VP", "S", "X", "NML"])
 LEAVES = st.builds(
-    Leaf, st.sampled_from(["NN", "-LRB-", "."]), st.sampled_from(["a", "-LRB-", "é]", "12"])
+    Leaf,
+    st.sampled_from(["NN", "-LRB-", "."]),
+    st.sampled_from(["a", "-LRB-", "f-LRB-x-RRB-", "é]", "12"]),
 )
 
 
@@ -74,6 +76,7 @@ def test_words_with_several_in_a_bracket_and_signs_for_brackets():
     again = from_linear(linear(tree), trees.words(tree))
     assert penn(again) == "(NML (XX Xpd) (XX TTD) (XX -LRB-) (XX a[b) (XX -RRB-))"
     assert trees.words(tree_of(penn(again))) == trees.words(tree)
+    assert trees.words(tree_of("(NP (NN f-LRB-x-RRB-))")) == ["f(x)"]
 
 
 def test_nltk_reads_the_same_trees():
@@ -109,6 +112,7 @@ def test_pretty_gives_each_constituent_a_line():
         ("(-X- (NN a))", "(-X- (NN a))"),
         ("( (S (NN a)) (. .))", "(ROOT (S (NN a)) (. .))"),
         ("( (NN a))", "(ROOT (NN a))"),
+        ("(NN a)", "(ROOT (NN a))"),
         ("(S (-LRB- -LRB-) (NN a))", "(S (-LRB- -LRB-) (NN a))"),
     ],
 )
@@ -146,6 +150,8 @@ def test_other_text_gets_one_line_with_its_number(tmp_path, text, said):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="No such file"):
         list(read_trees(tmp_path / "nothing.tree"))
+    (tmp_path / "marked.tree").write_text("(NP (NN a))", encoding="utf-8-sig")
+    assert list(read_trees(tmp_path / "marked.tree")) == [tree_of("(NP (NN a))")]
     (tmp_path / "latin.tree").write_bytes("(NN é)".encode("latin-1"))
     with pytest.raises(UserError, match="not UTF-8"):
         list(read_trees(tmp_path / "latin.tree"))
@@ -172,11 +178,12 @@ def test_a_tree_may_be_deeper_than_any_recursion():
         ("(S XX XX", "not complete"),
         ("(S XX XX )S )S", "ends before its last token"),
         ("( XX XX )", r"'\(' cannot follow"),
+        ("(S XX XX  )S", "'' cannot follow"),
     ],
 )
 def test_a_line_that_is_no_tree_is_refused(tokens, said):
     with pytest.raises(ValueError, match=said):
-        from_linear(tokens.split(), ["a", "b"])
+        from_linear(tokens.split(" "), ["a", "b"])
 
 
 def test_the_module_says_how_a_tree_looks():
