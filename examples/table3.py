@@ -486,16 +486,16 @@ def main(arguments):
     pairs = [(row, seed) for seed in range(options.seeds) for row in rows]
     runs = train_all(pairs, options.out, data, of_trainer, options.jobs)
     if more := undecided(runs):
-        pairs = [(row, options.seeds) for row in ["base", *more]]
-        runs += train_all(pairs, options.out, data, of_trainer, options.jobs)
+        thirds = [(row, options.seeds) for row in ["base", *more]]
+        runs += train_all(thirds, options.out, data, of_trainer, options.jobs)
+        pairs += thirds
     kept = used | {"runs": runs}
     save_text(options.out / "table3.json", json.dumps(kept, indent=1) + "\n")
     show(kept, options.out)
-    missing = {row for row, _ in pairs} - {run["row"] for run in runs}
+    missing = set(pairs) - {(run["row"], run["seed"]) for run in runs}
     if missing:
-        raise UserError(
-            f"not trained: {', '.join(sorted(missing))}; see their .log in {options.out}"
-        )
+        names = ", ".join(f"{row}-{seed}" for row, seed in sorted(missing))
+        raise UserError(f"not trained: {names}; see their .log in {options.out}")
 
 
 def remember(used, path):

@@ -25,6 +25,7 @@ import numpy as np
 
 from minitf.data.corpora import read_pairs
 from minitf.errors import UserError
+from minitf.files.atomic import save_text
 
 __all__ = ["added", "capitals", "copy_through", "join", "same", "typed"]
 
@@ -437,16 +438,18 @@ def main(arguments=None) -> int:
     counts = {name: getattr(options, name) for name in KINDS}
     if min(options.seed, *counts.values()) < 0:
         parser.error(f"{', '.join(f'--{name}' for name in KINDS)} and --seed must be at least 0")
+    if not any(counts.values()):
+        parser.error(f"give at least one of {', '.join(f'--{name}' for name in KINDS)}")
+    paths = [*options.train, *options.output]
+    if len({Path(path).resolve() for path in paths}) < len(paths):
+        parser.error("--train and --output must name four different files")
     try:
         from_german = Path(options.train[0]).suffix == ".de"
         sides = added(read_pairs(*options.train), options.seed, from_german, **counts)
         for path, lines in zip(options.output, sides, strict=True):
-            Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
+            save_text(path, "".join(line + "\n" for line in lines))
     except UserError as error:
         print(f"augment.py: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"augment.py: {error.filename} cannot be written ({error.strerror})", file=sys.stderr)
         return 2
     print(f"{len(sides[0]):,} pairs written to {' and '.join(options.output)}")
     return 0

@@ -22,7 +22,7 @@ from minitf.files.models import read_model
 from minitf.translation import Translator
 
 JUDGED = Path(__file__).resolve().parent / "judged"
-CORPUS = "tatoeba-en-de"
+CORPUS, LANGUAGES = "tatoeba-en-de", ("en", "de")
 HARDER = 400  # lines; the longest third of the test is 325 of them
 RESAMPLED = 1000  # times
 
@@ -65,16 +65,24 @@ def score(folder):
 
 def _test(folder):
     """Return the test of the corpus, in the direction of a model."""
-    corpus = corpora.load(CORPUS)
+    language, corpus = _language(folder), corpora.load(CORPUS)
     (test,) = corpus.tests.values()
-    if read_model(folder).notes["source_language"] == corpus.source_language:
+    if language == corpus.source_language:
         return test
     return corpora.Pairs(test.target, test.source)
 
 
+def _language(folder):
+    """Return the language that a model translates from. Raises UserError unless it is en or de."""
+    language = read_model(folder).notes.get("source_language")
+    if language not in LANGUAGES:
+        raise UserError(f"{folder} translates from {language}: only en and de can be judged")
+    return language
+
+
 def hundred(folder):
     """Print kind, sentence and translation of each of the hundred sentences."""
-    language = read_model(folder).notes["source_language"]
+    language = _language(folder)
     rows = (JUDGED / f"hundred.{language}.tsv").read_text(encoding="utf-8").splitlines()
     kinds, sentences = zip(*(row.split("\t") for row in rows[1:]), strict=True)
     translations = Translator.load(folder).translate(sentences)

@@ -46,6 +46,21 @@ def ln_p(model, row, ids):
     return sum(steps[i, id] for i, id in enumerate([*ids, EOS]))
 
 
+class Nothing:
+    """Allows nothing. Its length is 0, as that of a container that is false may be."""
+
+    def __len__(self):
+        return 0
+
+    def __call__(self, texts, rows, left):
+        return np.zeros((len(texts), V), bool)
+
+
+def test_where_nothing_is_allowed_greedy_says_so(rng):
+    with pytest.raises(ValueError, match="no token is allowed"):
+        greedy(small_model(), random_batch(rng, rows=2).source, 5, allowed=Nothing())
+
+
 @switches
 def test_everything_allowed_changes_nothing(rng, changes):
     model = likely_end(small_model(**changes))

@@ -240,6 +240,9 @@ def test_the_command_writes_two_files(tmp_path):
         (arguments, "train.en has 5 lines but train.de has 1"),
         ([*arguments, "--train", "nowhere", "train.de"], "nowhere cannot be read"),
         ([*arguments, "--copy", "-1"], "must be at least 0"),
+        (arguments[:6], "give at least one of --join"),
+        ([*arguments, "--output", "train.en", "train.de"], "must name four different files"),
+        ([*arguments, "--output", "a", "no/b"], "no/b"),
     ):
         refused = command(tmp_path, *wrong)
         assert refused.returncode == 2 and message in refused.stderr

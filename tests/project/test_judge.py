@@ -4,9 +4,12 @@ import csv
 import doctest
 import re
 import sys
+from unittest import mock
 
 import pytest
 from paths import EXAMPLES
+
+from minitf.errors import UserError
 
 sys.path.insert(0, str(EXAMPLES / "models"))
 
@@ -64,7 +67,7 @@ def test_the_harder_lines_are_400_lines_of_the_test():
 
 
 def test_the_example_of_harder_lines():
-    assert doctest.testmod(judge).failed == 0
+    assert doctest.testmod(judge) == (0, 1)
 
 
 @pytest.mark.parametrize("arguments", [["score"], ["harder", "model"], ["nothing", "model"]])
@@ -73,6 +76,14 @@ def test_wrong_arguments_are_refused(arguments, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         judge.main()
     assert stopped.value.code == 2 and "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("notes", "said"), [({}, "None"), ({"source_language": "fr"}, "fr")])
+def test_models_of_other_languages_are_refused(notes, said, monkeypatch):
+    monkeypatch.setattr(judge, "read_model", lambda folder: mock.Mock(notes=notes))
+    for command in (judge.hundred, judge.score):
+        with pytest.raises(UserError, match=f"model translates from {said}: only en and de"):
+            command("model")
 
 
 def test_a_folder_without_a_model_is_told_in_one_line(monkeypatch, capsys, tmp_path):

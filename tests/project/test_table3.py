@@ -11,6 +11,7 @@ from paths import EXAMPLES
 
 from minitf.config import PRESETS, Config
 from minitf.data import toy
+from minitf.errors import UserError
 from minitf.training.settings import parse
 
 sys.path.insert(0, str(EXAMPLES))
@@ -66,22 +67,49 @@ def test_differences_are_taken_within_a_seed():
 
 
 def test_the_spread_is_pooled_over_the_rows():
-    s, free = table3.spread({"a": [1.0, 3.0], "b": [10.0, 10.0, 13.0]})
+    runs = [
+        *(run("base", 0, 5, 1), run("base", 1, 5, 3)),
+        *(run("big", 0, 5, 10), run("big", 1, 5, 10), run("big", 2, 5, 13)),
+    ]
+    s, free = table3.spread(runs, table3.bleu)
     assert free == 3
     assert s == pytest.approx(math.sqrt((1 + 1 + 1 + 1 + 4) / 3))
-    assert table3.spread({"a": [1.0]}) == (math.inf, 0)
+    assert table3.spread(runs[:1], table3.bleu) == (math.inf, 0)
+
+
+def test_intervals_by_hand():
+    runs = [
+        *(run("base", 0, 5, 30), run("base", 1, 5, 32), run("base", 2, 5, 31)),
+        *(run("big", 0, 5, 33), run("big", 1, 5, 33)),
+        *(run("C-N2", 0, 5, 20), run("C-N2", 1, 5, 21), run("C-N2", 2, 5, 22)),
+    ]
+    s = math.sqrt((1 + 1 + 0 + 0 + 0 + 1 + 0 + 1) / 5)
+    found = table3.intervals(runs, table3.bleu)
+    assert found["big"] == pytest.approx((2, 2.571 * s), abs=0.01)
+    assert found["C-N2"] == pytest.approx((-10, 2.571 * s * math.sqrt(2 / 3)), abs=0.01)
+
+
+def test_the_quantile_of_few_degrees():
+    assert table3.student_t(3) == pytest.approx(3.1824, abs=0.01)
+    assert table3.student_t(5) == pytest.approx(2.5706, abs=0.001)
 
 
 def test_the_intervals_contain_the_truth_as_often_as_they_say():
+    """All rows of a table share the runs of base, which makes their differences dependent."""
     draw = random.Random(0)
     inside = total = 0
-    for _ in range(300):
-        truth = {str(i): draw.gauss(0, 3) for i in range(8)}
-        found = {row: [draw.gauss(mean, 0.7) for _ in range(2)] for row, mean in truth.items()}
-        for row, (mean, half) in table3.intervals(found).items():
-            inside += abs(mean - truth[row]) <= half
+    for _ in range(400):
+        truth = {row: draw.gauss(30, 3) for row in table3.PAPER}
+        seed_effects = [draw.gauss(0, 0.2) for _ in range(2)]
+        runs = [
+            run(row, seed, 5, mean + draw.gauss(0, 0.7) + effect)
+            for row, mean in truth.items()
+            for seed, effect in enumerate(seed_effects)
+        ]
+        for row, (mean, half) in table3.intervals(runs, table3.bleu).items():
+            inside += abs(mean - (truth[row] - truth["base"])) <= half
             total += 1
-    assert 0.93 < inside / total < 0.97
+    assert 0.94 < inside / total < 0.97
 
 
 def test_rows_below_the_spread_get_another_seed():
@@ -93,23 +121,65 @@ def test_rows_below_the_spread_get_another_seed():
     assert table3.undecided(runs) == ["A-h4"]
 
 
+def test_undecided_rows_get_a_third_seed_and_base_too(tmp_path, monkeypatch):
+    trained = []
+
+    def train_all(pairs, *_):
+        trained.append(pairs)
+        worth = {"base": 30.0, "A-h4": 30.1, "C-N2": 25.0}
+        return [run(row, seed, 5, worth[row] + seed * (row != "base")) for row, seed in pairs]
+
+    monkeypatch.setattr(table3, "train_all", train_all)
+    monkeypatch.setattr(table3.corpora, "load", lambda name: None)
+    table3.main(["--out", str(tmp_path), "--rows", "A-h4", "C-N2"])
+    assert trained[1] == [("base", 2), ("A-h4", 2)]
+    kept = json.loads((tmp_path / "table3.json").read_text())
+    assert len(kept["runs"]) == 8
+    with pytest.raises(UserError, match="has runs with other options"):
+        table3.main(["--out", str(tmp_path), "--rows", "A-h4", "--steps", "9"])
+
+
+def test_a_row_that_fails_does_not_take_the_others_with_it(tmp_path, monkeypatch, capsys):
+    def train(row, seed, *_):
+        if row == "big":
+            raise UserError("big, seed 0: the trainer ended with code 2: diverged")
+        return run(row, seed, 5, 30 + seed)
+
+    monkeypatch.setattr(table3, "train", train)
+    monkeypatch.setattr(table3.corpora, "load", lambda name: None)
+    with pytest.raises(UserError, match=r"not trained: big-0, big-1; see their \.log"):
+        table3.main(["--out", str(tmp_path), "--rows", "big", "C-N2"])
+    said = capsys.readouterr().out
+    assert "not trained: big, seed 0: the trainer ended with code 2: diverged" in said
+    assert "| (C) N 1 |" in said
+
+
+def test_without_a_row_to_compare_it_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(table3, "train", lambda row, seed, *_: run(row, seed, 5, 30 + seed))
+    monkeypatch.setattr(table3.corpora, "load", lambda name: None)
+    with pytest.raises(UserError, match="no row to compare with base"):
+        table3.main(["--out", str(tmp_path), "--rows", "base"])
+
+
 def test_the_table_has_both_comparisons():
     runs = [
         *(run("base", 0, 5.0, 30), run("base", 1, 5.0, 30)),
         *(run("C-N2", 0, 6.0, 25), run("C-N2", 1, 6.1, 25.5)),
         *(run("A-h4", 0, 5, 29.9), run("A-h4", 1, 5, 30.2)),
     ]
-    rows = {row["row"]: row for row in table3.table(runs)}
-    assert list(rows) == ["base", "A-h4", "C-N2"]
-    shallow = rows["C-N2"]
-    assert shallow["perplexity %"][0] == pytest.approx(100 * (math.sqrt(6 * 6.1) / 5 - 1))
-    assert shallow["paper %"] == pytest.approx(100 * (6.11 / 4.92 - 1))
-    assert shallow["BLEU +-"][0] == pytest.approx(-4.75)
-    assert (shallow["perplexity says"], shallow["BLEU says"]) == ("the same tendency",) * 2
-    assert rows["A-h4"]["BLEU says"] == "too small to tell"
-    text = table3.markdown(table3.table(runs))
-    assert len({line.count("|") for line in text.splitlines()}) == 1
-    assert "| (C) N 1 |" in text
+    rows = table3.table(runs)
+    base, heads, shallow = rows
+    assert base.name == "base"
+    assert base.of_bleu is None
+    assert shallow.of_perplexity.here == pytest.approx(100 * (math.sqrt(6 * 6.1) / 5 - 1))
+    assert shallow.of_perplexity.paper == pytest.approx(100 * (6.11 / 4.92 - 1))
+    assert shallow.of_bleu.here == pytest.approx(-4.75)
+    assert shallow.of_perplexity.says == shallow.of_bleu.says == "the same tendency"
+    assert heads.of_bleu.says == "too small to tell"
+    lines = [line for line in table3.markdown(rows).splitlines() if line.startswith("|")]
+    assert len(lines) == 5
+    assert len({line.count("|") for line in lines}) == 1
+    assert lines[-1].startswith("| (C) N 1 |")
 
 
 @pytest.mark.slow
@@ -117,6 +187,8 @@ def test_bad_options_get_one_line(tmp_path):
     for given, said in (
         (["--rows", "C-N3"], "invalid choice: 'C-N3'"),
         (["--show", "nothing.json"], "nothing.json"),
+        (["--jobs", "0"], "--jobs"),
+        (["--seed", "1", "--show", "nothing.json"], "nothing.json"),  # no short form of --seeds
     ):
         found = program(given, tmp_path)
         assert found.returncode
