@@ -1,4 +1,4 @@
-"""A model's folder, or the name of a public model in its place: for every command that loads one."""
+"""A model's folder, or the name of a public model in its place: for all commands that load one."""
 
 import re
 from collections.abc import Callable

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from minitf import Config, Transformer, Translator
 from minitf.errors import UserError
-from minitf.files.models import save_model
+from minitf.files.models import read_notes, save_model
 from minitf.public.commandline import main
 from minitf.public.export import export_model
 from minitf.public.importing import import_model
@@ -53,6 +53,22 @@ def test_the_round_trip_is_bit_for_bit(switches, tmp_path):
     before, after = model.state(), again.state()
     assert before.keys() == after.keys()
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
+
+
+def test_notes_come_back(tmp_path):
+    """What is known about a model stays with it, and nobody is credited for it by mistake."""
+    notes = {"longest": 48, "source_language": "en", "target_language": "de", "licence": "mine"}
+    model = Transformer(Config(len(SUBWORDS), **SIZES))
+    arrays, fields = model.state(), model.config.to_dict()
+    save_model(tmp_path / "mine", arrays, fields, SUBWORDS, notes=notes | {"step": 5})
+    said = []
+    export_model(tmp_path / "mine", tmp_path / "out", say=said.append)
+    assert "- licence: mine" in (tmp_path / "out" / "README.md").read_text()
+    assert not any("names no licence" in line for line in said)
+    import_model(tmp_path / "out", tmp_path / "back", say=quiet)
+    found = read_notes(tmp_path / "back")
+    assert {name: found[name] for name in notes} == notes and "step" not in found
+    assert found["credit"].startswith("unknown")
 
 
 def test_an_imported_model_comes_back_bit_for_bit(tmp_path):
@@ -143,7 +159,8 @@ def test_an_export_that_was_changed_is_refused(tmp_path):
 def test_the_command_exports_and_tells_the_difference(tmp_path, capsys):
     saved(tmp_path / "mine")
     assert main(["--export", "hf", str(tmp_path / "mine"), str(tmp_path / "out")]) == 0
-    assert "1e-05" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1e-05" in out and "names no licence" in out
     import_model(tmp_path / "out", tmp_path / "back", say=quiet)
     line = ["the dog saw a bird."]
     first, second = (
