@@ -9,7 +9,7 @@ import numpy as np
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import write_arrays
 from minitf.files.atomic import install, save_text, staged, writing
-from minitf.public.hugging_face import CONFIG, OURS, VOCABULARY, WEIGHTS
+from minitf.public.hugging_face import CONFIG, NOTES, OUR_NOTES, OURS, VOCABULARY, WEIGHTS
 from minitf.public.importing import must_be_free
 from minitf.public.layout import to_halves
 from minitf.public.names import TABLES, names_of_layers
@@ -37,16 +37,19 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
         if len(set(pieces)) < len(pieces):
             raise UserError("its subwords repeat, so they cannot be a vocab.json")
     arrays = _their_arrays(model.config, model.state())
+    known = {name: notes[name] for name in NOTES if name in notes}
+    differences = _differences(model.config, subwords)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     files = {
-        CONFIG: _config(model.config),
+        CONFIG: _config(model.config) | {OUR_NOTES: known},
         "generation_config.json": _generation(model.config),
         VOCABULARY: {piece: i for i, piece in enumerate(pieces)},
         "tokenizer_config.json": _tokenizer(notes),
     }
     for name, content in files.items():
         save_text(out / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    save_text(out / "README.md", _card(out.name, known, differences))
     contents = subwords.contents()
     one = contents.get(subwords.file_name)
     writers = {
@@ -58,7 +61,10 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
         for path in written:
             install(written, path)
     say(f"made     {out}: transformers.MarianMTModel.from_pretrained({str(out)!r}) loads it")
-    _say_differences(model.config, subwords, say)
+    for line in differences:
+        say(f"notice   {line}")
+    if "licence" not in known:
+        say("notice   its card names no licence: add that of the training text before publishing")
 
 
 def _check(config, subwords):
@@ -159,13 +165,23 @@ def _tokenizer(notes):
     }
 
 
-def _say_differences(config, subwords, say):
-    """Say how transformers will compute otherwise than minitf."""
+def _differences(config, subwords):
+    """Return a line for each way in which transformers will compute otherwise than minitf."""
+    lines = []
     if config.eps != THEIR_EPS:
-        say(
-            f"notice   transformers adds {THEIR_EPS:g} to the variance in layer norm, this model "
+        lines.append(
+            f"transformers adds {THEIR_EPS:g} to the variance in layer norm, this model "
             f"{config.eps:g}: as loaded, the logits differ slightly; set `eps` of its norms for "
             "the same"
         )
     if isinstance(subwords, PairedSubwords) and subwords.opus:
-        say("notice   transformers does not normalise punctuation as OPUS does before subwords")
+        lines.append("transformers does not normalise punctuation as OPUS does before subwords")
+    return lines
+
+
+def _card(title, notes, differences):
+    """Return README.md."""
+    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in notes.items()]
+    lines += [f"- notice: {line}" for line in differences]
+    about = "A translation model of minitf, for transformers.MarianMTModel."
+    return "\n".join([f"# {title}", "", about, "", *lines, ""])

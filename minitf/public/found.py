@@ -20,14 +20,14 @@ class PublicModel(NamedTuple):
 
     config: of minitf. arrays: by minitf's names, the rows of the table in the file's order. rows:
     for each of minitf's ids the row of the table, or -1 for a row of zeros. subwords: in minitf's
-    order. licence: as its card names it, or "".
+    order. notes: what is known about it, such as its licence.
     """
 
     config: Config
     arrays: dict[str, np.ndarray]
     rows: list[int]
     subwords: Vocabulary
-    licence: str = ""
+    notes: dict
 
 
 def layers_of(arrays, config, name_in, shape_in):
@@ -106,13 +106,13 @@ def check_list(pieces, size, path):
         )
 
 
-def licence_of(folder):
-    """Return the licence that the card of a folder names, or ""."""
+def notes_of_card(folder):
+    """Return {"licence": as the card of a folder names it}, or {}."""
     with contextlib.suppress(OSError):
         with open(folder / "README.md", encoding="utf-8", errors="replace") as card:
             head = card.read(5000)
         for line in head.split("\n"):
             name, _, value = line.partition(":")
             if name.strip() == "license" and value.strip():
-                return value.strip()[:100]
-    return ""
+                return {"licence": value.strip()[:100]}
+    return {}

@@ -11,7 +11,7 @@ from minitf.public.found import (
     check_list,
     config_of,
     layers_of,
-    licence_of,
+    notes_of_card,
     read_json,
     rows_of,
     take,
@@ -23,11 +23,22 @@ from minitf.text import PairedSubwords, Subwords
 from minitf.text.vocabulary import SPECIALS, read
 from minitf.transformer import sinusoid
 
-__all__ = ["CONFIG", "OURS", "TORCH_WEIGHTS", "VOCABULARY", "WEIGHTS", "read_hugging_face"]
+__all__ = [
+    "CONFIG",
+    "NOTES",
+    "OURS",
+    "OUR_NOTES",
+    "TORCH_WEIGHTS",
+    "VOCABULARY",
+    "WEIGHTS",
+    "read_hugging_face",
+]
 
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
+OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
+NOTES = ("source", "licence", "credit", "source_language", "target_language", "longest")
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "normalize_before": (False, "its norms come before the sub-layers (pre-norm)"),
@@ -70,7 +81,7 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
         found = _arrays(arrays, config, len(pieces))
         if OURS in settings:
             config, found = from_halves(settings[OURS], config, found)
-    return PublicModel(config, found, rows, subwords, licence_of(folder))
+    return PublicModel(config, found, rows, subwords, notes_of_card(folder) | _our_notes(settings))
 
 
 def _config(settings, like):
@@ -107,6 +118,13 @@ def _entry(settings, name):
     if type(value) is not int:
         raise UserError(f"entry {name!r} is not an integer: copy the model again")
     return value
+
+
+def _our_notes(settings):
+    """Return the notes of a model that minitf exported, {} for others."""
+    found = settings.get(OUR_NOTES)
+    found = found if isinstance(found, dict) else {}
+    return {name: found[name] for name in NOTES if type(found.get(name)) in (str, int)}
 
 
 def _pieces(path):

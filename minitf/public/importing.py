@@ -29,7 +29,7 @@ _NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release
 _CARD = """\
 # {title}
 
-A public translation model, converted to minitf's format.
+A translation model, converted to minitf's format.
 
 - source: {source}
 - licence: {licence}
@@ -43,6 +43,8 @@ CREDIT = (
     "Tiedemann and Thottingal, OPUS-MT: Building open translation services for the World, EAMT "
     "2020; Tiedemann et al., Democratizing neural machine translation with OPUS-MT, 2023"
 )
+_OPUS = re.compile("opus|helsinki-nlp|tatoeba", re.IGNORECASE)
+UNKNOWN = "unknown: see where the model comes from"
 
 
 def import_model(
@@ -63,10 +65,10 @@ def import_model(
     source, out = Path(source), Path(out)
     must_be_free(out)
     model = read_public(source, like)
-    notes = {"source": source.name, "licence": model.licence} | (notes or {})
+    notes = {"source": source.name} | model.notes | (notes or {})
     notes = {**_languages(str(notes["source"])), "longest": LONGEST, **notes}
-    notes["licence"] = notes["licence"] or "unknown: see where the model comes from"
-    notes.setdefault("credit", CREDIT)
+    notes.setdefault("licence", UNKNOWN)
+    notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
     arrays = _in_our_order(model, np.dtype(dtype))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))

@@ -10,7 +10,7 @@ from minitf.public.found import (
     check_list,
     config_of,
     layers_of,
-    licence_of,
+    notes_of_card,
     read_json,
     rows_of,
     take,
@@ -61,7 +61,7 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     config = config.replace(vocabulary_size=len(rows))
     with in_file(path):
         found = _arrays(arrays, config, len(pieces))
-    return PublicModel(config, found, rows, subwords, licence_of(path.parent))
+    return PublicModel(config, found, rows, subwords, notes_of_card(path.parent))
 
 
 def _config(arrays, like):

@@ -16,6 +16,7 @@ from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
+from minitf.public.named import folder_of
 from minitf.terminal import counted
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
@@ -109,7 +110,8 @@ def _read_new(settings, given, model):
     _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
-        first, subwords, _ = load_model(settings.start_from, model)
+        folder = folder_of(settings.start_from, RunLog(None).say)
+        first, subwords, _ = load_model(folder, model)
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         del first  # its memory is needed for the text
         check_model(settings, config, len(subwords))

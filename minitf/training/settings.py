@@ -215,7 +215,8 @@ class Settings:
     )
     start_from: str | None = setting(
         None,
-        "fine-tune: start with the weights and subwords of the model in this folder",
+        "fine-tune: start with the weights and subwords of the model in this folder, or of a "
+        "public one such as opus-mt-en-de, which is downloaded once",
         on_resume=FIXED,
     )
     resume: bool = setting(

@@ -2,7 +2,7 @@
 
 import sys
 
-from minitf.translation.commandline import main
+from minitf.public.translate import main
 
 if __name__ == "__main__":
     sys.exit(main())

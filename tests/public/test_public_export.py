@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 import tiny_translator
-from public_files import PUBLIC, logits_of
+from public_files import PUBLIC, logits_of, rows
 from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from minitf import Config, Transformer, Translator
 from minitf.errors import UserError
-from minitf.files.models import save_model
+from minitf.files.models import read_notes, save_model
 from minitf.public.commandline import main
 from minitf.public.export import export_model
 from minitf.public.importing import import_model
@@ -54,6 +55,22 @@ def test_the_round_trip_is_bit_for_bit(switches, tmp_path):
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
+def test_notes_come_back(tmp_path):
+    """What is known about a model stays with it, and nobody is credited for it by mistake."""
+    notes = {"longest": 48, "source_language": "en", "target_language": "de", "licence": "mine"}
+    model = Transformer(Config(len(SUBWORDS), **SIZES))
+    arrays, fields = model.state(), model.config.to_dict()
+    save_model(tmp_path / "mine", arrays, fields, SUBWORDS, notes=notes | {"step": 5})
+    said = []
+    export_model(tmp_path / "mine", tmp_path / "out", say=said.append)
+    assert "- licence: mine" in (tmp_path / "out" / "README.md").read_text()
+    assert not any("names no licence" in line for line in said)
+    import_model(tmp_path / "out", tmp_path / "back", say=quiet)
+    found = read_notes(tmp_path / "back")
+    assert {name: found[name] for name in notes} == notes and "step" not in found
+    assert found["credit"].startswith("unknown")
+
+
 def test_an_imported_model_comes_back_bit_for_bit(tmp_path):
     import_model(PUBLIC, tmp_path / "a", "float32", like="transformers", say=quiet)
     export_model(tmp_path / "a", tmp_path / "b", say=quiet)
@@ -64,8 +81,21 @@ def test_an_imported_model_comes_back_bit_for_bit(tmp_path):
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
+def test_an_imported_model_goes_out_as_it_came(tmp_path):
+    import_model(PUBLIC, tmp_path / "a", "float32", like="transformers", say=quiet)
+    export_model(tmp_path / "a", tmp_path / "b", say=quiet)
+    theirs, found = (load_file(f / "model.safetensors") for f in (PUBLIC, tmp_path / "b"))
+    assert found.keys() == theirs.keys()
+    theirs["model.shared.weight"] = theirs["model.shared.weight"][rows()]
+    theirs["final_logits_bias"] = theirs["final_logits_bias"][:, rows()]
+    assert all(np.array_equal(found[name], theirs[name]) for name in theirs)
+
+
 def test_the_halves_compute_what_the_interleaved_model_computes():
     model = Transformer(Config(11, d_model=12, d_ff=16, n_heads=3, n_layers=1), seed=2)
+    rng = np.random.default_rng(3)
+    for parameter in model.parameters():  # gains of 1 and biases of 0 could be in any order
+        parameter.data += rng.normal(0, 0.1, parameter.shape).astype("f4")
     other = Transformer(model.config.replace(sinusoid_layout="halves"), initialise=False)
     other.load_state(to_halves(model.config, model.state()))
     ids = np.array([[5, 6, 7, 3]]), np.array([[2, 8, 9, 10, 4]])
@@ -129,7 +159,8 @@ def test_an_export_that_was_changed_is_refused(tmp_path):
 def test_the_command_exports_and_tells_the_difference(tmp_path, capsys):
     saved(tmp_path / "mine")
     assert main(["--export", "hf", str(tmp_path / "mine"), str(tmp_path / "out")]) == 0
-    assert "1e-05" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1e-05" in out and "names no licence" in out
     import_model(tmp_path / "out", tmp_path / "back", say=quiet)
     line = ["the dog saw a bird."]
     first, second = (

@@ -129,6 +129,13 @@ def test_the_vocabulary_cuts_each_side_by_its_own_model():
     assert subwords.decode([source], side="source") == ["ist gut"]
 
 
+def test_the_source_is_normalised_as_opus_does():
+    curly, plain = "“the  dog”…  sleeps", '"the dog"... sleeps'
+    for side in ("source", "target"):
+        assert paired().encode([curly], side=side) == paired().encode([plain], side=side)
+    assert paired(opus=False).encode([curly]) != paired(opus=False).encode([plain])
+
+
 def test_the_vocabulary_survives_its_files(tmp_path):
     subwords = paired(opus=False)
     subwords.save(tmp_path / PairedSubwords.file_name)

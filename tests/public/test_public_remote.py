@@ -2,6 +2,8 @@
 
 import hashlib
 import socket
+import subprocess
+import sys
 
 import pytest
 from public_files import PUBLIC
@@ -11,8 +13,11 @@ from minitf.data import fetch as download
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.public import commandline, remote, translate
+from minitf.training import Settings
+from minitf.training.commandline import build
 
 NAME = "Helsinki-NLP/opus-mt-en-de"
+TEXTS = "train", "valid"
 FILES = {
     path.name: path.read_bytes()
     for path in PUBLIC.iterdir()
@@ -74,6 +79,27 @@ def test_translate_takes_the_name(server, capsys):
     assert translate.main(["--model", "opus-mt-en-de", "--max-extra", "2", "the dog"]) == 0
     out, err = capsys.readouterr()
     assert out.count("\n") == 1 and "CC-BY 4.0" in err and "about 300 MB" in err
+
+
+def test_fine_tuning_takes_the_name(server, tmp_path, capsys):
+    for name in ("train.en", "train.de", "valid.en", "valid.de"):
+        (tmp_path / name).write_text("the dog sleeps\n" * 5)
+    texts = {name: [str(tmp_path / f"{name}.{end}") for end in ("en", "de")] for name in TEXTS}
+    out = tmp_path / "tuned"
+    build(Settings(**texts, start_from="opus-mt-en-de", out=str(out), batch_tokens=400))
+    assert "CC-BY 4.0" in (said := capsys.readouterr().out) and "about 300 MB" in said
+    n = len(server.requests)
+    build(Settings(**texts, start_from=NAME, plan=True, batch_tokens=400))
+    assert len(server.requests) == n and "CC-BY 4.0" not in capsys.readouterr().out
+
+
+def test_the_installed_command_takes_the_name(server):
+    """As a process: `python -m minitf.translation` begins elsewhere than translate.py."""
+    options = ["--model", "opus-mt-fr-en", "--max-extra", "2", "the dog"]  # not pinned here
+    command = [sys.executable, "-m", "minitf.translation", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("model    Helsinki-NLP/opus-mt-fr-en: about 300 MB; licence: CC")
 
 
 def test_translate_goes_nowhere_for_a_folder_that_is_missing(server, capsys):
