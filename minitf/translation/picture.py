@@ -51,7 +51,7 @@ def _draw_page(translator, sentence, options):
         explained,
         **chosen,
         longest=translator.longest,
-        alpha=options.alpha,
+        usual=translator.usual,
         languages=[str(notes.get(f"{side}_language") or "") for side in ("source", "target")],
         origin=_origin(options.model, notes),
     )
