@@ -41,7 +41,10 @@ function filled(node, attributes, children) {
 }
 
 // Return a box for what may be wider than the page: it scrolls by itself, also with the arrow keys.
+// A picture in it grows with the text of the page.
 function scrollBox(label, ...children) {
+  for (const picture of children.filter((child) => child.namespaceURI === SVG))
+    picture.style.width = `${picture.getAttribute("width") / 16}rem`;
   return element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, ...children);
 }
 
@@ -282,11 +285,11 @@ function showHeads(section) {
         element("small", {}, ` ${bits.toFixed(1)} bits${like}`))));
   }));
   section.append(
-    element("p", {}, `Now shown: ${KINDS[kind]} (choose another in view Words). Each square is a `
-      + "head: its rows are who looks, its columns at whom; darker is more. Beside it is what it does "
-      + "in this sentence, with the mean weight that it gives there; its entropy (0 bits: all its "
-      + "attention on one word; 1 bit: as if divided between two); and the head most like it (1: "
-      + "equal)."),
+    element("p", {}, `The heads of the ${NAMES[kind]}; choose another in the view Words. Each `
+      + "square is a head: a row is a word that looks, a column one that is looked at, and darker is "
+      + "more. Beside it: what it does in this sentence, with the mean weight that it gives there; its "
+      + "entropy (0 bits: all attention on one word; 1 bit: as if divided between two); and the head "
+      + "most like it (1: equal)."),
     rove(grid), largeMap());
 }
 
@@ -370,7 +373,12 @@ function tsvOf(rows, columns, matrix) {
   return lines.map((line) => line.join("\t")).join("\n");
 }
 
-const svgText = (picture) => new XMLSerializer().serializeToString(picture);
+// Return the picture as a file.
+function svgText(picture) {
+  const copy = picture.cloneNode(true);
+  copy.removeAttribute("style");
+  return new XMLSerializer().serializeToString(copy);
+}
 
 // Return the picture as a PNG, two pixels for each of its own.
 async function pngOf(picture) {
@@ -544,7 +552,7 @@ function ranked(columns) {
 const winnerOf = (columns) => ranked(columns)[0]?.node ?? columns.at(-1).find((node) => node.kept);
 
 function beamTree(columns, winner) {
-  const width = 104, height = 34, path = new Set();
+  const width = 116, height = 38, path = new Set();
   for (let at = winner; at; at = at.parent) path.add(at);
   const rows = Math.max(...columns.map((nodes) => nodes.length));
   const size = [width * columns.length + 8, height * rows + 8];
@@ -554,19 +562,19 @@ function beamTree(columns, winner) {
   columns.forEach((nodes, c) => nodes.forEach((node, r) => {
     [node.x, node.y] = [4 + width * c, 4 + height * r];
     if (node.parent) picture.append(svg("path", { class: path.has(node) ? "line won"
-      : node.kept || node.finished ? "line" : "line dropped", d: `M${node.parent.x + 80} ${node.parent.y + 14}`
-      + `C${node.parent.x + 94} ${node.parent.y + 14} ${node.x - 14} ${node.y + 14} ${node.x} ${node.y + 14}` }));
+      : node.kept || node.finished ? "line" : "line dropped", d: `M${node.parent.x + 92} ${node.parent.y + 16}`
+      + `C${node.parent.x + 106} ${node.parent.y + 16} ${node.x - 14} ${node.y + 16} ${node.x} ${node.y + 16}` }));
   }));
   for (const node of columns.flat()) {
     const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
     const text = word(node.token);
     const group = svg("g", { class: `node ${state}${path.has(node) ? " won" : ""}` },
       svg("title", {}, `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`),
-      svg("rect", { x: node.x, y: node.y, width: 80, height: 28, rx: 4 }));
-    if (node.finished) group.append(svg("rect", { x: node.x + 3, y: node.y + 3, width: 74, height: 22, rx: 2 }));
-    group.append(svg("text", { x: node.x + 40, y: node.y + 13, "text-anchor": "middle" },
+      svg("rect", { x: node.x, y: node.y, width: 92, height: 32, rx: 4 }));
+    if (node.finished) group.append(svg("rect", { x: node.x + 3, y: node.y + 3, width: 86, height: 26, rx: 2 }));
+    group.append(svg("text", { x: node.x + 46, y: node.y + 15, "text-anchor": "middle" },
       text.length > 11 ? `${text.slice(0, 10)}\u2026` : text),
-    svg("text", { x: node.x + 40, y: node.y + 24, "text-anchor": "middle", class: "small" },
+    svg("text", { x: node.x + 46, y: node.y + 27, "text-anchor": "middle", class: "small" },
       node.total.toFixed(2)));
     picture.append(group);
   }
@@ -728,7 +736,7 @@ function showByHand(section) {
   const headings = ["word", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
   section.append(
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
-      element("b", { dir: "auto" }, word(rows[t])), " (choose attention, layer, head and word in view Words). "
+      element("b", { dir: "auto" }, word(rows[t])), " (choose attention, layer, head and word in the view Words). "
       + `Of the ${K} numbers of each vector, the first ${Math.min(K, N_SHOWN)} are shown; sums are over all.`),
     element("p", { class: "numbers" }, `q = ${few(query)}`),
     scrollBox("One head by hand",

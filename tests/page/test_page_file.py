@@ -13,6 +13,7 @@ from odd_lines import ODD
 from page_file import attributes, parsed
 from paths import ROOT
 
+from minitf.course import lesson
 from minitf.errors import UserError
 from minitf.page import writer
 from minitf.page.writer import page, write_page
@@ -170,3 +171,15 @@ def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
         assert stored[key] == made[key], key
     assert json.loads(stored["data"])["search"] == json.loads(made["data"])["search"]
     assert unpacked(stored["weights"]) == unpacked(made["weights"])
+
+
+def test_a_lesson_writes_a_page_with_its_model(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lesson._run, "figures", tmp_path / "slides")
+    lesson.draw_page("page.html", toy, "Tom saw a dog.")
+    path = tmp_path / "slides" / "page.html"
+    text = path.read_text(encoding="utf-8")
+    found = parsed(text)
+    assert found["line"] == "Tom saw a dog." and "toy corpus (sentences, weights" in text
+    assert json.loads(found["data"])["languages"] == ["en", "de"]
+    assert unpacked(found["weights"])
+    assert capsys.readouterr().out == f"    page   {path}, 0.9 MB: open it in a browser\n"
