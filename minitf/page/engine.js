@@ -17,11 +17,7 @@
 
 // Return the model: config, pieces and named arrays. `bytes` has the float16 numbers of all arrays.
 function loadModel(head, bytes) {
-  const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
-  const values = new Float32Array(65536); // of every float16, computed once
-  for (let bits = 0; bits < 65536; bits++) values[bits] = float16(bits);
-  const numbers = new Float32Array(halves.length);
-  for (let i = 0; i < numbers.length; i++) numbers[i] = values[halves[i]];
+  const numbers = fromFloat16(new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2));
   const weights = {};
   let start = 0;
   for (const [name, shape] of head.arrays) {
@@ -34,12 +30,15 @@ function loadModel(head, bytes) {
   return { config: head.config, pieces: head.pieces, longestPiece, ids, weights };
 }
 
-// Return the number of 16 bits: a sign, 5 bits of exponent, 10 of fraction.
-function float16(bits) {
-  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  if (exponent === 0) return sign * 2 ** -24 * fraction;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * 2 ** (exponent - 15) * (1 + fraction / 1024);
+// Return finite float16 numbers as float32. Both have a sign, an exponent (5 or 8 bits, where 15 or
+// 127 means 2^0), and a fraction (10 or 23 bits): bits that are moved are too small by 2^(127 - 15).
+function fromFloat16(halves) {
+  const bits = new Uint32Array(halves.length), numbers = new Float32Array(bits.buffer);
+  for (let i = 0; i < bits.length; i++) {
+    bits[i] = ((halves[i] & 0x8000) << 16) | ((halves[i] & 0x7fff) << 13);
+    numbers[i] *= 2 ** 112;
+  }
+  return numbers;
 }
 
 // Subwords ----------------------------------------------------------------------------------------

@@ -167,22 +167,21 @@ function showWords(section) {
     say(document.getElementById("said").textContent);
   };
   const [above, below] = { source: ["Input", "Output"],
-    encoder: ["Input, looked at", "Input, looking"],
-    decoder: ["Output, already read", "Output, about to be written"] }[kind];
+    encoder: ["Input: looked at", "Input: looking"],
+    decoder: ["Output: already read", "Output: about to be written"] }[kind];
   const line = (title, names, isColumns) => rove(element("div", { class: "words", role: "group",
     "aria-label": title, lang: languageOf(kind, isColumns) }, ...names.map((name, i) => {
-    const button = element("button", { type: "button", dir: "auto",
-      id: `${isColumns ? "column" : "row"}-${i}`, onclick: () => pick(isColumns, i),
-      "aria-pressed": String(isColumns === reverse && i === chosen.row) });
-    if (isColumns !== reverse) button.append(tallBar(weights[i]));
-    button.append(element("span", {}, word(name)));
-    if (isColumns !== reverse) button.append(element("small", {}, ` ${weights[i].toFixed(2)}`));
-    return button;
+    const isOwn = isColumns === reverse;
+    return element("button", { type: "button", dir: "auto", id: `${isColumns ? "column" : "row"}-${i}`,
+      "aria-pressed": String(isOwn && i === chosen.row), onclick: () => pick(isColumns, i) },
+    ...(isOwn ? [] : [tallBar(weights[i])]), element("span", {}, word(name)),
+    ...(isOwn ? [] : [element("small", {}, ` ${weights[i].toFixed(2)}`)]));
   })), true);
   section.append(
     element("p", {}, "Choose a word of either line. The bars over the other line show where its "
-      + "attention goes: a written word divides 1 among the words it looks at. A rare word is cut "
-      + "into several pieces, and </s> is the end mark."),
+      + "attention goes: the word that looks divides 1 among the words that it looks at. Each head of "
+      + "each layer does so by itself; the mean of the heads is shown first. </s> is the end mark. A "
+      + "rare word is cut into several pieces, a rare character into bytes such as <0xF0>."),
     controls(),
     element("h3", {}, above), line(above, columns, true),
     element("h3", {}, below), line(below, rows, false),
@@ -257,12 +256,12 @@ function describe(kind, matrix) {
   if (end >= 0) found.push(["rests on the end mark", at(() => end)]);
   if (kind === "source") {
     const line = (t) => Math.round(T > 1 ? (t * (columns.length - 1)) / (T - 1) : 0);
-    found.push(["follows the diagonal", at(line)]);
+    found.push(["goes through the input in order", at(line)]);
   }
   found.sort((a, b) => b[1] - a[1]);
   const sharp = average(matrix.map((row) => Math.max(...row)));
   if (found[0]?.[1] >= 0.4) return `${found[0][0]} (${found[0][1].toFixed(2)})`;
-  if (sharp >= 0.5) return `picks one word (${sharp.toFixed(2)}), not by its place`;
+  if (sharp >= 0.5) return `picks one word (${sharp.toFixed(2)}), wherever it is`;
   return `spreads its attention (at most ${sharp.toFixed(2)} on one word)`;
 }
 
@@ -514,8 +513,8 @@ function showBeam(section) {
     } });
   section.append(
     element("p", {}, "Each column is a step. Of its candidates, those with a solid frame are kept, "
-      + "dashed ones are dropped, and those with a double frame are finished. The number is ln P of "
-      + "the text so far. The heavy line leads to the winner."),
+      + "dashed ones are dropped, and those with a double frame are finished. The number is ln P, the "
+      + "logarithm of the probability of the text so far. The heavy line leads to the winner."),
     element("div", { class: "controls" }, element("label", {}, label, slider),
       element("span", { class: "note" }, "score = ln P / ((5 + length) / 6)^alpha: a greater alpha "
         + "favours longer translations")),
@@ -647,14 +646,15 @@ async function translate(text, width, onText = () => {}) {
   if (hasMoreThan(model, line, longest)) throw new Error(tooLong);
   const ids = encodeText(model, line);
   let watched = performance.now();
-  const onToken = async (found) => {
-    if (performance.now() - watched < WATCHED) return;
+  const write = async (found) => {
     onText(decodeIds(model, found));
     await new Promise((resolve) => setTimeout(resolve)); // lets the browser draw
     watched = performance.now();
   };
+  const onToken = (found) => performance.now() - watched > WATCHED && write(found);
   const best = width > 1 ? await beamSearch(model, ids, width, alpha, maxExtra, onToken)
     : await greedy(model, ids, alpha, maxExtra, onToken);
+  await write(best.ids); // the views follow
   const eos = model.config.eos_id, source = [...ids, eos], target = [...best.ids, eos];
   const { weights, steps, inner } = explainPass(model, source, target);
   const names = (list) => list.map((id) => model.pieces[id]);
@@ -690,9 +690,19 @@ async function translateAndShow(text, width) {
   }
 }
 
+// Return the English name of a language's code, such as "en"; a text that is no code stays as it is.
+function languageName(code) {
+  try {
+    return code && new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
+}
+
 function showTry(section) {
   const field = element("input", { type: "text", id: "field", value: shown.line, dir: "auto",
     lang: data.languages[0] || null, autocomplete: "off", spellcheck: "false" });
+  const language = languageName(data.languages[0]);
   const widths = [data.search.width, data.search.width > 1 ? 1 : 4];
   const width = element("select", { id: "width" }, ...widths.map((each) =>
     element("option", { value: each }, each > 1 ? `beam ${each}` : "greedy")));
@@ -701,7 +711,8 @@ function showTry(section) {
     translateAndShow(field.value, Number(width.value));
   };
   section.append(
-    element("p", {}, "Type a sentence: the model in this page translates it, and all views show it."),
+    element("p", {}, `Type a sentence${language ? ` in ${language}` : ""}: the model in this page `
+      + "translates it, and all views show it."),
     element("form", { class: "controls", onsubmit: submit },
       element("label", { class: "wide" }, "Sentence ", field), element("label", {}, "Search ", width),
       element("button", { type: "submit" }, "Translate")),
@@ -737,7 +748,8 @@ function showByHand(section) {
   section.append(
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
       element("b", { dir: "auto" }, word(rows[t])), " (choose attention, layer, head and word in the view Words). "
-      + `Of the ${K} numbers of each vector, the first ${Math.min(K, N_SHOWN)} are shown; sums are over all.`),
+      + "q is its query; k and v are the key and the value of each word that it may look at. "
+      + `Of the ${K} numbers of each, the first ${Math.min(K, N_SHOWN)} are shown; sums are over all.`),
     element("p", { class: "numbers" }, `q = ${few(query)}`),
     scrollBox("One head by hand",
       element("table", { class: "numbers" },
@@ -835,7 +847,7 @@ async function selfTest() {
       check(chosen[id] === value && document.activeElement === slider, `the slider of ${id} moves`);
     }
     check(document.documentElement.scrollWidth <= innerWidth, "the page is as wide as the window");
-    if (shown.beam.length) check(document.querySelector(".node.finished.won"), "the beam has a winner");
+    if (shown.beam.length) check(document.querySelector(".node.won"), "the beam has a winner");
     if (hasModel) await checkModel(check);
     const controls = [...document.querySelectorAll("button, select, input, svg[role=img]")];
     check(controls.every((node) => node.textContent.trim() || node.getAttribute("aria-label")
@@ -870,7 +882,7 @@ async function checkModel(check) {
 async function exported() {
   const { kind, layer, head } = chosen, picture = document.querySelector("svg[data-map]");
   const png = new Uint8Array(await (await pngOf(picture)).arrayBuffer());
-  return { kind, layer, head, svg: svgText(picture), png: btoa(String.fromCharCode(...png)),
+  return { kind, layer, head, svg: svgText(picture), png: btoa(Array.from(png, (byte) => String.fromCharCode(byte)).join("")),
     tsv: tsvOf(...namesOf(kind), matrixOf(kind, layer, head)) };
 }
 

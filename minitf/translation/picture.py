@@ -8,7 +8,8 @@ from minitf.translation.languages import languages_of
 
 PAGES = (".html", ".htm")
 ORIGINS = {  # of the models that come with minitf, by their corpus
-    "toy": "minitf's built-in toy corpus (sentences, weights and code: MIT licence)",
+    "toy": "minitf's built-in toy corpus, whose words are all that it knows (corpus, weights and "
+    "code: MIT licence)",
     "tatoeba-en-de": "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
     "weights: CC BY 2.0 FR, code: MIT licence)",
 }
