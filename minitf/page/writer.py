@@ -22,7 +22,7 @@ from minitf.transformer import Transformer
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
-LONGEST = 60  # tokens; the pictures of longer texts show their beginning
+LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 LARGEST = 25_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {
@@ -120,12 +120,22 @@ def _table(explained):
     """Return the attention to the source in the last layer, as a mean over heads, in HTML."""
     weights = explained.weights["source"][-1].mean(axis=0)[:LONGEST, :LONGEST]
     # HTML needs no end tags here, and a long sentence has thousands of cells.
-    head = "".join(f"<th>{html.escape(token)}" for token in explained.source[:LONGEST])
+    head = "".join(f"<th>{_word(token)}" for token in explained.source[:LONGEST])
     rows = [
-        f"<tr><th>{html.escape(token)}{''.join(f'<td>{w:.2f}'.replace('0.', '.') for w in row)}"
+        f"<tr><th>{_word(token)}" + "".join(f"<td>{_short(w)}" for w in row)
         for token, row in zip(explained.target[:LONGEST], weights, strict=True)
     ]
     return f"<table><tr><td>{head}{''.join(rows)}</table>"
+
+
+def _word(token):
+    """Return a token as the views name it, in HTML: without the sign of a blank at its front."""
+    return html.escape(token.removeprefix("\u2581") or "\u2423")
+
+
+def _short(weight):
+    """Return a weight with two decimals, without the 0 before the point; nothing for 0.00."""
+    return f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else ""
 
 
 def _data(explained, longest, usual, languages):

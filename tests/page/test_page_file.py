@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 import zlib
@@ -11,7 +12,7 @@ import pytest
 import tiny_translator
 from odd_lines import ODD
 from page_file import attributes, parsed
-from paths import ROOT
+from paths import EXAMPLES, ROOT
 
 from minitf.course import lesson
 from minitf.errors import UserError
@@ -100,14 +101,14 @@ def test_odd_lines_stay_text(translator):
         assert tags == plain, line
 
 
-def test_a_long_line_is_shown_up_to_sixty_tokens():
+def test_a_long_line_is_shown_up_to_fifty_tokens():
     subwords = tiny_translator.make_subwords()
     long = Translator(tiny_translator.make_model(subwords), subwords, longest=200, usual=200)
     explained = long.explain("the dog saw a bird " * 14, beam=1, max_extra=0)
-    assert len(explained.source) > 60
+    assert len(explained.source) > 50
     text = page(explained)
-    assert "first 60 tokens" in text
-    assert json.loads(parsed(text)["data"])["weights"]["source"]["shape"][2:] == [60, 60]
+    assert "first 50 tokens" in text
+    assert json.loads(parsed(text)["data"])["weights"]["source"]["shape"][2:] == [50, 50]
 
 
 def test_the_same_line_gives_the_same_page(explained, toy):
@@ -123,7 +124,20 @@ def test_the_page_searches_as_the_line_was_searched(toy):
     }  # fmt: skip
 
 
+def test_the_table_without_javascript_has_the_weights(explained):
+    table = page(explained).partition("<table>")[2].partition("</table>")[0]
+    rows = [re.split("<t[dh]>", html.unescape(row))[1:] for row in table.split("<tr>")[1:]]
+    words = [[token.strip("▁") for token in each] for each in (explained.source, explained.target)]
+    assert rows[0] == ["", *words[0]] and [row[0] for row in rows[1:]] == words[1]
+    numbers = np.array([[cell or 0 for cell in row[1:]] for row in rows[1:]], float)
+    assert np.abs(numbers - explained.weights["source"][-1].mean(axis=0)).max() < 0.0051
+
+
 def test_sizes(explained, toy):
+    bundled = Translator.load(EXAMPLES / "models" / "en-de")
+    long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 9)
+    assert len(long.source) > 40 and long.parts == 1
+    assert len(page(long).encode()) < 150_000
     assert len(page(explained).encode()) < 150_000
     with_model = page(explained, model=toy.model, subwords=toy.subwords)
     assert len(with_model.encode()) < 1_000_000
