@@ -262,7 +262,7 @@ function describe(kind, matrix) {
   const sharp = average(matrix.map((row) => Math.max(...row)));
   if (found[0]?.[1] >= 0.4) return `${found[0][0]} (${found[0][1].toFixed(2)})`;
   if (sharp >= 0.5) return `picks one word (${sharp.toFixed(2)}), wherever it is`;
-  return `spreads its attention (at most ${sharp.toFixed(2)} on one word)`;
+  return `spreads its attention (on average, its greatest weight is ${sharp.toFixed(2)})`;
 }
 
 function showHeads(section) {
@@ -356,7 +356,7 @@ function mapOf(rows, columns, matrix, title) {
         fill: `rgb(${shade(weight).slice(0, 3)})`, stroke: "#bbb", "stroke-width": 0.5 },
       svg("title", {}, `${word(name)} \u2192 ${word(columns[s])}: ${weight.toFixed(2)}`)));
       if (weight >= 0.1) picture.append(svg("text", { x: x + cell / 2, y: y + 17, "font-size": 10,
-        "text-anchor": "middle", fill: weight > 0.42 ? "#fff" : "#000" },
+        "text-anchor": "middle", fill: weight > 0.43 ? "#fff" : "#000" },
       weight.toFixed(2).replace(/^0/, "")));
     });
   });
