@@ -24,7 +24,7 @@ from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.course import figures
 from minitf.course.architecture import figure_1
-from minitf.course.lesson import begin, draw, finish, kept, toy_model
+from minitf.course.lesson import begin, draw, draw_page, finish, kept, toy_model
 from minitf.data import toy
 from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
 from minitf.tensor import Tensor
@@ -1296,6 +1296,7 @@ draw(
     bar="weight, mean of the heads",
     mark=[(row, column)],
 )
+draw_page("08_page.html", translator, line)
 finish(
     "A search finds the text that the model prefers; whether that is a good "
     "translation, references say."
@@ -1310,9 +1311,12 @@ finish(
 # framed cell is "gelesen", which looks back at "read". Nobody taught the model which
 # word belongs to which.*
 #
-# Would you like to watch the search and these maps with a sentence of your own? Then
-# download [toy-page.html](toy-page.html) and open it in a browser: the trained model of
-# this lesson is in it, and translates there.
+# Would you like to watch the search, and see all heads? The last line of the program
+# wrote a page with this sentence and the trained model, 08_page.html, beside the
+# figures. Open it in a browser, and translate a sentence of your own.
+#
+# *What to see: under "Words", choose "gelesen": the highest bar is over "read". Under
+# "Beam", the heavy line stays in the first row: greedy would find this text, too.*
 #
 # ## What did we learn?
 # - The most probable next token need not begin the most probable text.

@@ -19,9 +19,19 @@ from minitf.backend import use
 from minitf.check import proved
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
-from minitf.translation import Translator
+from minitf.translation import Translator, picture
 
-__all__ = ["begin", "check_exercises", "draw", "finish", "kept", "state_of", "toy_model", "train"]
+__all__ = [
+    "begin",
+    "check_exercises",
+    "draw",
+    "draw_page",
+    "finish",
+    "kept",
+    "state_of",
+    "toy_model",
+    "train",
+]
 
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
 _equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
@@ -121,6 +131,15 @@ def draw(picture, file_name, *arguments, **options):
         from IPython.display import Image, display
 
         display(Image(filename=str(path), width=720))
+
+
+def draw_page(file_name, translator, line):
+    """Write a page, into --figures, in which a toy model translates a line, and what is typed."""
+    path = _run.figures / file_name
+    with _one_line_errors():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.draw_page(translator, line, path, _needed_beside_the_lessons("toy-model"))
+    print(f"    page   {path}, {path.stat().st_size / 1e6:.1f} MB: open it in a browser")
 
 
 def _is_in_the_text(file_name, behind):

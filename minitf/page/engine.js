@@ -17,25 +17,28 @@
 
 // Return the model: config, pieces and named arrays. `bytes` has the float16 numbers of all arrays.
 function loadModel(head, bytes) {
-  const numbers = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
-  const values = Float32Array.from({ length: 65536 }, (_, bits) => float16(bits));
+  const numbers = fromFloat16(new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2));
   const weights = {};
   let start = 0;
   for (const [name, shape] of head.arrays) {
     const size = shape.reduce((a, b) => a * b);
-    weights[name] = Float32Array.from(numbers.subarray(start, start + size), (bits) => values[bits]);
+    weights[name] = numbers.subarray(start, start + size);
     start += size;
   }
   const ids = new Map(head.pieces.map((piece, id) => [piece, id]));
-  return { config: head.config, pieces: head.pieces, ids, weights };
+  const longestPiece = Math.max(...head.pieces.map((piece) => piece.length));
+  return { config: head.config, pieces: head.pieces, longestPiece, ids, weights };
 }
 
-// Return the number of 16 bits: a sign, 5 bits of exponent, 10 of fraction.
-function float16(bits) {
-  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  if (exponent === 0) return sign * 2 ** -24 * fraction;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * 2 ** (exponent - 15) * (1 + fraction / 1024);
+// Return finite float16 numbers as float32. Both have a sign, an exponent (5 or 8 bits, where 15 or
+// 127 means 2^0), and a fraction (10 or 23 bits): bits that are moved are too small by 2^(127 - 15).
+function fromFloat16(halves) {
+  const bits = new Uint32Array(halves.length), numbers = new Float32Array(bits.buffer);
+  for (let i = 0; i < bits.length; i++) {
+    bits[i] = ((halves[i] & 0x8000) << 16) | ((halves[i] & 0x7fff) << 13);
+    numbers[i] *= 2 ** 112;
+  }
+  return numbers;
 }
 
 // Subwords ----------------------------------------------------------------------------------------
@@ -60,6 +63,27 @@ function encodeText(model, text) {
     parts.splice(at, 2, parts[at] + parts[at + 1]);
   }
   return parts.flatMap((part) => (isLearned(part) ? [model.ids.get(part)] : bytesOf(model, part)));
+}
+
+// A sentence ends after these, but not after a title or an initial, nor before a small letter.
+// The pattern of minitf/translation/sentences.py.
+const TITLE = "(?<!(?<![\\p{L}\\p{N}_])(?:[A-Z]|Mr|Ms|Dr|St|Mrs|Prof))";
+const SENTENCE = new RegExp(`(?:${TITLE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*\\s+`
+  + "(?![\\sa-z\u00e0-\u00f6\u00f8-\u00ff])"
+  + "|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*\\s*", "u");
+
+// Return the part of a line that is translated by itself: all of it, or if it has more than `usual`
+// subwords, its first sentence, as a model that learned from single sentences drops some of several.
+function partOf(model, line, usual) {
+  const end = SENTENCE.exec(line);
+  if (!end || !hasMoreThan(model, line, usual)) return line;
+  return line.slice(0, end.index + end[0].length).trim();
+}
+
+// Return whether a text has more than `count` subwords. A very long one surely has, as each subword
+// has at most as many characters as the longest of the vocabulary.
+function hasMoreThan(model, text, count) {
+  return text.length > count * model.longestPiece || encodeText(model, text).length > count;
 }
 
 function bytesOf(model, text) {
@@ -247,6 +271,7 @@ function logProbabilities(model, logits) {
 // Search ------------------------------------------------------------------------------------------
 
 const MAX_EXTRA = 50; // tokens that a translation may be longer than its source. Section 6.1.
+const ALPHA = 0.6; // the exponent of the length penalty. Section 6.1.
 
 // lp(Y) = ((5 + |Y|) / 6)^alpha; |Y| counts the end mark. Section 6.1; Wu et al. 2016, eq. 14.
 const lengthPenalty = (length, alpha) => ((5 + length) / 6) ** alpha;
@@ -266,12 +291,12 @@ function greatestIndices(numbers, count) {
 
 // Return the most probable next token again and again, up to the end mark.
 // ids: of the source, without the end mark. onToken: called with the ids so far; may be async.
-async function greedy(model, ids, alpha = 0.6, onToken = () => {}) {
+async function greedy(model, ids, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken = () => {}) {
   const { bos_id: bos, eos_id: eos } = model.config;
   const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
   const found = [];
   let total = 0, length = 0, id = bos, caches = null;
-  while (length < Math.max(1, ids.length + MAX_EXTRA)) {
+  while (length < Math.max(1, ids.length + maxExtra)) {
     const step = decodeStep(model, source, caches, id, length);
     const next = logProbabilities(model, step.logits);
     [id] = greatestIndices(next, 1);
@@ -286,10 +311,10 @@ async function greedy(model, ids, alpha = 0.6, onToken = () => {}) {
 
 // Keep the W most probable beginnings of the translation, and finish the best of them.
 // The program of minitf/decode.py for one sentence; `beam` gets the same record of every step.
-async function beamSearch(model, ids, W = 4, alpha = 0.6, onToken = () => {}) {
+async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken = () => {}) {
   const { bos_id: bos, eos_id: eos } = model.config;
   const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
-  const limit = Math.max(1, ids.length + MAX_EXTRA), finished = [], cut = [], beam = [];
+  const limit = Math.max(1, ids.length + maxExtra), finished = [], cut = [], beam = [];
   const hypothesis = (text, length) => ({ ids: text.ids, logProbability: text.total,
     score: text.total / lengthPenalty(length, alpha) });
   let texts = [{ ids: [], last: bos, total: 0, caches: null }];
@@ -350,6 +375,7 @@ function explainPass(model, sourceIds, targetIds) {
   });
   [weights.decoder, weights.source] = [byLayer("self"), byLayer("source")];
   const inner = {
+    d_k: model.config.d_k,
     encoder: encoderSeen,
     decoder: caches.map((cache, l) => ({ ...cache, queries: all.map((seen) => seen[l].selfQuery) })),
     source: source.map((cache, l) => ({ ...cache, queries: all.map((seen) => seen[l].sourceQuery) })),
@@ -358,4 +384,4 @@ function explainPass(model, sourceIds, targetIds) {
 }
 
 if (typeof module !== "undefined")
-  module.exports = { loadModel, encodeText, decodeIds, printable, greedy, beamSearch, explainPass };
+  module.exports = { loadModel, encodeText, partOf, decodeIds, printable, greedy, beamSearch, explainPass };

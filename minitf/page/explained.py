@@ -33,6 +33,7 @@ class Explained:
     steps: for each target token the five most probable tokens and their P, most probable first.
     beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was cut; only the first is explained.
+    width, alpha, max_extra: of the search, as in beam_search; greedy decoding has the width 1.
     """
 
     line: str
@@ -48,6 +49,9 @@ class Explained:
     beam: list[BeamStep]
     names: dict[int, str]
     parts: int
+    width: int
+    alpha: float
+    max_extra: int
 
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
         """Return the tokens of the rows and columns of weights[kind].

@@ -11,10 +11,14 @@ const KINDS = {
   encoder: "encoder: the words of the input look at each other",
   decoder: "decoder: a written word looks at those before it",
 };
+const NAMES = { source: "decoder-to-source attention", encoder: "encoder self-attention",
+  decoder: "decoder self-attention" };
 const SVG = "http://www.w3.org/2000/svg";
-let shown = storedTranslation();
-const chosen = { kind: "source", layer: shown.weights.source.length - 1, head: -1, row: 0,
-  reverse: false, step: 0, alpha: data.alpha };
+let shown = null;
+// What the reader has chosen. head: -1 for the mean of all; row: the number of a word in the line of
+// those that look, or with `reverse`, of those that are looked at.
+const chosen = { kind: "source", layer: 0, head: -1, row: 0, reverse: false, step: 0,
+  alpha: data.search.alpha };
 
 // Tools -------------------------------------------------------------------------------------------
 
@@ -36,13 +40,22 @@ function filled(node, attributes, children) {
   return node;
 }
 
+// Return a box for what may be wider than the page: it scrolls by itself, also with the arrow keys.
+// A picture in it grows with the text of the page.
+function scrollBox(label, ...children) {
+  for (const picture of children.filter((child) => child.namespaceURI === SVG))
+    picture.style.width = `${picture.getAttribute("width") / 16}rem`;
+  return element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, ...children);
+}
+
 const word = (token) => token.replace(/^\u2581/, "") || "\u2423";
 const percent = (p) => (p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 const say = (text) => { document.getElementById("live").textContent = text; };
 
 // Move the focus in a group of buttons with the arrow keys, Home and End: one stop for Tab in all.
-function rove(group) {
+// chooses: whether the button that gets the focus is also pressed.
+function rove(group, chooses = false) {
   const buttons = [...group.querySelectorAll("button")];
   const first = buttons.find((button) => button.getAttribute("aria-pressed") === "true") ?? buttons[0];
   for (const button of buttons) button.tabIndex = button === first ? 0 : -1;
@@ -55,15 +68,24 @@ function rove(group) {
     const button = buttons[Math.min(last, Math.max(0, next))];
     for (const other of buttons) other.tabIndex = other === button ? 0 : -1;
     button.focus();
+    if (chooses) button.click();
   };
   return group;
 }
 
+// Return the bytes of a text: it is base64 of deflated bytes.
+async function unpack(text) {
+  const characters = atob(text), packed = new Uint8Array(characters.length);
+  for (let i = 0; i < packed.length; i++) packed[i] = characters.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
 // Return the translation that Python stored: its weights are bytes, 255 for 1.
-function storedTranslation() {
+async function storedTranslation() {
   const weights = {};
-  for (const [kind, { shape: [L, H, T, S], bytes }] of Object.entries(data.weights)) {
-    const numbers = Uint8Array.from(atob(bytes), (character) => character.charCodeAt(0));
+  for (const [kind, { shape: [L, H, T, S], packed }] of Object.entries(data.weights)) {
+    const numbers = await unpack(packed);
     const row = (start) => Array.from(numbers.subarray(start, start + S), (byte) => byte / 255);
     weights[kind] = Array.from({ length: L }, (_, l) => Array.from({ length: H }, (_, h) =>
       Array.from({ length: T }, (_, t) => row(((l * H + h) * T + t) * S))));
@@ -89,14 +111,23 @@ function matrixOf(kind, layer, head) {
 
 const headName = (head) => (head < 0 ? "mean of all heads" : `head ${head + 1}`);
 
-// Return a table of numbers with a heading for each row and column: what the pictures show.
-function tableOf(rows, columns, matrix, caption) {
-  const head = element("tr", {}, element("td"), ...columns.map((name) =>
-    element("th", { scope: "col" }, word(name))));
-  const body = rows.map((name, t) => element("tr", {}, element("th", { scope: "row" }, word(name)),
-    ...matrix[t].map((weight) => element("td", {}, weight.toFixed(2)))));
-  return element("table", {}, element("caption", {}, caption), element("thead", {}, head),
-    element("tbody", {}, ...body));
+const TABLE = 20; // columns of one table, as many as a sheet of paper has room for
+
+// Return tables of the numbers, with a heading for each row and column: what the pictures show.
+function tablesOf(rows, columns, matrix, title) {
+  const tables = [];
+  for (let start = 0; start < columns.length; start += TABLE) {
+    const part = columns.slice(start, start + TABLE), end = start + part.length;
+    const which = part.length < columns.length ? `, columns ${start + 1} to ${end}` : "";
+    const head = element("tr", {}, element("td"), ...part.map((name) =>
+      element("th", { scope: "col" }, word(name))));
+    const body = rows.map((name, t) => element("tr", {}, element("th", { scope: "row" }, word(name)),
+      ...matrix[t].slice(start, end).map((weight) => element("td", {}, weight.toFixed(2)))));
+    tables.push(scrollBox(`Numbers${which}`, element("table", {},
+      element("caption", {}, `${title}${which}`), element("thead", {}, head),
+      element("tbody", {}, ...body))));
+  }
+  return tables;
 }
 
 // Return a bar for each word: name, bar, number.
@@ -109,8 +140,8 @@ function bars(names, numbers, format = (p) => p.toFixed(2)) {
   }));
 }
 
-function select(label, options, value, change) {
-  const list = element("select", { onchange: (event) => change(event.target.value) },
+function select(label, id, options, value, change) {
+  const list = element("select", { id, onchange: (event) => change(event.target.value) },
     ...Object.entries(options).map(([key, text]) =>
       element("option", { value: key, selected: String(value) === key }, text)));
   return element("label", {}, `${label} `, list);
@@ -118,44 +149,81 @@ function select(label, options, value, change) {
 
 // 1 Words -----------------------------------------------------------------------------------------
 
+// Two lines of words: those that are looked at, and under them those that look. A word of either can
+// be chosen; bars over the words of the other line show the weights.
 function showWords(section) {
-  const { kind, layer, head } = chosen, [rows, columns] = namesOf(kind);
+  const { kind, layer, head, reverse } = chosen, [rows, columns] = namesOf(kind);
   const matrix = matrixOf(kind, layer, head);
-  const names = chosen.reverse ? columns : rows, others = chosen.reverse ? rows : columns;
-  chosen.row = Math.min(chosen.row, names.length - 1);
-  const numbers = chosen.reverse ? matrix.map((row) => row[chosen.row]) : matrix[chosen.row];
-  const pick = (i) => { chosen.row = i; update(showWords, `word-${i}`); say(sentence()); };
-  const sentence = () => {
-    const at = chosen.reverse ? matrix.map((row) => row[chosen.row]) : matrix[chosen.row];
-    const best = greatest(at, 3).map((i) => `${word(others[i])} ${at[i].toFixed(2)}`).join(", ");
-    const name = word(names[chosen.row]);
-    return chosen.reverse ? `${name} is looked at by ${best}` : `${name} attends to ${best}`;
+  const [own, others] = reverse ? [columns, rows] : [rows, columns];
+  chosen.row = Math.min(chosen.row, own.length - 1);
+  const weights = reverse ? matrix.map((row) => row[chosen.row]) : matrix[chosen.row];
+  const told = greatest(weights, 4).filter((i, rank) => rank === 0 || weights[i] >= 0.05)
+    .map((i) => `${word(others[i])} ${weights[i].toFixed(2)}`).join(", ");
+  const said = `${word(own[chosen.row])} ${reverse ? "is looked at by" : "attends to"} ${told}`;
+  const pick = (toReverse, i) => {
+    [chosen.reverse, chosen.row] = [toReverse, i];
+    update(showWords, `${toReverse ? "column" : "row"}-${i}`);
+    if (hasModel) update(showByHand);
+    say(document.getElementById("said").textContent);
   };
-  const words = element("div", { class: "words", role: "group", "aria-label": "Choose a word" },
-    ...names.map((name, i) => element("button", { type: "button", id: `word-${i}`, dir: "auto",
-      "aria-pressed": String(i === chosen.row), onclick: () => pick(i) }, word(name))));
+  const [above, below] = { source: ["Input", "Output"],
+    encoder: ["Input: looked at", "Input: looking"],
+    decoder: ["Output: already read", "Output: about to be written"] }[kind];
+  const line = (title, names, isColumns) => rove(element("div", { class: "words", role: "group",
+    "aria-label": title, lang: languageOf(kind, isColumns) }, ...names.map((name, i) => {
+    const isOwn = isColumns === reverse;
+    return element("button", { type: "button", dir: "auto", id: `${isColumns ? "column" : "row"}-${i}`,
+      "aria-pressed": String(isOwn && i === chosen.row), onclick: () => pick(isColumns, i) },
+    ...(isOwn ? [] : [tallBar(weights[i])]), element("span", {}, word(name)),
+    ...(isOwn ? [] : [element("small", {}, ` ${weights[i].toFixed(2)}`)]));
+  })), true);
   section.append(
-    element("p", {}, "Choose a word: the bars show how it divides its attention, in all 1. "
-      + "A rare word is cut into several pieces, each with its own bar."),
+    element("p", {}, "Choose a word of either line. The bars over the other line show where its "
+      + "attention goes: the word that looks divides 1 among the words that it looks at. Each head of "
+      + "each layer does so by itself; the mean of the heads is shown first. </s> is the end mark. A "
+      + "rare word is cut into several pieces, a rare character into bytes such as <0xF0>."),
     controls(),
-    rove(words),
-    element("p", { class: "said" }, `${sentence()}.`),
-    bars(others, numbers));
+    element("h3", {}, above), line(above, columns, true),
+    element("h3", {}, below), line(below, rows, false),
+    element("p", { class: "said", id: "said" }, `${said}.`));
+}
+
+// Return the number of the output's word that looks farthest from its own place: a good first one.
+function farthestLooking() {
+  const matrix = matrixOf("source", shown.weights.source.length - 1, -1);
+  const distances = matrix.map((row, t) => {
+    const [s] = greatest(row, 1);
+    return row[s] < 0.5 || s === row.length - 1 ? 0 : Math.abs(s / row.length - t / matrix.length);
+  });
+  return greatest(distances, 1)[0];
+}
+
+// Return a bar that fills the part p of its height.
+function tallBar(p) {
+  const bar = element("span", { class: "tall", "aria-hidden": "true" }, element("span"));
+  bar.firstChild.style.height = `${100 * p}%`;
+  return bar;
+}
+
+// Return the language of the rows or columns of a kind, for screen readers.
+function languageOf(kind, isColumns) {
+  const isSource = kind === "encoder" || (kind === "source" && isColumns);
+  return data.languages[isSource ? 0 : 1] || null;
 }
 
 function controls() {
   const layers = Object.fromEntries(shown.weights[chosen.kind].map((_, l) => [l, `layer ${l + 1}`]));
-  const heads = Object.fromEntries([[-1, "mean of all heads"],
-    ...shown.weights[chosen.kind][0].map((_, h) => [h, `head ${h + 1}`])].map(([h, name]) =>
-    [` ${h}`, name])); // with a blank, as JavaScript would put whole numbers first
-  const set = (name) => (value) => { chosen[name] = name === "kind" ? value : Number(value);
-    chosen.layer = Math.min(chosen.layer, shown.weights[chosen.kind].length - 1); updateAll(); };
+  const heads = Object.fromEntries([-1, ...shown.weights[chosen.kind][0].keys()].map((h) =>
+    [` ${h}`, headName(h)])); // with a blank, as JavaScript would put whole numbers first
+  const set = (name, id) => (value) => {
+    chosen[name] = name === "kind" ? value : Number(value);
+    chosen.layer = Math.min(chosen.layer, shown.weights[chosen.kind].length - 1);
+    updateChosen(id);
+  };
   return element("div", { class: "controls" },
-    select("Attention:", KINDS, chosen.kind, set("kind")),
-    select("Layer:", layers, chosen.layer, set("layer")),
-    select("Head:", heads, ` ${chosen.head}`, set("head")),
-    select("Direction:", { 0: "what it looks at", 1: "who looks at it" }, Number(chosen.reverse),
-      (value) => { chosen.reverse = value === "1"; updateAll(); }));
+    select("Attention:", "kind", KINDS, chosen.kind, set("kind", "kind")),
+    select("Layer:", "layer", layers, chosen.layer, set("layer", "layer")),
+    select("Head:", "of-head", heads, ` ${chosen.head}`, set("head", "of-head")));
 }
 
 // Return the indices of the `count` greatest numbers, greatest first.
@@ -188,35 +256,39 @@ function describe(kind, matrix) {
   if (end >= 0) found.push(["rests on the end mark", at(() => end)]);
   if (kind === "source") {
     const line = (t) => Math.round(T > 1 ? (t * (columns.length - 1)) / (T - 1) : 0);
-    found.push(["follows the diagonal", at(line)]);
+    found.push(["goes through the input in order", at(line)]);
   }
   found.sort((a, b) => b[1] - a[1]);
   const sharp = average(matrix.map((row) => Math.max(...row)));
-  if (found.length && found[0][1] >= 0.4) return `${found[0][0]} (${found[0][1].toFixed(2)})`;
-  if (sharp >= 0.5) return `picks one word (${sharp.toFixed(2)}), not by its place`;
-  return `spreads its attention (at most ${sharp.toFixed(2)} on one word)`;
+  if (found[0]?.[1] >= 0.4) return `${found[0][0]} (${found[0][1].toFixed(2)})`;
+  if (sharp >= 0.5) return `picks one word (${sharp.toFixed(2)}), wherever it is`;
+  return `spreads its attention (on average, its greatest weight is ${sharp.toFixed(2)})`;
 }
 
 function showHeads(section) {
   const { kind } = chosen, layers = shown.weights[kind];
+  shown.twins ??= {}; // kept, as comparing all heads of a long sentence takes a while
+  shown.twins[kind] ??= layers.map((heads, l) => heads.map((_, h) => nearest(layers, l, h)));
   const grid = element("div", { class: "heads", role: "group", "aria-label": "Choose a head" });
   layers.forEach((heads, l) => heads.forEach((matrix, h) => {
     const text = describe(kind, matrix), bits = average(matrix.map(entropy));
-    const twin = nearest(layers, l, h);
-    const like = twin ? `; most like head ${twin.layer + 1}.${twin.head + 1} (${twin.similarity.toFixed(2)})`
-      : "";
+    const twin = shown.twins[kind][l][h];
+    const like = twin ? `; most like layer ${twin.layer + 1}, head ${twin.head + 1} `
+      + `(${twin.similarity.toFixed(2)})` : "";
     const selected = l === chosen.layer && h === chosen.head;
     grid.append(element("button", { type: "button", id: `head-${l}-${h}`, class: "head",
       "aria-pressed": String(selected),
-      onclick: () => { [chosen.layer, chosen.head] = [l, h]; updateAll(`head-${l}-${h}`); say(text); } },
+      onclick: () => { [chosen.layer, chosen.head] = [l, h]; updateChosen(`head-${l}-${h}`); say(text); } },
       thumbnail(matrix),
       element("span", { class: "what" }, element("b", {}, `layer ${l + 1}, head ${h + 1} `), text,
         element("small", {}, ` ${bits.toFixed(1)} bits${like}`))));
   }));
   section.append(
-    element("p", {}, `${KINDS[kind]}. Each square is a head: rows are who looks, columns at whom; `
-      + "darker is more. The words under it are measured on this sentence. 0 bits: all attention on "
-      + "one word; the second number says which head is most like it (1: equal)."),
+    element("p", {}, `The heads of the ${NAMES[kind]}; choose another in the view Words. Each `
+      + "square is a head: a row is a word that looks, a column one that is looked at, and darker is "
+      + "more. Beside it: what it does in this sentence, with the mean weight that it gives there; its "
+      + "entropy (0 bits: all attention on one word; 1 bit: as if divided between two); and the head "
+      + "most like it (1: equal)."),
     rove(grid), largeMap());
 }
 
@@ -252,12 +324,25 @@ function shade(weight) {
 function largeMap() {
   const { kind, layer, head } = chosen, [rows, columns] = namesOf(kind);
   const matrix = matrixOf(kind, layer, head);
-  const title = `${kind} attention, layer ${layer + 1}, ${headName(head)}`;
-  const cell = 26, left = 12 + 8 * Math.max(...rows.map((name) => word(name).length));
-  const top = 30 + 7 * Math.max(...columns.map((name) => word(name).length));
+  const title = `${NAMES[kind]}, layer ${layer + 1}, ${headName(head)}`;
+  const picture = mapOf(rows, columns, matrix, title), tsv = tsvOf(rows, columns, matrix);
+  return element("figure", {}, element("figcaption", {}, title),
+    scrollBox(title, picture),
+    element("p", { class: "controls" },
+      button("Save SVG", () => save("attention.svg", "image/svg+xml", svgText(picture))),
+      button("Save PNG", async () => save("attention.png", "image/png", await pngOf(picture))),
+      button("Copy numbers (TSV)", () => copy(tsv)),
+      button("Save numbers (TSV)", () => save("attention.tsv", "text/tab-separated-values", tsv))),
+    element("details", {}, element("summary", {}, "The numbers as a table"),
+      ...tablesOf(rows, columns, matrix, title)));
+}
+
+// Return a picture of a matrix with its words; weights of 0.1 and more are written into their cells.
+function mapOf(rows, columns, matrix, title) {
+  const cell = 26, left = 12 + 8 * longestOf(rows), top = 30 + 7 * longestOf(columns);
   const size = [left + cell * columns.length + 40, top + cell * rows.length + 8];
-  const picture = svg("svg", { xmlns: SVG, viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0],
-    height: size[1], role: "img", "aria-label": `${title}; its numbers are in the table below`,
+  const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
+    role: "img", "aria-label": `${title}; its numbers are in the table below`,
     "font-family": "sans-serif", "font-size": 13, "data-map": true },
   svg("rect", { width: size[0], height: size[1], fill: "#fff" }));
   columns.forEach((name, s) => picture.append(svg("text", { fill: "#111",
@@ -271,24 +356,37 @@ function largeMap() {
         fill: `rgb(${shade(weight).slice(0, 3)})`, stroke: "#bbb", "stroke-width": 0.5 },
       svg("title", {}, `${word(name)} \u2192 ${word(columns[s])}: ${weight.toFixed(2)}`)));
       if (weight >= 0.1) picture.append(svg("text", { x: x + cell / 2, y: y + 17, "font-size": 10,
-        "text-anchor": "middle", fill: weight > 0.42 ? "#fff" : "#000" },
+        "text-anchor": "middle", fill: weight > 0.43 ? "#fff" : "#000" },
       weight.toFixed(2).replace(/^0/, "")));
     });
   });
-  const tsv = [["", ...columns.map(word)], ...rows.map((name, t) =>
-    [word(name), ...matrix[t].map((weight) => weight.toFixed(3))])].map((row) => row.join("\t"))
-    .join("\n");
-  return element("figure", {}, element("figcaption", {}, title),
-    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, picture),
-    element("p", { class: "controls" },
-      button("Save SVG", () => save("attention.svg", "image/svg+xml", new XMLSerializer()
-        .serializeToString(picture))),
-      button("Save PNG", () => savePng(picture)),
-      button("Copy numbers (TSV)", () => copy(tsv)),
-      button("Save numbers (TSV)", () => save("attention.tsv", "text/tab-separated-values", tsv))),
-    element("details", {}, element("summary", {}, "The numbers as a table"),
-      element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table" },
-        tableOf(rows, columns, matrix, title))));
+  return picture;
+}
+
+const longestOf = (names) => Math.max(...names.map((name) => word(name).length));
+
+// Return the numbers as rows of a spreadsheet, with the words as headings.
+function tsvOf(rows, columns, matrix) {
+  const lines = [["", ...columns.map(word)],
+    ...rows.map((name, t) => [word(name), ...matrix[t].map((weight) => weight.toFixed(3))])];
+  return lines.map((line) => line.join("\t")).join("\n");
+}
+
+// Return the picture as a file.
+function svgText(picture) {
+  const copy = picture.cloneNode(true);
+  copy.removeAttribute("style");
+  return new XMLSerializer().serializeToString(copy);
+}
+
+// Return the picture as a PNG, two pixels for each of its own.
+async function pngOf(picture) {
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(svgText(picture))}`;
+  await image.decode();
+  const canvas = element("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((resolve) => canvas.toBlob(resolve));
 }
 
 function button(text, click) {
@@ -302,18 +400,6 @@ function save(name, type, content) {
   say(`${name} saved`);
 }
 
-async function savePng(picture) {
-  const text = new XMLSerializer().serializeToString(picture);
-  const image = new Image();
-  image.src = `data:image/svg+xml,${encodeURIComponent(text)}`;
-  await image.decode();
-  const canvas = element("canvas", { width: 2 * image.width, height: 2 * image.height });
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  const blob = await new Promise((resolve) => canvas.toBlob(resolve));
-  save("attention.png", "image/png", blob);
-  return blob;
-}
-
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -325,46 +411,59 @@ async function copy(text) {
 
 // 3 Step by step ----------------------------------------------------------------------------------
 
-let player = null;
+let player = null; // the timer of Play
 
 function showSteps(section) {
-  const last = shown.target.length - 1, t = (chosen.step = Math.min(chosen.step, last));
-  const go = (step) => { chosen.step = Math.min(last, Math.max(0, step)); update(showSteps, "step");
-    say(`Step ${chosen.step + 1}: ${word(shown.target[chosen.step])}`); };
-  const play = () => {
-    if (player) { clearInterval(player); player = null; update(showSteps, "play"); return; }
-    if (chosen.step === last) chosen.step = -1;
-    player = setInterval(() => {
-      if (chosen.step >= last) { clearInterval(player); player = null; }
-      else chosen.step++;
-      update(showSteps, "play");
-    }, 1000);
-  };
-  const slider = element("input", { type: "range", id: "step", min: 0, max: last, value: t,
-    "aria-valuetext": `step ${t + 1} of ${last + 1}: ${word(shown.target[t])}`,
+  const last = shown.target.length - 1, layer = shown.weights.source.length - 1;
+  const cross = matrixOf("source", layer, -1);
+  const slider = element("input", { type: "range", id: "step", min: 0, max: last,
     oninput: (event) => go(Number(event.target.value)) });
-  const cross = matrixOf("source", chosen.layer < shown.weights.source.length ? chosen.layer : 0, -1);
-  const next = shown.steps[t] ?? [];
-  section.append(
-    element("p", { class: "controls" },
-      element("label", {}, `Step ${t + 1} of ${last + 1} `, slider),
-      button("Back", () => go(t - 1)), button("Forward", () => go(t + 1)),
-      filled(button(player ? "Stop" : "Play", play), { id: "play" }, [])),
-    element("p", { class: "sofar", dir: "auto" }, "Written so far: ",
+  const place = element("span"), body = element("div"), toPlay = button("Play", () => play(!player));
+  const go = (step) => {
+    const t = (chosen.step = Math.min(last, Math.max(0, step)));
+    place.textContent = `Step ${t + 1} of ${last + 1} `;
+    slider.value = t;
+    slider.setAttribute("aria-valuetext", `${place.textContent}: ${word(shown.target[t])}`);
+    body.replaceChildren(...stepOf(t, cross[t], layer));
+  };
+  const play = (begin) => {
+    clearInterval(player);
+    player = begin ? setInterval(() => {
+      go(chosen.step + 1);
+      if (chosen.step === last) play(false);
+    }, 1000) : null;
+    if (begin && chosen.step === last) go(0);
+    toPlay.textContent = begin ? "Stop" : "Play";
+  };
+  const by = (distance) => () => { play(false); go(chosen.step + distance); };
+  section.append(element("p", {}, "The decoder writes one token at a time. Move the slider, or press "
+      + "Play, to follow it."),
+    element("div", { class: "controls" }, element("label", {}, place, slider),
+      button("Back", by(-1)), button("Forward", by(1)), toPlay), body);
+  play(false);
+  go(chosen.step);
+}
+
+// Return what is known of step t. weights: of the attention to the source, a number for each word.
+function stepOf(t, weights, layer) {
+  const next = shown.steps[t];
+  return [
+    element("p", { class: "sofar", dir: "auto", lang: data.languages[1] || null },
       ...shown.target.slice(0, t).map((token) => `${word(token)} `),
       element("b", {}, `[ ${word(shown.target[t])} ]`)),
     element("div", { class: "columns" },
-      element("div", {}, element("h3", {}, "The most likely next words"),
+      element("div", {}, element("h3", {}, "The most likely next tokens"),
         bars(next.map(([token]) => token), next.map(([, p]) => p), percent),
-        element("p", { class: "note" }, next[0]?.[0] === shown.target[t] ? "The first of them is taken."
+        element("p", { class: "note" }, next[0][0] === shown.target[t] ? "The first of them is taken."
           : "Another is taken: beam search looks at whole translations, not at one step.")),
-      element("div", {}, element("h3", {}, "Where it looks in the input meanwhile"),
-        bars(shown.source, cross[t]))));
+      element("div", {}, element("h3", {}, "Where the decoder looks in the input meanwhile"),
+        bars(shown.source, weights),
+        element("p", { class: "note" }, `Layer ${layer + 1}, mean of all heads.`)))];
 }
 
 // 4 Beam ------------------------------------------------------------------------------------------
 
-// Return the beam as nodes: { parent, token, total, kept, finished, column, text } for each step.
+// Return the beam as nodes: { parent, token, total, kept, finished, column } for each step.
 function beamNodes(beam) {
   const columns = [];
   let texts = [null];
@@ -378,10 +477,14 @@ function beamNodes(beam) {
   return columns;
 }
 
+// Return the text that ends at a node; a character that is spelled in bytes, such as an emoji, is
+// written as itself.
 function textOf(node) {
   const tokens = [];
   for (let at = node; at; at = at.parent) tokens.unshift(at.token);
-  return tokens.filter((token) => token !== "</s>").join("").replaceAll("\u2581", " ").trim();
+  const text = tokens.filter((token) => token !== "</s>").join("").replaceAll("\u2581", " ").trim();
+  return text.replace(/(<0x[0-9A-F]{2}>)+/g, (bytes) => new TextDecoder().decode(
+    Uint8Array.from(bytes.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16))));
 }
 
 // Return the length of a finished text with its end mark: each column adds a token.
@@ -394,28 +497,46 @@ function showBeam(section) {
       + "the most likely word at each step."));
     return;
   }
-  const scored = ranked(columns), winner = winnerOf(columns);
-  const slider = element("input", { type: "range", id: "alpha", min: 0, max: 2, step: 0.1,
-    value: chosen.alpha, oninput: (event) => { chosen.alpha = Number(event.target.value);
-      update(showBeam, "alpha"); say(`alpha ${chosen.alpha}: ${textOf(winnerOf(columns))}`); } });
+  const label = element("span"), result = element("div");
+  const rank = () => {
+    const scrolled = result.firstChild?.scrollLeft ?? 0;
+    label.textContent = `alpha ${chosen.alpha} `;
+    result.replaceChildren(...rankingOf(columns));
+    result.firstChild.scrollLeft = scrolled;
+  };
+  const slider = element("input", { type: "range", id: "alpha", min: 0,
+    max: Math.max(2, data.search.alpha), step: 0.05, value: chosen.alpha,
+    oninput: (event) => {
+      chosen.alpha = Number(event.target.value);
+      rank();
+      say(`alpha ${chosen.alpha}: ${textOf(winnerOf(columns))}`);
+    } });
   section.append(
-    element("p", {}, "Each column is a step; of its candidates those with a solid frame are kept, "
-      + "dashed ones are dropped, boxes with a double frame are finished. The number is ln P so far. "
-      + "The heavy line leads to the winner."),
-    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Tree of the beam" },
-      beamTree(columns, winner)),
-    element("p", { class: "controls" }, element("label", {}, `alpha ${chosen.alpha.toFixed(1)} `, slider),
-      element("span", { class: "note" }, "score = ln P / ((5 + length) / 6)^alpha: a greater alpha favours longer ones")),
-    element("p", { class: "note" }, "Finished translations, best first. The search itself ran with alpha "
-      + `${data.alpha}; with another, it might have found more.`),
-    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Finished translations" },
-      element("table", { class: "ranked" },
-        element("tr", {}, ...["translation", "ln P", "length", "penalty", "score"].map((name) =>
-          element("th", { scope: "col" }, name))),
-        ...scored.map(({ node, penalty, score }) => element("tr", {},
-          element("th", { scope: "row", dir: "auto" }, textOf(node)),
-          ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map((n) =>
-            element("td", {}, String(n))))))));
+    element("p", {}, "Each column is a step. Of its candidates, those with a solid frame are kept, "
+      + "dashed ones are dropped, and those with a double frame are finished. The number is ln P, the "
+      + "logarithm of the probability of the text so far. The heavy line leads to the winner."),
+    element("div", { class: "controls" }, element("label", {}, label, slider),
+      element("span", { class: "note" }, "score = ln P / ((5 + length) / 6)^alpha: a greater alpha "
+        + "favours longer translations")),
+    result);
+  rank();
+}
+
+// Return the tree of the beam and the list of what it finished, for the chosen alpha.
+function rankingOf(columns) {
+  const rows = ranked(columns).map(({ node, penalty, score }) => element("tr", {},
+    element("th", { scope: "row", dir: "auto", lang: data.languages[1] || null }, textOf(node)),
+    ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map((number) =>
+      element("td", {}, String(number)))));
+  const head = ["translation", "ln P", "length", "penalty", "score"].map((name) =>
+    element("th", { scope: "col" }, name));
+  return [
+    scrollBox("Tree of the beam", beamTree(columns, winnerOf(columns))),
+    element("p", { class: "note" }, rows.length ? "Finished translations, best first. The search "
+      + `itself ran with alpha ${data.search.alpha}; with another, it might have found more.`
+      : "None of these texts ended before the greatest length: the most probable one is taken."),
+    ...(rows.length ? [scrollBox("Finished translations", element("table", { class: "ranked" },
+      element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))] : [])];
 }
 
 // Return the finished texts with their length penalty and score, best first.
@@ -430,7 +551,7 @@ function ranked(columns) {
 const winnerOf = (columns) => ranked(columns)[0]?.node ?? columns.at(-1).find((node) => node.kept);
 
 function beamTree(columns, winner) {
-  const width = 104, height = 34, path = new Set();
+  const width = 116, height = 38, path = new Set();
   for (let at = winner; at; at = at.parent) path.add(at);
   const rows = Math.max(...columns.map((nodes) => nodes.length));
   const size = [width * columns.length + 8, height * rows + 8];
@@ -440,19 +561,19 @@ function beamTree(columns, winner) {
   columns.forEach((nodes, c) => nodes.forEach((node, r) => {
     [node.x, node.y] = [4 + width * c, 4 + height * r];
     if (node.parent) picture.append(svg("path", { class: path.has(node) ? "line won"
-      : node.kept || node.finished ? "line" : "line dropped", d: `M${node.parent.x + 80} ${node.parent.y + 14}`
-      + `C${node.parent.x + 94} ${node.parent.y + 14} ${node.x - 14} ${node.y + 14} ${node.x} ${node.y + 14}` }));
+      : node.kept || node.finished ? "line" : "line dropped", d: `M${node.parent.x + 92} ${node.parent.y + 16}`
+      + `C${node.parent.x + 106} ${node.parent.y + 16} ${node.x - 14} ${node.y + 16} ${node.x} ${node.y + 16}` }));
   }));
   for (const node of columns.flat()) {
     const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
     const text = word(node.token);
     const group = svg("g", { class: `node ${state}${path.has(node) ? " won" : ""}` },
       svg("title", {}, `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`),
-      svg("rect", { x: node.x, y: node.y, width: 80, height: 28, rx: 4 }));
-    if (node.finished) group.append(svg("rect", { x: node.x + 3, y: node.y + 3, width: 74, height: 22, rx: 2 }));
-    group.append(svg("text", { x: node.x + 40, y: node.y + 13, "text-anchor": "middle" },
+      svg("rect", { x: node.x, y: node.y, width: 92, height: 32, rx: 4 }));
+    if (node.finished) group.append(svg("rect", { x: node.x + 3, y: node.y + 3, width: 86, height: 26, rx: 2 }));
+    group.append(svg("text", { x: node.x + 46, y: node.y + 15, "text-anchor": "middle" },
       text.length > 11 ? `${text.slice(0, 10)}\u2026` : text),
-    svg("text", { x: node.x + 40, y: node.y + 24, "text-anchor": "middle", class: "small" },
+    svg("text", { x: node.x + 46, y: node.y + 27, "text-anchor": "middle", class: "small" },
       node.total.toFixed(2)));
     picture.append(group);
   }
@@ -500,85 +621,104 @@ function mask(title, rows, columns, isVisible) {
     });
   });
   return element("figure", {}, element("figcaption", {}, title),
-    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, picture));
+    scrollBox(title, picture));
 }
 
 // 6 Try it ----------------------------------------------------------------------------------------
 
-let model = null;
+const WATCHED = 30; // ms; so often the text that is being written is shown
+let unpacking = null; // the promise of the model in this page
 let busy = false;
 
-// Unpack the model that the page contains: base64, deflate, float16.
-async function unpackModel() {
-  if (model) return model;
-  const text = document.getElementById("weights").textContent;
-  const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  model = loadModel(JSON.parse(document.getElementById("head").textContent), bytes);
-  return model;
+function unpackModel() {
+  unpacking ??= unpack(document.getElementById("weights").textContent).then((bytes) =>
+    loadModel(JSON.parse(document.getElementById("head").textContent), bytes));
+  return unpacking;
 }
 
-// Translate a text in the page; all views then show it. onText: called with the text so far.
+// Translate a text in the page. onText: called with the text so far.
+// Throws an Error with one line for the reader if there is nothing to translate, or too much.
 async function translate(text, width, onText = () => {}) {
-  await unpackModel();
-  const line = printable(text).trim(), ids = encodeText(model, line);
-  if (!ids.length) throw new Error("Type a sentence first.");
-  if (ids.length > data.longest)
-    throw new Error(`This sentence has ${ids.length} subwords; the model reads up to ${data.longest}. Shorten it.`);
-  const pause = () => new Promise((resolve) => setTimeout(resolve));
-  const onToken = async (found) => { onText(decodeIds(model, found)); await pause(); };
-  const alpha = data.alpha;
-  const best = width > 1 ? await beamSearch(model, ids, width, alpha, onToken)
-    : await greedy(model, ids, alpha, onToken);
+  const model = await unpackModel(), { alpha, max_extra: maxExtra, longest, usual } = data.search;
+  const tooLong = `This is too long: the model reads up to ${longest} subwords at once. Type less.`;
+  const typed = printable(text).trim(), line = partOf(model, typed, usual);
+  if (!line) throw new Error("Type a sentence first.");
+  if (hasMoreThan(model, line, longest)) throw new Error(tooLong);
+  const ids = encodeText(model, line);
+  let watched = performance.now();
+  const write = async (found) => {
+    onText(decodeIds(model, found));
+    await new Promise((resolve) => setTimeout(resolve)); // lets the browser draw
+    watched = performance.now();
+  };
+  const onToken = (found) => performance.now() - watched > WATCHED && write(found);
+  const best = width > 1 ? await beamSearch(model, ids, width, alpha, maxExtra, onToken)
+    : await greedy(model, ids, alpha, maxExtra, onToken);
+  await write(best.ids); // the views follow
   const eos = model.config.eos_id, source = [...ids, eos], target = [...best.ids, eos];
   const { weights, steps, inner } = explainPass(model, source, target);
   const names = (list) => list.map((id) => model.pieces[id]);
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
-  return { line, translation: decodeIds(model, best.ids), source: names(source),
-    target: names(target), weights, steps, beam, inner, logProbability: best.logProbability };
+  return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
+    source: names(source), target: names(target), weights, steps, beam, inner };
+}
+
+// Translate a text, and show it in all views. Tells the reader why, where it cannot.
+async function translateAndShow(text, width) {
+  if (busy) return;
+  busy = true;
+  const output = document.getElementById("output"), note = document.getElementById("took");
+  const tell = (sentence) => { note.textContent = sentence; };
+  try {
+    const begun = performance.now();
+    shown = await translate(text, width, (found) => { output.textContent = found; });
+    const seconds = (performance.now() - begun) / 1000;
+    Object.assign(chosen, { row: farthestLooking(), reverse: false, step: 0, alpha: data.search.alpha });
+    document.getElementById("line").textContent = shown.line;
+    document.getElementById("translation").textContent = shown.translation;
+    output.textContent = shown.translation;
+    updateAll();
+    tell(`${shown.target.length} tokens, ${seconds.toFixed(2)} s.`
+      + (shown.isPart ? " Of several sentences, the page translates the first." : ""));
+    say(shown.translation);
+  } catch (error) {
+    output.textContent = "";
+    tell(error.message);
+    say(error.message);
+  } finally {
+    busy = false;
+  }
+}
+
+// Return the English name of a language's code, such as "en"; a text that is no code stays as it is.
+function languageName(code) {
+  try {
+    return code && new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
 }
 
 function showTry(section) {
-  if (!hasModel) {
-    section.append(element("p", {}, "This page has no model in it. Write one that translates what you "
-      + "type with: translate.py --attention page.html --with-model \"a sentence\""));
-    return;
-  }
   const field = element("input", { type: "text", id: "field", value: shown.line, dir: "auto",
     lang: data.languages[0] || null, autocomplete: "off", spellcheck: "false" });
-  const width = element("select", { id: "width" }, element("option", { value: 4 }, "beam 4"),
-    element("option", { value: 1 }, "greedy"));
-  const output = element("p", { id: "output", class: "sofar", dir: "auto",
-    lang: data.languages[1] || null }, shown.translation);
-  const submit = async (event) => {
+  const language = languageName(data.languages[0]);
+  const widths = [data.search.width, data.search.width > 1 ? 1 : 4];
+  const width = element("select", { id: "width" }, ...widths.map((each) =>
+    element("option", { value: each }, each > 1 ? `beam ${each}` : "greedy")));
+  const submit = (event) => {
     event.preventDefault();
-    if (busy) return;
-    busy = true;
-    try {
-      output.textContent = "\u2026";
-      const begun = performance.now();
-      shown = await translate(field.value, Number(width.value), (text) => { output.textContent = text; });
-      const seconds = (performance.now() - begun) / 1000;
-      Object.assign(chosen, { row: 0, step: 0, alpha: data.alpha });
-      document.getElementById("line").textContent = shown.line;
-      document.getElementById("translation").textContent = shown.translation;
-      output.textContent = shown.translation;
-      const kept = Number(width.value);
-      updateAll("field");
-      document.getElementById("width").value = kept;
-      say(`${shown.translation} (${seconds.toFixed(2)} s)`);
-    } catch (error) {
-      output.textContent = error.message;
-      say(error.message);
-    } finally {
-      busy = false;
-    }
+    translateAndShow(field.value, Number(width.value));
   };
-  section.append(element("p", {}, "Type a sentence: the model in this page translates it, and all views show it."),
+  section.append(
+    element("p", {}, `Type a sentence${language ? ` in ${language}` : ""}: the model in this page `
+      + "translates it, and all views show it."),
     element("form", { class: "controls", onsubmit: submit },
       element("label", { class: "wide" }, "Sentence ", field), element("label", {}, "Search ", width),
-      element("button", { type: "submit" }, "Translate")), output);
+      element("button", { type: "submit" }, "Translate")),
+    element("p", { id: "output", class: "sofar", dir: "auto", lang: data.languages[1] || null },
+      shown.translation),
+    element("p", { id: "took", class: "note" }));
 }
 
 // 7 One head by hand ------------------------------------------------------------------------------
@@ -586,23 +726,19 @@ function showTry(section) {
 const N_SHOWN = 6; // numbers of each vector that are shown
 
 function showByHand(section) {
-  if (!hasModel) {
-    section.append(element("p", {}, "This view needs the model in the page: write it with --with-model."));
-    return;
-  }
   if (!shown.inner) {
-    section.append(button("Compute the numbers of one head", async () => {
-      const stored = shown;
-      shown = await translate(stored.line, stored.beam.length ? 4 : 1);
-      updateAll();
-    }));
+    section.append(element("p", {}, "The queries, keys and values of this sentence are not in the "
+      + "page: the model computes them."),
+    button("Compute the numbers of one head", () => translateAndShow(shown.line, data.search.width)));
     return;
   }
   const { kind, layer } = chosen, head = Math.max(0, chosen.head), [rows, columns] = namesOf(kind);
-  const t = chosen.reverse ? 0 : Math.min(chosen.row, rows.length - 1);
-  const K = model.config.d_k, part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
+  const ofHead = shown.weights[kind][layer][head];
+  // Of a word that is looked at: the word that looks most at it.
+  const t = chosen.reverse ? greatest(ofHead.map((row) => row[chosen.row]), 1)[0] : chosen.row;
+  const K = shown.inner.d_k, part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
   const { queries, keys, values } = shown.inner[kind][layer];
-  const query = part(queries[t]), weights = shown.weights[kind][layer][head][t];
+  const query = part(queries[t]), weights = ofHead[t];
   const few = (vector) => vector.slice(0, N_SHOWN).map((x) => x.toFixed(2)).join(" ") + (K > N_SHOWN ? " \u2026" : "");
   const products = columns.map((_, s) => dot(query, part(keys[s])));
   const isHidden = (s) => kind === "decoder" && s > t;
@@ -611,14 +747,15 @@ function showByHand(section) {
   const headings = ["word", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
   section.append(
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
-      element("b", { dir: "auto" }, word(rows[t])), ` (choose attention, layer, head and word in view 1). `
-      + `Of the ${K} numbers of each vector the first ${Math.min(K, N_SHOWN)} are shown; the products are of all.`),
+      element("b", { dir: "auto" }, word(rows[t])), " (choose attention, layer, head and word in the view Words). "
+      + "q is its query; k and v are the key and the value of each word that it may look at. "
+      + `Of the ${K} numbers of each, the first ${Math.min(K, N_SHOWN)} are shown; sums are over all.`),
     element("p", { class: "numbers" }, `q = ${few(query)}`),
-    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "One head by hand" },
+    scrollBox("One head by hand",
       element("table", { class: "numbers" },
         element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
         ...columns.map((name, s) => element("tr", { class: isHidden(s) ? "off" : null },
-          element("th", { scope: "row" }, word(name)), element("td", {}, few(part(keys[s] ?? query))),
+          element("th", { scope: "row" }, word(name)), element("td", {}, few(part(keys[s]))),
           element("td", {}, products[s].toFixed(2)), element("td", {}, (products[s] / Math.sqrt(K)).toFixed(2)),
           element("td", {}, isHidden(s) ? "\u2212\u221e" : "may attend"),
           element("td", {}, weights[s].toFixed(3)), element("td", {}, few(part(values[s]))))))),
@@ -646,58 +783,75 @@ function update(show, focus) {
   section.replaceChildren(element("h2", { id: `${id}-title` }, title));
   show(section);
   section.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] ?? 0; });
-  if (show === showWords && hasModel && document.getElementById("hand")) update(showByHand);
   if (focus) document.getElementById(focus)?.focus();
 }
 
-function updateAll(focus) {
-  const active = focus ?? document.activeElement?.id;
-  for (const [, , show] of VIEWS) if (show !== showByHand) update(show);
-  if (active) document.getElementById(active)?.focus();
+// Fill the views that depend on the chosen attention, layer, head and word.
+function updateChosen(focus) {
+  update(showWords);
+  update(showHeads);
+  if (hasModel) update(showByHand);
+  document.getElementById(focus).focus();
 }
 
-function build() {
+// Fill the views of a new translation: all but the one in which it was typed.
+function updateAll() {
+  for (const [, , show] of VIEWS) if (show !== showTry) update(show);
+}
+
+async function build() {
+  shown = await storedTranslation();
+  Object.assign(chosen, { layer: shown.weights.source.length - 1, row: farthestLooking() });
   const main = document.getElementById("main");
   main.before(element("nav", { "aria-label": "Views" }, ...VIEWS.map(([id, title]) =>
     element("a", { href: `#${id}` }, title))));
   for (const [id] of VIEWS) main.append(element("section", { id, "aria-labelledby": `${id}-title` }));
-  updateAll();
+  for (const [, , show] of VIEWS) update(show);
+  if (hasModel) setTimeout(unpackModel); // before it is needed, but after the views are drawn
 }
 
-// The page's own test, for headless browsers: open it with #selftest. ---------------------------------
+// The page's own test, for headless browsers: open it with #selftest. -----------------------------
 
 async function selfTest() {
   let count = 0;
   const check = (holds, what) => { if (!holds) throw new Error(what); count++; };
+  const at = (id) => document.getElementById(id);
   const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   const rowsSumTo1 = () => Object.values(shown.weights).flat(2).every((matrix) => matrix.every((row) =>
     Math.abs(row.reduce((a, b) => a + b) - 1) < 0.003 * row.length));
   try {
     check(rowsSumTo1(), "each row of weights sums to 1");
-    for (const [id] of VIEWS) check(document.getElementById(id).children.length > 1, `view ${id} is empty`);
-    document.getElementById("word-0").focus();
+    for (const [id] of VIEWS) check(at(id).children.length > 1, `view ${id} is empty`);
+    at("row-0").focus();
     press("ArrowRight");
-    check(document.activeElement.id === "word-1", "the arrow moves to the next word");
-    document.activeElement.click();
-    check(document.activeElement.id === "word-1" && chosen.row === 1, "a chosen word keeps the focus");
-    check(/attends to/.test(document.getElementById("live").textContent), "the live line speaks");
-    document.getElementById("head-0-0").focus();
+    check(document.activeElement.id === "row-1" && chosen.row === 1, "the arrow chooses the next word");
+    check(/attends to/.test(at("live").textContent), "the live line speaks");
+    at("column-0").click();
+    check(document.activeElement.id === "column-0" && chosen.reverse, "a word of the input is chosen");
+    check(/is looked at by/.test(at("live").textContent), "the live line says who looks");
+    at("layer").focus();
+    at("layer").value = 0;
+    at("layer").dispatchEvent(new Event("change"));
+    check(document.activeElement.id === "layer" && chosen.layer === 0, "a chosen layer keeps the focus");
+    at("head-0-0").focus();
     press("End");
     check(document.activeElement.classList.contains("head"), "End moves to the last head");
     document.activeElement.click();
     check(chosen.head === shown.weights.source[0].length - 1, "a head is chosen");
-    const step = document.getElementById("step");
-    step.value = 1;
-    step.dispatchEvent(new Event("input"));
-    check(chosen.step === 1 && document.activeElement.id === "step", "the slider moves a step");
-    const png = await savePng(document.querySelector("svg[data-map]"));
-    check(png.size > 1000, "the picture becomes a PNG");
+    for (const [id, value] of [["step", 1], ["alpha", 1.5]]) {
+      const slider = at(id);
+      if (!slider) continue; // greedy decoding has no alpha
+      slider.focus();
+      slider.value = value;
+      slider.dispatchEvent(new Event("input"));
+      check(chosen[id] === value && document.activeElement === slider, `the slider of ${id} moves`);
+    }
     check(document.documentElement.scrollWidth <= innerWidth, "the page is as wide as the window");
-    if (shown.beam.length) check(document.querySelector(".node.finished.won") !== null, "the beam has a winner");
+    if (shown.beam.length) check(document.querySelector(".node.won"), "the beam has a winner");
     if (hasModel) await checkModel(check);
-    const names = [...document.querySelectorAll("button, select, input, svg[role=img]")];
-    check(names.every((node) => node.textContent.trim() || node.getAttribute("aria-label") || node.labels?.length),
-      "each control has a name");
+    const controls = [...document.querySelectorAll("button, select, input, svg[role=img]")];
+    check(controls.every((node) => node.textContent.trim() || node.getAttribute("aria-label")
+      || node.labels?.length), "each control has a name");
     return `ok ${count}`;
   } catch (error) {
     return `failed: ${error.message}`;
@@ -706,19 +860,38 @@ async function selfTest() {
 
 // Compare what the model in the page computes with the numbers of Python.
 async function checkModel(check) {
-  const stored = storedTranslation();
-  shown = await translate(stored.line, stored.beam.length ? 4 : 1);
-  check(shown.translation === stored.translation, "the page translates as Python does");
+  const stored = await storedTranslation();
+  await translateAndShow(stored.line, data.search.width);
+  check(shown.inner && shown.translation === stored.translation, "the page translates as Python does");
   for (const kind of Object.keys(KINDS)) {
     const [here, there] = [shown, stored].map((each) => each.weights[kind].flat());
     const far = Math.max(...there.flatMap((matrix, m) => matrix.flatMap((row, t) => row.map((weight, s) =>
       Math.abs(weight - here[m][t][s])))));
     check(far < 1 / 255 + 1e-3, `${kind} attention is Python's (${far})`);
   }
-  updateAll();
   check(document.querySelector("#hand table") !== null, "one head is computed by hand");
+  for (const odd of ["", " \t ", "word ".repeat(300), "x".repeat(1e6)]) {
+    const before = shown;
+    await translateAndShow(odd, 1);
+    const said = document.getElementById("took").textContent;
+    check(shown === before && /Type /.test(said), `one line tells what is wrong: ${said}`);
+  }
 }
 
-build();
-if (location.hash === "#selftest")
-  selfTest().then((result) => document.body.append(element("pre", { id: "selftest" }, result)));
+// Return what "Save SVG", "Save PNG" and "Save numbers" write for the map that is shown.
+async function exported() {
+  const { kind, layer, head } = chosen, picture = document.querySelector("svg[data-map]");
+  const png = new Uint8Array(await (await pngOf(picture)).arrayBuffer());
+  return { kind, layer, head, svg: svgText(picture), png: btoa(Array.from(png, (byte) => String.fromCharCode(byte)).join("")),
+    tsv: tsvOf(...namesOf(kind), matrixOf(kind, layer, head)) };
+}
+
+build().catch((error) => {
+  document.getElementById("main").textContent =
+    `This page needs a browser of 2023 or newer (${error.message}).`;
+}).then(async () => {
+  if (location.hash !== "#selftest") return;
+  const before = JSON.stringify(await exported());
+  const result = await selfTest();
+  document.body.append(element("pre", { id: "exported" }, before), element("pre", { id: "selftest" }, result));
+});

@@ -22,7 +22,7 @@ from minitf.transformer import Transformer
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
-LONGEST = 60  # tokens; the pictures of longer texts show their beginning
+LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 LARGEST = 25_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {
@@ -48,7 +48,7 @@ def page(
     model: Transformer | None = None,
     subwords: Subwords | Words | None = None,
     longest: int = 100,
-    alpha: float = 0.6,
+    usual: int = 100,
     languages: Sequence[str] = ("", ""),
     origin: str = "",
 ) -> str:
@@ -57,8 +57,8 @@ def page(
     It needs no other file and makes no request: its policy allows the one script that it contains,
     by its sha256, and nothing else.
     model, subwords: what the page translates with what is typed there, its weights as float16;
-    without them it only shows this line. longest: tokens of the longest line that they translate.
-    alpha: the exponent of the length penalty that the beam used.
+    without them it only shows this line. It searches as this line was searched. longest, usual: of
+    the Translator: the subwords that it reads at once, and of a line that is never cut.
     languages: the codes of source and target, such as "en" and "de".
     origin: a sentence about the model: who made it, and its licence.
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
@@ -74,7 +74,7 @@ def page(
         "target_lang": html.escape(languages[1]),
         "note": html.escape(_note(explained, origin)),
         "table": _table(explained),
-        "data": _json(_data(explained, longest, alpha, languages)),
+        "data": _json(_data(explained, longest, usual, languages)),
         "model": "" if model is None else _model(model, subwords),
         "style": style,
         "style_hash": _sha256(style),
@@ -119,21 +119,32 @@ def _note(explained, origin):
 def _table(explained):
     """Return the attention to the source in the last layer, as a mean over heads, in HTML."""
     weights = explained.weights["source"][-1].mean(axis=0)[:LONGEST, :LONGEST]
-    head = "".join(f"<th>{html.escape(token)}</th>" for token in explained.source[:LONGEST])
+    # HTML needs no end tags here, and a long sentence has thousands of cells.
+    head = "".join(f"<th>{_word(token)}" for token in explained.source[:LONGEST])
     rows = [
-        f"<tr><th>{html.escape(token)}</th>{''.join(f'<td>{w:.2f}</td>' for w in row)}</tr>"
+        f"<tr><th>{_word(token)}" + "".join(f"<td>{_short(w)}" for w in row)
         for token, row in zip(explained.target[:LONGEST], weights, strict=True)
     ]
-    return f"<table><tr><td></td>{head}</tr>{''.join(rows)}</table>"
+    return f"<table><tr><td>{head}{''.join(rows)}</table>"
 
 
-def _data(explained, longest, alpha, languages):
-    """Return what the views show, for JSON: weights in 1/255, in base64."""
+def _word(token):
+    """Return a token as the views name it, in HTML: without the sign of a blank at its front."""
+    return html.escape(token.removeprefix("\u2581") or "\u2423")
+
+
+def _short(weight):
+    """Return a weight with two decimals, without the 0 before the point; nothing for 0.00."""
+    return f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else ""
+
+
+def _data(explained, longest, usual, languages):
+    """Return what the views show, for JSON: weights in 1/255, deflated, in base64."""
     weights = {}
     for kind, array in explained.weights.items():
         shown = array[:, :, :LONGEST, :LONGEST]
         rounded = np.rint(shown * 255).astype(np.uint8)
-        weights[kind] = {"shape": shown.shape, "bytes": base64.b64encode(rounded).decode()}
+        weights[kind] = {"shape": shown.shape, "packed": _packed(rounded)}
     beam = [
         {
             "parents": step.parents,
@@ -150,8 +161,13 @@ def _data(explained, longest, alpha, languages):
         "line": explained.line,
         "translation": explained.translation,
         "languages": languages,
-        "alpha": alpha,
-        "longest": longest,
+        "search": {
+            "width": explained.width,
+            "alpha": explained.alpha,
+            "max_extra": explained.max_extra,
+            "longest": longest,
+            "usual": usual,
+        },
         "source": explained.source[:LONGEST],
         "target": explained.target[:LONGEST],
         "weights": weights,
@@ -172,13 +188,18 @@ def _model(model, subwords):
         "arrays": [[name, array.shape] for name, array in halves.items()],
         "pieces": subwords.vocabulary(),
     }
-    packer = zlib.compressobj(9, wbits=-15)  # what DecompressionStream calls deflate-raw
-    packed = b"".join(packer.compress(array.tobytes()) for array in halves.values())
-    weights = base64.b64encode(packed + packer.flush()).decode()
+    weights = _packed(*halves.values())
     return (
         f'<script type="application/json" id="head">{_json(head)}</script>\n'
         f'<script type="application/octet-stream" id="weights">{weights}</script>\n'
     )
+
+
+def _packed(*arrays):
+    """Return the bytes of the arrays, one after another, deflated, in base64."""
+    packer = zlib.compressobj(9, wbits=-15)  # what DecompressionStream calls deflate-raw
+    packed = b"".join(packer.compress(array.tobytes()) for array in arrays)
+    return base64.b64encode(packed + packer.flush()).decode()
 
 
 def _check_fit(model, subwords):

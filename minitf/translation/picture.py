@@ -7,9 +7,11 @@ from minitf.translation.console import PROGRAM, Mistake, say
 from minitf.translation.languages import languages_of
 
 PAGES = (".html", ".htm")
-LICENCES = {  # of the models that come with minitf, by their corpus
-    "toy": "its sentences and weights are minitf's own, MIT licence",
-    "tatoeba-en-de": "sentence pairs of the Tatoeba project, CC BY 2.0 FR; code MIT",
+ORIGINS = {  # of the models that come with minitf, by their corpus
+    "toy": "minitf's built-in toy corpus, whose words are all that it knows (corpus, weights and "
+    "code: MIT licence)",
+    "tatoeba-en-de": "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
+    "weights: CC BY 2.0 FR, code: MIT licence)",
 }
 
 CAPTIONS = {
@@ -39,31 +41,40 @@ def draw(translator, sentence, options):
 
 
 def _draw_page(translator, sentence, options):
+    search = (options.beam, options.alpha, options.max_extra)
+    draw_page(
+        translator, sentence, options.attention, options.model, *search, model=options.with_model
+    )
+
+
+def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=50, model=True):
+    """Write a page that shows how a sentence is translated; model: with the model in it.
+
+    folder: that of the translator's model, whose notes say what it was trained on.
+    """
     from minitf.page.writer import write_page
 
-    explained = translator.explain(sentence, options.beam, options.alpha, options.max_extra)
-    notes = read_notes(options.model)
-    chosen = {}
-    if options.with_model:
-        chosen = {"model": translator.model, "subwords": translator.subwords}
+    explained = translator.explain(sentence, beam, alpha, max_extra)
+    notes = read_notes(folder)
+    chosen = {"model": translator.model, "subwords": translator.subwords} if model else {}
     write_page(
-        options.attention,
+        path,
         explained,
         **chosen,
         longest=translator.longest,
-        alpha=options.alpha,
+        usual=translator.usual,
         languages=[str(notes.get(f"{side}_language") or "") for side in ("source", "target")],
-        origin=_origin(options.model, notes),
+        origin=_origin(folder, notes),
     )
 
 
 def _origin(folder, notes):
     """Return a sentence about where a model is from: whose its weights are, and their licence."""
-    text = f"Model: {Path(folder).resolve().name}"
-    if notes.get("corpus"):
-        text += f", trained on {notes['corpus']}"
-    about = LICENCES.get(notes.get("corpus"))
-    return f"{text} ({about})." if about else f"{text}; see its folder for whose it is."
+    corpus = notes.get("corpus")
+    name = f"Model: {Path(folder).resolve().name}"
+    if corpus in ORIGINS:
+        return f"{name}, trained on {ORIGINS[corpus]}."
+    return f"{name}{f', trained on {corpus}' if corpus else ''}; see its folder for whose it is."
 
 
 def _draw_maps(translator, sentence, options):

@@ -245,8 +245,8 @@ class Translator:
         beginning = pad_rows([best.ids], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
         (text,) = self.subwords.decode(parts[:1], side="source")
-        beam = record[0] if record else []
-        seen = sorted({i for step in beam for i in step.tokens})
+        beam_steps = record[0] if record else []
+        seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
             line=text.strip(),
             translation=self._ranked([best])[0].text,
@@ -258,9 +258,12 @@ class Translator:
             target=[*self.subwords.pieces(best.ids), "</s>"],
             weights=weights,
             steps=likely_next(logits, self.model.config, self.subwords),
-            beam=beam,
+            beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),
             parts=len(parts),
+            width=beam,
+            alpha=alpha,
+            max_extra=max_extra,
         )
 
 

@@ -21,10 +21,13 @@ def test_lesson_proves_itself(lesson, tmp_path):
         done.stdout.splitlines()[-1],
     )
     assert int(last[1]) == len(re.findall(r"^ok  ", done.stdout, re.MULTILINE)) >= 8
-    figures = sorted((tmp_path / "empty" / "figures").iterdir())
+    written = sorted((tmp_path / "empty" / "figures").iterdir())
+    figures = [path for path in written if path.suffix == ".png"]
     assert len(figures) == int(last[2]) >= 1
+    pages = [path.name for path in written if path not in figures]
+    assert pages == re.findall(r'draw_page\("(.*?)"', lesson.read_text(encoding="utf-8"))
     folder = ROOT / "lessons" / "figures"
-    committed = {path.name: path for path in folder.glob(f"{lesson.stem[:2]}_*")}
+    committed = {path.name: path for path in folder.glob(f"{lesson.stem[:2]}_*.png")}
     assert {figure.name for figure in figures} == committed.keys()
     for figure in figures:
         again = f"other numbers: python lessons/{lesson.name} --figures lessons/figures"

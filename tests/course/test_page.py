@@ -138,14 +138,14 @@ def test_the_frame_of_the_page(path):
 
 
 def test_the_pictures_are_small():
-    sizes = {path.name: path.stat().st_size for path in FIGURES.iterdir()}
+    sizes = {path.name: path.stat().st_size for path in FIGURES.glob("*.png")}
     assert sum(sizes.values()) < LARGEST
     assert {name: size for name, size in sizes.items() if size > LARGEST / 20} == {}
 
 
 @each_lesson
 def test_the_pictures_of_a_lesson_are_those_that_it_draws(path):
-    kept = {picture.name for picture in FIGURES.glob(f"{path.stem[:2]}_*")}
+    kept = {picture.name for picture in FIGURES.glob(f"{path.stem[:2]}_*.png")}
     assert kept == set(page.drawn(path.read_text(encoding="utf-8")))
 
 

@@ -1,16 +1,21 @@
-"""The page in a browser: its own test, without console messages, wide and narrow."""
+"""The page in a browser: its own test, without console messages, wide and narrow; its files."""
 
+import base64
+import io
+import json
 import re
-import shutil
-import subprocess
+import xml.etree.ElementTree as ElementTree
 
+import matplotlib.image
+import numpy as np
 import pytest
+from page_browser import CHROMIUM, report_of
+from page_file import parsed
 from paths import ROOT
 
 from minitf.page.writer import write_page
 from minitf.translation.translator import Translator
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
@@ -22,28 +27,19 @@ def translator():
     return Translator.load(ROOT / "lessons" / "toy-model")
 
 
-QUIETLY = ("--no-first-run", "--disable-background-networking", "--disable-component-update")
+# The page after its own test, without the model and the program.
+TESTED = """
+const pause = () => new Promise((resolve) => setTimeout(resolve, 20));
+while (!document.getElementById("selftest")) await pause();
+const copy = document.documentElement.cloneNode(true);
+for (const script of copy.querySelectorAll("script")) script.remove();
+return copy.outerHTML;
+"""
 
 
-def opened(path, folder, *options):
+def opened(path, *options):
     """Return the page after its own test, and the messages on its console."""
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", *QUIETLY]
-    command += ["--virtual-time-budget=60000", "--enable-logging=stderr", *options]
-    for profile in ("first", "second"):  # on a busy machine the browser may hang as it starts
-        try:
-            done = subprocess.run(
-                [*command, f"--user-data-dir={folder / profile}", f"{path.as_uri()}#selftest"],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=True,
-                encoding="utf-8",
-            )
-            break
-        except subprocess.TimeoutExpired:
-            if profile == "second":
-                raise
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return report_of(path, TESTED, *options, fragment="#selftest")
 
 
 @pytest.mark.parametrize("width", [500, 1280])
@@ -58,7 +54,7 @@ def test_the_page_passes_its_own_test(translator, tmp_path, with_model, beam, wi
     explained = translator.explain("The old woman gave the child a red book.", beam=beam)
     chosen = {"model": translator.model, "subwords": translator.subwords} if with_model else {}
     write_page(path, explained, **chosen)
-    page, messages = opened(path, tmp_path, f"--window-size={width},900")
+    page, messages = opened(path, f"--window-size={width},900")
     assert re.search(r'<pre id="selftest">(.*?)</pre>', page)[1].startswith("ok ")
     assert messages == []
 
@@ -67,7 +63,7 @@ def test_markup_in_a_sentence_is_not_run(translator, tmp_path):
     line = "</script><img src=x onerror=alert(1)>"
     path = tmp_path / "page.html"
     write_page(path, translator.explain(line))
-    page, messages = opened(path, tmp_path)
+    page, messages = opened(path)
     assert '<pre id="selftest">ok ' in page and "<img" not in page and messages == []
 
 
@@ -76,5 +72,67 @@ def test_a_wrong_weight_is_noticed(translator, tmp_path):
     explained = translator.explain("The old woman gave the child a red book.")
     explained.weights["source"][0, 0, 0] = explained.weights["source"][0, 0, 0, ::-1].copy()
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
-    page, _ = opened(path, tmp_path)
+    page, _ = opened(path)
     assert "failed: source attention is Python" in page
+
+
+def test_what_the_page_saves(translator, tmp_path):
+    """The picture as SVG and PNG and the numbers show the attention of `Translator.explain`."""
+    line = "The old woman & the child's <b>red</b> dog?"
+    explained = translator.explain(line)
+    path = tmp_path / "page.html"
+    write_page(path, explained)
+    page, _ = opened(path)
+    saved = json.loads(parsed(page)["exported"])
+    kind, layer = saved["kind"], saved["layer"]
+    assert (kind, layer, saved["head"]) == ("source", 1, -1)
+    weights = explained.weights[kind][layer].mean(axis=0)
+    rows, columns = (
+        [name.lstrip("▁") or "␣" for name in names] for names in explained.tokens(kind)
+    )
+
+    table = [row.split("\t") for row in saved["tsv"].split("\n")]
+    assert table[0] == ["", *columns] and [row[0] for row in table[1:]] == rows
+    numbers = np.array([row[1:] for row in table[1:]], float)
+    assert np.abs(numbers - weights).max() < 0.5 / 255 + 0.0006  # bytes, then three decimals
+
+    picture = ElementTree.fromstring(saved["svg"])
+    name = "{http://www.w3.org/2000/svg}"
+    assert picture.tag == name + "svg"
+    texts = [node.text for node in picture.iter(name + "text")]
+    labels = iter(texts)
+    assert all(word in labels for word in columns)  # in this order
+    assert all(word in iter(texts) for word in rows)
+    cells = [node for node in picture.iter(name + "rect") if node.find(name + "title") is not None]
+    told = [float(cell.find(name + "title").text.rpartition(" ")[2]) for cell in cells]
+    assert np.abs(np.reshape(told, weights.shape) - weights).max() < 0.5 / 255 + 0.006
+
+    pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(saved["png"])))
+    assert pixels.shape[:2] == tuple(2 * int(picture.get(side)) for side in ("height", "width"))
+    corners = [(2 * int(cell.get("x")) + 8, 2 * int(cell.get("y")) + 8) for cell in cells]
+    red = np.reshape([pixels[y, x, 0] for x, y in corners], weights.shape)
+    painted = ((1 - red) * 255 / (255 - 8)) ** 2  # the inverse of `shade` in page.js
+    assert np.abs(painted - weights).max() < 0.02
+
+
+def requests_of(path, folder):
+    """Return the addresses that the page asked for while it tested itself, by the browser's log.
+
+    The browser itself asks for updates; its own requests have no origin as their initiator.
+    """
+    log = folder / f"{path.stem}.json"
+    opened(path, f"--log-net-log={log}", "--host-resolver-rules=MAP * ~NOTFOUND")
+    asked = re.findall(r'"initiator":"([^"]*)".*"url":"([^"]*)"', log.read_text(encoding="utf-8"))
+    return {url for initiator, url in asked if initiator != "not an origin"}
+
+
+def test_the_page_makes_no_request(translator, tmp_path):
+    """The browser's log of the network has none, and it has one of a page that makes one."""
+    line = "http://127.0.0.1:9/a.png <img src=http://127.0.0.1:9/b.png>"
+    path = tmp_path / "page.html"
+    explained = translator.explain(line)
+    write_page(path, explained, model=translator.model, subwords=translator.subwords)
+    assert requests_of(path, tmp_path) == set()
+    asking = tmp_path / "asking.html"
+    asking.write_text("<img src=http://127.0.0.1:9/c.png><pre id=selftest>", encoding="utf-8")
+    assert "http://127.0.0.1:9/c.png" in requests_of(asking, tmp_path)

@@ -24,8 +24,11 @@ def translator(request):
     return Translator.load({"toy": TOY, "bundled": BUNDLED}[request.param])
 
 
-def run_engine(folder, translator, lines, width=1, ids_only=False):
-    """Return what the engine makes of the lines, with the model as a page contains it."""
+def run_engine(folder, translator, lines, width=1, search=(), **options):
+    """Return what the engine makes of the lines, with the model as a page contains it.
+
+    search: alpha and max_extra; options: see page_engine.js.
+    """
     explained = translator.explain("the", beam=1, max_extra=1)
     found = parsed(page(explained, translator.model, translator.subwords))
     request = {
@@ -33,7 +36,8 @@ def run_engine(folder, translator, lines, width=1, ids_only=False):
         "weights": found["weights"],
         "lines": lines,
         "width": width,
-        "ids_only": ids_only,
+        "search": search,
+        **options,
     }
     (folder / "page.json").write_text(json.dumps(request), encoding="utf-8")
     engine = PACKAGE / "page" / "engine.js"
@@ -91,3 +95,33 @@ def test_ten_translations_are_those_of_python(translator, tmp_path):
         expected = [best[0].text for best in translator.translate(lines, beam=width)]
         found = run_engine(tmp_path, translator, lines, width)
         assert [each["text"] for each in found] == expected
+
+
+def test_the_search_is_that_of_the_options(translator, tmp_path):
+    lines = sentences(translator, 4)
+    for width, alpha, max_extra in [(1, 2.0, 3), (3, 2.0, 50), (6, 0.0, 2)]:
+        expected = [best[0] for best in translator.translate(lines, width, alpha, max_extra)]
+        found = run_engine(tmp_path, translator, lines, width, search=(alpha, max_extra))
+        assert [each["text"] for each in found] == [best.text for best in expected]
+        scores = [best.score for best in expected]
+        assert [each["score"] for each in found] == pytest.approx(scores, abs=1e-3)
+
+
+def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
+    lines = [
+        "Where is Tom? I don't know.",
+        "Mr. Smith saw Dr. A. Jones. She was ill.",
+        '"Go away!" he said. "Why?" she asked.',
+        'He said "No." Then he left.',
+        "It is 3.5 metres long.",
+        "Wait... what? No! Yes.",
+        "これは本です。あれは犬です。",
+        "Hi. Ho.",
+        "Was ist das? \u00e9t\u00e9. \u00c9t\u00e9. A\u00c4. B",
+        "one two three four five six seven eight",
+    ]
+    found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)
+    for line, part in zip(lines, found, strict=True):
+        (ids,) = translator.subwords.encode([part])
+        # A sentence that is too long is cut by Python, and refused by the page.
+        assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 import zlib
@@ -11,8 +12,9 @@ import pytest
 import tiny_translator
 from odd_lines import ODD
 from page_file import attributes, parsed
-from paths import ROOT
+from paths import EXAMPLES, ROOT
 
+from minitf.course import lesson
 from minitf.errors import UserError
 from minitf.page import writer
 from minitf.page.writer import page, write_page
@@ -39,14 +41,16 @@ def explained(toy):
     return toy.explain("The old woman gave the child a red book.")
 
 
+def unpacked(text):
+    return zlib.decompress(base64.b64decode(text), -15)
+
+
 def test_the_weights_in_the_page_are_the_models(explained):
     data = json.loads(parsed(page(explained))["data"])
     assert data["source"] == explained.source and data["target"] == explained.target
     for kind, weights in explained.weights.items():
         stored = data["weights"][kind]
-        numbers = np.frombuffer(base64.b64decode(stored["bytes"]), np.uint8).reshape(
-            stored["shape"]
-        )
+        numbers = np.frombuffer(unpacked(stored["packed"]), np.uint8).reshape(stored["shape"])
         assert stored["shape"] == list(weights.shape)
         assert np.abs(numbers / 255 - weights).max() < 0.51 / 255
 
@@ -63,7 +67,7 @@ def test_the_policy_allows_the_script_and_the_style_of_the_page_alone(explained,
         ]
         assert policy == (
             f"default-src 'none'; style-src 'sha256-{digest[0]}'; "
-            f"script-src 'sha256-{digest[1]}'; img-src data: blob:"
+            f"script-src 'sha256-{digest[1]}'; img-src data:; form-action 'none'; base-uri 'none'"
         )
         assert text.count("<script>") == 1 and "unsafe" not in policy
 
@@ -72,6 +76,14 @@ def test_the_page_refers_to_nothing_outside(explained, toy):
     text = page(explained, model=toy.model, subwords=toy.subwords)
     assert not [row for row in attributes(text) if row[1] in ("src", "href", "action", "style")]
     assert set(re.findall(r"https?://[\w./]*", text)) == {"http://www.w3.org/2000/svg"}
+    found = parsed(text)
+    assert not re.findall(r"@import|url\(", found["style"])
+    # What could make a request; the links are to views of the page, and to files that it saves.
+    asking = "fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|Worker"
+    asking += r"|import\(|\.open\(|location\.\w+"
+    assert set(re.findall(asking, found["script"])) == {"location.hash"}
+    assert re.findall(r"\bhref: (\S+)", found["script"]) == ["url,", "`#${id}`"]
+    assert re.findall(r"\.src = (\S{22})", found["script"]) == ["`data:image/svg+xml,${"]
 
 
 def test_odd_lines_stay_text(translator):
@@ -89,14 +101,14 @@ def test_odd_lines_stay_text(translator):
         assert tags == plain, line
 
 
-def test_a_long_line_is_shown_up_to_sixty_tokens():
+def test_a_long_line_is_shown_up_to_fifty_tokens():
     subwords = tiny_translator.make_subwords()
     long = Translator(tiny_translator.make_model(subwords), subwords, longest=200, usual=200)
     explained = long.explain("the dog saw a bird " * 14, beam=1, max_extra=0)
-    assert len(explained.source) > 60
+    assert len(explained.source) > 50
     text = page(explained)
-    assert "first 60 tokens" in text
-    assert json.loads(parsed(text)["data"])["weights"]["source"]["shape"][2:] == [60, 60]
+    assert "first 50 tokens" in text
+    assert json.loads(parsed(text)["data"])["weights"]["source"]["shape"][2:] == [50, 50]
 
 
 def test_the_same_line_gives_the_same_page(explained, toy):
@@ -104,7 +116,28 @@ def test_the_same_line_gives_the_same_page(explained, toy):
     assert page(explained, **options) == page(explained, **options)
 
 
+def test_the_page_searches_as_the_line_was_searched(toy):
+    explained = toy.explain("Tom saw a dog.", beam=3, alpha=1.25, max_extra=7)
+    data = json.loads(parsed(page(explained, longest=toy.longest, usual=toy.usual))["data"])
+    assert data["search"] == {
+        "width": 3, "alpha": 1.25, "max_extra": 7, "longest": 20, "usual": 3
+    }  # fmt: skip
+
+
+def test_the_table_without_javascript_has_the_weights(explained):
+    table = page(explained).partition("<table>")[2].partition("</table>")[0]
+    rows = [re.split("<t[dh]>", html.unescape(row))[1:] for row in table.split("<tr>")[1:]]
+    words = [[token.strip("▁") for token in each] for each in (explained.source, explained.target)]
+    assert rows[0] == ["", *words[0]] and [row[0] for row in rows[1:]] == words[1]
+    numbers = np.array([[cell or 0 for cell in row[1:]] for row in rows[1:]], float)
+    assert np.abs(numbers - explained.weights["source"][-1].mean(axis=0)).max() < 0.0051
+
+
 def test_sizes(explained, toy):
+    bundled = Translator.load(EXAMPLES / "models" / "en-de")
+    long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 9)
+    assert len(long.source) > 40 and long.parts == 1
+    assert len(page(long).encode()) < 150_000
     assert len(page(explained).encode()) < 150_000
     with_model = page(explained, model=toy.model, subwords=toy.subwords)
     assert len(with_model.encode()) < 1_000_000
@@ -147,8 +180,20 @@ def test_a_page_that_cannot_be_written_is_one_line(explained, tmp_path):
 def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
     """If it is not, write it with the command in lessons/README.md."""
     stored = parsed(PAGE.read_text(encoding="utf-8"))
-    made = parsed(page(explained, toy.model, toy.subwords, toy.longest, languages=("en", "de")))
+    made = parsed(page(explained, toy.model, toy.subwords, toy.longest, toy.usual, ("en", "de")))
     for key in ("script", "style", "head", "line", "translation"):
         assert stored[key] == made[key], key
-    numbers = [zlib.decompress(base64.b64decode(each["weights"]), -15) for each in (stored, made)]
-    assert numbers[0] == numbers[1]
+    assert json.loads(stored["data"])["search"] == json.loads(made["data"])["search"]
+    assert unpacked(stored["weights"]) == unpacked(made["weights"])
+
+
+def test_a_lesson_writes_a_page_with_its_model(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lesson._run, "figures", tmp_path / "slides")
+    lesson.draw_page("page.html", toy, "Tom saw a dog.")
+    path = tmp_path / "slides" / "page.html"
+    text = path.read_text(encoding="utf-8")
+    found = parsed(text)
+    assert found["line"] == "Tom saw a dog." and "toy corpus, whose words" in text
+    assert json.loads(found["data"])["languages"] == ["en", "de"]
+    assert unpacked(found["weights"])
+    assert capsys.readouterr().out == f"    page   {path}, 0.9 MB: open it in a browser\n"
