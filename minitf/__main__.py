@@ -2,15 +2,19 @@
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
-Commands to run in the repository; each has --help:
+Commands to run in the repository:
 
   python examples/translate.py "Where is the station?"
                                    translate text, a file or a pipe
+  python examples/parse.py --model DIR "The cat sat."
+                                   write the tree of a sentence
   python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04
   python lessons/notebooks.py      make a notebook for each lesson
-  python -m minitf.training --corpus toy --preset tiny --out runs/mine
-                                   train a model (as lesson 09 does)
+  python lessons/09_train_wmt.py --quick --out runs/toy
+                                   train a tiny model, in three minutes
+  python -m minitf.training --help
+                                   train other models (as lesson 09 does)
   python -m minitf.data NAME       download a corpus for training
   python -m minitf.public NAME DIR convert a public translation model
   python -m minitf.data.toy 10     print sentences of the built-in corpus

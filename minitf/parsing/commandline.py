@@ -96,25 +96,30 @@ def _options(arguments, model):
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
     options = parser.parse_intermixed_args(arguments)
     options.paragraphs = False  # a tree is of one sentence
+    _check(options, parser.error)
+    return options
+
+
+def _check(options, refuse):
+    """Refuse options that do not go together, before anything is read."""
     if options.model is None and not options.grammar:
-        parser.error(
-            "name a trained parser with --model DIR; python -m minitf.training --corpus craft "
-            "trains one"
+        refuse(
+            "no parser is bundled: name one that you trained with --model DIR (examples/README.md, "
+            "Parse)"
         )
     if options.score and (options.text or options.input):
-        parser.error("--score reads its sentences from the gold trees: leave the other text out")
+        refuse("--score reads its sentences from the gold trees: leave the other text out")
     if options.score and (options.draw or options.pretty):
-        parser.error("--score prints scores: leave out --draw and --pretty")
+        refuse("--score prints scores: leave out --draw and --pretty")
     if options.score and options.output == "-":
-        parser.error("--score prints scores: name a file with --output for the trees")
+        refuse("--score prints scores: name a file with --output for the trees")
     for path in (*(options.score or ()), *(options.grammar or ())):
         if options.output and os.path.realpath(options.output) == os.path.realpath(path):
-            parser.error(f"--output would replace {path}: give it another name")
+            refuse(f"--output would replace {path}: give it another name")
     if options.draw and Path(options.draw).suffix.lower() not in _PICTURES:
-        parser.error(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
+        refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
     if options.text and options.input is not None:
-        parser.error("TEXT and --input are both given: choose one of them")
-    return options
+        refuse("TEXT and --input are both given: choose one of them")
 
 
 def main(arguments=None, model=None, backend=""):

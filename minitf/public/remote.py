@@ -105,7 +105,8 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     pinned = PINNED.get(full)
     folder = data_folder() / "downloads" / "public" / full.replace("/", "--")
     base = f"{os.environ.get('HF_ENDPOINT') or HUB}".rstrip("/")
-    base = f"{base}/{full}/resolve/{pinned.commit if pinned else 'main'}"
+    commit = pinned.commit if pinned else "main"
+    page, base = f"{base}/{full}/tree/{commit}", f"{base}/{full}/resolve/{commit}"
     licence = pinned.licence if pinned else "see its card, which is downloaded too"
     size = f"about {pinned.megabytes} MB" if pinned else "usually 35 to 600 MB"
     if not _complete(folder):
@@ -117,8 +118,9 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
         _fetch_weights(base, folder, pinned, say)
     except NoConnection as error:
         raise UserError(
-            f"{error}, and {full} is not complete on this machine: go online, set HF_ENDPOINT to "
-            f"the address of a mirror, or put {base}/{{{','.join(_missing(folder))}}} into {folder}"
+            f"{error}, and {full} is not complete on this machine: go online; or set HF_ENDPOINT "
+            f"to the address of a mirror; or download {', '.join(_missing(folder))} from {page} "
+            f"into {folder}"
         ) from None
     except NotFound as error:
         raise UserError(f"{full} is not a MarianMT model of the hub: {error}") from None

@@ -137,7 +137,8 @@ class Trainer:
             ) from None
         if self.stop.agreed:
             reason = self.stop.reason or "another rank received a signal"
-            self.log.say(f"stopped  {reason}: --resume continues from step {self.step:,}")
+            resume = f"--resume --out {self.settings.out}"
+            self.log.say(f"stopped  {reason}: {resume} continues from step {self.step:,}")
         else:
             trained = self.step > self.clock.first_step
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")

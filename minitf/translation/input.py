@@ -24,6 +24,8 @@ NOT_TEXT = {  # the first bytes of files that are not plain text
     rb"PK\x03\x04": "a Word, LibreOffice or zip file",
     rb"\xd0\xcf\x11\xe0": "an old Word file",
     rb"%PDF-": "a PDF",
+    rb"\x89PNG|\xff\xd8\xff|GIF8": "a picture",
+    rb"\x1f\x8b": "a compressed file",
     rb"\{\\rtf": "an RTF file",
     rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]": "in UTF-16",
 }
@@ -47,6 +49,9 @@ def opened_input(options):
     """Yield the Source that the options name."""
     if options.text:
         # A line feed at the end of an argument begins no other line.
+        for text in options.text:
+            if os.path.isfile(text):
+                say(f"{text} is also a file: --input {text} reads it")
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
         yield Source(lines[start : start + LINES] for start in range(0, len(lines), LINES))

@@ -158,7 +158,9 @@ def test_offline_one_line_names_the_files_and_the_folder(monkeypatch, tmp_path, 
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     folder = tmp_path / "data" / "downloads" / "public" / "Helsinki-NLP--opus-mt-en-de"
-    assert "{config.json,vocab.json,source.spm,target.spm,model.safetensors}" in err
+    files = "config.json, vocab.json, source.spm, target.spm, model.safetensors"
+    assert f"download {files} from http://127.0.0.1:" in err
+    assert f"/{NAME}/tree/0123abcd into {folder}" in err
     assert f"into {folder}" in err and "HF_ENDPOINT" in err
 
 

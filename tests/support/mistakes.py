@@ -173,6 +173,8 @@ TRANSLATE = {
         "letter.docx is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
     ),
     "--input letter.pdf": "letter.pdf is a PDF",
+    "--input photo.png": "photo.png is a picture",
+    "--input text.gz": "text.gz is a compressed file",
     "--input utf-16.txt": "utf-16.txt is in UTF-16",
     "--input train.en --output ./train.en": (
         "the text would be replaced by its translation: give --output another name"
@@ -212,6 +214,8 @@ def prepare(folder, run):
     for name, content in {
         "letter.docx": b"PK\x03\x04\x14\0",
         "letter.pdf": b"%PDF-1.7\n",
+        "photo.png": b"\x89PNG\r\n\x1a\n",
+        "text.gz": b"\x1f\x8b\x08",
         "utf-16.txt": "Dear Anna,\n".encode("utf-16"),
     }.items():
         Path(folder, name).write_bytes(content)

@@ -245,7 +245,7 @@ def test_waiting_for_rank_0_keeps_no_core_busy():
 def test_a_signal_to_one_rank_stops_all_after_the_update(rank):
     said = train(2, "here", accidents=[[6, rank, "terminate"]])
     reason = ("SIGTERM received", "another rank received a signal")[rank]
-    assert f"stopped  {reason}: --resume continues from step 6" in said
+    assert f"stopped  {reason}: --resume --out here continues from step 6" in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6
     assert not Path("here/results.json").exists()
 

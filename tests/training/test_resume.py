@@ -336,7 +336,8 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, outside)
-    assert f"stopped  {name} received: --resume continues from step 2" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"stopped  {name} received: --resume --out here continues from step 2" in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
 
 

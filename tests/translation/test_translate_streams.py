@@ -157,6 +157,14 @@ def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
         assert drawn[-1][6] == expected
 
 
+def test_the_name_of_a_file_is_translated_with_a_hint(run, tmp_path):
+    letter = tmp_path / "letter.txt"
+    letter.write_text("the dog\n", encoding="utf-8")
+    code, out, err = run(*QUICK, letter)
+    assert (code, out.count("\n")) == (0, 1)
+    assert err == f"{letter} is also a file: --input {letter} reads it\n"
+
+
 def test_picture_is_written(run, tmp_path):
     assert run(*QUICK, "--attention", tmp_path / "a.png", "the dog")[::2] == (0, "")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
