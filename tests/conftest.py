@@ -53,9 +53,12 @@ ONLY_FORMS = {
     "test_attention_tiles::test_memory_grows_with_the_length_and_not_with_its_square": "memory",
     "test_function_values::test_attention_without_recording_keeps_no_weights": "memory",
     "test_function_values::test_the_gradients_of_attention_have_the_layout_of_its_inputs": "layout",
+    "test_attention_tiles::test_blocks_that_the_mask_hides_are_not_computed": "tiles",
     "test_fused_step::test_a_step_with_kernels_is_the_step_without": "kernels",
+    "test_fused_step::test_the_modules_of_a_layer_are_computed_by_the_fused_ops": "kernels",
     "test_gpu_check::test_each_operation_that_is_timed_runs_with_kernels_and_without": "kernels",
     "test_lesson::test_the_trainer_of_lesson_09_uses_forms": "forms in a training",
+    "test_lesson::test_a_lesson_computes_with_equations_and_its_training_with_forms": "the same",
 }
 
 

@@ -63,11 +63,14 @@ TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patie
 # The published recipe, as far as the time limit allows; lessons/REPRODUCE.md has a run on a CPU.
 MULTI30K = (
     "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set "
-    "n_heads=4 --set dropout=0.3 --vocabulary-size 10000 --batch-tokens 8192 --learning-rate "
-    "2.53 --warmup-steps 2000 --steps 8000 --minutes 6 --valid-every 1060 --save-every "
-    "53 --average 10 --patience 0 --beam 5 --alpha 1.0 --precision {precision} --backend "
-    "cupy --out {out}"
+    "n_heads=4 --set dropout=0.3 --vocabulary-size 10000 --batch-tokens {batch_tokens} "
+    "--learning-rate 2.53 --warmup-steps 2000 --steps {steps} --minutes 6 --valid-every "
+    "{valid_every} --save-every {save_every} --average 10 --patience 0 --beam {beam} --alpha 1.0 "
+    "--precision {precision} --backend cupy --out {out}"
 )
+LENGTHS = {"steps": 8000, "batch_tokens": 8192, "valid_every": 1060, "save_every": 53, "beam": 5}
+SMALL_LENGTHS = {"steps": 4, "batch_tokens": 500, "valid_every": 4, "save_every": 2, "beam": 1}
+SMALL_OPERATIONS = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
 # threadpoolctl only steers the threads of a CPU; a machine that was set up for GPUs may lack it.
 NO_THREADS = """import contextlib
 def threadpool_info():
@@ -158,6 +161,11 @@ def _options(arguments):
         default=["float32", "tf32", "bfloat16"],
         help="precisions of the training part; multi30k uses the first",
     )
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="the same parts with small sizes, in minutes: to see that they run, and not how fast",
+    )
     options = parser.parse_args(arguments)
     if options.data:
         os.environ["MINITF_DATA"] = options.data
@@ -175,6 +183,7 @@ def described(options):
         "device": properties["name"].decode(),
         "memory": int(properties["totalGlobalMem"]),
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
+        "small": options.small,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
     }
@@ -204,7 +213,8 @@ def run_tests(options, note):
 
     Other files may need packages that are not installed.
     """
-    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_gpu_tests(path)]
+    tests = ROOT / "tests" / ("gpu" if options.small else "")
+    files = [path for path in sorted(tests.rglob("test_*.py")) if _has_gpu_tests(path)]
     command = [
         sys.executable,
         "-m",
@@ -293,10 +303,11 @@ def time_kernels(options, note):
     from minitf import backend, forms
 
     found, wait = {}, backend.xp.cuda.Device().synchronize
-    for name, operation in _operations(backend.xp).items():
-        fused = milliseconds(operation, wait)
+    sizes, repeats = (SMALL_OPERATIONS, 1) if options.small else ({}, 10)
+    for name, operation in _operations(backend.xp, **sizes).items():
+        fused = milliseconds(operation, wait, repeats)
         with forms.off():
-            found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait)}
+            found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait, repeats)}
         found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
     return {"passed": True, "operations": found}
 
@@ -358,15 +369,17 @@ def run_course(options, note):
     """Run the lessons on the GPU, four at a time, and compare translate.py on GPU and CPU."""
     with tempfile.TemporaryDirectory() as folder:
         lessons = [str(path) for path in sorted((ROOT / "lessons").glob("0*.py"))]
+        lessons = lessons[:1] if options.small else lessons
         commands = [[lesson, "--backend", "cupy", "--figures", folder] for lesson in lessons]
-        commands[-1].append("--quick")
+        if not options.small:
+            commands[-1].append("--quick")
         with ThreadPoolExecutor(4) as pool:
             found = dict(
                 zip(
                     [Path(lesson).stem for lesson in lessons], pool.map(_run, commands), strict=True
                 )
             )
-        translations = _translations(folder)
+        translations = _translations(folder, 12 if options.small else 400)
     passed = all(run["code"] == 0 for run in found.values()) and translations["passed"]
     return {"passed": passed, "lessons": found, "translations": translations}
 
@@ -384,13 +397,13 @@ def _run(command):
     return run if done.returncode == 0 else run | {"output": (done.stdout + done.stderr)[-2000:]}
 
 
-def _translations(folder):
-    """Return the bundled model's translations of the built-in corpus, on CPU and GPU."""
+def _translations(folder, n=400):
+    """Return the bundled model's translations of n lines of the built-in corpus, on CPU and GPU."""
     from minitf.data import toy
 
     source = Path(folder) / "source.txt"
     source.write_text(
-        "".join(f"{line}\n" for line in toy.splits(0)["test"][0][:400]), encoding="utf-8"
+        "".join(f"{line}\n" for line in toy.splits(0)["test"][0][:n]), encoding="utf-8"
     )
     runs, lines = {}, {}
     for library in ("numpy", "cupy"):
@@ -422,16 +435,19 @@ def train_multi30k(options, note):
 
     cut = (Path(os.environ.get("MINITF_DATA", "")) / "multi30k" / "bpe10k" / "train.en").exists()
     with tempfile.TemporaryDirectory() as folder:
-        corpus = "multi30k-bpe10k" if cut else "multi30k"
+        corpus = "toy" if options.small else "multi30k-bpe10k" if cut else "multi30k"
         command = MULTI30K.format(
-            corpus=corpus, out=f"{folder}/run", precision=options.precisions[0]
+            corpus=corpus,
+            out=f"{folder}/run",
+            precision=options.precisions[0],
+            **(SMALL_LENGTHS if options.small else LENGTHS),
         )
         code = commandline.main(command.split(), "gpu_check.py")
         if code:
             return {"passed": False, "command": command, "code": code}
         results = json.loads((Path(folder) / "run" / "results.json").read_text(encoding="utf-8"))
         shutil.copy(Path(folder) / "run" / "log.jsonl", Path(options.out).with_suffix(".log.jsonl"))
-    passed = all(test["bleu"] > 30 for test in results["tests"].values())
+    passed = options.small or all(test["bleu"] > 30 for test in results["tests"].values())
     found = {
         "command": command,
         "steps": results["step"],
@@ -443,11 +459,13 @@ def train_multi30k(options, note):
 
 PARTS = {
     "tests": run_tests,
-    "parity": parity,
+    "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
     "kernels": time_kernels,
-    "training": lambda options, note: gpu.training(options.models, options.precisions, note),
-    "decoding": lambda options, note: gpu.decoding(),
+    "training": lambda options, note: gpu.training(
+        options.models, options.precisions, note, options.small
+    ),
+    "decoding": lambda options, note: gpu.decoding(options.small),
     "multi30k": train_multi30k,
 }
 

@@ -34,7 +34,7 @@ def main(text):
 def _sizes(task):
     from minitf.config import Config
 
-    config = Config.preset(task["model"], VOCABULARY)
+    config = Config.preset(task["model"], task.get("vocabulary", VOCABULARY))
     names = ("n_layers", "d_model", "d_ff", "n_heads", "vocabulary_size")
     return {name: getattr(config, name) for name in names}
 

@@ -133,7 +133,9 @@ def test_a_step_of_base_is_set_against_the_floor_and_the_papers_steps():
 
 def test_the_recipe_of_multi30k_is_read_by_the_trainer():
     settings, _ = parse(
-        gpu_check.MULTI30K.format(corpus="multi30k", out="x", precision="tf32").split()
+        gpu_check.MULTI30K.format(
+            corpus="multi30k", out="x", precision="tf32", **gpu_check.LENGTHS
+        ).split()
     )
     assert (settings.steps, settings.batch_tokens, settings.average, settings.beam) == (
         8000,

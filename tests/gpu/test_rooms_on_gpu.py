@@ -1,4 +1,4 @@
-"""A public model computes on a GPU as on the CPU: translations, scores, a step of fine-tuning."""
+"""Public models, the parser, and a run by the recipe for small data: on a GPU as on the CPU."""
 
 import contextlib
 
@@ -10,8 +10,13 @@ from public_files import hugging_face
 from minitf import Translator, forms
 from minitf import functions as F
 from minitf.backend import to_numpy, using
+from minitf.config import Config
+from minitf.parsing.parser import Parser
 from minitf.public.importing import import_model
-from minitf.text import make_batch
+from minitf.text import Subwords, make_batch
+from minitf.text.trees import WORD
+from minitf.training import commandline
+from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
 
 LINES = [
@@ -90,3 +95,53 @@ def test_a_step_of_fine_tuning_has_the_gradients_of_the_cpu(device, folder):
             continue  # the softmax ignores it: its gradient is 0, but for rounding
         assert np.abs(found[name] - gradient).max() < 1e-4 * np.abs(gradient).max(), name
     assert not found["output_bias"][[0, 1, 2]].any(), "ids that are never written"
+
+
+RECIPE = (
+    "--recipe small-data --train {text} --valid {text} --vocabulary-size 300 --steps 3 --cooldown "
+    "0.5 --batch-tokens 60 --accumulate 2 --set n_layers=1 --set d_model=16 --set d_ff=12 --set "
+    "n_heads=2"
+)
+SYMBOLS = [WORD, "(S", ")S", "(NP", ")NP"]
+SENTENCES = [["a", "dog", "sat", "."], ["Go"], [], ["the", "cat", "(", "S", ")"]]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_parser_writes_the_same_trees(device, beam):
+    """The allowed tokens are told by the CPU, step by step."""
+    subwords = Subwords.train(
+        ["the cat sat on the mat .", "(S (NP XX XX )NP XX )S"] * 3,
+        300,
+        log=lambda notice: None,
+        symbols=SYMBOLS,
+    )
+
+    def trees():
+        config = Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2)
+        model = Transformer(config, seed=1)
+        for parameter in model.parameters():  # a wild model, whose favourite texts are no trees
+            parameter.data *= 3
+        return Parser(model, subwords).parse(SENTENCES, beam=beam, max_extra=8)
+
+    here = trees()
+    with device():
+        assert trees() == here
+    assert [leaf.word for leaf in here[0] if not isinstance(leaf, str)] == SENTENCES[0]
+
+
+def test_a_run_with_the_recipe_for_small_data_has_the_same_losses(device, tmp_path):
+    """It samples subwords, sums gradients over several batches, and lowers the rate at the end."""
+    for name in ("train.en", "train.de"):
+        lines = [f"the {a} dog sees {b} cats" for a in ("old", "bad", "new") for b in (1, 2, 3, 4)]
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = [str(tmp_path / name) for name in ("train.en", "train.de")]
+    command = RECIPE.format(text=" ".join(text)).split()
+
+    def losses(out):
+        settings, _ = commandline.parse([*command, "--out", str(tmp_path / out)])
+        trainer = commandline.build(settings)
+        return [float(trainer.update()[0]) for _ in range(3)]
+
+    expected = losses("here")
+    with device():
+        assert losses("there") == pytest.approx(expected, rel=1e-4)
