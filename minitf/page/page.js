@@ -180,8 +180,8 @@ function showWords(section) {
   section.append(
     element("p", {}, "Choose a word of either line. The bars over the other line show where its "
       + "attention goes: the word that looks divides 1 among the words that it looks at. Each head of "
-      + "each layer does so by itself; the mean of the heads is shown first. </s> is the end mark. A "
-      + "rare word is cut into several pieces, a rare character into bytes such as <0xF0>."),
+      + "each layer does so by itself; the mean of the heads is shown first. <s> marks the start, </s> "
+      + "the end. A rare word is cut into several pieces, a rare character into bytes such as <0xF0>."),
     controls(),
     element("h3", {}, above), line(above, columns, true),
     element("h3", {}, below), line(below, rows, false),
@@ -436,8 +436,8 @@ function showSteps(section) {
     toPlay.textContent = begin ? "Stop" : "Play";
   };
   const by = (distance) => () => { play(false); go(chosen.step + distance); };
-  section.append(element("p", {}, "The decoder writes one token at a time. Move the slider, or press "
-      + "Play, to follow it."),
+  section.append(element("p", {}, "The decoder writes one token at a time: a word, a piece of one, or "
+      + "the end mark. Move the slider, or press Play, to follow it."),
     element("div", { class: "controls" }, element("label", {}, place, slider),
       button("Back", by(-1)), button("Forward", by(1)), toPlay), body);
   play(false);
@@ -592,7 +592,8 @@ function showMasks(section) {
   const batch = [[source, shift(target)],
     [pad(shorten(source), source.length), pad(shift(shorten(target)), target.length)]];
   section.append(element("p", {}, "Lines of a batch have different lengths, so the shorter is padded. "
-    + "Hatched cells are hidden by a mask: their scores become minus infinity, their weights 0."));
+    + "Each row may look at the columns that are filled. Hatched cells are hidden by a mask: their "
+    + "scores become minus infinity, their weights 0."));
   batch.forEach(([read, written], i) => section.append(
     element("h3", {}, i ? "A line half as long in the same batch" : "This line"),
     element("div", { class: "masks" },
@@ -712,7 +713,8 @@ function showTry(section) {
   };
   section.append(
     element("p", {}, `Type a sentence${language ? ` in ${language}` : ""}: the model in this page `
-      + "translates it, and all views show it."),
+      + "translates it, and all views show it. Greedy search takes the most likely token at each step; "
+      + "a beam keeps several beginnings."),
     element("form", { class: "controls", onsubmit: submit },
       element("label", { class: "wide" }, "Sentence ", field), element("label", {}, "Search ", width),
       element("button", { type: "submit" }, "Translate")),
