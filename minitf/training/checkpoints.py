@@ -8,8 +8,10 @@ A run of minitf 0.1 has .npz files instead. It goes on with .safetensors files: 
 checkpoint.safetensors, that is the checkpoint, and checkpoint.npz is deleted.
 """
 
+import contextlib
 import functools
 import hashlib
+import os
 import re
 import reprlib
 from pathlib import Path
@@ -22,6 +24,11 @@ from minitf.files.atomic import writing
 from minitf.files.models import CONFIG, save_model
 from minitf.text import load_subwords
 from minitf.translation.probe import probe
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
 
 __all__ = ["RunFolder"]
 
@@ -84,6 +91,30 @@ class RunFolder:
             raise UserError(
                 f"{self.path} already contains a model: choose another folder with --out"
             )
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Keep other trainers out of the folder for a block. Raises UserError if one is in it.
+
+        The operating system ends the lock with the process, however that ends. On Windows, and on
+        file systems without locks, nothing is kept out.
+        """
+        if not fcntl:
+            yield
+            return
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # no locks here
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise UserError(
+                        f"another process is training in {self.path}: wait until it ends, or "
+                        "choose another folder with --out"
+                    ) from None
+            yield
+        finally:
+            os.close(descriptor)
 
     def save_subwords(self, subwords):
         """Write the subwords, which a checkpoint needs, for a run that has no model yet."""

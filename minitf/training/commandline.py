@@ -212,7 +212,9 @@ def _train(trainer, command):
 
     The content is None if a signal stopped the run, and on the other ranks.
     """
-    with stop_on_signals(trainer.stop), _without_warnings():
+    # Only rank 0 writes to the folder.
+    locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
+    with locked, stop_on_signals(trainer.stop), _without_warnings():
         try:
             finished = trainer.run()
         except UserError:

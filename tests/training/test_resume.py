@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from minitf.data.dataset import Dataset
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
 from minitf.training import commandline
+from minitf.training.checkpoints import RunFolder
 from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.training.validation import Validator
@@ -102,6 +104,17 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
     saved = [int(name[8:16]) for name in meta["weights"]]
     assert saved == [16, 18, 20, 22, 24], "only weights of the cooldown are averaged"
     assert_same_run("whole", "parts", averaged=5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_two_trainers_do_not_share_a_folder(folder, capsys):
+    assert run("here", "--steps", "3") == 0
+    before = Path("here/checkpoint.safetensors").read_bytes()
+    with RunFolder("here").locked():
+        assert run("here", "--resume", "--steps", "6") == 2
+    assert "another process is training in here: wait" in capsys.readouterr().err
+    assert Path("here/checkpoint.safetensors").read_bytes() == before
+    assert run("here", "--resume", "--steps", "6") == 0
 
 
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
