@@ -2,14 +2,19 @@
 
     python examples/models/judge.py score examples/models/en-de
     python examples/models/judge.py hundred examples/models/en-de > hundred.tsv
+    python examples/models/judge.py odd examples/models/en-de
+    python examples/models/judge.py table examples/models/judged/en-de-*.tsv
 
 `score` prints BLEU and chrF of the whole test and of its harder lines (judged/harder.txt), each
 with a 95% interval: the sentences are resampled a thousand times. `hundred` prints the sentences of
 judged/hundred.LANGUAGE.tsv with their translations; a person adds the judgements, by the rules in
-judged/README.md. `harder` chose the harder lines, before the models were trained.
+judged/README.md; `table` prints such files side by side, for the card. `odd` does the same with
+lines that are not as a model expects them. `harder` chose the harder lines, before the models were
+trained.
 """
 
 import argparse
+import csv
 import sys
 from collections import Counter
 from pathlib import Path
@@ -80,15 +85,50 @@ def _language(folder):
     return language
 
 
-def hundred(folder):
+def hundred(folder, name="hundred"):
     """Print kind, sentence and translation of each of the hundred sentences."""
-    language = _language(folder)
-    rows = (JUDGED / f"hundred.{language}.tsv").read_text(encoding="utf-8").splitlines()
-    kinds, sentences = zip(*(row.split("\t") for row in rows[1:]), strict=True)
-    translations = Translator.load(folder).translate(sentences)
+    rows = rows_of(JUDGED / f"{name}.{_language(folder)}.tsv")
+    translations = Translator.load(folder).translate([row["sentence"] for row in rows])
     print("kind\tsentence\ttranslation")
-    for kind, sentence, (best, *_) in zip(kinds, sentences, translations, strict=True):
-        print(f"{kind}\t{sentence}\t{best.text}")
+    for row, (best, *_) in zip(rows, translations, strict=True):
+        print(f"{row['kind']}\t{row['sentence']}\t{best.text}")
+
+
+def odd(folder):
+    """Print kind, line and translation of each line that is not as the model expects it."""
+    hundred(folder, "odd")
+
+
+def rows_of(path):
+    """Return the rows of a file with tabs between its columns, a dictionary each."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror})") from None
+
+
+def table(*paths):
+    """Print judgements side by side, in Markdown: a column for each file, with the reasons."""
+    columns = [rows_of(path) for path in paths]
+    sentences = [[row["sentence"] for row in rows] for rows in columns]
+    if any(others != sentences[0] for others in sentences):
+        raise UserError(f"{', '.join(map(str, paths))} are not about the same sentences")
+    names = [Path(path).stem for path in paths]
+    print(f"| sentence | {' | '.join(names)} |\n|---{'|---' * len(names)}|")
+    for sentence, *rows in zip(sentences[0], *columns, strict=True):
+        print(f"| {sentence} | {' | '.join(map(cell, rows))} |")
+
+
+def cell(row):
+    """Return a judged translation, with what is wrong.
+
+    >>> cell({"translation": "Der Hund.", "meaning": "no", "grammar": "yes", "reason": "it sleeps"})
+    'Der Hund. (*meaning: it sleeps*)'
+    """
+    wrong = [question for question in ("meaning", "grammar") if row[question] == "no"]
+    said = f" (*{' and '.join(wrong)}: {row['reason']}*)" if wrong else ""
+    return f"{row['translation']}{said}".replace("|", "\\|")
 
 
 def harder():
@@ -104,16 +144,18 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=["score", "hundred", "harder"])
-    parser.add_argument("model", nargs="?", help="folder of the model, except for `harder`")
+    commands = {"score": score, "hundred": hundred, "odd": odd, "table": table, "harder": harder}
+    parser.add_argument("command", choices=commands)
+    parser.add_argument(
+        "paths", nargs="*", help="folder of the model; files with judgements for `table`"
+    )
     options = parser.parse_args()
-    if (options.command == "harder") == bool(options.model):
-        parser.error("score and hundred need the folder of a model; harder needs none")
+    if options.command == "table" and not options.paths:
+        parser.error("table needs files with judgements")
+    if options.command != "table" and len(options.paths) != (options.command != "harder"):
+        parser.error("score, hundred and odd need the folder of a model; harder needs none")
     try:
-        if options.command == "harder":
-            harder()
-        else:
-            {"score": score, "hundred": hundred}[options.command](options.model)
+        commands[options.command](*options.paths)
     except UserError as error:
         print(f"judge.py: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,5 @@
 """examples/models/judge.py and the fixed lists by which models are judged."""
 
-import csv
 import doctest
 import re
 import sys
@@ -14,13 +13,9 @@ from minitf.errors import UserError
 sys.path.insert(0, str(EXAMPLES / "models"))
 
 import judge
+from judge import rows_of
 
 JUDGEMENTS = sorted(judge.JUDGED.glob("??-??-*.tsv"))
-
-
-def rows_of(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -67,10 +62,29 @@ def test_the_harder_lines_are_400_lines_of_the_test():
 
 
 def test_the_example_of_harder_lines():
-    assert doctest.testmod(judge) == (0, 1)
+    assert doctest.testmod(judge) == (0, 2)
 
 
-@pytest.mark.parametrize("arguments", [["score"], ["harder", "model"], ["nothing", "model"]])
+def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
+    old = judge.JUDGED / "en-de-0.1.tsv"
+    monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(old), str(old)])
+    assert judge.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 102
+    assert len({line.count("|") - line.count(r"\|") for line in lines}) == 1
+    faults = sum("(*" in line for line in lines)
+    assert faults == sum("no" in (row["meaning"], row["grammar"]) for row in rows_of(old))
+    other = tmp_path / "other.tsv"
+    other.write_text("kind\tsentence\na\tb\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(old), str(other)])
+    assert judge.main() == 2
+    assert "not about the same sentences" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["score"], ["table"], ["odd", "a", "b"], ["harder", "model"], ["nothing", "model"]],
+)
 def test_wrong_arguments_are_refused(arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["judge.py", *arguments])
     with pytest.raises(SystemExit) as stopped:
