@@ -550,31 +550,37 @@ function ranked(columns) {
 // Return the best finished text, or the most probable one where none ended before the limit.
 const winnerOf = (columns) => ranked(columns)[0]?.node ?? columns.at(-1).find((node) => node.kept);
 
+// Return a picture of the beam: a column of boxes for each step, and lines from a text to the texts
+// that continue it.
 function beamTree(columns, winner) {
-  const width = 116, height = 38, path = new Set();
+  const across = 116, down = 38, width = 92, height = 32, path = new Set();
   for (let at = winner; at; at = at.parent) path.add(at);
   const rows = Math.max(...columns.map((nodes) => nodes.length));
-  const size = [width * columns.length + 8, height * rows + 8];
+  const size = [across * columns.length + 8, down * rows + 8];
   const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
     role: "img", class: "tree", "aria-label": `The beam over ${columns.length} steps; the table below `
       + "lists what it found" });
   columns.forEach((nodes, c) => nodes.forEach((node, r) => {
-    [node.x, node.y] = [4 + width * c, 4 + height * r];
-    if (node.parent) picture.append(svg("path", { class: path.has(node) ? "line won"
-      : node.kept || node.finished ? "line" : "line dropped", d: `M${node.parent.x + 92} ${node.parent.y + 16}`
-      + `C${node.parent.x + 106} ${node.parent.y + 16} ${node.x - 14} ${node.y + 16} ${node.x} ${node.y + 16}` }));
+    Object.assign(node, { x: 4 + across * c, y: 4 + down * r });
+    if (!node.parent) return;
+    const [fromX, fromY, toY] = [node.parent.x + width, node.parent.y + height / 2, node.y + height / 2];
+    picture.append(svg("path", { class: path.has(node) ? "line won"
+      : node.kept || node.finished ? "line" : "line dropped",
+    d: `M${fromX} ${fromY}C${fromX + 14} ${fromY} ${node.x - 14} ${toY} ${node.x} ${toY}` }));
   }));
   for (const node of columns.flat()) {
     const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
-    const text = word(node.token);
+    const { x, y } = node, middle = x + width / 2, text = word(node.token);
     const group = svg("g", { class: `node ${state}${path.has(node) ? " won" : ""}` },
       svg("title", {}, `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`),
-      svg("rect", { x: node.x, y: node.y, width: 92, height: 32, rx: 4 }));
-    if (node.finished) group.append(svg("rect", { x: node.x + 3, y: node.y + 3, width: 86, height: 26, rx: 2 }));
-    group.append(svg("text", { x: node.x + 46, y: node.y + 15, "text-anchor": "middle" },
-      text.length > 11 ? `${text.slice(0, 10)}\u2026` : text),
-    svg("text", { x: node.x + 46, y: node.y + 27, "text-anchor": "middle", class: "small" },
-      node.total.toFixed(2)));
+      svg("rect", { x, y, width, height, rx: 4 }));
+    if (node.finished)
+      group.append(svg("rect", { x: x + 3, y: y + 3, width: width - 6, height: height - 6, rx: 2 }));
+    group.append(
+      svg("text", { x: middle, y: y + 15, "text-anchor": "middle" },
+        text.length > 11 ? `${text.slice(0, 10)}\u2026` : text),
+      svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
+        node.total.toFixed(2)));
     picture.append(group);
   }
   return picture;
@@ -607,7 +613,8 @@ function mask(title, rows, columns, isVisible) {
   const size = [left + cell * columns.length + 40, top + cell * rows.length + 4];
   const hidden = rows.flatMap((_, t) => columns.map((_, s) => isVisible(t, s))).filter((v) => !v).length;
   const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
-    role: "img", class: "mask", "aria-label": `${title}: ${hidden} of ${rows.length * columns.length} cells are hidden` });
+    role: "img", class: "mask",
+    "aria-label": `${title}: ${hidden} of ${rows.length * columns.length} cells are hidden` });
   const short = (name) => (word(name).length > 9 ? `${word(name).slice(0, 8)}\u2026` : word(name));
   columns.forEach((name, s) => picture.append(svg("text", {
     transform: `translate(${left + cell * (s + 0.7)} ${top - 4}) rotate(-55)` }, short(name))));
@@ -618,7 +625,8 @@ function mask(title, rows, columns, isVisible) {
       picture.append(svg("rect", { x, y, width: cell - 1, height: cell - 1,
         class: isVisible(t, s) ? "visible" : "hidden" }));
       if (!isVisible(t, s)) picture.append(svg("path", { class: "hatch",
-        d: `M${x} ${y + cell - 1}L${x + cell - 1} ${y}M${x} ${y + 6}L${x + 6} ${y}M${x + 7} ${y + 13}L${x + 13} ${y + 7}` }));
+        d: `M${x} ${y + 13}L${x + 13} ${y}M${x} ${y + 6}L${x + 6} ${y}`
+          + `M${x + 7} ${y + 13}L${x + 13} ${y + 7}` }));
     });
   });
   return element("figure", {}, element("figcaption", {}, title),
@@ -741,7 +749,8 @@ function showByHand(section) {
   const K = shown.inner.d_k, part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
   const { queries, keys, values } = shown.inner[kind][layer];
   const query = part(queries[t]), weights = ofHead[t];
-  const few = (vector) => vector.slice(0, N_SHOWN).map((x) => x.toFixed(2)).join(" ") + (K > N_SHOWN ? " \u2026" : "");
+  const few = (vector) => vector.slice(0, N_SHOWN).map((x) => x.toFixed(2)).join(" ")
+    + (K > N_SHOWN ? " \u2026" : "");
   const products = columns.map((_, s) => dot(query, part(keys[s])));
   const isHidden = (s) => kind === "decoder" && s > t;
   const sum = query.map((_, i) => columns.reduce((total, _, s) =>
@@ -749,8 +758,9 @@ function showByHand(section) {
   const headings = ["word", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
   section.append(
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
-      element("b", { dir: "auto" }, word(rows[t])), " (choose attention, layer, head and word in the view Words). "
-      + "q is its query; k and v are the key and the value of each word that it may look at. "
+      element("b", { dir: "auto" }, word(rows[t])),
+      " (choose attention, layer, head and word in the view Words). q is its query; k and v are "
+      + "the key and the value of each word that it may look at. "
       + `Of the ${K} numbers of each, the first ${Math.min(K, N_SHOWN)} are shown; sums are over all.`),
     element("p", { class: "numbers" }, `q = ${few(query)}`),
     scrollBox("One head by hand",
@@ -818,7 +828,8 @@ async function selfTest() {
   let count = 0;
   const check = (holds, what) => { if (!holds) throw new Error(what); count++; };
   const at = (id) => document.getElementById(id);
-  const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  const press = (key) => document.activeElement.dispatchEvent(
+    new KeyboardEvent("keydown", { key, bubbles: true }));
   const rowsSumTo1 = () => Object.values(shown.weights).flat(2).every((matrix) => matrix.every((row) =>
     Math.abs(row.reduce((a, b) => a + b) - 1) < 0.003 * row.length));
   try {
@@ -870,6 +881,11 @@ async function checkModel(check) {
     const far = Math.max(...there.flatMap((matrix, m) => matrix.flatMap((row, t) => row.map((weight, s) =>
       Math.abs(weight - here[m][t][s])))));
     check(far < 1 / 255 + 1e-3, `${kind} attention is Python's (${far})`);
+    // The numbers of one head by hand, for the last row, from which no mask hides anything.
+    const { queries, keys } = shown.inner[kind][0], part = (vector) => vector.slice(0, shown.inner.d_k);
+    const scores = keys.map((key) => dot(part(queries.at(-1)), part(key)) / Math.sqrt(shown.inner.d_k));
+    check(softmax(scores).every((weight, s) => Math.abs(weight - here[0].at(-1)[s]) < 1e-5),
+      `the ${kind} attention is that of its queries and keys`);
   }
   check(document.querySelector("#hand table") !== null, "one head is computed by hand");
   for (const odd of ["", " \t ", "word ".repeat(300), "x".repeat(1e6)]) {
@@ -884,7 +900,8 @@ async function checkModel(check) {
 async function exported() {
   const { kind, layer, head } = chosen, picture = document.querySelector("svg[data-map]");
   const png = new Uint8Array(await (await pngOf(picture)).arrayBuffer());
-  return { kind, layer, head, svg: svgText(picture), png: btoa(Array.from(png, (byte) => String.fromCharCode(byte)).join("")),
+  const characters = Array.from(png, (byte) => String.fromCharCode(byte)).join("");
+  return { kind, layer, head, svg: svgText(picture), png: btoa(characters),
     tsv: tsvOf(...namesOf(kind), matrixOf(kind, layer, head)) };
 }
 
