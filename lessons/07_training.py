@@ -333,7 +333,9 @@ same("after all this no parameter has changed", all_numbers(), before)
 # Use: what goes wrong if each part is divided by its own count.
 # None: divide by the part's own count. / 2: the mean of the two means.
 own_counts = gradient_of(sentences, n_tokens=None) / 2
-difference = gradient_norm(own_counts - complete) / gradient_norm(complete)
+on_device = Tensor(complete).data  # the array on the device that computes
+error = Tensor(own_counts - complete).data
+difference = gradient_norm(error) / gradient_norm(on_device)
 claim(
     "parts divided by their own counts give another gradient",
     float(difference) > 0.05,
@@ -457,7 +459,7 @@ show(adam_update)
 
 def library_path():
     """Return x after each `adam_update`."""
-    moving = Tensor(x.copy()).data  # the array on the device that computes
+    moving = Tensor(x.copy()).data
     m = Tensor(np.zeros(9)).data
     v = Tensor(np.zeros(9)).data
     path = []
@@ -1221,7 +1223,7 @@ grad_check(projected_cross_entropy, hidden, E, target)
 squares = [g**2 for g in complete]
 same(
     "gradient_norm = the root of the sum of squares",
-    gradient_norm(complete),
+    gradient_norm(on_device),
     sum(squares) ** 0.5,
 )
 shortened = Tensor(complete.copy()).data
@@ -1229,7 +1231,7 @@ length = clip_gradient(shortened, 0.1)
 same(
     "clip_gradient: returns the old length; the new one is 0.1",
     [float(length), float(gradient_norm(shortened))],
-    [float(gradient_norm(complete)), 0.1],
+    [float(gradient_norm(on_device)), 0.1],
 )
 untouched = Tensor(complete.copy()).data
 clip_gradient(untouched, 100.0)

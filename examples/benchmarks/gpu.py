@@ -23,7 +23,7 @@ TRAINING = (
 )
 DECODING = {"model": "base", "pairs": 64, "source": 20, "length": 32, "beam": 4, "alpha": 0.6}
 # Sizes with which a contender takes seconds: its figures mean nothing, its results are compared.
-SMALL = {"pairs": 16, "source": 5, "length": 8, "vocabulary": 50}
+SMALL = {"model": "tiny", "pairs": 16, "source": 5, "length": 8, "vocabulary": 50}
 # The largest difference between the losses of both contenders.
 LOSSES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-2}
 RATE = 400e12  # operations per second, for the theoretical minimum time
@@ -33,8 +33,9 @@ def training(models, precisions, note, small=False):
     """Compare the training step of these models in these precisions; note: called with each row."""
     rows = []
     for work, bars in TRAINING:
-        work |= SMALL if small else {}
-        for precision in [name for name in bars if work["model"] in models and name in precisions]:
+        chosen = [name for name in bars if work["model"] in models and name in precisions]
+        work = work | (SMALL if small else {})
+        for precision in chosen:
             row = compare(work | {"work": "train", "precision": precision}, bars[precision])
             rows.append(row | _projected(row, work))
             note({"passed": False, "rows": rows})  # as long as some are missing

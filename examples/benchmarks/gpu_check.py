@@ -4,6 +4,24 @@
     python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32
     python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
 
+If the GPU is at hand for half an hour only, make these three runs, in this order, and mend what
+fails in between. Each takes less than ten minutes, and leaves its results in the folder OUT even if
+it is killed. The first tries everything with small sizes, the second compares results with the
+CPU's, and the third measures speed, so nothing else may run beside it:
+
+    check="python examples/benchmarks/gpu_check.py"
+    $check --small --out $OUT/small.json
+
+    for part in tests parity course; do $check --parts $part --out $OUT/$part.json & done; wait
+
+    for part in kernels decoding training; do
+        $check --parts $part --precisions tf32 --out $OUT/$part.json
+    done
+
+Then run the training part with `--precisions float32 bfloat16`, and multi30k. minitf need not be
+installed; `--commit` names the commit if git is missing. If a kernel fails, MINITF_FORMS=off shows
+whether the rest is right.
+
 It needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for the comparisons. Each
 part takes less than ten minutes:
 
@@ -65,11 +83,12 @@ MULTI30K = (
     "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set "
     "n_heads=4 --set dropout=0.3 --vocabulary-size 10000 --batch-tokens {batch_tokens} "
     "--learning-rate 2.53 --warmup-steps 2000 --steps {steps} --minutes 6 --valid-every "
-    "{valid_every} --save-every {save_every} --average 10 --patience 0 --beam {beam} --alpha 1.0 "
-    "--precision {precision} --backend cupy --out {out}"
+    "{valid_every} --save-every {save_every} --average 10 --patience 0 --beam {beam} --max-extra "
+    "{max_extra} --alpha 1.0 --precision {precision} --backend cupy --out {out}"
 )
-LENGTHS = {"steps": 8000, "batch_tokens": 8192, "valid_every": 1060, "save_every": 53, "beam": 5}
-SMALL_LENGTHS = {"steps": 4, "batch_tokens": 500, "valid_every": 4, "save_every": 2, "beam": 1}
+_NAMES = ("steps", "batch_tokens", "valid_every", "save_every", "beam", "max_extra")
+LENGTHS = dict(zip(_NAMES, (8000, 8192, 1060, 53, 5, 50), strict=True))
+SMALL_LENGTHS = dict(zip(_NAMES, (4, 500, 4, 2, 1, 0), strict=True))
 SMALL_OPERATIONS = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
 # threadpoolctl only steers the threads of a CPU; a machine that was set up for GPUs may lack it.
 NO_THREADS = """import contextlib
@@ -89,13 +108,14 @@ class ThreadpoolController:
 def main(arguments=None):
     """Run the chosen parts and write the report; returns exit code 0 if all of them passed."""
     options = _options(arguments)
+    _add_to_path(
+        str(ROOT)
+    )  # lessons and translate.py are processes, and minitf may not be installed
     with tempfile.TemporaryDirectory() as folder:
         if not importlib.util.find_spec("threadpoolctl"):
             (Path(folder) / "threadpoolctl.py").write_text(NO_THREADS, encoding="utf-8")
             sys.path.append(folder)
-            os.environ["PYTHONPATH"] = os.pathsep.join(
-                filter(None, [os.environ.get("PYTHONPATH"), folder])
-            )
+            _add_to_path(folder)
         from minitf import backend
         from minitf.errors import UserError
 
@@ -124,6 +144,11 @@ def main(arguments=None):
             note({"passed": False, "error": traceback.format_exc()[-2000:]})
     print(f"{part}: {json.dumps(report[part], indent=1)}", flush=True)
     return 0 if report[part]["passed"] else 1
+
+
+def _add_to_path(folder):
+    """Let processes import from a folder, after all others."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), folder]))
 
 
 def _in_its_process(part, arguments, report, path, folder):

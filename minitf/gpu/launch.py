@@ -34,9 +34,16 @@ def launch(kernel, grid, block, *arguments):
     """Run a kernel once for every thread of a grid of blocks.
 
     grid: the number of blocks along one to three axes. block: the number of threads of each.
+    An error of the GPU or its compiler says how to do without kernels.
     """
-    if min(grid) > 0:
+    if min(grid) == 0:
+        return
+    try:
         _starters()[0](kernel, grid, block, *arguments)
+    except Exception as error:
+        if not isinstance(error, MemoryError):
+            error.add_note(f"The kernel {kernel.__name__} failed: set MINITF_FORMS=off to use none")
+        raise
 
 
 def gemm(*arguments):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import strict
 from models import PUBLIC, random_batch, small_model
+from seam import forms_on
 
 from minitf import forms
 from minitf import functions as F
@@ -116,6 +117,22 @@ def test_without_forms_no_kernel_runs(launched):
     with using(strict.with_kernels), forms.off():
         train({}, 1)
     assert not launched
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"), [(RuntimeError("PTX"), True), (MemoryError("4 GB"), False)]
+)
+def test_a_kernel_that_fails_says_how_to_do_without(failure, told, monkeypatch):
+    def fails(*arguments):
+        raise failure
+
+    monkeypatch.setattr(strict.with_kernels, "kernels", (fails, fails))
+    with using(strict.with_kernels):
+        with forms_on(), pytest.raises(type(failure)) as caught:
+            F.layer_norm(*(Tensor(to_device(np.ones(3, "f4"))) for _ in range(3)))
+        assert any("MINITF_FORMS=off" in n for n in getattr(caught.value, "__notes__", [])) == told
+        with forms.off():
+            train({}, 1)
 
 
 @pytest.mark.slow

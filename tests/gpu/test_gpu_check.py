@@ -4,6 +4,7 @@ as far as a machine without one can run it.
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import types
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strict
-from paths import ROOT
+from paths import ROOT, SUPPORT
 
 from minitf import Config, Transformer, backend, forms
 from minitf.backend import using
@@ -33,6 +34,33 @@ def load(name):
 
 gpu_check = load("gpu_check")
 gpu = gpu_check.gpu
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    """gpu_check.py adds to it."""
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("forms_are", "parts"), [("on", ["kernels"]), ("off", ["course", "multi30k"])]
+)
+def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
+    """As the programs that a person starts, each part in its own process; with small sizes."""
+    path = os.pathsep.join(map(str, (ROOT, SUPPORT, SUPPORT / "stand_in")))
+    command = [sys.executable, gpu_check.__file__, "--small", "--precisions", "float32"]
+    done = subprocess.run(
+        [*command, "--parts", *parts, "--out", str(tmp_path / "gpu.json")],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path, "MINITF_FORMS": forms_are},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    assert all(report[part]["passed"] for part in parts) and report["device"] == "stand-in"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
