@@ -236,7 +236,7 @@ class _Cuda:
 
 class _Waiting(ast.NodeTransformer):
     """Rewrite a function so that it yields where a thread waits, and passes on what the functions
-    it calls yield.
+    it calls yield. A literal such as 0.0 becomes a float32, as in CuPy's mode "cuda".
     """
 
     def __init__(self, function):
@@ -246,6 +246,11 @@ class _Waiting(ast.NodeTransformer):
         self.generic_visit(node)
         node.body += ast.parse("return\nyield").body  # a generator even if it never waits
         return node
+
+    def visit_Constant(self, node):
+        if not isinstance(node.value, float):
+            return node
+        return ast.copy_location(ast.Call(ast.Name("_float32", ast.Load()), [node], []), node)
 
     def visit_Call(self, node):
         self.generic_visit(node)
@@ -280,7 +285,7 @@ def _as_generator(function, cuda):
     """Give the function as a generator function in which `cuda` is the simulator's."""
     if not _uses_cuda(function):
         return _remembered(function)
-    names = dict(function.__globals__, cuda=cuda, xp=np)
+    names = dict(function.__globals__, cuda=cuda, xp=np, _float32=np.float32)
     for callee in _callees(function):
         names[callee.__name__] = _as_generator(callee, cuda)
     exec(_rewritten(function), names)
