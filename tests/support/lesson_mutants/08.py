@@ -26,8 +26,8 @@ MUTANTS = {
         "(lengths[rows] <= limits[rows])",
     ),
     "greedy adds up logits, not ln P": (
-        "totals[rows] += to_numpy(chosen) - normalisers",
-        "totals[rows] += to_numpy(chosen)",
+        "totals[rows] += chosen - normalisers",
+        "totals[rows] += chosen",
     ),
     "the limit counts the source's end mark": (
         "special = (model.config.pad_id, model.config.eos_id)",
