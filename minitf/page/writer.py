@@ -17,6 +17,7 @@ from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
 from minitf.text import Subwords, Words
+from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
 
 __all__ = ["page", "write_page"]
@@ -36,6 +37,9 @@ FITTING = {
     "output_bias": False,
     "suppressed_ids": (),
 }
+_OWN = {"minitf.nn", "minitf.transformer"}  # where its layers are defined
+_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # in its vocabulary, after the special tokens
+_ADVICE = "write the page without --with-model"
 
 
 def write_page(path: str | Path, explained: Explained, **options: Any) -> None:
@@ -181,8 +185,10 @@ def _data(explained, longest, usual, languages):
 def _model(model, subwords):
     """Return the elements of the page that contain the model."""
     _check_fit(model, subwords)
-    arrays = model.state()
-    halves = {name: array.astype("<f2") for name, array in arrays.items()}
+    with np.errstate(over="ignore"):
+        halves = {name: array.astype("<f2") for name, array in model.state().items()}
+    if not all(np.isfinite(half).all() for half in halves.values()):
+        raise UserError(f"a weight of this model is NaN or too large for float16: {_ADVICE}")
     head = {
         "config": model.config.to_dict(),
         "arrays": [[name, array.shape] for name, array in halves.items()],
@@ -204,15 +210,19 @@ def _packed(*arrays):
 
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
-    advice = "write the page without --with-model"
-    if type(model) is not Transformer or not isinstance(subwords, Subwords):
-        raise UserError(f"the page translates only with an unchanged Transformer: {advice}")
+    changed = any(type(module).__module__ not in _OWN for module in model.modules())
+    if type(model) is not Transformer or changed or not isinstance(subwords, Subwords):
+        raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
     c: Config = model.config
+    pieces = subwords.vocabulary()
+    first = len(SPECIALS)
+    if len(pieces) != c.vocabulary_size or pieces[first : first + 256] != _BYTES:
+        raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")
     differing = [name for name, value in FITTING.items() if getattr(c, name) != value]
     if c.n_heads * c.d_k != c.d_model or c.d_v != c.d_k:
         differing.append("d_k or d_v")
     if differing:
         raise UserError(
             f"the page cannot translate with this model, whose {', '.join(differing)} is not the "
-            f"paper's: {advice}"
+            f"paper's: {_ADVICE}"
         )

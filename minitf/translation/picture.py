@@ -71,6 +71,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
 def _origin(folder, notes):
     """Return a sentence about where a model is from: whose its weights are, and their licence."""
     corpus = notes.get("corpus")
+    corpus = corpus if isinstance(corpus, str) else ""  # a person may have edited the file
     name = f"Model: {Path(folder).resolve().name}"
     if corpus in ORIGINS:
         return f"{name}, trained on {ORIGINS[corpus]}."

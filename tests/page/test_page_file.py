@@ -1,6 +1,7 @@
 """The page as a file: what it contains, what it may do, and how it treats odd text."""
 
 import base64
+import copy
 import hashlib
 import html
 import json
@@ -18,6 +19,8 @@ from minitf.course import lesson
 from minitf.errors import UserError
 from minitf.page import writer
 from minitf.page.writer import page, write_page
+from minitf.text import Subwords
+from minitf.transformer import MultiHeadAttention, Transformer
 from minitf.translation.commandline import main
 from minitf.translation.translator import Translator
 
@@ -158,6 +161,38 @@ def test_a_model_that_the_page_cannot_compute_is_refused(change, explained):
     model.config = model.config.replace(**{"tie": True, **change})
     with pytest.raises(UserError, match=f"{next(iter(change))}.*without --with-model"):
         page(explained, model, subwords)
+
+
+class Blunt(MultiHeadAttention):
+    """Looks at everything almost alike."""
+
+    def attend(self, q, k, v, *more):
+        return super().attend(q * 0.1, k, v, *more)
+
+
+def test_a_model_with_a_changed_layer_is_refused(explained):
+    subwords = tiny_translator.make_subwords()
+    model = tiny_translator.make_model(subwords)
+    model.config = model.config.replace(tie=True)
+    attention = next(m for m in model.modules() if type(m) is MultiHeadAttention)
+    attention.__class__ = Blunt
+    with pytest.raises(UserError, match="only with an unchanged Transformer"):
+        page(explained, model, subwords)
+
+
+def test_subwords_with_symbols_are_refused(explained, toy):
+    lines = ["(NP the dog )NP"] * 9
+    subwords = Subwords.train(lines, 300, symbols=["(NP", ")NP"], log=lambda notice: None)
+    config = toy.model.config.replace(vocabulary_size=len(subwords))
+    with pytest.raises(UserError, match="subwords with symbols"):
+        page(explained, Transformer(config), subwords)
+
+
+def test_a_weight_that_float16_cannot_hold_is_refused(explained, toy):
+    model = copy.deepcopy(toy.model)
+    next(iter(model.parameters())).data[0] = 70_000
+    with pytest.raises(UserError, match="too large for float16: write"):
+        page(explained, model, toy.subwords)
 
 
 def test_the_command_writes_a_page(tmp_path, capsys):
