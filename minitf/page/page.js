@@ -178,10 +178,10 @@ function showWords(section) {
     ...(isOwn ? [] : [element("small", {}, ` ${weights[i].toFixed(2)}`)]));
   })), true);
   section.append(
-    element("p", {}, "Choose a word of either line. The bars over the other line show where its "
-      + "attention goes: the word that looks divides 1 among the words that it looks at. Each head of "
-      + "each layer does so by itself; the mean of the heads is shown first. <s> marks the start, </s> "
-      + "the end. A rare word is cut into several pieces, a rare character into bytes such as <0xF0>."),
+    element("p", {}, "Choose a word. If it is one that looks (the lower line), the bars show where it "
+      + "looks; these weights sum to 1. If it is one that is looked at (the upper line), the bars show "
+      + "which words look at it; these need not sum to 1. Each head has weights of its own; the mean of "
+      + "all heads is shown first. <s> marks the start, </s> the end. A rare word is cut into several pieces, a rare character into bytes such as <0xF0>."),
     controls(),
     element("h3", {}, above), line(above, columns, true),
     element("h3", {}, below), line(below, rows, false),
@@ -455,8 +455,8 @@ function stepOf(t, weights, layer) {
       element("div", {}, element("h3", {}, "The most likely next tokens"),
         bars(next.map(([token]) => token), next.map(([, p]) => p), percent),
         element("p", { class: "note" }, next[0][0] === shown.target[t] ? "The first of them is taken."
-          : "Another is taken: beam search looks at whole translations, not at one step.")),
-      element("div", {}, element("h3", {}, "Where the decoder looks in the input meanwhile"),
+          : "Another is taken: beam search compares several unfinished translations, not single steps.")),
+      element("div", {}, element("h3", {}, "Where the decoder looks in the input at this step"),
         bars(shown.source, weights),
         element("p", { class: "note" }, `Layer ${layer + 1}, mean of all heads.`)))];
 }
@@ -722,7 +722,7 @@ function showTry(section) {
   section.append(
     element("p", {}, `Type a sentence${language ? ` in ${language}` : ""}: the model in this page `
       + "translates it, and all views show it. Greedy search takes the most likely token at each step; "
-      + "a beam keeps several beginnings."),
+      + "a beam of 4 keeps the 4 best unfinished translations."),
     element("form", { class: "controls", onsubmit: submit },
       element("label", { class: "wide" }, "Sentence ", field), element("label", {}, "Search ", width),
       element("button", { type: "submit" }, "Translate")),
@@ -737,9 +737,9 @@ const N_SHOWN = 6; // numbers of each vector that are shown
 
 function showByHand(section) {
   if (!shown.inner) {
-    section.append(element("p", {}, "The queries, keys and values of this sentence are not in the "
-      + "page: the model computes them."),
-    button("Compute the numbers of one head", () => translateAndShow(shown.line, data.search.width)));
+    section.append(element("p", {}, "Press the button: the model in this page translates the sentence "
+      + "again, and shows the queries, keys and values of one head."),
+    button("Show the numbers of one head", () => translateAndShow(shown.line, data.search.width)));
     return;
   }
   const { kind, layer } = chosen, head = Math.max(0, chosen.head), [rows, columns] = namesOf(kind);
