@@ -10,11 +10,15 @@ The forms of `Residual` and `FeedForward` need nothing more than this check and 
 the same in both rooms.
 """
 
+import inspect
+
 from minitf import functions as F
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from minitf.transformer import (
     Decoder,
     DecoderLayer,
+    Encoder,
+    EncoderLayer,
     FeedForward,
     MultiHeadAttention,
     Positions,
@@ -22,7 +26,7 @@ from minitf.transformer import (
     Transformer,
 )
 
-__all__ = ["feed_forward_by_op", "is_unchanged", "residual_by_op"]
+__all__ = ["feed_forward_by_op", "is_all_unchanged", "is_unchanged", "residual_by_op"]
 
 # The methods as this library defines them, copied before anybody can replace one of a class.
 _METHODS = {
@@ -36,6 +40,8 @@ _METHODS = {
         Positions,
         FeedForward,
         Residual,
+        EncoderLayer,
+        Encoder,
         DecoderLayer,
         Decoder,
         Transformer,
@@ -55,6 +61,16 @@ def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
     attributes, present_class, defined = vars(module), type(module), _METHODS[kind]
     for name in methods or ("__call__",):
         if name in attributes or getattr(present_class, name) is not defined[name]:
+            return False
+    return True
+
+
+def is_all_unchanged(model: Module) -> bool:
+    """Return whether all modules of a model have this library's classes, and no changed method."""
+    for module in model.modules():
+        defined = _METHODS.get(type(module), {})
+        methods = [name for name, value in defined.items() if inspect.isfunction(value)]
+        if not methods or not is_unchanged(module, type(module), *methods):
             return False
     return True
 

@@ -9,8 +9,8 @@
 // attention and output, subwords of SentencePiece (byte-pair encoding with bytes as a fallback).
 // The page's writer (minitf/page/writer.py) refuses any other.
 //
-// A vector is a Float32Array, a text an array of vectors, a matrix (n, m) a Float32Array of n * m
-// numbers, row after row. Sums are computed in float64, as all arithmetic of JavaScript.
+// A vector is a Float32Array, a sequence an array of vectors, a matrix (n, m) a Float32Array of n * m
+// numbers, row after row. JavaScript computes in float64; what is stored in a vector is rounded.
 "use strict";
 
 // Weights -----------------------------------------------------------------------------------------
@@ -47,6 +47,18 @@ const BLANK = "\u2581"; // SentencePiece's sign for a blank
 const BYTE = /^<0x([0-9A-F]{2})>$/;
 const N_SPECIAL = 4; // <pad> <unk> <s> </s>
 
+// What Python calls white space; JavaScript adds U+FEFF. Control characters are blanks before.
+const SPACE = "[^\\S\ufeff]";
+
+// Return the text without white space at its ends.
+function strip(text) {
+  const space = new RegExp(SPACE);
+  let start = 0, end = text.length;
+  while (start < end && space.test(text[start])) start++;
+  while (start < end && space.test(text[end - 1])) end--;
+  return text.slice(start, end);
+}
+
 // Return the ids of a text by byte-pair encoding: join the two neighbours whose union was learned
 // first, again and again. What is not in the vocabulary is spelled in bytes.
 function encodeText(model, text) {
@@ -68,16 +80,16 @@ function encodeText(model, text) {
 // A sentence ends after these, but not after a title or an initial, nor before a small letter.
 // The pattern of minitf/translation/sentences.py.
 const TITLE = "(?<!(?<![\\p{L}\\p{N}_])(?:[A-Z]|Mr|Ms|Dr|St|Mrs|Prof))";
-const SENTENCE = new RegExp(`(?:${TITLE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*\\s+`
-  + "(?![\\sa-z\u00e0-\u00f6\u00f8-\u00ff])"
-  + "|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*\\s*", "u");
+const SENTENCE = new RegExp(`(?:${TITLE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*${SPACE}+`
+  + `(?!${SPACE}|[a-z\u00e0-\u00f6\u00f8-\u00ff])`
+  + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`, "u");
 
 // Return the part of a line that is translated by itself: all of it, or if it has more than `usual`
 // subwords, its first sentence, as a model that learned from single sentences drops some of several.
 function partOf(model, line, usual) {
   const end = SENTENCE.exec(line);
   if (!end || !hasMoreThan(model, line, usual)) return line;
-  return line.slice(0, end.index + end[0].length).trim();
+  return strip(line.slice(0, end.index + end[0].length));
 }
 
 // Return whether a text has more than `count` subwords. A very long one surely has, as each subword
@@ -93,14 +105,39 @@ function bytesOf(model, text) {
 
 // Return the text of ids. Bytes that are not UTF-8 become U+FFFD, control characters disappear.
 function decodeIds(model, ids) {
-  const bytes = [];
+  let text = "", bytes = [];
+  const spell = () => { text += textOfBytes(bytes); bytes = []; };
   for (const id of ids) {
     if (id < N_SPECIAL) continue;
     const byte = BYTE.exec(model.pieces[id]);
     if (byte) bytes.push(parseInt(byte[1], 16));
-    else bytes.push(...new TextEncoder().encode(model.pieces[id].replaceAll(BLANK, " ")));
+    else { spell(); text += model.pieces[id].replaceAll(BLANK, " "); }
   }
-  return printable(new TextDecoder().decode(new Uint8Array(bytes))).trim();
+  spell();
+  return strip(printable(text));
+}
+
+// Return the text of bytes, with U+FFFD for each that is not part of a character in UTF-8.
+function textOfBytes(bytes) {
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  let text = "";
+  for (let i = 0; i < bytes.length;) {
+    const size = bytes[i] < 0xc0 ? 1 : bytes[i] < 0xe0 ? 2 : bytes[i] < 0xf0 ? 3 : 4;
+    try {
+      text += decoder.decode(Uint8Array.from(bytes.slice(i, i + size)));
+      i += size;
+    } catch {
+      text += "\ufffd";
+      i++;
+    }
+  }
+  return text;
+}
+
+// Return what a subword is called in the views; bytes of ASCII are written as themselves.
+function nameOf(model, id) {
+  return model.pieces[id].replace(/^<0x([2-6][0-9A-F]|7[0-9A-E])>$/, (_, byte) =>
+    String.fromCharCode(parseInt(byte, 16)));
 }
 
 // Return the text without control characters; those that separate words become blanks.
@@ -135,8 +172,8 @@ function addAndNorm(model, name, x, y) {
 
 // Return the scores as probabilities: softmax(s)_i = exp(s_i) / sum_j exp(s_j).
 function softmax(scores) {
-  const greatest = scores.reduce((a, b) => Math.max(a, b)); // subtracted, or exp could overflow
-  const terms = scores.map((score) => Math.exp(score - greatest));
+  const highest = scores.reduce((a, b) => Math.max(a, b)); // subtracted, or exp could overflow
+  const terms = scores.map((score) => Math.exp(score - highest));
   const sum = terms.reduce((a, b) => a + b);
   return terms.map((term) => term / sum);
 }
@@ -144,7 +181,7 @@ function softmax(scores) {
 // Return a vector of attention, softmax(q K^T / sqrt(d_k)) V in each head, times W^O.
 // weights: gets for each head an array with the attention weight of every key. Section 3.2.
 function attend(model, name, query, keys, values, weights) {
-  const { d_model: D, n_heads: H, d_k: K } = model.config, heads = new Float32Array(H * K);
+  const { d_model: D, n_heads: H, d_k: K } = model.config, joined = new Float32Array(H * K);
   for (let h = 0; h < H; h++) {
     const start = h * K;
     const scores = keys.map((key) => {
@@ -152,15 +189,15 @@ function attend(model, name, query, keys, values, weights) {
       for (let i = start; i < start + K; i++) product += query[i] * key[i];
       return product / Math.sqrt(K);
     });
-    const weight = softmax(scores);
+    const ofHead = softmax(scores);
     for (let j = 0; j < values.length; j++)
-      for (let i = start; i < start + K; i++) heads[i] += weight[j] * values[j][i];
-    weights?.push(weight);
+      for (let i = start; i < start + K; i++) joined[i] += ofHead[j] * values[j][i];
+    weights?.push(ofHead);
   }
-  return linear(heads, model.weights[`${name}.output.weight`], null, D);
+  return linear(joined, model.weights[`${name}.output.weight`], null, D);
 }
 
-// Return what x W^Q, x W^K or x W^V is for all heads; `what` is query, key or value.
+// Return x W^Q, x W^K or x W^V of all heads, one after another; `what` is query, key or value.
 function project(model, name, what, x) {
   const { n_heads: H, d_k: K } = model.config;
   return linear(x, model.weights[`${name}.${what}.weight`], null, H * K);
@@ -186,8 +223,8 @@ function embed(model, id, position) {
 // Encoder and decoder -----------------------------------------------------------------------------
 
 // Return the memory: a vector for each source token. weights: gets [layer][head][row][column].
-// seen: gets for each layer the queries, keys and values, for the page's view of one head.
-function encodeSource(model, ids, weights, seen) {
+// record: gets for each layer the queries, keys and values, for the page's view of one head.
+function encodeSource(model, ids, weights, record) {
   let x = ids.map((id, position) => embed(model, id, position));
   for (let l = 0; l < model.config.n_layers; l++) {
     const layer = `encoder.layers.${l}`, name = `${layer}.self_attention`;
@@ -199,7 +236,7 @@ function encodeSource(model, ids, weights, seen) {
     x = x.map((xi) => addAndNorm(model, `${layer}.feed_forward_residual`, xi,
       feedForward(model, `${layer}.feed_forward`, xi)));
     weights?.push(byHead(rows));
-    seen?.push({ queries, keys, values });
+    record?.push({ queries, keys, values });
   }
   return x;
 }
@@ -222,24 +259,23 @@ function sourceCaches(model, memory) {
 
 // Read the newest token of a text. Return the logits of the next one, and the caches with this one.
 // caches: for each layer the keys and values of the tokens before; they are not changed, so several
-// texts may continue the same caches. seen: gets for each layer both queries and both weights.
-function decodeStep(model, source, caches, id, position, seen) {
+// texts may continue the same caches. record: gets for each layer both queries and both weights.
+function decodeStep(model, source, caches, id, position, record) {
   let x = embed(model, id, position);
   const grown = source.map((ofSource, l) => {
     const layer = `decoder.layers.${l}`, own = `${layer}.self_attention`;
     const keys = [...(caches?.[l].keys ?? []), project(model, own, "key", x)];
     const values = [...(caches?.[l].values ?? []), project(model, own, "value", x)];
-    const step = { self: [], source: [] };
-    step.selfQuery = project(model, own, "query", x);
-    const self = attend(model, own, step.selfQuery, keys, values, step.self);
-    x = addAndNorm(model, `${layer}.self_residual`, x, self);
+    const selfQuery = project(model, own, "query", x), selfWeights = [];
+    const ofText = attend(model, own, selfQuery, keys, values, selfWeights);
+    x = addAndNorm(model, `${layer}.self_residual`, x, ofText);
     const cross = `${layer}.source_attention`;
-    step.sourceQuery = project(model, cross, "query", x);
-    const read = attend(model, cross, step.sourceQuery, ofSource.keys, ofSource.values, step.source);
-    x = addAndNorm(model, `${layer}.source_residual`, x, read);
+    const sourceQuery = project(model, cross, "query", x), sourceWeights = [];
+    const ofInput = attend(model, cross, sourceQuery, ofSource.keys, ofSource.values, sourceWeights);
+    x = addAndNorm(model, `${layer}.source_residual`, x, ofInput);
     x = addAndNorm(model, `${layer}.feed_forward_residual`, x,
       feedForward(model, `${layer}.feed_forward`, x));
-    seen?.push(step);
+    record?.push({ selfQuery, selfWeights, sourceQuery, sourceWeights });
     return { keys, values };
   });
   return { logits: logitsOf(model, x), caches: grown };
@@ -259,10 +295,10 @@ function logitsOf(model, x) {
 
 // Return ln P of every next token; padding and the start mark are never written.
 function logProbabilities(model, logits) {
-  const greatest = logits.reduce((a, b) => Math.max(a, b));
+  const highest = logits.reduce((a, b) => Math.max(a, b));
   let sum = 0;
-  for (const logit of logits) sum += Math.exp(logit - greatest);
-  const normaliser = Math.log(sum) + greatest;
+  for (const logit of logits) sum += Math.exp(logit - highest);
+  const normaliser = Math.log(sum) + highest;
   const found = Float64Array.from(logits, (logit) => logit - normaliser);
   found[model.config.pad_id] = found[model.config.bos_id] = -Infinity;
   return found;
@@ -276,7 +312,7 @@ const ALPHA = 0.6; // the exponent of the length penalty. Section 6.1.
 // lp(Y) = ((5 + |Y|) / 6)^alpha; |Y| counts the end mark. Section 6.1; Wu et al. 2016, eq. 14.
 const lengthPenalty = (length, alpha) => ((5 + length) / 6) ** alpha;
 
-// Return the `count` greatest of some numbers, as indices; among equals the lower one comes first.
+// Return the indices of the `count` greatest numbers of a long list; among equals the lower one comes first.
 function greatestIndices(numbers, count) {
   const best = [];
   for (let i = 0; i < numbers.length; i++) {
@@ -356,32 +392,33 @@ async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA
 // Read a translation again from its beginning, and return all attention weights, [layer][head][row]
 // [column] of each kind, the five most probable tokens of each step, and queries, keys and values.
 function explainPass(model, sourceIds, targetIds) {
-  const weights = { encoder: [], decoder: [], source: [] }, steps = [], encoderSeen = [];
-  const memory = encodeSource(model, sourceIds, weights.encoder, encoderSeen);
-  const source = sourceCaches(model, memory);
-  const all = [];
+  const encoderWeights = [], encoderRecord = [];
+  const source = sourceCaches(model, encodeSource(model, sourceIds, encoderWeights, encoderRecord));
+  const records = [], steps = []; // one for each token of the target
   let caches = null, id = model.config.bos_id;
   targetIds.forEach((target, t) => {
-    const seen = [], step = decodeStep(model, source, caches, id, t, seen);
+    const record = [], step = decodeStep(model, source, caches, id, t, record);
     const next = logProbabilities(model, step.logits);
-    steps.push(greatestIndices(next, 5).map((i) => [model.pieces[i], Math.exp(next[i])]));
-    all.push(seen);
+    steps.push(greatestIndices(next, 5).map((i) => [nameOf(model, i), Math.exp(next[i])]));
+    records.push(record);
     [caches, id] = [step.caches, target];
   });
-  const byLayer = (kind) => source.map((_, l) => {
-    const heads = byHead(all.map((seen) => seen[l][kind]));
-    return heads.map((rows) => rows.map((row) =>
-      [...row, ...new Array((kind === "self" ? targetIds.length : row.length) - row.length).fill(0)]));
-  });
-  [weights.decoder, weights.source] = [byLayer("self"), byLayer("source")];
+  const ofLayer = (l, name) => records.map((record) => record[l][name]);
+  const T = targetIds.length;
+  const untilEnd = (row) => [...row, ...new Array(T - row.length).fill(0)]; // the mask hides the rest
+  const weights = {
+    encoder: encoderWeights,
+    decoder: source.map((_, l) => byHead(ofLayer(l, "selfWeights")).map((head) => head.map(untilEnd))),
+    source: source.map((_, l) => byHead(ofLayer(l, "sourceWeights"))),
+  };
   const inner = {
     d_k: model.config.d_k,
-    encoder: encoderSeen,
-    decoder: caches.map((cache, l) => ({ ...cache, queries: all.map((seen) => seen[l].selfQuery) })),
-    source: source.map((cache, l) => ({ ...cache, queries: all.map((seen) => seen[l].sourceQuery) })),
+    encoder: encoderRecord,
+    decoder: caches.map((cache, l) => ({ ...cache, queries: ofLayer(l, "selfQuery") })),
+    source: source.map((cache, l) => ({ ...cache, queries: ofLayer(l, "sourceQuery") })),
   };
   return { weights, steps, inner };
 }
 
-if (typeof module !== "undefined")
-  module.exports = { loadModel, encodeText, partOf, decodeIds, printable, greedy, beamSearch, explainPass };
+if (typeof module !== "undefined") // in node, for tests
+  module.exports = { loadModel, encodeText, partOf, decodeIds, nameOf, greedy, beamSearch, explainPass };

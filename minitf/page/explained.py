@@ -79,18 +79,20 @@ def attention_and_logits(
         "source": [layer.source_attention for layer in model.decoder.layers],
     }
     every = [attention for layers in attentions.values() for attention in layers]
+    before = [dict(vars(attention)) for attention in every]  # a reader may keep weights as well
     for attention in every:
         attention.keep_weights = True
     try:
         with model.evaluating(), no_grad():
             logits = model(source, target).numpy()[0]
+        weights = {
+            kind: np.stack([attention.weights[0] for attention in layers])
+            for kind, layers in attentions.items()
+        }
     finally:
-        for attention in every:
-            attention.keep_weights = False
-    weights = {
-        kind: np.stack([attention.weights[0] for attention in layers])
-        for kind, layers in attentions.items()
-    }
+        for attention, attributes in zip(every, before, strict=True):
+            vars(attention).clear()
+            vars(attention).update(attributes)
     return weights, logits
 
 

@@ -19,11 +19,14 @@ from minitf.page.explained import Explained
 from minitf.text import Subwords, Words
 from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
+from minitf.unchanged import is_all_unchanged
 
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
+FEWEST = 10  # tokens that are always shown
+HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 150 kB
 LARGEST = 25_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {
@@ -37,7 +40,6 @@ FITTING = {
     "output_bias": False,
     "suppressed_ids": (),
 }
-_OWN = {"minitf.nn", "minitf.transformer"}  # where its layers are defined
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # in its vocabulary, after the special tokens
 _ADVICE = "write the page without --with-model"
 
@@ -55,6 +57,8 @@ def page(
     usual: int = 100,
     languages: Sequence[str] = ("", ""),
     origin: str = "",
+    hint: str = "",
+    examples: Sequence[str] = (),
 ) -> str:
     """Return the HTML of a page that shows how a line was translated.
 
@@ -65,20 +69,26 @@ def page(
     the Translator: the subwords that it reads at once, and of a line that is never cut.
     languages: the codes of source and target, such as "en" and "de".
     origin: a sentence about the model: who made it, and its licence.
+    hint, examples: what the model can translate: a sentence about it, and lines to choose from.
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
     """
+    n_shown, weights = _weights(explained)
     names = ("page.js",) if model is None else ("engine.js", "page.js")
     script = "".join(_source(name) for name in names)
     style = _source("page.css")
+    more = {"hint": hint, "examples": list(examples)}
+    if model is not None:
+        more["ids"] = [explained.source_ids, explained.target_ids]
     fields = {
         "title": html.escape(f"{explained.line} → {explained.translation}"),
         "line": html.escape(explained.line),
         "translation": html.escape(explained.translation),
         "source_lang": html.escape(languages[0]),
         "target_lang": html.escape(languages[1]),
-        "note": html.escape(_note(explained, origin)),
-        "table": _table(explained),
-        "data": _json(_data(explained, longest, usual, languages)),
+        "origin": html.escape(origin),
+        "note": html.escape(_note(explained, n_shown)),
+        "table": _table(explained, n_shown),
+        "data": _json(_data(explained, n_shown, weights, longest, usual, languages) | more),
         "model": "" if model is None else _model(model, subwords),
         "style": style,
         "style_hash": _sha256(style),
@@ -109,31 +119,59 @@ def _json(value):
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _note(explained, origin):
-    sentences = [origin]
+def _weights(explained):
+    """Return how many tokens the pictures show, and their weights: in 1/255, deflated, in base64.
+
+    Fewer tokens if the weights would make the page too heavy, as those of a model of many heads do.
+    """
+    n_shown = LONGEST
+    while True:
+        weights = {}
+        for kind, array in explained.weights.items():
+            shown = array[:, :, :n_shown, :n_shown]
+            rounded = np.rint(shown * 255).astype(np.uint8)
+            weights[kind] = {"shape": shown.shape, "packed": _packed(rounded)}
+        heavy = sum(len(each["packed"]) for each in weights.values()) > HEAVIEST
+        if not heavy or n_shown <= FEWEST:
+            return n_shown, weights
+        n_shown -= 2
+
+
+def _is_cut(explained, n_shown):
+    return max(len(explained.source), len(explained.target)) > n_shown
+
+
+def _note(explained, n_shown):
+    sentences = []
     if explained.parts > 1:
         sentences.append(
             f"The line was translated in {explained.parts} parts; this is the first of them."
         )
-    if max(len(explained.source), len(explained.target)) > LONGEST:
-        sentences.append(f"The pictures show the first {LONGEST} tokens.")
-    return " ".join(sentence for sentence in sentences if sentence)
+    if _is_cut(explained, n_shown):
+        sentences.append(f"The pictures show the first {n_shown} tokens.")
+    return " ".join(sentences)
 
 
-def _table(explained):
+def _table(explained, n_shown):
     """Return the attention to the source in the last layer, as a mean over heads, in HTML."""
-    weights = explained.weights["source"][-1].mean(axis=0)[:LONGEST, :LONGEST]
+    weights = explained.weights["source"][-1].mean(axis=0)[:n_shown, :n_shown]
     # HTML needs no end tags here, and a long sentence has thousands of cells.
-    head = "".join(f"<th>{_word(token)}" for token in explained.source[:LONGEST])
+    has_pieces = any(token.startswith("\u2581") for token in explained.source)
+    head = "".join(f"<th>{_word(token, has_pieces)}" for token in explained.source[:n_shown])
     rows = [
-        f"<tr><th>{_word(token)}" + "".join(f"<td>{_short(w)}" for w in row)
-        for token, row in zip(explained.target[:LONGEST], weights, strict=True)
+        f"<tr><th>{_word(token, has_pieces)}" + "".join(f"<td>{_short(w)}" for w in row)
+        for token, row in zip(explained.target[:n_shown], weights, strict=True)
     ]
     return f"<table><tr><td>{head}{''.join(rows)}</table>"
 
 
-def _word(token):
-    """Return a token as the views name it, in HTML: without the sign of a blank at its front."""
+def _word(token, has_pieces):
+    """Return a token as the views name it, in HTML.
+
+    Without the sign of a blank at its front; a piece that continues a word gets a hyphen there.
+    """
+    if has_pieces and token[:1].isalpha():
+        token = f"-{token}"
     return html.escape(token.removeprefix("\u2581") or "\u2423")
 
 
@@ -142,13 +180,8 @@ def _short(weight):
     return f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else ""
 
 
-def _data(explained, longest, usual, languages):
-    """Return what the views show, for JSON: weights in 1/255, deflated, in base64."""
-    weights = {}
-    for kind, array in explained.weights.items():
-        shown = array[:, :, :LONGEST, :LONGEST]
-        rounded = np.rint(shown * 255).astype(np.uint8)
-        weights[kind] = {"shape": shown.shape, "packed": _packed(rounded)}
+def _data(explained, n_shown, weights, longest, usual, languages):
+    """Return the content of the views, for JSON."""
     beam = [
         {
             "parents": step.parents,
@@ -172,13 +205,14 @@ def _data(explained, longest, usual, languages):
             "longest": longest,
             "usual": usual,
         },
-        "source": explained.source[:LONGEST],
-        "target": explained.target[:LONGEST],
+        "source": explained.source[:n_shown],
+        "target": explained.target[:n_shown],
+        "is_cut": _is_cut(explained, n_shown),
         "weights": weights,
         "steps": [
-            [[token, round(p, 5)] for token, p in step] for step in explained.steps[:LONGEST]
+            [[token, round(p, 5)] for token, p in step] for step in explained.steps[:n_shown]
         ],
-        "beam": beam,
+        "beam": _packed(json.dumps(beam).encode()),  # or it would be a sixth of the page
     }
 
 
@@ -202,17 +236,20 @@ def _model(model, subwords):
 
 
 def _packed(*arrays):
-    """Return the bytes of the arrays, one after another, deflated, in base64."""
+    """Return bytes, or those of arrays, one after another, deflated, in base64."""
     packer = zlib.compressobj(9, wbits=-15)  # what DecompressionStream calls deflate-raw
-    packed = b"".join(packer.compress(array.tobytes()) for array in arrays)
+    packed = b"".join(packer.compress(bytes(array)) for array in arrays)
     return base64.b64encode(packed + packer.flush()).decode()
 
 
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
-    changed = any(type(module).__module__ not in _OWN for module in model.modules())
-    if type(model) is not Transformer or changed or not isinstance(subwords, Subwords):
+    if type(model) is not Transformer or not is_all_unchanged(model):
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
+    if not isinstance(subwords, Subwords):
+        raise UserError(
+            f"the page translates only with SentencePiece's subwords, not with words: {_ADVICE}"
+        )
     c: Config = model.config
     pieces = subwords.vocabulary()
     first = len(SPECIALS)

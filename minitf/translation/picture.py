@@ -1,17 +1,48 @@
 """The picture of the attention: the words that the model looks at while it translates."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from minitf.files.models import read_notes
 from minitf.translation.console import PROGRAM, Mistake, say
 from minitf.translation.languages import languages_of
 
 PAGES = (".html", ".htm")
-ORIGINS = {  # of the models that come with minitf, by their corpus
-    "toy": "minitf's built-in toy corpus, whose words are all that it knows (corpus, weights and "
-    "code: MIT licence)",
-    "tatoeba-en-de": "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
-    "weights: CC BY 2.0 FR, code: MIT licence)",
+
+
+class Corpus(NamedTuple):
+    """What a page says of a model that comes with minitf: its training text, and what to type."""
+
+    origin: str
+    hint: str
+    examples: tuple[str, ...]
+
+
+CORPORA = {
+    "toy": Corpus(
+        "minitf's built-in toy corpus, whose words are all that it knows (corpus, weights and "
+        "code: MIT licence)",
+        "This small model was trained on made-up sentences of a few hundred words, and translates "
+        "no others: begin with a capital letter, and end with a full stop or a question mark. "
+        "For example:",
+        (
+            "Can this tall teacher help Tom?",
+            "I think that Tom bought a horse yesterday.",
+            "Where is my friend?",
+            "The child will not open the window.",
+        ),
+    ),
+    "tatoeba-en-de": Corpus(
+        "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
+        "weights: CC BY 2.0 FR, code: MIT licence)",
+        "It is best at everyday sentences of up to 15 words. For example:",
+        (
+            "The children are playing in the garden.",
+            "Have you ever been to Berlin?",
+            "I think that we should go home now.",
+            "When I was a child, I wanted to become an astronaut.",
+        ),
+    ),
 }
 
 CAPTIONS = {
@@ -56,6 +87,9 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
 
     explained = translator.explain(sentence, beam, alpha, max_extra)
     notes = read_notes(folder)
+    corpus = notes.get("corpus")
+    corpus = corpus if isinstance(corpus, str) else ""  # a person may have edited the file
+    known = CORPORA.get(corpus)
     chosen = {"model": translator.model, "subwords": translator.subwords} if model else {}
     write_page(
         path,
@@ -64,17 +98,17 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
         longest=translator.longest,
         usual=translator.usual,
         languages=[str(notes.get(f"{side}_language") or "") for side in ("source", "target")],
-        origin=_origin(folder, notes),
+        origin=_origin(folder, corpus),
+        hint=known.hint if known else "",
+        examples=known.examples if known else (),
     )
 
 
-def _origin(folder, notes):
+def _origin(folder, corpus):
     """Return a sentence about where a model is from: whose its weights are, and their licence."""
-    corpus = notes.get("corpus")
-    corpus = corpus if isinstance(corpus, str) else ""  # a person may have edited the file
     name = f"Model: {Path(folder).resolve().name}"
-    if corpus in ORIGINS:
-        return f"{name}, trained on {ORIGINS[corpus]}."
+    if corpus in CORPORA:
+        return f"{name}, trained on {CORPORA[corpus].origin}."
     return f"{name}{f', trained on {corpus}' if corpus else ''}; see its folder for whose it is."
 
 

@@ -1,6 +1,7 @@
 """The page in a browser: its own test, without console messages, wide and narrow; its files."""
 
 import base64
+import csv
 import io
 import json
 import re
@@ -76,9 +77,14 @@ def test_a_wrong_weight_is_noticed(translator, tmp_path):
     assert "failed: source attention is Python" in page
 
 
+def named(token):
+    """Return what the views call a subword."""
+    return f"-{token}" if token[0].isalpha() else token.lstrip("▁") or "␣"
+
+
 def test_what_the_page_saves(translator, tmp_path):
     """The picture as SVG and PNG and the numbers show the attention of `Translator.explain`."""
-    line = "The old woman & the child's <b>red</b> dog?"
+    line = 'The old "woman" & the child\'s <b>red</b> dog?'
     explained = translator.explain(line)
     path = tmp_path / "page.html"
     write_page(path, explained)
@@ -87,11 +93,9 @@ def test_what_the_page_saves(translator, tmp_path):
     kind, layer = saved["kind"], saved["layer"]
     assert (kind, layer, saved["head"]) == ("source", 1, -1)
     weights = explained.weights[kind][layer].mean(axis=0)
-    rows, columns = (
-        [name.lstrip("▁") or "␣" for name in names] for names in explained.tokens(kind)
-    )
+    rows, columns = ([named(token) for token in tokens] for tokens in explained.tokens(kind))
 
-    table = [row.split("\t") for row in saved["tsv"].split("\n")]
+    table = list(csv.reader(io.StringIO(saved["tsv"]), delimiter="\t"))
     assert table[0] == ["", *columns] and [row[0] for row in table[1:]] == rows
     numbers = np.array([row[1:] for row in table[1:]], float)
     assert np.abs(numbers - weights).max() < 0.5 / 255 + 0.0006  # bytes, then three decimals

@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import dataclasses
 import hashlib
 import html
 import json
@@ -144,6 +145,22 @@ def test_sizes(explained, toy):
     assert len(page(explained).encode()) < 150_000
     with_model = page(explained, model=toy.model, subwords=toy.subwords)
     assert len(with_model.encode()) < 1_000_000
+
+
+def test_a_model_of_many_heads_gets_pictures_of_fewer_tokens():
+    bundled = Translator.load(EXAMPLES / "models" / "en-de")
+    long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 9)
+    rng = np.random.default_rng(0)
+    heads = {}  # 6 layers of 8 heads, as in base: the 3 of 4, with noise, so that none are alike
+    for kind, weights in long.weights.items():
+        many = np.tile(weights, (2, 2, 1, 1))
+        heads[kind] = np.minimum(1, many * rng.normal(1, 0.05, many.shape).clip(0.5, 2))
+    text = page(dataclasses.replace(long, weights=heads))
+    n_shown = int(re.search("The pictures show the first ([0-9]+) tokens", text)[1])
+    assert len(text.encode()) < 150_000 and 20 < n_shown < 45
+    data = json.loads(parsed(text)["data"])
+    assert {tuple(each["shape"][2:]) for each in data["weights"].values()} == {(n_shown, n_shown)}
+    assert len(data["source"]) == len(data["target"]) == len(data["steps"]) == n_shown
 
 
 def test_a_page_that_is_too_large_is_refused(explained, monkeypatch):
