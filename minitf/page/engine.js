@@ -9,15 +9,17 @@
 // attention and output, subwords of SentencePiece (byte-pair encoding with bytes as a fallback).
 // The page's writer (minitf/page/writer.py) refuses any other.
 //
-// A vector is a Float32Array, a sequence an array of vectors, a matrix (n, m) a Float32Array of n * m
-// numbers, row after row. JavaScript computes in float64; what is stored in a vector is rounded.
+// A vector is a Float32Array, a sequence an array of vectors, a matrix (n, m) a Float32Array of
+// n * m numbers, row after row. JavaScript computes in float64; what is stored in a vector is
+// rounded.
 "use strict";
 
 // Weights -----------------------------------------------------------------------------------------
 
 // Return the model: config, pieces and named arrays. `bytes` has the float16 numbers of all arrays.
 function loadModel(head, bytes) {
-  const numbers = fromFloat16(new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2));
+  const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
+  const numbers = fromFloat16(halves);
   const weights = {};
   let start = 0;
   for (const [name, shape] of head.arrays) {
@@ -30,8 +32,9 @@ function loadModel(head, bytes) {
   return { config: head.config, pieces: head.pieces, longestPiece, ids, weights };
 }
 
-// Return finite float16 numbers as float32. Both have a sign, an exponent (5 or 8 bits, where 15 or
-// 127 means 2^0), and a fraction (10 or 23 bits): bits that are moved are too small by 2^(127 - 15).
+// Return finite float16 numbers as float32. Both have a sign, an exponent (5 or 8 bits, where 15
+// or 127 means 2^0), and a fraction (10 or 23 bits): bits that are moved are too small by
+// 2^(127 - 15).
 function fromFloat16(halves) {
   const bits = new Uint32Array(halves.length), numbers = new Float32Array(bits.buffer);
   for (let i = 0; i < bits.length; i++) {
@@ -84,8 +87,9 @@ const SENTENCE = new RegExp(`(?:${TITLE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]
   + `(?!${SPACE}|[a-z\u00e0-\u00f6\u00f8-\u00ff])`
   + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`, "u");
 
-// Return the part of a line that is translated by itself: all of it, or if it has more than `usual`
-// subwords, its first sentence, as a model that learned from single sentences drops some of several.
+// Return the part of a line that is translated by itself: all of it, or if it has more than
+// `usual` subwords, its first sentence, as a model that learned from single sentences drops some of
+// several.
 function partOf(model, line, usual) {
   const end = SENTENCE.exec(line);
   if (!end || !hasMoreThan(model, line, usual)) return line;
@@ -211,7 +215,8 @@ function feedForward(model, name, x) {
   return linear(rectified, w[`${name}.outer.weight`], w[`${name}.outer.bias`], D);
 }
 
-// Return the embedding of a token, times sqrt(d_model), plus the sinusoid of its position. 3.4, 3.5.
+// Return the embedding of a token, times sqrt(d_model), plus the sinusoid of its position.
+// Sections 3.4 and 3.5.
 function embed(model, id, position) {
   const D = model.config.d_model, E = model.weights["embedding.weight"];
   return Float32Array.from({ length: D }, (_, i) => {
@@ -271,7 +276,8 @@ function decodeStep(model, source, caches, id, position, record) {
     x = addAndNorm(model, `${layer}.self_residual`, x, ofText);
     const cross = `${layer}.source_attention`;
     const sourceQuery = project(model, cross, "query", x), sourceWeights = [];
-    const ofInput = attend(model, cross, sourceQuery, ofSource.keys, ofSource.values, sourceWeights);
+    const ofInput = attend(model, cross, sourceQuery, ofSource.keys, ofSource.values,
+      sourceWeights);
     x = addAndNorm(model, `${layer}.source_residual`, x, ofInput);
     x = addAndNorm(model, `${layer}.feed_forward_residual`, x,
       feedForward(model, `${layer}.feed_forward`, x));
@@ -312,7 +318,8 @@ const ALPHA = 0.6; // the exponent of the length penalty. Section 6.1.
 // lp(Y) = ((5 + |Y|) / 6)^alpha; |Y| counts the end mark. Section 6.1; Wu et al. 2016, eq. 14.
 const lengthPenalty = (length, alpha) => ((5 + length) / 6) ** alpha;
 
-// Return the indices of the `count` greatest numbers of a long list; among equals the lower one comes first.
+// Return the indices of the `count` greatest numbers of a long list; among equals the lower one
+// comes first.
 function greatestIndices(numbers, count) {
   const best = [];
   for (let i = 0; i < numbers.length; i++) {
@@ -345,9 +352,26 @@ async function greedy(model, ids, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken =
   return { ids: found, logProbability: total, score, beam: [] };
 }
 
+// Return the `count` most probable texts that have one token more than these, the best first.
+// position: of the token that each of them reads now, its last.
+function bestContinuations(model, source, texts, position, count) {
+  const continuations = [];
+  texts.forEach((text, parent) => {
+    const step = decodeStep(model, source, text.caches, text.last, position);
+    const next = logProbabilities(model, step.logits);
+    for (const id of greatestIndices(next, count))
+      if (next[id] > -Infinity)
+        continuations.push({ ids: [...text.ids, id], last: id, parent, caches: step.caches,
+          total: text.total + next[id] });
+  });
+  continuations.sort((a, b) => b.total - a.total); // stable: the earlier text comes first
+  return continuations.slice(0, count);
+}
+
 // Keep the W most probable beginnings of the translation, and finish the best of them.
 // The program of minitf/decode.py for one sentence; `beam` gets the same record of every step.
-async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken = () => {}) {
+async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA,
+  onToken = () => {}) {
   const { bos_id: bos, eos_id: eos } = model.config;
   const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
   const limit = Math.max(1, ids.length + maxExtra), finished = [], cut = [], beam = [];
@@ -355,17 +379,7 @@ async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA
     score: text.total / lengthPenalty(length, alpha) });
   let texts = [{ ids: [], last: bos, total: 0, caches: null }];
   for (let length = 1; ; length++) {
-    const continuations = [];
-    texts.forEach((text, parent) => {
-      const step = decodeStep(model, source, text.caches, text.last, length - 1);
-      const next = logProbabilities(model, step.logits);
-      for (const id of greatestIndices(next, 2 * W))
-        if (next[id] > -Infinity)
-          continuations.push({ ids: [...text.ids, id], last: id, parent, caches: step.caches,
-            total: text.total + next[id] });
-    });
-    continuations.sort((a, b) => b.total - a.total); // stable: the earlier text comes first
-    const best = continuations.slice(0, 2 * W);
+    const best = bestContinuations(model, source, texts, length - 1, 2 * W);
     const ended = best.flatMap((text, r) => (text.last === eos && r < W ? [r] : []));
     const kept = best.flatMap((text, r) => (text.last !== eos ? [r] : [])).slice(0, W);
     for (const r of ended)
@@ -405,10 +419,12 @@ function explainPass(model, sourceIds, targetIds) {
   });
   const ofLayer = (l, name) => records.map((record) => record[l][name]);
   const T = targetIds.length;
-  const untilEnd = (row) => [...row, ...new Array(T - row.length).fill(0)]; // the mask hides the rest
+  // A step of the decoder has weights for the tokens that it has read; the mask hides the rest.
+  const untilEnd = (row) => [...row, ...new Array(T - row.length).fill(0)];
   const weights = {
     encoder: encoderWeights,
-    decoder: source.map((_, l) => byHead(ofLayer(l, "selfWeights")).map((head) => head.map(untilEnd))),
+    decoder: source.map((_, l) =>
+      byHead(ofLayer(l, "selfWeights")).map((head) => head.map(untilEnd))),
     source: source.map((_, l) => byHead(ofLayer(l, "sourceWeights"))),
   };
   const inner = {
@@ -421,4 +437,6 @@ function explainPass(model, sourceIds, targetIds) {
 }
 
 if (typeof module !== "undefined") // in node, for tests
-  module.exports = { loadModel, encodeText, partOf, decodeIds, nameOf, greedy, beamSearch, explainPass };
+  module.exports = {
+    loadModel, encodeText, partOf, decodeIds, nameOf, greedy, beamSearch, explainPass,
+  };

@@ -1,7 +1,8 @@
 // The views of the page. Each has a function that fills its section from `shown`, the translation
 // that is on the page: the one that Python stored in it, or one that the page made itself.
 //
-// All text enters the page as text, never as markup. Weights are shown[kind][layer][head][row][column].
+// All text enters the page as text, never as markup. Weights are
+// shown.weights[kind][layer][head][row][column].
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -15,8 +16,9 @@ const NAMES = { source: "decoder-to-source attention", encoder: "encoder self-at
   decoder: "decoder self-attention" };
 const SVG = "http://www.w3.org/2000/svg";
 let shown = null;
-// What the reader has chosen. head: -1 for the mean of all; row: the number of a token in the line of
-// those that look, or with `reverse`, of those that are looked at; every: all numbers of a vector.
+// What the reader has chosen. head: -1 for the mean of all; row: the number of a token in the line
+// of those that look, or with `reverse`, of those that are looked at; every: all numbers of a
+// vector.
 const chosen = { kind: "source", layer: 0, head: -1, row: 0, reverse: false, step: 0,
   alpha: data.search.alpha, every: false };
 
@@ -34,7 +36,8 @@ function svg(tag, attributes = {}, ...children) {
 function withContent(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== false && value !== null) node.setAttribute(name, value === true ? "" : value);
+    else if (value !== false && value !== null)
+      node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children);
   return node;
@@ -73,7 +76,8 @@ function announce(text, language) {
 // chooses: whether the button that gets the focus is also pressed.
 function moveWithArrows(group, chooses = false) {
   const buttons = [...group.querySelectorAll("button, [role=button]")];
-  const first = buttons.find((button) => button.getAttribute("aria-pressed") === "true") ?? buttons[0];
+  const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
+  const first = buttons.find(isPressed) ?? buttons[0];
   for (const button of buttons) button.tabIndex = button === first ? 0 : -1;
   group.onkeydown = (event) => {
     const last = buttons.length - 1, at = buttons.indexOf(document.activeElement);
@@ -142,7 +146,8 @@ function tablesOf(rows, columns, matrix, title) {
     const which = part.length < columns.length ? `, columns ${start + 1} to ${end}` : "";
     const head = element("tr", {}, element("td"), ...part.map((name) =>
       element("th", { scope: "col" }, word(name))));
-    const body = rows.map((name, t) => element("tr", {}, element("th", { scope: "row" }, word(name)),
+    const body = rows.map((name, t) => element("tr", {},
+      element("th", { scope: "row" }, word(name)),
       ...matrix[t].slice(start, end).map((weight) => element("td", {}, weight.toFixed(2)))));
     tables.push(scrollBox(`Numbers${which}`, element("table", {},
       element("caption", {}, `${title}${which}`), element("thead", {}, head),
@@ -178,23 +183,30 @@ function showAttention(section) {
   const [above, below] = { source: ["Input: looked at", "Output: about to be written, looking"],
     encoder: ["Input: looked at", "Input: looking"],
     decoder: ["Output: already written, looked at", "Output: about to be written, looking"] }[kind];
-  const explained = kind === "encoder" || reverse ? "" : " It is about to be written: what looks is the "
-    + `place of the token before it, ${word(alreadyRead()[chosen.row])}, which the decoder has just read.`;
+  const incomplete = shown.isCut ? ", with those of the tokens that are not shown" : "";
   section.append(
     diagram(kind),
-    element("p", {}, "Choose a token of the lower line: the bars above show where it looks; these weights "
-      + `sum to 1${shown.isCut ? ", with those of the tokens that are not shown" : ""}. Choose one of the upper line: the bars below show which tokens look at it; these need `
-      + "not sum to 1. Each layer has several heads, attentions with weights of their own; the mean of "
-      + "all heads of the last layer is shown first."),
+    element("p", {}, "Choose a token of the lower line: the bars above show where it looks; these "
+      + `weights sum to 1${incomplete}. Choose one of the upper line: the bars below show which `
+      + "tokens look at it; these need not sum to 1. Each layer has several heads, attentions with "
+      + "weights of their own; the mean of all heads of the last layer is shown first."),
     controls(),
     element("h3", {}, above), tokenLine(above, columns, true),
     element("h3", {}, below), tokenLine(below, rows, false),
-    element("p", { class: "said" }, element("span", { id: "said" }, `${saidOf(rows, columns)}.`), explained),
+    element("p", { class: "said" },
+      element("span", { id: "said" }, `${saidOf(rows, columns)}.`), whoLooks()),
     element("p", { class: "note" }, `${titleOf(kind, layer, head)}.`));
 }
 
-// Return the weights between the chosen token and those of the other line; null where the mask hides
-// one from the other.
+// Return a sentence about a chosen token of the output, which looks before it is written.
+function whoLooks() {
+  if (chosen.kind === "encoder" || chosen.reverse) return "";
+  return " It is about to be written: what looks is the place of the token before it, "
+    + `${word(alreadyRead()[chosen.row])}, which the decoder has just read.`;
+}
+
+// Return the weights between the chosen token and those of the other line; null where the mask
+// hides one from the other.
 function weightsOfChosen() {
   const { kind, layer, head, reverse, row } = chosen, matrix = matrixOf(kind, layer, head);
   const places = reverse ? matrix.map((_, t) => [t, row]) : matrix[row].map((_, s) => [row, s]);
@@ -206,8 +218,8 @@ function saidOf(rows, columns) {
   const [own, others] = chosen.reverse ? [columns, rows] : [rows, columns];
   const weights = weightsOfChosen(), name = word(own[chosen.row]);
   const told = greatest(weights, 4).filter((i, rank) => weights[i] > (rank ? 0.05 : 0));
-  return `${name} ${chosen.reverse ? "is looked at by" : "attends to"} `
-    + (told.map((i) => `${word(others[i])} ${weights[i].toFixed(2)}`).join(", ") || "none of these");
+  const list = told.map((i) => `${word(others[i])} ${weights[i].toFixed(2)}`).join(", ");
+  return `${name} ${chosen.reverse ? "is looked at by" : "attends to"} ${list || "none of these"}`;
 }
 
 function tokenLine(title, names, isColumns) {
@@ -218,13 +230,19 @@ function tokenLine(title, names, isColumns) {
     if (hasModel) update(showByHand);
     announce(document.getElementById("said").textContent);
   };
-  const numberOf = (weight) => element("small", {}, ` ${weight === null ? "hidden" : weight.toFixed(2)}`);
-  return moveWithArrows(element("div", { class: "words", role: "group", "aria-label": title,
-    lang: languageOf(chosen.kind, isColumns) }, ...names.map((name, i) =>
-    element("button", { type: "button", dir: "auto", id: `${isColumns ? "column" : "row"}-${i}`,
+  const buttonOf = (name, i) => {
+    const node = element("button", { type: "button", dir: "auto",
+      id: `${isColumns ? "column" : "row"}-${i}`,
       "aria-pressed": String(isOwn && i === chosen.row), onclick: () => pick(i) },
-    ...(isOwn ? [] : [tallBar(weights[i])]), element("span", {}, word(name)),
-    ...(isOwn ? [] : [numberOf(weights[i])])))), true);
+    element("span", {}, word(name)));
+    if (isOwn) return node;
+    node.prepend(tallBar(weights[i]));
+    node.append(element("small", {},
+      ` ${weights[i] === null ? "hidden" : weights[i].toFixed(2)}`));
+    return node;
+  };
+  return moveWithArrows(element("div", { class: "words", role: "group", "aria-label": title,
+    lang: languageOf(chosen.kind, isColumns) }, ...names.map(buttonOf)), true);
 }
 
 // Return a picture of the whole model, in which the chosen attention is marked.
@@ -233,26 +251,31 @@ function diagram(kind) {
   const box = (x, y, width, of, ...lines) => svg("g", { class: of === kind ? "part on" : "part" },
     svg("rect", { x, y, width, height: 40, rx: 4 }), ...lines.map((line, i) =>
       svg("text", { x: x + width / 2, y: y + (lines.length > 1 ? 17 : 25) + 15 * i }, line)));
-  const frame = (y, width, text) => [svg("rect", { class: "stack", x: 70, y, width, height: 70, rx: 6 }),
-    svg("text", { x: 80, y: y + 16, class: "start" }, text)];
+  const frame = (y, width, name) => [
+    svg("rect", { class: "stack", x: 70, y, width, height: 70, rx: 6 }),
+    svg("text", { x: 80, y: y + 16, class: "start" }, `${name}: ${n} layer${n > 1 ? "s" : ""}`)];
   const arrow = (path) => svg("path", { class: "arrow", d: path, "marker-end": "url(#tip)" });
   const label = (x, y, ...lines) => lines.map((line, i) => svg("text", { x, y: y + 15 * i }, line));
-  const layers = (name) => `${name}: ${n} layer${n > 1 ? "s" : ""}`;
-  return scrollBox("The model", svg("svg", { viewBox: "0 0 780 190", width: 780, height: 190, role: "img",
-    class: "model", "aria-label": "The encoder reads the input, with self-attention and feed-forward "
-      + "networks. The decoder reads what is already written with self-attention, looks at the encoder's "
-      + `output, and a softmax gives the next token. Marked: ${NAMES[kind]}.` },
-  svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8,
-    orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z" })),
-  ...frame(4, 300, layers("Encoder")), ...frame(110, 500, layers("Decoder")),
-  ...label(30, 45, "input"), arrow("M52 49H78"),
-  box(80, 28, 130, "encoder", "self-attention"), arrow("M210 48H228"), box(230, 28, 130, "", "feed-forward"),
-  ...label(30, 147, "already", "written"), arrow("M60 154H78"),
-  box(80, 134, 130, "decoder", "self-attention,", "the future hidden"), arrow("M210 154H238"),
-  box(240, 134, 150, "source", "attention to the", "encoder's output"), arrow("M390 154H428"),
-  box(430, 134, 130, "", "feed-forward"), arrow("M360 48H390Q400 48 395 60L345 131"),
-  arrow("M570 154H598"), box(600, 134, 80, "", "softmax"), arrow("M680 154H700"),
-  ...label(738, 150, "next", "token"), arrow("M738 140V96H30V131")));
+  const tip = svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8,
+    markerHeight: 8, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z" }));
+  const encoder = [...label(30, 45, "input"), arrow("M52 49H78"),
+    box(80, 28, 130, "encoder", "self-attention"), arrow("M210 48H228"),
+    box(230, 28, 130, "", "feed-forward")];
+  const decoder = [...label(30, 147, "already", "written"), arrow("M60 154H78"),
+    box(80, 134, 130, "decoder", "self-attention,", "the future hidden"), arrow("M210 154H238"),
+    box(240, 134, 150, "source", "attention to the", "encoder's output"), arrow("M390 154H428"),
+    box(430, 134, 130, "", "feed-forward")];
+  const memory = arrow("M360 48H390Q400 48 395 60L345 131"); // from the encoder to the decoder
+  const output = [arrow("M570 154H598"), box(600, 134, 80, "", "softmax"), arrow("M680 154H700"),
+    ...label(738, 150, "next", "token")];
+  const again = arrow("M738 140V96H30V131"); // the next token is read at the next step
+  return scrollBox("The model", svg("svg", { viewBox: "0 0 780 190", width: 780, height: 190,
+    role: "img", class: "model", "aria-label": "The encoder reads the input, with self-attention "
+      + "and feed-forward networks. The decoder reads what is already written with self-attention, "
+      + "looks at the encoder's output, and a softmax gives the next token. Marked: "
+      + `${NAMES[kind]}.` },
+  tip, ...frame(4, 300, "Encoder"), ...frame(110, 500, "Decoder"),
+  ...encoder, ...decoder, memory, ...output, again));
 }
 
 const titleOf = (kind, layer, head) => `${NAMES[kind]}, layer ${layer + 1}, ${headName(head)}`;
@@ -282,8 +305,9 @@ function languageOf(kind, isColumns) {
 }
 
 function controls() {
-  const layers = Object.fromEntries(shown.weights[chosen.kind].map((_, l) => [l, `layer ${l + 1}`]));
-  const heads = Object.fromEntries([-1, ...shown.weights[chosen.kind][0].keys()].map((h) =>
+  const ofKind = shown.weights[chosen.kind];
+  const layers = Object.fromEntries(ofKind.map((_, l) => [l, `layer ${l + 1}`]));
+  const heads = Object.fromEntries([-1, ...ofKind[0].keys()].map((h) =>
     [` ${h}`, headName(h)])); // with a blank, as JavaScript would put whole numbers first
   const set = (name, id) => (value) => {
     chosen[name] = name === "kind" ? value : Number(value);
@@ -314,30 +338,38 @@ function similarity(a, b) {
   }));
 }
 
-// Return in words what a head does, from the mean weight that it gives to some places: it always does
-// what gets 0.7 or more, and in part what gets 0.4. A row that has no such place is not counted, and
-// neither is the first row of the decoder, which sees nothing but the start mark.
-function describe(kind, matrix) {
-  const [, columns] = namesOf(kind), T = matrix.length, end = columns.indexOf("</s>");
-  const found = [];
-  const add = (what, column) => {
-    const weights = matrix.map((row, t) => row[column(t)]).slice(kind === "decoder" ? 1 : 0)
-      .filter((weight) => weight !== undefined);
-    if (weights.length) found.push([what, average(weights)]);
+// Return what a head of a kind may do, each with the column of row t that it then looks at; T rows,
+// S columns, the end mark in column `end`.
+function habitsOf(kind, T, S, end) {
+  const habits = {
+    encoder: {
+      "looks at the same token": (t) => t,
+      "looks at the token before": (t) => t - 1,
+      "looks at the token after": (t) => t + 1,
+    },
+    decoder: {
+      "looks at the token just written": (t) => t,
+      "looks one token further back": (t) => t - 1,
+      "rests on the start mark": () => 0,
+    },
+    source: {
+      "goes through the input in order": (t) => Math.round((t * (S - 1)) / Math.max(1, T - 1)),
+    },
   };
-  if (kind === "encoder") {
-    add("looks at the same token", (t) => t);
-    add("looks at the token before", (t) => t - 1);
-    add("looks at the token after", (t) => t + 1);
-  }
-  if (kind === "decoder") {
-    add("looks at the token just written", (t) => t);
-    add("looks one token further back", (t) => t - 1);
-    add("rests on the start mark", () => 0);
-  }
-  if (kind === "source")
-    add("goes through the input in order", (t) => Math.round(T > 1 ? (t * (columns.length - 1)) / (T - 1) : 0));
-  add("rests on the end mark", () => end);
+  return Object.entries({ ...habits[kind], "rests on the end mark": () => end });
+}
+
+// Return in words what a head does, from the mean weight that it gives to some places: it always
+// does what gets 0.7 or more, and in part what gets 0.4. A row that has no such place is not
+// counted, and neither is the first row of the decoder, which sees nothing but the start mark.
+function describe(kind, matrix) {
+  const [, columns] = namesOf(kind), first = kind === "decoder" ? 1 : 0;
+  const habits = habitsOf(kind, matrix.length, columns.length, columns.indexOf("</s>"));
+  const found = habits.flatMap(([what, column]) => {
+    const weights = matrix.map((row, t) => row[column(t)]).slice(first)
+      .filter((weight) => weight !== undefined);
+    return weights.length ? [[what, average(weights)]] : [];
+  });
   const [what, weight] = found.sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
   if (weight >= 0.4) return `${weight >= 0.7 ? "" : "in part: "}${what} (${weight.toFixed(2)})`;
   const sharp = average(matrix.map((row) => Math.max(...row)));
@@ -348,31 +380,39 @@ function describe(kind, matrix) {
 function showHeads(section) {
   const { kind } = chosen, layers = shown.weights[kind];
   shown.twins ??= {}; // kept, as comparing all heads of a long sentence takes a while
-  shown.twins[kind] ??= layers.map((heads, l) => heads.map((_, h) => !shown.isCut && nearest(layers, l, h)));
-  const grid = element("div", { class: "heads", role: "group", "aria-label": "Choose a head" });
-  layers.forEach((heads, l) => heads.forEach((matrix, h) => {
-    const twin = shown.twins[kind][l][h];
-    const like = twin ? `; most like layer ${twin.layer + 1}, head ${twin.head + 1} `
-      + `(${twin.similarity.toFixed(2)})` : "";
-    // Of a part of the rows, neither would be true of the head.
-    const text = shown.isCut ? "only its first tokens are shown" : describe(kind, matrix);
-    const numbers = shown.isCut ? "" : ` ${average(matrix.map(entropy)).toFixed(1)} bits${like}`;
-    const selected = l === chosen.layer && h === chosen.head;
-    grid.append(element("button", { type: "button", id: `head-${l}-${h}`, class: "head",
-      "aria-pressed": String(selected),
-      onclick: () => { [chosen.layer, chosen.head] = [l, h]; updateChosen(`head-${l}-${h}`); announce(text); } },
-      thumbnail(kind, matrix),
-      element("span", { class: "what" }, element("b", {}, `layer ${l + 1}, head ${h + 1} `), text,
-        element("small", {}, numbers))));
-  }));
+  shown.twins[kind] ??= layers.map((heads, l) => heads.map((_, h) =>
+    !shown.isCut && nearest(layers, l, h)));
+  const grid = element("div", { class: "heads", role: "group", "aria-label": "Choose a head" },
+    ...layers.flatMap((heads, l) => heads.map((_, h) => headButton(kind, l, h))));
   section.append(
-    element("p", {}, `The heads of the ${NAMES[kind]}; the view Attention has a list of the other two kinds. `
-      + "Each square is a head: a row is a token that looks, a column one that is looked at, and darker is "
-      + "more. Beside it is a rough description, for this sentence only: where the head looks, and which part "
-      + "of its weight goes there, as a mean over rows. Then its entropy, which tells how widely the weights "
-      + "are spread (0 bits: all on one token; 1 bit: as if equally on two; 2 bits: on four), and the head "
-      + "whose weights are most like it (by the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
+    element("p", {}, `The heads of the ${NAMES[kind]}; the view Attention has a list of the other `
+      + "two kinds. Each square is a head: a row is a token that looks, a column one that is "
+      + "looked at, and darker is more. Beside it is a rough description, for this sentence only: "
+      + "where the head looks, and which part of its weight goes there, as a mean over rows. Then "
+      + "its entropy, which tells how widely the weights are spread (0 bits: all on one token; 1 bit: "
+      + "as if equally on two; 2 bits: on four), and the head whose weights are most like it (by "
+      + "the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
     moveWithArrows(grid), largeMap());
+}
+
+// Return the button of a head: a picture of it, and what is said about it.
+function headButton(kind, l, h) {
+  const matrix = shown.weights[kind][l][h], twin = shown.twins[kind][l][h], id = `head-${l}-${h}`;
+  const like = twin ? `; most like layer ${twin.layer + 1}, head ${twin.head + 1} `
+    + `(${twin.similarity.toFixed(2)})` : "";
+  // Of a part of the rows, neither would be true of the head.
+  const text = shown.isCut ? "only its first tokens are shown" : describe(kind, matrix);
+  const numbers = shown.isCut ? "" : ` ${average(matrix.map(entropy)).toFixed(1)} bits${like}`;
+  const onclick = () => {
+    [chosen.layer, chosen.head] = [l, h];
+    updateChosen(id);
+    announce(text);
+  };
+  return element("button", { type: "button", id, class: "head", onclick,
+    "aria-pressed": String(l === chosen.layer && h === chosen.head) },
+  thumbnail(kind, matrix),
+  element("span", { class: "what" }, element("b", {}, `layer ${l + 1}, head ${h + 1} `), text,
+    element("small", {}, numbers)));
 }
 
 function nearest(layers, layer, head) {
@@ -427,37 +467,49 @@ function largeMap() {
 
 // Return a picture of a matrix with its tokens.
 function mapOf(kind, matrix, title) {
-  const [rows, columns] = namesOf(kind), cell = columns.length > 16 ? 26 : 36; // large on a projector
+  const [rows, columns] = namesOf(kind);
+  const cell = columns.length > 16 ? 26 : 36; // large on a projector
   const left = 12 + 8 * longestOf(rows), top = 30 + 7 * longestOf(columns);
   const size = [left + cell * columns.length + 40, top + cell * rows.length + 8];
-  const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
-    role: "img", "aria-label": `${title}; its numbers are in the table below`,
-    "font-family": "sans-serif", "font-size": 13, "data-map": true },
-  svg("rect", { width: size[0], height: size[1], fill: "#fff" }));
+  const picture = pictureOf(...size, { role: "img",
+    "aria-label": `${title}; its numbers are in the table below`,
+    "font-family": "sans-serif", "font-size": 13, "data-map": true });
+  picture.append(svg("rect", { width: size[0], height: size[1], fill: "#fff" }));
   columns.forEach((name, s) => picture.append(svg("text", { fill: "#111",
     transform: `translate(${left + cell * (s + 0.6)} ${top - 6}) rotate(-50)` }, word(name))));
   rows.forEach((name, t) => {
     picture.append(svg("text", { x: left - 6, y: top + cell * (t + 0.65), "text-anchor": "end",
       fill: "#111" }, word(name)));
-    matrix[t].forEach((weight, s) => {
-      const [x, y] = [left + cell * s, top + cell * t];
-      const colour = isHidden(kind, t, s) ? HIDDEN : shade(weight);
-      picture.append(svg("rect", { x, y, width: cell - 1, height: cell - 1,
-        fill: `rgb(${colour.slice(0, 3)})`, stroke: "#bbb", "stroke-width": 0.5 },
-      svg("title", {}, `${word(name)} \u2192 ${word(columns[s])}: ${weight.toFixed(2)}`)));
-      if (weight >= 0.1) picture.append(svg("text", { x: x + cell / 2, y: y + cell * 0.65,
-        "font-size": cell * 0.4, "text-anchor": "middle", fill: weight > 0.43 ? "#fff" : "#000" },
-      weight.toFixed(2).replace(/^0/, "")));
-    });
+    matrix[t].forEach((weight, s) => picture.append(...cellOf(weight, isHidden(kind, t, s),
+      left + cell * s, top + cell * t, cell, `${word(name)} \u2192 ${word(columns[s])}`)));
   });
   return picture;
 }
 
+// Return an empty picture.
+function pictureOf(width, height, attributes) {
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, ...attributes });
+}
+
+// Return the square of a weight at (x, y), and where it is large enough, its number.
+function cellOf(weight, hidden, x, y, size, title) {
+  const colour = hidden ? HIDDEN : shade(weight);
+  const square = svg("rect", { x, y, width: size - 1, height: size - 1,
+    fill: `rgb(${colour.slice(0, 3)})`, stroke: "#bbb", "stroke-width": 0.5 },
+  svg("title", {}, `${title}: ${weight.toFixed(2)}`));
+  if (weight < 0.1) return [square];
+  return [square, svg("text", { x: x + size / 2, y: y + size * 0.65, "font-size": size * 0.4,
+    "text-anchor": "middle", fill: weight > 0.43 ? "#fff" : "#000" },
+  weight.toFixed(2).replace(/^0/, ""))];
+}
+
 const longestOf = (names) => Math.max(...names.map((name) => word(name).length));
 
-// Return the numbers as rows of a spreadsheet, with the tokens as headings, quoted if they contain one.
+// Return the numbers as rows of a spreadsheet, with the tokens as headings; one that contains a
+// quote is quoted.
 function tsvOf(rows, columns, matrix) {
-  const cell = (token) => word(token).replace(/^.*".*$/, (name) => `"${name.replaceAll('"', '""')}"`);
+  const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
+  const cell = (token) => word(token).replace(/^.*".*$/, quoted);
   const lines = [["", ...columns.map(cell)],
     ...rows.map((name, t) => [cell(name), ...matrix[t].map((weight) => weight.toFixed(3))])];
   return lines.map((line) => line.join("\t")).join("\n");
@@ -491,8 +543,8 @@ function save(name, type, content) {
   announce(`${name} saved`);
 }
 
-// Copy a text, or save it where a browser allows copying only to pages from a server; the button that
-// was pressed tells which.
+// Copy a text, or save it where a browser allows copying only to pages from a server; the button
+// that was pressed tells which.
 async function copy(text, pressed) {
   const label = pressed.textContent;
   try {
@@ -514,7 +566,8 @@ function showSteps(section) {
   const cross = matrixOf("source", layer, -1);
   const slider = element("input", { type: "range", id: "step", min: 0, max: last,
     oninput: (event) => go(Number(event.target.value)) });
-  const place = element("span"), body = element("div"), toPlay = button("Play", () => play(!player));
+  const place = element("span"), body = element("div");
+  const toPlay = button("Play", () => play(!player));
   const go = (step) => {
     const t = (chosen.step = Math.min(last, Math.max(0, step)));
     const now = `Step ${t + 1} of ${last + 1}`;
@@ -537,8 +590,9 @@ function showSteps(section) {
     go(chosen.step + distance);
     announce(slider.getAttribute("aria-valuetext"));
   };
-  section.append(element("p", {}, "The decoder writes one token after another. Move the slider, or press "
-      + "Play, to follow it. In brackets: the token that is being written."),
+  section.append(
+    element("p", {}, "The decoder writes one token after another. Move the slider, or press Play, "
+      + "to follow it. In brackets: the token that is being written."),
     element("div", { class: "controls" }, element("label", {}, place, slider),
       button("Back", by(-1)), button("Forward", by(1)), toPlay), body);
   play(false);
@@ -547,21 +601,24 @@ function showSteps(section) {
 
 // Return what is known of step t. weights: of the attention to the source, a number for each word.
 function stepOf(t, weights, layer) {
-  const next = shown.steps[t], others = Math.max(0, 1 - next.reduce((sum, [, p]) => sum + p, 0));
+  const tokens = shown.steps[t].map(([token]) => token), likely = shown.steps[t].map(([, p]) => p);
+  const others = Math.max(0, 1 - likely.reduce((sum, p) => sum + p, 0));
+  const taken = tokens[0] === shown.target[t] ? "The first of them is taken."
+    : "Another is taken: beam search compares several unfinished translations, not single steps.";
+  const smoothed = isSmoothed ? " None ever gets 100 %: the training with label smoothing left "
+    + "something for every token." : "";
   return [
     element("p", { class: "sofar", dir: "auto", lang: data.languages[1] || null },
       ...alreadyRead().slice(0, t + 1).map((token) => `${word(token)} `),
       element("b", {}, `[ ${word(shown.target[t])} ]`)),
     element("div", { class: "columns" },
       element("div", {}, element("h3", {}, "The most likely next tokens"),
-        bars([...next.map(([token]) => word(token)), "all others"], [...next.map(([, p]) => p), others], percent),
-        element("p", { class: "note" }, next[0][0] === shown.target[t] ? "The first of them is taken."
-          : "Another is taken: beam search compares several unfinished translations, not single steps.",
-        isSmoothed ? " None ever gets 100 %: the training with label smoothing left something for "
-          + "every token." : "")),
+        bars([...tokens.map(word), "all others"], [...likely, others], percent),
+        element("p", { class: "note" }, taken, smoothed)),
       element("div", {}, element("h3", {}, "Where the decoder looks in the input at this step"),
         bars(shown.source.map(word), weights),
-        element("p", { class: "note" }, `Always layer ${layer + 1}, the last, and the mean of its heads.`)))];
+        element("p", { class: "note" },
+          `Always layer ${layer + 1}, the last, and the mean of its heads.`)))];
 }
 
 // 4 Beam ------------------------------------------------------------------------------------------
@@ -584,8 +641,8 @@ function beamNodes(beam) {
 // written as itself.
 function textOf(node) {
   const tokens = [];
-  for (let at = node; at; at = at.parent) tokens.unshift(at.token);
-  const text = tokens.filter((token) => token !== "</s>").join("").replaceAll("\u2581", " ").trim();
+  for (let at = node; at; at = at.parent) if (at.token !== "</s>") tokens.unshift(at.token);
+  const text = tokens.join("").replaceAll("\u2581", " ").trim();
   return text.replace(/(<0x[0-9A-F]{2}>)+/g, (bytes) => new TextDecoder().decode(
     Uint8Array.from(bytes.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16))));
 }
@@ -596,8 +653,8 @@ const lengthOf = (node) => node.column + 1;
 function showBeam(section) {
   const columns = beamNodes(shown.beam);
   if (!columns.length) {
-    section.append(element("p", {}, "This translation was made without a beam: greedy decoding takes "
-      + "the most likely token at each step."));
+    section.append(element("p", {}, "This translation was made without a beam: greedy decoding "
+      + "takes the most likely token at each step."));
     return;
   }
   const label = element("span"), result = element("div");
@@ -616,13 +673,15 @@ function showBeam(section) {
     } });
   section.append(
     element("p", {}, `Each column is a step, and shows the ${2 * data.search.width} most probable `
-      + "continuations of the texts before it. Solid frame: kept, to be continued. Double frame: finished by "
-      + "the end mark. Dashed frame: dropped. The number is ln P, the logarithm of the probability of the "
-      + "text so far. The heavy line leads to the winner. Choose a box to read its whole text. The search "
-      + "goes on until enough texts are finished and none that is kept can still win."),
+      + "continuations of the texts before it. Solid frame: kept, to be continued. Double frame: "
+      + "finished by the end mark. Dashed frame: dropped. The number is ln P, the logarithm of the "
+      + "probability of the text so far. The heavy line leads to the winner. Choose a box to read "
+      + "its whole text. The search goes on until enough texts are finished and none that is kept "
+      + "can still win."),
     element("div", { class: "controls" }, element("label", {}, label, slider),
       element("span", { class: "note" }, "score = ln P / penalty, penalty = ((5 + length) / 6)",
-        element("sup", {}, "alpha"), "; the length counts </s>. A greater alpha favours longer translations.")),
+        element("sup", {}, "alpha"), "; the length counts </s>. A greater alpha favours longer "
+          + "translations.")),
     result);
   rank();
 }
@@ -630,18 +689,19 @@ function showBeam(section) {
 // Return the tree of the beam and the list of what it finished, for the chosen alpha.
 function rankingOf(columns) {
   const finished = ranked(columns), lengths = new Set(finished.map(({ node }) => lengthOf(node)));
-  const sameLength = lengths.size === 1 ? " All have the same length, so alpha cannot change their order." : "";
+  const sameLength = lengths.size === 1
+    ? " All have the same length, so alpha cannot change their order." : "";
   const rows = finished.map(({ node, penalty, score }) => element("tr", {},
     element("th", { scope: "row", dir: "auto", lang: data.languages[1] || null }, textOf(node)),
-    ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map((number) =>
-      element("td", {}, String(number)))));
+    ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map(
+      (number) => element("td", {}, String(number)))));
   const head = ["translation", "ln P", "length", "penalty", "score"].map((name) =>
     element("th", { scope: "col" }, name));
   return [
     scrollBox("Tree of the beam", beamTree(columns, winnerOf(columns))),
     element("p", { class: "said", id: "text-of-node" }),
-    element("p", { class: "note" }, rows.length ? `Finished translations, best first.${sameLength} The `
-      + `search ran with alpha ${data.search.alpha}; with another, it could find others.`
+    element("p", { class: "note" }, rows.length ? `Finished translations, best first.${sameLength}`
+      + ` The search ran with alpha ${data.search.alpha}; with another, it could find others.`
       : "None of these texts ended before the greatest length: the most probable one is taken."),
     ...(rows.length ? [scrollBox("Finished translations", element("table", { class: "ranked" },
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))] : [])];
@@ -661,70 +721,87 @@ const winnerOf = (columns) => ranked(columns)[0]?.node ?? columns.at(-1).find((n
 // Return a picture of the beam: a column of boxes for each step, and lines from a text to the texts
 // that continue it.
 function beamTree(columns, winner) {
-  const across = 96, down = 38, width = 78, height = 32, path = new Set();
+  const across = 96, down = 38, path = new Set();
   for (let at = winner; at; at = at.parent) path.add(at);
   const rows = Math.max(...columns.map((nodes) => nodes.length));
-  const size = [across * columns.length + 8, down * rows + 8];
-  const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
-    role: "group", class: "tree", "aria-label": `The beam over ${columns.length} steps; the table below `
-      + "lists what it found" });
+  const picture = pictureOf(across * columns.length + 8, down * rows + 8, { role: "group",
+    class: "tree", "aria-label": `The beam over ${columns.length} steps; the table below lists `
+      + "what it found" });
   columns.forEach((nodes, c) => nodes.forEach((node, r) => {
     Object.assign(node, { x: 4 + across * c, y: 4 + down * r });
-    if (!node.parent) return;
-    const [fromX, fromY, toY] = [node.parent.x + width, node.parent.y + height / 2, node.y + height / 2];
-    picture.append(svg("path", { class: path.has(node) ? "line won"
-      : node.kept || node.finished ? "line" : "line dropped",
-    d: `M${fromX} ${fromY}C${fromX + 14} ${fromY} ${node.x - 14} ${toY} ${node.x} ${toY}` }));
+    if (node.parent) picture.append(lineTo(node, path.has(node)));
   }));
-  for (const node of columns.flat()) {
-    const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
-    const { x, y } = node, middle = x + width / 2, text = word(node.token);
-    const told = `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`;
-    const tell = () => { document.getElementById("text-of-node").textContent = told; };
-    const group = svg("g", { class: `node ${state}${path.has(node) ? " won" : ""}`, role: "button",
-      "aria-label": told, onclick: tell, onfocus: tell }, svg("title", {}, told),
-      svg("rect", { x, y, width, height, rx: 4 }));
-    if (node.finished)
-      group.append(svg("rect", { x: x + 3, y: y + 3, width: width - 6, height: height - 6, rx: 2 }));
-    group.append(
-      svg("text", { x: middle, y: y + 15, "text-anchor": "middle" },
-        text.length > 10 ? `${text.slice(0, 9)}\u2026` : text),
-      svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
-        node.total.toFixed(2)));
-    picture.append(group);
-  }
+  for (const node of columns.flat()) picture.append(boxOf(node, path.has(node)));
   return moveWithArrows(picture);
+}
+
+const BOX = { width: 78, height: 32 }; // of a text in the tree
+
+// Return the line to a node from the text that it continues; isWon: it leads to the winner.
+function lineTo(node, isWon) {
+  const fromX = node.parent.x + BOX.width, fromY = node.parent.y + BOX.height / 2;
+  const toX = node.x, toY = node.y + BOX.height / 2;
+  const state = node.kept || node.finished ? "line" : "line dropped";
+  return svg("path", { class: isWon ? "line won" : state,
+    d: `M${fromX} ${fromY}C${fromX + 14} ${fromY} ${toX - 14} ${toY} ${toX} ${toY}` });
+}
+
+// Return the box of a node: its token and ln P.
+function boxOf(node, isWon) {
+  const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
+  const { x, y } = node, { width, height } = BOX, middle = x + width / 2, text = word(node.token);
+  const told = `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`;
+  const tell = () => { document.getElementById("text-of-node").textContent = told; };
+  const box = svg("g", { class: `node ${state}${isWon ? " won" : ""}`, role: "button",
+    "aria-label": told, onclick: tell, onfocus: tell }, svg("title", {}, told),
+  svg("rect", { x, y, width, height, rx: 4 }));
+  if (node.finished)
+    box.append(svg("rect", { x: x + 3, y: y + 3, width: width - 6, height: height - 6, rx: 2 }));
+  box.append(
+    svg("text", { x: middle, y: y + 15, "text-anchor": "middle" },
+      text.length > 10 ? `${text.slice(0, 9)}\u2026` : text),
+    svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
+      node.total.toFixed(2)));
+  return box;
 }
 
 // 5 Masks -----------------------------------------------------------------------------------------
 
 // The masks of a batch of two sentences: this one, and its beginning, padded to the same length.
 function showMasks(section) {
-  const shorten = (tokens) => [...tokens.slice(0, Math.max(1, Math.ceil(tokens.length / 2)) - 1), "</s>"];
+  const half = (tokens) => Math.max(1, Math.ceil(tokens.length / 2));
+  const shorten = (tokens) => [...tokens.slice(0, half(tokens) - 1), "</s>"];
   const pad = (tokens, length) => [...tokens, ...new Array(length - tokens.length).fill("<pad>")];
   const cut = (tokens) => (tokens.length > 14 ? [...tokens.slice(0, 13), "</s>"] : tokens);
   const source = cut(shown.source), target = cut(shown.target);
   const batch = [source, target].map((tokens) => [tokens, pad(shorten(tokens), tokens.length)]);
-  section.append(element("p", {}, "A model is trained, and translates faster, with several sentences at a "
-    + "time: a batch. The shorter ones are filled up with <pad>. A row may look at the columns of its solid "
-    + "cells. Hatched cells are hidden by a mask: their scores become minus infinity, their weights 0."));
+  section.append(element("p", {}, "A model is trained, and translates faster, with several "
+    + "sentences at a time: a batch. The shorter ones are filled up with <pad>. A row may look at "
+    + "the columns of its solid cells. Hatched cells are hidden by a mask: their scores become "
+    + "minus infinity, their weights 0."));
   const isWhole = source === shown.source && target === shown.target;
-  [isWhole ? "This sentence" : "This sentence (its first tokens)", "A shorter one beside it (here: the beginning of this one)"].forEach((heading, i) => {
-    const [read, written] = [batch[0][i], batch[1][i]];
-    const before = ["<s>", ...shifted(written)];
-    const padded = i ? "hides padding" : "nothing to hide";
-    section.append(element("h3", {}, heading), element("div", { class: "masks" },
-      mask(`encoder: ${padded}`, read, read, (t, s) => read[s] !== "<pad>"),
-      mask("decoder: hides the future", written, before, (t, s) => !isHidden("decoder", t, s)),
-      mask(`decoder to source: ${padded}`, written, read, (t, s) => read[s] !== "<pad>")));
-  });
-  section.append(element("p", { class: "note" }, "Rows of <pad> are computed like the others, and ignored. "
-    + "The decoder's own padding needs no mask: it comes last, so the mask of the future hides it from every "
-    + "token."));
+  const headings = [isWhole ? "This sentence" : "This sentence (its first tokens)",
+    "A shorter one beside it (here: the beginning of this one)"];
+  headings.forEach((heading, i) => section.append(element("h3", {}, heading),
+    element("div", { class: "masks" }, ...masksOf(batch[0][i], batch[1][i], i > 0))));
+  section.append(element("p", { class: "note" }, "Rows of <pad> are computed like the others, and "
+    + "ignored. The decoder's own padding needs no mask: it comes last, so the mask of the future "
+    + "hides it from every token."));
 }
 
-// Return what the decoder has read at each place after <s>: all but the last token, and for a padded
-// line, all but its end mark.
+// Return the three masks of a sentence of the batch: the tokens that are read and written.
+function masksOf(read, written, isPadded) {
+  const padding = isPadded ? "hides padding" : "nothing to hide";
+  return [
+    mask(`encoder: ${padding}`, read, read, (t, s) => read[s] !== "<pad>"),
+    mask("decoder: hides the future", written, ["<s>", ...shifted(written)],
+      (t, s) => !isHidden("decoder", t, s)),
+    mask(`decoder to source: ${padding}`, written, read, (t, s) => read[s] !== "<pad>"),
+  ];
+}
+
+// Return what the decoder has read at each place after <s>: all but the last token, and for a
+// padded line, all but its end mark.
 function shifted(written) {
   const end = written.indexOf("</s>");
   return written.filter((_, t) => t !== (end < 0 ? written.length - 1 : end));
@@ -732,16 +809,17 @@ function shifted(written) {
 
 function mask(title, rows, columns, isVisible) {
   const cell = 14, left = 70, top = 62;
-  const size = [left + cell * columns.length + 40, top + cell * rows.length + 4];
-  const hidden = rows.flatMap((_, t) => columns.map((_, s) => isVisible(t, s))).filter((v) => !v).length;
-  const picture = svg("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1],
+  const cells = rows.flatMap((_, t) => columns.map((_, s) => isVisible(t, s)));
+  const hidden = cells.filter((visible) => !visible).length;
+  const picture = pictureOf(left + cell * columns.length + 40, top + cell * rows.length + 4, {
     role: "img", class: "mask",
-    "aria-label": `${title}: ${hidden} of ${rows.length * columns.length} cells are hidden` });
+    "aria-label": `${title}: ${hidden} of ${cells.length} cells are hidden` });
   const short = (name) => (word(name).length > 9 ? `${word(name).slice(0, 8)}\u2026` : word(name));
   columns.forEach((name, s) => picture.append(svg("text", {
     transform: `translate(${left + cell * (s + 0.7)} ${top - 4}) rotate(-55)` }, short(name))));
   rows.forEach((name, t) => {
-    picture.append(svg("text", { x: left - 4, y: top + cell * (t + 0.75), "text-anchor": "end" }, short(name)));
+    picture.append(svg("text", { x: left - 4, y: top + cell * (t + 0.75), "text-anchor": "end" },
+      short(name)));
     columns.forEach((_, s) => {
       const [x, y] = [left + cell * s, top + cell * t];
       picture.append(svg("rect", { x, y, width: cell - 1, height: cell - 1,
@@ -817,15 +895,12 @@ async function translateAndShow(text, width) {
     const begun = performance.now();
     shown = await translate(text, width, (found) => { output.textContent = found; });
     const seconds = (performance.now() - begun) / 1000;
-    Object.assign(chosen, { row: farthestLooking(), reverse: false, step: 0, alpha: data.search.alpha });
+    Object.assign(chosen,
+      { row: farthestLooking(), reverse: false, step: 0, alpha: data.search.alpha });
     output.textContent = shown.translation;
     updateHeader();
     updateAll();
-    const pieces = inPieces();
-    note.textContent = `${shown.target.length} tokens with the end mark, ${seconds.toFixed(2)} s.`
-      + (shown.isPart ? " Of several sentences, the page translates the first." : "")
-      + (pieces.length ? " Read in pieces, as words are that the model has seen rarely or never: "
-        + `${pieces.join(", ")}.` : "");
+    note.textContent = noteOn(seconds);
     announce(shown.translation, data.languages[1]);
   } catch (error) {
     output.textContent = "";
@@ -836,7 +911,17 @@ async function translateAndShow(text, width) {
   }
 }
 
-// Put the sentence and its translation at the top of the page; what was said about the stored one goes.
+// Return what is said about a translation that the page made.
+function noteOn(seconds) {
+  const pieces = inPieces();
+  return `${shown.target.length} tokens with the end mark, ${seconds.toFixed(2)} s.`
+    + (shown.isPart ? " Of several sentences, the page translates the first." : "")
+    + (pieces.length ? " Read in pieces, as words are that the model has seen rarely or never: "
+      + `${pieces.join(", ")}.` : "");
+}
+
+// Put the sentence and its translation at the top of the page; what was said about the stored one
+// goes.
 function updateHeader() {
   document.getElementById("line").textContent = shown.line;
   document.getElementById("translation").textContent = shown.translation;
@@ -844,7 +929,8 @@ function updateHeader() {
   document.title = `${shown.line} \u2192 ${shown.translation}`;
 }
 
-// Return the English name of a language's code, such as "en"; a text that is no code stays as it is.
+// Return the English name of a language's code, such as "en"; a text that is no code stays as it
+// is.
 function languageName(code) {
   try {
     return code && new Intl.DisplayNames(["en"], { type: "language" }).of(code);
@@ -857,7 +943,7 @@ function showTry(section) {
   const field = element("input", { type: "text", id: "field", value: shown.line, dir: "auto",
     lang: data.languages[0] || null, autocomplete: "off", spellcheck: "false" });
   const language = languageName(data.languages[0]);
-  const widths = [data.search.width, data.search.width > 1 ? 1 : 4];
+  const widths = [data.search.width, data.search.width > 1 ? 1 : 4], widest = Math.max(...widths);
   const width = element("select", { id: "width" }, ...widths.map((each) =>
     element("option", { value: each }, each > 1 ? `beam ${each}` : "greedy")));
   const submit = (event) => {
@@ -873,10 +959,11 @@ function showTry(section) {
       translateAndShow(line, Number(width.value));
     })))] : []),
     element("form", { class: "controls", onsubmit: submit },
-      element("label", { class: "wide" }, "Sentence ", field), element("label", {}, "Search ", width),
+      element("label", { class: "wide" }, "Sentence ", field),
+      element("label", {}, "Search ", width),
       element("button", { type: "submit" }, "Translate")),
-    element("p", { class: "note" }, "Greedy search takes the most likely next token at each step; a beam of "
-      + `${Math.max(...widths)} keeps the ${Math.max(...widths)} best unfinished translations.`),
+    element("p", { class: "note" }, "Greedy search takes the most likely next token at each step; "
+      + `a beam of ${widest} keeps the ${widest} best unfinished translations.`),
     element("p", { id: "output", class: "sofar", dir: "auto", lang: data.languages[1] || null },
       shown.translation),
     element("p", { id: "took", class: "note" }));
@@ -888,52 +975,72 @@ const N_SHOWN = 6; // numbers of each vector that are shown at first
 
 function showByHand(section) {
   if (!shown.inner) { // a long translation, of which Python stored the first tokens
-    section.append(element("p", {}, "Press the button: the model in this page translates the sentence "
-      + "again, and shows the queries, keys and values of one head."),
+    section.append(element("p", {}, "Press the button: the model in this page translates the "
+      + "sentence again, and shows the queries, keys and values of one head."),
     button("Show the numbers of one head", () => translateAndShow(shown.line, data.search.width)));
     return;
   }
-  const { kind, layer } = chosen, head = Math.max(0, chosen.head), [rows, columns] = namesOf(kind);
+  const hand = byHand(), K = hand.query.length, shortened = K > N_SHOWN && !chosen.every;
+  const few = (vector) => vector.slice(0, shortened ? N_SHOWN : K)
+    .map((number) => number.toFixed(2)).join(" ") + (shortened ? " \u2026" : "");
+  const toggle = button(shortened ? `Show all ${K} numbers` : `Show ${N_SHOWN} numbers`, () => {
+    chosen.every = shortened;
+    update(showByHand, "every-number");
+  });
+  toggle.id = "every-number";
+  section.append(
+    ...aboutHand(hand.head, hand.t, K),
+    ...(K > N_SHOWN ? [toggle] : []),
+    element("p", { class: "numbers" }, `q = ${few(hand.query)}`),
+    scrollBox("One head by hand", handTable(hand, few)),
+    element("p", { class: "numbers" }, `sum of softmax \u00d7 v = ${few(hand.sum)}`));
+}
+
+// Return what a head computes for row t, softmax(q K^T / sqrt(d_k)) V, and what of.
+function byHand() {
+  const { kind, layer } = chosen, head = Math.max(0, chosen.head), K = shown.inner.d_k;
   const ofHead = shown.weights[kind][layer][head];
   // Of a token that is looked at: the token that looks most at it.
   const t = chosen.reverse ? greatest(ofHead.map((row) => row[chosen.row]), 1)[0] : chosen.row;
-  const K = shown.inner.d_k, part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
-  const { queries, keys, values } = shown.inner[kind][layer];
-  const query = part(queries[t]), weights = ofHead[t], shortened = K > N_SHOWN && !chosen.every;
-  const few = (vector) => vector.slice(0, shortened ? N_SHOWN : K).map((x) => x.toFixed(2)).join(" ")
-    + (shortened ? " \u2026" : "");
-  const products = columns.map((_, s) => dot(query, part(keys[s])));
-  const sum = query.map((_, i) => columns.reduce((total, _, s) =>
-    total + (isHidden(kind, t, s) ? 0 : weights[s] * part(values[s])[i]), 0));
-  const headings = ["token", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
+  const part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
+  const inner = shown.inner[kind][layer], query = part(inner.queries[t]);
+  const keys = inner.keys.map(part), values = inner.values.map(part);
+  const hidden = keys.map((_, s) => isHidden(kind, t, s));
+  const products = keys.map((key) => dot(query, key)), weights = ofHead[t];
+  const sum = query.map((_, i) =>
+    values.reduce((total, value, s) => total + (hidden[s] ? 0 : weights[s] * value[i]), 0));
+  return { head, t, query, keys, values, products, hidden, weights, sum };
+}
+
+// Return two paragraphs: of which head and token the numbers are, and what they mean.
+function aboutHand(head, t, K) {
+  const { kind, layer } = chosen, [rows] = namesOf(kind);
   const whose = kind === "encoder" ? [] : [": it is about to be written, so q is of the place of ",
     element("b", { dir: "auto" }, word(alreadyRead()[t])), ", which the decoder has just read"];
-  section.append(
+  return [
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
-      element("b", { dir: "auto" }, word(rows[t])), ...whose, ". Choose attention, layer, head and token in "
-      + `the view Attention${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.`),
-    element("p", {}, `q is the query of this place, k and v are the key and the value of each token: ${K} `
-      + "numbers each, a vector of the layer times one of the head's three learned matrices. The products "
-      + `q \u00b7 k, over all ${K} numbers, are divided by \u221a${K}, as they grow with the number of `
-      + "factors. A mask hides what may not be seen, softmax makes weights of the rest, and the sum of the "
-      + "values with these weights is what the head found. The sums of all heads are joined and multiplied "
-      + "by a last matrix."),
-    ...(K > N_SHOWN ? [button(shortened ? `Show all ${K} numbers` : `Show ${N_SHOWN} numbers`, () => {
-      chosen.every = shortened;
-      update(showByHand, "every-number");
-    })] : []),
-    element("p", { class: "numbers" }, `q = ${few(query)}`),
-    scrollBox("One head by hand",
-      element("table", { class: "numbers" },
-        element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
-        ...columns.map((name, s) => element("tr", { class: isHidden(kind, t, s) ? "off" : null },
-          element("th", { scope: "row" }, word(name)), element("td", {}, few(part(keys[s]))),
-          element("td", {}, products[s].toFixed(2)), element("td", {}, (products[s] / Math.sqrt(K)).toFixed(2)),
-          element("td", {}, isHidden(kind, t, s) ? "\u2212\u221e" : "may look"),
-          element("td", {}, weights[s].toFixed(3)), element("td", {}, few(part(values[s]))))))),
-    element("p", { class: "numbers" }, `sum of softmax \u00d7 v = ${few(sum)}`));
-  const toggle = section.querySelector("button");
-  if (toggle) toggle.id = "every-number";
+      element("b", { dir: "auto" }, word(rows[t])), ...whose, ". Choose attention, layer, head and "
+      + "token in the view Attention"
+      + `${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.`),
+    element("p", {}, "q is the query of this place, k and v are the key and the value of each "
+      + `token: ${K} numbers each, a vector of the layer times one of the head's three learned `
+      + `matrices. The products q \u00b7 k, over all ${K} numbers, are divided by \u221a${K}, as `
+      + "they grow with the number of factors. A mask hides what may not be seen, softmax makes "
+      + "weights of the rest, and the sum of the values with these weights is what the head found. "
+      + "The sums of all heads are joined and multiplied by a last matrix.")];
+}
+
+// Return the table with a row for each token that is looked at. few: shortens a vector to a text.
+function handTable({ query, keys, values, products, hidden, weights }, few) {
+  const [, columns] = namesOf(chosen.kind), K = query.length;
+  const headings = ["token", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
+  return element("table", { class: "numbers" },
+    element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
+    ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null },
+      element("th", { scope: "row" }, word(name)),
+      ...[few(keys[s]), products[s].toFixed(2), (products[s] / Math.sqrt(K)).toFixed(2),
+        hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(3), few(values[s])].map(
+        (text) => element("td", {}, text)))));
 }
 
 function dot(a, b) {
@@ -944,8 +1051,8 @@ function dot(a, b) {
 
 const VIEWS = [
   ...(hasModel ? [["try", "Try it", showTry]] : []),
-  ["attention", "Attention", showAttention], ["heads", "Heads", showHeads], ["steps", "Step by step", showSteps],
-  ["beam", "Beam", showBeam], ["masks", "Masks", showMasks],
+  ["attention", "Attention", showAttention], ["heads", "Heads", showHeads],
+  ["steps", "Step by step", showSteps], ["beam", "Beam", showBeam], ["masks", "Masks", showMasks],
   ...(hasModel ? [["hand", "One head by hand", showByHand]] : []),
 ];
 
@@ -986,14 +1093,16 @@ async function build() {
   const main = document.getElementById("main");
   main.before(element("nav", { "aria-label": "Views" }, ...VIEWS.map(([id, title]) =>
     element("a", { href: `#${id}` }, title))));
-  for (const [id] of VIEWS) main.append(element("section", { id, "aria-labelledby": `${id}-title` }));
+  for (const [id] of VIEWS)
+    main.append(element("section", { id, "aria-labelledby": `${id}-title` }));
   for (const [, , show] of VIEWS) update(show);
   addEventListener("resize", markScrolling);
-  if (hasModel) setTimeout(refine); // the model is unpacked before it is needed, after the views are drawn
+  // The model is unpacked before it is needed, but after the views are drawn.
+  if (hasModel) setTimeout(refine);
 }
 
-// Replace the stored weights, which are rounded, by those that the model computes, unless the reader
-// already translates, or only the first tokens are stored.
+// Replace the stored weights, which are rounded, by those that the model computes, unless the
+// reader already translates, or only the first tokens are stored.
 async function refine() {
   const model = await unpackModel(), stored = shown;
   isSmoothed = model.config.label_smoothing > 0;
@@ -1010,24 +1119,28 @@ async function selfTest() {
   const at = (id) => document.getElementById(id);
   const press = (key) => document.activeElement.dispatchEvent(
     new KeyboardEvent("keydown", { key, bubbles: true }));
-  const rowsSumTo1 = () => Object.values(shown.weights).flat(2).every((matrix) => matrix.every((row) => {
+  const sumsTo1 = (row) => {
     const more = row.reduce((a, b) => a + b) - 1;
     return more < 0.003 * row.length && (shown.isCut || more > -0.003 * row.length);
-  }));
+  };
   try {
-    check(rowsSumTo1(), "each row of weights sums to 1, or to less where its end is not shown");
+    check(Object.values(shown.weights).flat(3).every(sumsTo1),
+      "each row of weights sums to 1, or to less where its end is not shown");
     for (const [id] of VIEWS) check(at(id).children.length > 1, `view ${id} is empty`);
     at("row-0").focus();
     press("ArrowRight");
-    check(document.activeElement.id === "row-1" && chosen.row === 1, "the arrow chooses the next token");
+    check(document.activeElement.id === "row-1" && chosen.row === 1,
+      "the arrow chooses the next token");
     check(/attends to/.test(at("live").textContent), "the live line speaks");
     at("column-0").click();
-    check(document.activeElement.id === "column-0" && chosen.reverse, "a token of the input is chosen");
+    check(document.activeElement.id === "column-0" && chosen.reverse,
+      "a token of the input is chosen");
     check(/is looked at by/.test(at("live").textContent), "the live line says who looks");
     at("layer").focus();
     at("layer").value = 0;
     at("layer").dispatchEvent(new Event("change"));
-    check(document.activeElement.id === "layer" && chosen.layer === 0, "a chosen layer keeps the focus");
+    check(document.activeElement.id === "layer" && chosen.layer === 0,
+      "a chosen layer keeps the focus");
     at("head-0-0").focus();
     press("End");
     check(document.activeElement.classList.contains("head"), "End moves to the last head");
@@ -1039,9 +1152,11 @@ async function selfTest() {
       slider.focus();
       slider.value = value;
       slider.dispatchEvent(new Event("input"));
-      check(chosen[id] === value && document.activeElement === slider, `the slider of ${id} moves`);
+      check(chosen[id] === value && document.activeElement === slider,
+        `the slider of ${id} moves`);
     }
-    check(document.documentElement.scrollWidth <= innerWidth, "the page is as wide as the window");
+    check(document.documentElement.scrollWidth <= innerWidth,
+      "the page is as wide as the window");
     if (shown.beam.length) check(document.querySelector(".node.won"), "the beam has a winner");
     if (hasModel) await checkModel(check);
     const controls = [...document.querySelectorAll("button, select, input, svg[role=img]")];
@@ -1057,15 +1172,17 @@ async function selfTest() {
 async function checkModel(check) {
   const stored = await storedTranslation();
   await translateAndShow(stored.line, data.search.width);
-  check(shown.inner && shown.translation === stored.translation, "the page translates as Python does");
+  check(shown.inner && shown.translation === stored.translation,
+    "the page translates as Python does");
   for (const kind of Object.keys(KINDS)) {
     const [here, there] = [shown, stored].map((each) => each.weights[kind].flat());
-    const far = Math.max(...there.flatMap((matrix, m) => matrix.flatMap((row, t) => row.map((weight, s) =>
-      Math.abs(weight - here[m][t][s])))));
+    const far = Math.max(...there.flatMap((matrix, m) => matrix.flatMap((row, t) =>
+      row.map((weight, s) => Math.abs(weight - here[m][t][s])))));
     check(far < 1 / 255 + 1e-3, `${kind} attention is Python's (${far})`);
     // The numbers of one head by hand, for the last row, from which no mask hides anything.
-    const { queries, keys } = shown.inner[kind][0], part = (vector) => vector.slice(0, shown.inner.d_k);
-    const scores = keys.map((key) => dot(part(queries.at(-1)), part(key)) / Math.sqrt(shown.inner.d_k));
+    const { queries, keys } = shown.inner[kind][0], K = shown.inner.d_k;
+    const part = (vector) => vector.slice(0, K);
+    const scores = keys.map((key) => dot(part(queries.at(-1)), part(key)) / Math.sqrt(K));
     check(softmax(scores).every((weight, s) => Math.abs(weight - here[0].at(-1)[s]) < 1e-5),
       `the ${kind} attention is that of its queries and keys`);
   }
@@ -1094,5 +1211,6 @@ build().catch((error) => {
   if (location.hash !== "#selftest") return;
   const before = JSON.stringify(await exported());
   const result = await selfTest();
-  document.body.append(element("pre", { id: "exported" }, before), element("pre", { id: "selftest" }, result));
+  document.body.append(element("pre", { id: "exported" }, before),
+    element("pre", { id: "selftest" }, result));
 });
