@@ -389,9 +389,9 @@ function showHeads(section) {
       + "two kinds. Each square is a head: a row is a token that looks, a column one that is "
       + "looked at, and darker is more. Beside it is a rough description, for this sentence only: "
       + "where the head looks, and which part of its weight goes there, as a mean over rows. Then "
-      + "its entropy, which tells how widely the weights are spread (0 bits: all on one token; 1 bit: "
-      + "as if equally on two; 2 bits: on four), and the head whose weights are most like it (by "
-      + "the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
+      + "its entropy, which tells how widely the weights are spread (0 bits: all on one token; "
+      + "1 bit: as if equally on two; 2 bits: on four), and the head whose weights are most like it "
+      + "(by the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
     moveWithArrows(grid), largeMap());
 }
 
