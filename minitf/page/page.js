@@ -62,7 +62,7 @@ function markScrolling() {
 const hasPieces = data.source.some((token) => token.startsWith("\u2581"));
 const word = (token) =>
   (hasPieces ? token.replace(/^(?=\p{L})/u, "-") : token).replace(/^\u2581/, "") || "\u2423";
-const percent = (p) => (p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`);
+const percent = (p) => (p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 
 // Let a screen reader say a text; language: its code, if it is not English.
@@ -186,11 +186,22 @@ function showAttention(section) {
   const incomplete = shown.isCut ? ", with those of the tokens that are not shown" : "";
   section.append(
     diagram(kind),
-    element("p", {}, "Choose a token of the lower line: the bars above show where it looks; these "
-      + `weights sum to 1${incomplete}. Choose one of the upper line: the bars below show which `
-      + "tokens look at it; these need not sum to 1. Each layer has several heads, attentions with "
-      + "weights of their own; the mean of all heads of the last layer is shown first."),
+    element("p", {}, "In each layer of the encoder, the tokens of the input look at each other "
+      + "(self-attention); then a small network transforms each of them alone (feed-forward). A "
+      + "layer of the decoder does the same with the tokens that are already written, and in "
+      + "between looks at the source: the vectors that the encoder has made of the input. A "
+      + "softmax over the vocabulary gives the next token, which is read at the next step. Left "
+      + "out here: the positions that are added to the tokens' vectors, residual connections, "
+      + "normalisation, and the last matrix."),
     controls(),
+    element("p", {}, "Each layer has several heads: attentions side by side, with weights of their "
+      + "own. Below are two lines of tokens. Choose one of the lower line: the bars above show "
+      + "where it looks; these "
+      + `weights sum to 1${incomplete}. Choose one of the upper line: the bars below show which `
+      + "tokens look at it; these need not sum to 1."),
+    ...(kind === "encoder" ? [] : [element("p", {}, "To choose the next token, the decoder uses "
+      + "its vector at the last token that it has read. So who looks is shown under the token that "
+      + "is about to be written, but computed at the one before it.")]),
     element("h3", {}, above), tokenLine(above, columns, true),
     element("h3", {}, below), tokenLine(below, rows, false),
     element("p", { class: "said" },
@@ -201,8 +212,7 @@ function showAttention(section) {
 // Return a sentence about a chosen token of the output, which looks before it is written.
 function whoLooks() {
   if (chosen.kind === "encoder" || chosen.reverse) return "";
-  return " It is about to be written: what looks is the place of the token before it, "
-    + `${word(alreadyRead()[chosen.row])}, which the decoder has just read.`;
+  return ` Computed at the token before it, ${word(alreadyRead()[chosen.row])}.`;
 }
 
 // Return the weights between the chosen token and those of the other line; null where the mask
@@ -327,7 +337,7 @@ function greatest(numbers, count) {
 
 // 2 Heads -----------------------------------------------------------------------------------------
 
-// Return bits: 0 for attention to one word, log2(n) for the same to each of n words.
+// Return bits: 0 for attention to one token, log2(n) for the same to each of n tokens.
 const entropy = (row) => row.reduce((sum, p) => sum - (p > 0 ? p * Math.log2(p) : 0), 0);
 
 // Return 1 - the Jensen-Shannon divergence in bits, as a mean over rows: 1 for equal heads.
@@ -338,25 +348,27 @@ function similarity(a, b) {
   }));
 }
 
-// Return what a head of a kind may do, each with the column of row t that it then looks at; T rows,
-// S columns, the end mark in column `end`.
+// Return what a head of a kind may do, each with a function of row t and column s that says whether
+// the head then looks from t at s. T rows, S columns, the end mark in column `end`.
 function habitsOf(kind, T, S, end) {
+  const inOrder = (t) => (t * (S - 1)) / Math.max(1, T - 1); // on the line from corner to corner
   const habits = {
     encoder: {
-      "looks at the same token": (t) => t,
-      "looks at the token before": (t) => t - 1,
-      "looks at the token after": (t) => t + 1,
+      "looks at the same token": (t, s) => s === t,
+      "looks at the token before": (t, s) => s === t - 1,
+      "looks at the token after": (t, s) => s === t + 1,
     },
     decoder: {
-      "looks at the token just written": (t) => t,
-      "looks one token further back": (t) => t - 1,
-      "rests on the start mark": () => 0,
+      "looks at the token just written": (t, s) => s === t,
+      "looks one token further back": (t, s) => s === t - 1,
+      "rests on the start mark": (t, s) => s === 0,
     },
-    source: {
-      "goes through the input in order": (t) => Math.round((t * (S - 1)) / Math.max(1, T - 1)),
+    source: { // within a tenth of the input, or nearest to the line in a short one
+      "goes through the input in order": (t, s) =>
+        Math.abs(s - inOrder(t)) <= Math.max(0.5, S / 10),
     },
   };
-  return Object.entries({ ...habits[kind], "rests on the end mark": () => end });
+  return Object.entries({ ...habits[kind], "rests on the end mark": (t, s) => s === end });
 }
 
 // Return in words what a head does, from the mean weight that it gives to some places: it always
@@ -365,16 +377,16 @@ function habitsOf(kind, T, S, end) {
 function describe(kind, matrix) {
   const [, columns] = namesOf(kind), first = kind === "decoder" ? 1 : 0;
   const habits = habitsOf(kind, matrix.length, columns.length, columns.indexOf("</s>"));
-  const found = habits.flatMap(([what, column]) => {
-    const weights = matrix.map((row, t) => row[column(t)]).slice(first)
-      .filter((weight) => weight !== undefined);
+  const found = habits.flatMap(([what, looksAt]) => {
+    const weights = matrix.map((row, t) => row.filter((_, s) => looksAt(t, s))).slice(first)
+      .filter((places) => places.length).map((places) => places.reduce((a, b) => a + b));
     return weights.length ? [[what, average(weights)]] : [];
   });
   const [what, weight] = found.sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
   if (weight >= 0.4) return `${weight >= 0.7 ? "" : "in part: "}${what} (${weight.toFixed(2)})`;
   const sharp = average(matrix.map((row) => Math.max(...row)));
-  if (sharp >= 0.7) return `each row has a favourite of its own (${sharp.toFixed(2)})`;
-  return `spreads its attention (greatest weight of a row: ${sharp.toFixed(2)})`;
+  const greatestIs = `the greatest weight is ${sharp.toFixed(2)} on average`;
+  return `looks ${sharp >= 0.7 ? "mostly at one token" : "at several tokens"} (${greatestIs})`;
 }
 
 function showHeads(section) {
@@ -386,12 +398,15 @@ function showHeads(section) {
     ...layers.flatMap((heads, l) => heads.map((_, h) => headButton(kind, l, h))));
   section.append(
     element("p", {}, `The heads of the ${NAMES[kind]}; the view Attention has a list of the other `
-      + "two kinds. Each square is a head: a row is a token that looks, a column one that is "
-      + "looked at, and darker is more. Beside it is a rough description, for this sentence only: "
-      + "where the head looks, and which part of its weight goes there, as a mean over rows. Then "
-      + "its entropy, which tells how widely the weights are spread (0 bits: all on one token; "
-      + "1 bit: as if equally on two; 2 bits: on four), and the head whose weights are most like it "
-      + "(by the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
+      + "two kinds. In each square, a row is a token that looks, a column one that is looked at, "
+      + "and darker is more (by the square root, so that small weights can be seen). Beside it:"),
+    element("ul", {},
+      element("li", {}, "what the head does, roughly and in this sentence only: where it looks, "
+        + "and which part of its weight goes there, as a mean over rows;"),
+      element("li", {}, "its entropy, which tells how widely the weights are spread: 0 bits if all "
+        + "are on one token, 1 bit if on two equally, 2 bits if on four;"),
+      element("li", {}, "the head that is most like it, and how much: 1 if all weights are "
+        + "equal, 0 if they have nothing in common (1 minus the Jensen-Shannon divergence).")),
     moveWithArrows(grid), largeMap());
 }
 
@@ -599,14 +614,14 @@ function showSteps(section) {
   go(chosen.step);
 }
 
-// Return what is known of step t. weights: of the attention to the source, a number for each word.
+// Return the elements that show step t. weights: of the attention to the source.
 function stepOf(t, weights, layer) {
   const tokens = shown.steps[t].map(([token]) => token), likely = shown.steps[t].map(([, p]) => p);
   const others = Math.max(0, 1 - likely.reduce((sum, p) => sum + p, 0));
   const taken = tokens[0] === shown.target[t] ? "The first of them is taken."
     : "Another is taken: beam search compares several unfinished translations, not single steps.";
-  const smoothed = isSmoothed ? " None ever gets 100 %: the training with label smoothing left "
-    + "something for every token." : "";
+  const smoothed = isSmoothed ? " Even where the model is sure, something is left for all others: "
+    + "it was trained with label smoothing, to give the right token a little less than 100 %." : "";
   return [
     element("p", { class: "sofar", dir: "auto", lang: data.languages[1] || null },
       ...alreadyRead().slice(0, t + 1).map((token) => `${word(token)} `),
@@ -657,40 +672,49 @@ function showBeam(section) {
       + "takes the most likely token at each step."));
     return;
   }
-  const label = element("span"), result = element("div");
+  const { width, alpha } = data.search, label = element("span"), tree = element("div");
+  const list = element("div");
   const rank = () => {
-    const scrolled = result.firstChild?.scrollLeft ?? 0;
+    const scrolled = tree.firstChild?.scrollLeft ?? 0;
     label.textContent = `alpha ${chosen.alpha} `;
-    result.replaceChildren(...rankingOf(columns));
-    result.firstChild.scrollLeft = scrolled;
+    tree.replaceChildren(
+      scrollBox("Tree of the beam", beamTree(columns, winnerOf(columns))),
+      element("p", { class: "said", id: "text-of-node" }));
+    tree.firstChild.scrollLeft = scrolled;
+    list.replaceChildren(...listOfFinished(columns));
   };
-  const slider = element("input", { type: "range", id: "alpha", min: 0,
-    max: Math.max(2, data.search.alpha), step: 0.05, value: chosen.alpha,
+  const slider = element("input", { type: "range", id: "alpha", min: 0, max: Math.max(2, alpha),
+    step: 0.05, value: chosen.alpha,
     oninput: (event) => {
       chosen.alpha = Number(event.target.value);
       rank();
       announce(`alpha ${chosen.alpha}: ${textOf(winnerOf(columns))}`);
     } });
   section.append(
-    element("p", {}, `Each column is a step, and shows the ${2 * data.search.width} most probable `
-      + "continuations of the texts before it. Solid frame: kept, to be continued. Double frame: "
-      + "finished by the end mark. Dashed frame: dropped. The number is ln P, the logarithm of the "
-      + "probability of the text so far. The heavy line leads to the winner. Choose a box to read "
-      + "its whole text. The search goes on until enough texts are finished and none that is kept "
-      + "can still win."),
+    element("p", {}, `Each column is a step, and shows the ${2 * width} most probable `
+      + `continuations of the texts before it: twice as many as the beam is wide, so that `
+      + `${width} can go on where some end. The number is ln P, the logarithm of the probability `
+      + "of the text so far. Choose a box to read its text."),
+    element("ul", {},
+      element("li", {}, "Solid frame: kept, and continued in the next column, if there is one."),
+      element("li", {}, "Dashed frame: dropped."),
+      element("li", {}, "Double frame: finished by the end mark.")),
+    element("p", {}, `The search ends when ${width} texts are finished and no other could get a `
+      + "better score, even if it lost no more probability. The heavy line leads to the winner."),
+    tree,
     element("div", { class: "controls" }, element("label", {}, label, slider),
       element("span", { class: "note" }, "score = ln P / penalty, penalty = ((5 + length) / 6)",
         element("sup", {}, "alpha"), "; the length counts </s>. A greater alpha favours longer "
           + "translations.")),
-    result);
+    list);
   rank();
 }
 
-// Return the tree of the beam and the list of what it finished, for the chosen alpha.
-function rankingOf(columns) {
+// Return the list of the finished translations, for the chosen alpha.
+function listOfFinished(columns) {
   const finished = ranked(columns), lengths = new Set(finished.map(({ node }) => lengthOf(node)));
-  const sameLength = lengths.size === 1
-    ? " All have the same length, so alpha cannot change their order." : "";
+  if (!finished.length) return [element("p", { class: "note" }, "None of these texts ended before "
+    + "the greatest length: the most probable one is taken.")];
   const rows = finished.map(({ node, penalty, score }) => element("tr", {},
     element("th", { scope: "row", dir: "auto", lang: data.languages[1] || null }, textOf(node)),
     ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map(
@@ -698,13 +722,12 @@ function rankingOf(columns) {
   const head = ["translation", "ln P", "length", "penalty", "score"].map((name) =>
     element("th", { scope: "col" }, name));
   return [
-    scrollBox("Tree of the beam", beamTree(columns, winnerOf(columns))),
-    element("p", { class: "said", id: "text-of-node" }),
-    element("p", { class: "note" }, rows.length ? `Finished translations, best first.${sameLength}`
-      + ` The search ran with alpha ${data.search.alpha}; with another, it could find others.`
-      : "None of these texts ended before the greatest length: the most probable one is taken."),
-    ...(rows.length ? [scrollBox("Finished translations", element("table", { class: "ranked" },
-      element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))] : [])];
+    element("p", { class: "note" }, "The finished translations, best first. The slider only ranks "
+      + `these anew: the search ran with alpha ${data.search.alpha}, and with another, it could `
+      + "find others." + (lengths.size === 1
+      ? " Here all have the same length, so alpha cannot change their order." : "")),
+    scrollBox("Finished translations", element("table", { class: "ranked" },
+      element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))];
 }
 
 // Return the finished texts with their length penalty and score, best first.
@@ -751,7 +774,11 @@ function boxOf(node, isWon) {
   const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
   const { x, y } = node, { width, height } = BOX, middle = x + width / 2, text = word(node.token);
   const told = `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`;
-  const tell = () => { document.getElementById("text-of-node").textContent = told; };
+  const tell = () => {
+    document.getElementById("text-of-node").textContent = `${told}.`;
+    for (const picked of document.querySelectorAll(".picked")) picked.classList.remove("picked");
+    for (let at = node; at; at = at.parent) at.box.classList.add("picked");
+  };
   const box = svg("g", { class: `node ${state}${isWon ? " won" : ""}`, role: "button",
     "aria-label": told, onclick: tell, onfocus: tell }, svg("title", {}, told),
   svg("rect", { x, y, width, height, rx: 4 }));
@@ -762,6 +789,7 @@ function boxOf(node, isWon) {
       text.length > 10 ? `${text.slice(0, 9)}\u2026` : text),
     svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
       node.total.toFixed(2)));
+  node.box = box;
   return box;
 }
 
@@ -775,18 +803,20 @@ function showMasks(section) {
   const cut = (tokens) => (tokens.length > 14 ? [...tokens.slice(0, 13), "</s>"] : tokens);
   const source = cut(shown.source), target = cut(shown.target);
   const batch = [source, target].map((tokens) => [tokens, pad(shorten(tokens), tokens.length)]);
-  section.append(element("p", {}, "A model is trained, and translates faster, with several "
-    + "sentences at a time: a batch. The shorter ones are filled up with <pad>. A row may look at "
-    + "the columns of its solid cells. Hatched cells are hidden by a mask: their scores become "
-    + "minus infinity, their weights 0."));
+  section.append(element("p", {}, "Several sentences are computed together, as a batch, because "
+    + "that is faster. The shorter ones are filled up with <pad>. A row is a token that looks, and "
+    + "may look at the columns of its solid cells. Hatched cells are hidden by a mask: their "
+    + `scores (q \u00b7 k / \u221ad_k${hasModel ? ", as in One head by hand" : ""}) become minus `
+    + "infinity, and so their weights 0. A row of the decoder has the name of the token that is "
+    + "about to be written."));
   const isWhole = source === shown.source && target === shown.target;
   const headings = [isWhole ? "This sentence" : "This sentence (its first tokens)",
-    "A shorter one beside it (here: the beginning of this one)"];
+    "A shorter sentence of the same batch (as an example, the beginning of this one)"];
   headings.forEach((heading, i) => section.append(element("h3", {}, heading),
     element("div", { class: "masks" }, ...masksOf(batch[0][i], batch[1][i], i > 0))));
   section.append(element("p", { class: "note" }, "Rows of <pad> are computed like the others, and "
     + "ignored. The decoder's own padding needs no mask: it comes last, so the mask of the future "
-    + "hides it from every token."));
+    + "hides it from all other tokens."));
 }
 
 // Return the three masks of a sentence of the batch: the tokens that are read and written.
@@ -852,8 +882,11 @@ function inPieces() {
   for (const token of shown.source)
     if (hasPieces && /^\p{L}/u.test(token)) words.at(-1)?.push(token);
     else words.push([token]);
-  return words.filter((pieces) => pieces.length > 1).map((pieces) =>
-    `${word(pieces.join(""))} (${pieces.map(word).join(" ")})`);
+  return words.filter((pieces) => pieces.length > 1).map((pieces) => {
+    const [blank, ...others] = pieces; // which may be a piece by itself
+    const told = blank === "\u2581" ? [blank + others[0], ...others.slice(1)] : pieces;
+    return `${word(pieces.join(""))}${told.length > 1 ? ` (${told.map(word).join(" ")})` : ""}`;
+  });
 }
 
 // Translate a text in the page. onText: called with the text so far.
@@ -914,10 +947,10 @@ async function translateAndShow(text, width) {
 // Return what is said about a translation that the page made.
 function noteOn(seconds) {
   const pieces = inPieces();
-  return `${shown.target.length} tokens with the end mark, ${seconds.toFixed(2)} s.`
+  return `${shown.target.length} output tokens with the end mark, ${seconds.toFixed(2)} s.`
     + (shown.isPart ? " Of several sentences, the page translates the first." : "")
     + (pieces.length ? " Read in pieces, as words are that the model has seen rarely or never: "
-      + `${pieces.join(", ")}.` : "");
+      + `${pieces.join(", ")}. So the translation may well be wrong.` : "");
 }
 
 // Put the sentence and its translation at the top of the page; what was said about the stored one
@@ -1012,34 +1045,40 @@ function byHand() {
   return { head, t, query, keys, values, products, hidden, weights, sum };
 }
 
-// Return two paragraphs: of which head and token the numbers are, and what they mean.
+// Return paragraphs: of which head and token the numbers are, and how they are computed.
 function aboutHand(head, t, K) {
-  const { kind, layer } = chosen, [rows] = namesOf(kind);
-  const whose = kind === "encoder" ? [] : [": it is about to be written, so q is of the place of ",
-    element("b", { dir: "auto" }, word(alreadyRead()[t])), ", which the decoder has just read"];
+  const { kind, layer } = chosen, [rows] = namesOf(kind), isEncoder = kind === "encoder";
+  const whose = isEncoder ? [] : [" (computed at the token before it, ",
+    element("b", { dir: "auto" }, word(alreadyRead()[t])), ")"];
+  const seen = kind === "source" ? "from the encoder's output for a token of the input"
+    : "from the vector of a token that is looked at";
   return [
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
       element("b", { dir: "auto" }, word(rows[t])), ...whose, ". Choose attention, layer, head and "
       + "token in the view Attention"
       + `${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.`),
-    element("p", {}, "q is the query of this place, k and v are the key and the value of each "
-      + `token: ${K} numbers each, a vector of the layer times one of the head's three learned `
-      + `matrices. The products q \u00b7 k, over all ${K} numbers, are divided by \u221a${K}, as `
-      + "they grow with the number of factors. A mask hides what may not be seen, softmax makes "
-      + "weights of the rest, and the sum of the values with these weights is what the head found. "
-      + "The sums of all heads are joined and multiplied by a last matrix.")];
+    element("p", {}, "Each token has a vector in each layer. Three learned matrices of the head "
+      + `make ${K} numbers each of such vectors: the query q, what the looking token asks for, `
+      + `from its own vector; the key k, what can be found at a token, and the value v, what it `
+      + `passes on, both ${seen}.`),
+    element("p", {}, `q \u00b7 k is a sum of ${K} products; its typical size grows with `
+      + `\u221a${K}, and would make the softmax all or nothing, so it is divided by \u221a${K}. `
+      + "A mask hides what may not be seen, the softmax makes weights of the other scores, and "
+      + "the head's result is the sum of the values times these weights. The results of all "
+      + "heads are put one after another into one vector, which is multiplied by a last matrix.")];
 }
 
 // Return the table with a row for each token that is looked at. few: shortens a vector to a text.
 function handTable({ query, keys, values, products, hidden, weights }, few) {
   const [, columns] = namesOf(chosen.kind), K = query.length;
-  const headings = ["token", "k", "q \u00b7 k", `/ \u221a${K}`, "mask", "softmax", "v"];
+  const headings = ["token", "q \u00b7 k", `score: / \u221a${K}`, "mask", "softmax", "k", "v"];
   return element("table", { class: "numbers" },
     element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
     ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null },
       element("th", { scope: "row" }, word(name)),
-      ...[few(keys[s]), products[s].toFixed(2), (products[s] / Math.sqrt(K)).toFixed(2),
-        hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(3), few(values[s])].map(
+      ...[products[s].toFixed(2), (products[s] / Math.sqrt(K)).toFixed(2),
+        hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(3), few(keys[s]),
+        few(values[s])].map(
         (text) => element("td", {}, text)))));
 }
 

@@ -20,13 +20,13 @@ class Corpus(NamedTuple):
 
 CORPORA = {
     "toy": Corpus(
-        "minitf's built-in toy corpus, whose words are all that it knows (corpus, weights and "
-        "code: MIT licence)",
-        "This small model was trained on made-up sentences of a few hundred words, and translates "
-        "no others: begin with a capital letter, and end with a full stop or a question mark. "
-        "For example:",
+        "the toy corpus of minitf, a Transformer written from scratch in Python, whose words are "
+        "all that it knows (corpus, weights and code: MIT licence)",
+        "This small model learned from made-up sentences of a few hundred words; what it makes of "
+        "others is nonsense. Begin with a capital letter, and end with a full stop or a question "
+        "mark. For example:",
         (
-            "Can this tall teacher help Tom?",
+            "Tom is sleeping.",
             "I think that Tom bought a horse yesterday.",
             "Where is my friend?",
             "The child will not open the window.",

@@ -245,7 +245,7 @@ def test_a_lesson_writes_a_page_with_its_model(toy, tmp_path, monkeypatch, capsy
     path = tmp_path / "slides" / "page.html"
     text = path.read_text(encoding="utf-8")
     found = parsed(text)
-    assert found["line"] == "Tom saw a dog." and "toy corpus, whose words" in text
+    assert found["line"] == "Tom saw a dog." and "the toy corpus of minitf" in text
     assert json.loads(found["data"])["languages"] == ["en", "de"]
     assert unpacked(found["weights"])
     assert capsys.readouterr().out == f"    page   {path}, 0.9 MB: open it in a browser\n"
