@@ -226,7 +226,7 @@ function tokenLine(title, names, isColumns) {
   const isOwn = isColumns === chosen.reverse, weights = isOwn ? [] : weightsOfChosen();
   const pick = (i) => {
     [chosen.reverse, chosen.row] = [isColumns, i];
-    update(showAttention, `${isColumns ? "column" : "row"}-${i}`);
+    update(showAttention, idOfChosen());
     if (hasModel) update(showByHand);
     announce(document.getElementById("said").textContent);
   };
@@ -244,6 +244,8 @@ function tokenLine(title, names, isColumns) {
   return moveWithArrows(element("div", { class: "words", role: "group", "aria-label": title,
     lang: languageOf(chosen.kind, isColumns) }, ...names.map(buttonOf)), true);
 }
+
+const idOfChosen = () => `${chosen.reverse ? "column" : "row"}-${chosen.row}`;
 
 // Return a picture of the whole model, in which the chosen attention is marked.
 function diagram(kind) {
@@ -390,8 +392,8 @@ function showHeads(section) {
       + "looked at, and darker is more. Beside it is a rough description, for this sentence only: "
       + "where the head looks, and which part of its weight goes there, as a mean over rows. Then "
       + "its entropy, which tells how widely the weights are spread (0 bits: all on one token; "
-      + "1 bit: as if equally on two; 2 bits: on four), and the head whose weights are most like it "
-      + "(by the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
+      + "1 bit: as if equally on two; 2 bits: on four), and the head whose weights are most like "
+      + "it (by the Jensen-Shannon divergence; 1: equal, 0: nothing in common)."),
     moveWithArrows(grid), largeMap());
 }
 
@@ -779,7 +781,7 @@ function showMasks(section) {
     + "sentences at a time: a batch. The shorter ones are filled up with <pad>. A row may look at "
     + "the columns of its solid cells. Hatched cells are hidden by a mask: their scores become "
     + "minus infinity, their weights 0."));
-  const isWhole = source === shown.source && target === shown.target;
+  const isWhole = !shown.isCut && source === shown.source && target === shown.target;
   const headings = [isWhole ? "This sentence" : "This sentence (its first tokens)",
     "A shorter one beside it (here: the beginning of this one)"];
   headings.forEach((heading, i) => section.append(element("h3", {}, heading),
@@ -888,6 +890,7 @@ async function translateAndShow(text, width) {
   const output = document.getElementById("output"), note = document.getElementById("took");
   if (busy) {
     note.textContent = "The page is still translating: press again in a moment.";
+    announce(note.textContent);
     return;
   }
   busy = true;
@@ -1079,12 +1082,13 @@ function updateChosen(focus) {
 }
 
 // Fill the views of a new translation: all but the one in which it was typed. What had the focus
-// keeps it, or if it is gone, the title of its view gets it.
+// keeps it, or if it was a token, the chosen one gets it, or if it is gone, the title of its view.
 function updateAll() {
   const focused = document.activeElement, section = focused?.closest("section");
   for (const [, , show] of VIEWS) if (show !== showTry) update(show);
-  if (section && section.id !== "try")
-    document.getElementById(focused.id || `${section.id}-title`)?.focus();
+  if (!section || section.id === "try") return;
+  const id = focused.closest(".words") ? idOfChosen() : focused.id;
+  (document.getElementById(id) ?? document.getElementById(`${section.id}-title`)).focus();
 }
 
 async function build() {
