@@ -112,7 +112,7 @@ async function storedTranslation() {
   }
   const beam = JSON.parse(new TextDecoder().decode(await unpack(data.beam)));
   return { line: data.line, translation: data.translation, source: data.source, target: data.target,
-    weights, steps: data.steps, beam, isCut: data.is_cut };
+    weights, steps: data.steps, beam, width: data.search.width, isCut: data.is_cut };
 }
 
 // Return the tokens of the rows and columns of a kind. The decoder's row t decides on target token
@@ -640,13 +640,15 @@ function beamNodes(beam) {
 }
 
 // Return the text that ends at a node; a character that is spelled in bytes, such as an emoji, is
-// written as itself.
+// written as itself. U+FEFF is no white space: Python keeps it, too.
 function textOf(node) {
   const tokens = [];
   for (let at = node; at; at = at.parent) if (at.token !== "</s>") tokens.unshift(at.token);
-  const text = tokens.join("").replaceAll("\u2581", " ").trim();
-  return text.replace(/(<0x[0-9A-F]{2}>)+/g, (bytes) => new TextDecoder().decode(
-    Uint8Array.from(bytes.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16))));
+  const isByte = (token) => /^<0x[0-9A-F]{2}>$/.test(token);
+  const bytes = tokens.flatMap((token) => (isByte(token) ? Number(token.slice(1, -1))
+    : [...new TextEncoder().encode(token.replaceAll("\u2581", " "))]));
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(bytes));
+  return text.replace(/^[^\S\ufeff]+|[^\S\ufeff]+$/g, "");
 }
 
 // Return the length of a finished text with its end mark: each column adds a token.
@@ -674,7 +676,7 @@ function showBeam(section) {
       announce(`alpha ${chosen.alpha}: ${textOf(winnerOf(columns))}`);
     } });
   section.append(
-    element("p", {}, `Each column is a step, and shows the ${2 * data.search.width} most probable `
+    element("p", {}, `Each column is a step, and shows the ${2 * shown.width} most probable `
       + "continuations of the texts before it. Solid frame: kept, to be continued. Double frame: "
       + "finished by the end mark. Dashed frame: dropped. The number is ln P, the logarithm of the "
       + "probability of the text so far. The heavy line leads to the winner. Choose a box to read "
@@ -882,7 +884,7 @@ async function translate(text, width, onText = () => {}) {
   const names = (list) => list.map((id) => nameOf(model, id));
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
-    source: names(source), target: names(target), weights, steps, beam, inner };
+    source: names(source), target: names(target), weights, steps, beam, width, inner };
 }
 
 // Translate a text, and show it in all views. Tells the reader why, where it cannot.

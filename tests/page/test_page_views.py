@@ -106,6 +106,67 @@ def test_how_much_two_heads_are_alike(path):
     assert found[:2] == [1, 0] and found[4:] == [1, 0.5]
 
 
+def test_what_the_buttons_of_the_heads_say(explained, path):
+    script = """
+    return [...document.querySelectorAll(".head small")].map((node) => node.textContent);
+    """
+    heads = explained.weights["source"].astype(float)  # (L, H, T, S)
+    L, H = heads.shape[:2]
+    for number, text in enumerate(asked(path, script)):
+        matrix = heads[number // H, number % H]
+        bits, layer, head, alike = re.fullmatch(
+            r" (.*) bits; most like layer (\d+), head (\d+) \((.*)\)", text
+        ).groups()
+        assert float(bits) == pytest.approx(entropy(matrix).mean(), abs=0.06)
+        likeness = 1 - entropy((heads + matrix) / 2) + (entropy(heads) + entropy(matrix)) / 2
+        likeness = likeness.mean(axis=-1)
+        likeness[number // H, number % H] = -1  # itself
+        assert float(alike) == pytest.approx(likeness.max(), abs=0.006)
+        assert likeness[int(layer) - 1, int(head) - 1] == pytest.approx(likeness.max(), abs=1e-3)
+    assert number + 1 == L * H
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bars_of_a_token_are_its_weights(explained, path, kind):
+    script = """
+    const numbers = [];
+    for (const reverse of [false, true]) {
+      Object.assign(chosen, { kind: GIVEN, layer: 0, head: 2, row: 1, reverse });
+      updateAll();
+      const line = document.querySelectorAll(reverse ? "[id^=row-]" : "[id^=column-]");
+      numbers.push([...line].map((node) => [node.querySelector("small").textContent.trim(),
+        node.querySelector(".tall span").style.height]));
+    }
+    return numbers;
+    """
+    matrix = explained.weights[kind][0, 2]
+    for shown, weights in zip(asked(path, script, kind), (matrix[1], matrix[:, 1]), strict=True):
+        for (text, height), weight in zip(shown, weights, strict=True):
+            assert float(text.replace("hidden", "0")) == pytest.approx(weight, abs=0.006)
+            assert float(height.rstrip("%")) == pytest.approx(100 * weight, abs=0.1)
+
+
+def test_the_likely_tokens_of_each_step(explained, path):
+    script = """
+    const steps = [];
+    for (let t = 0; t < shown.target.length; t++) {
+      chosen.step = t;
+      update(showSteps);
+      steps.push([...document.querySelectorAll("#steps .bars")].map((list) =>
+        [...list.children].map((row) => row.lastChild.textContent)));
+    }
+    return steps;
+    """
+    found = asked(path, script)
+    attention = explained.weights["source"][-1].mean(axis=0)
+    for (likely, looks), step, weights in zip(found, explained.steps, attention, strict=True):
+        p = [p for _, p in step]
+        for text, expected in zip(likely, [*p, 1 - sum(p)], strict=True):
+            number = float(text.removeprefix("<").removesuffix("%"))
+            assert number == pytest.approx(100 * expected, abs=0.55 if expected > 0.09 else 0.11)
+        assert [float(text) for text in looks] == pytest.approx(weights, abs=0.006)
+
+
 def finished(explained, subwords):
     """Return (text, ln P, length) of each text that the beam finished."""
     found, texts = [], [[]]
@@ -142,6 +203,31 @@ def test_what_the_beam_found_is_ranked_as_the_paper_says(toy, explained, path):
         assert [row[0] for row in rows] == [row[0] for row in table]
         numbers = [[float(cell) for cell in row[1:]] for row in rows]
         assert np.abs(np.array(numbers) - [row[1:] for row in table]).max() < 2e-3
+
+
+def test_the_text_of_a_box_is_that_of_its_subwords(toy, path):
+    """Also where a character is spelled in bytes, or the text looks like the name of a byte."""
+    texts = ["The dog.", "a \N{CAT FACE}!", "\ufeffTom\ufeff", "<0x41>", "\u3000Tom"]
+    script = """
+    return GIVEN.map((tokens) =>
+      textOf(tokens.reduce((parent, token) => ({ parent, token }), null)));
+    """
+    rows = toy.subwords.encode(texts)
+    first = toy.subwords.vocabulary().index("<0x00>")
+    rows.append([first + byte for byte in "\ufeffTom".encode()])
+    found = asked(path, script, [[*toy.subwords.pieces(row), "</s>"] for row in rows])
+    assert found == [text.strip() for text in toy.subwords.decode(rows)]
+
+
+def test_the_width_of_a_beam_that_the_page_searched(toy, tmp_path):
+    path = tmp_path / "page.html"
+    write_page(path, toy.explain("We sing.", beam=1), model=toy.model, subwords=toy.subwords)
+    script = """
+    await translateAndShow("Tom saw a dog.", 4);
+    return [at("beam").querySelector("p").textContent, beamNodes(shown.beam)[2].length];
+    """
+    told, boxes = asked(path, script)
+    assert "shows the 8 most probable" in told and boxes == 8
 
 
 def test_each_mask_hides_what_it_should(explained, path):
