@@ -112,7 +112,7 @@ async function storedTranslation() {
   }
   const beam = JSON.parse(new TextDecoder().decode(await unpack(data.beam)));
   return { line: data.line, translation: data.translation, source: data.source, target: data.target,
-    weights, steps: data.steps, beam, isCut: data.is_cut };
+    weights, steps: data.steps, beam, width: data.search.width, isCut: data.is_cut };
 }
 
 // Return the tokens of the rows and columns of a kind. The decoder's row t decides on target token
@@ -186,22 +186,26 @@ function showAttention(section) {
   const incomplete = shown.isCut ? ", with those of the tokens that are not shown" : "";
   section.append(
     diagram(kind),
-    element("p", {}, "In each layer of the encoder, the tokens of the input look at each other "
-      + "(self-attention); then a small network transforms each of them alone (feed-forward). A "
-      + "layer of the decoder does the same with the tokens that are already written, and in "
-      + "between looks at the source: the vectors that the encoder has made of the input. A "
-      + "softmax over the vocabulary gives the next token, which is read at the next step. Left "
-      + "out here: the positions that are added to the tokens' vectors, residual connections, "
-      + "normalisation, and the last matrix."),
+    element("p", {}, "In each layer of the encoder, the tokens of the input look at each other and "
+      + "at themselves (self-attention); then a small network transforms each of them alone "
+      + "(feed-forward). A layer of the decoder does the same with the tokens that are already "
+      + "written, and in between looks at the source: the vectors that the last layer of the "
+      + "encoder has made of the input. Each layer reads what the one before it has made. From "
+      + "the decoder's last vector, a softmax over the vocabulary gives the next token, which is "
+      + "read at the next step. Left out of the picture: the positions that are added to the "
+      + "tokens' vectors, residual connections, normalisation, and the matrix before the "
+      + "softmax, which makes a number for each token of the vocabulary."),
     controls(),
     element("p", {}, "Each layer has several heads: attentions side by side, with weights of their "
       + "own. Below are two lines of tokens. Choose one of the lower line: the bars above show "
       + "where it looks; these "
-      + `weights sum to 1${incomplete}. Choose one of the upper line: the bars below show which `
-      + "tokens look at it; these need not sum to 1."),
+      + `weights sum to 1${incomplete} (here they are rounded). Choose one of the upper line: the `
+      + "bars below show which tokens look at it; these need not sum to 1."),
     ...(kind === "encoder" ? [] : [element("p", {}, "To choose the next token, the decoder uses "
-      + "its vector at the last token that it has read. So who looks is shown under the token that "
-      + "is about to be written, but computed at the one before it.")]),
+      + "its vector at the last token that it has read. So each row has the name of the token that "
+      + "is written next, but is computed at the token before."
+      + (kind === "decoder" ? " Its last token that is not hidden is that one: it looks at itself."
+        : ""))]),
     element("h3", {}, above), tokenLine(above, columns, true),
     element("h3", {}, below), tokenLine(below, rows, false),
     element("p", { class: "said" },
@@ -236,7 +240,7 @@ function tokenLine(title, names, isColumns) {
   const isOwn = isColumns === chosen.reverse, weights = isOwn ? [] : weightsOfChosen();
   const pick = (i) => {
     [chosen.reverse, chosen.row] = [isColumns, i];
-    update(showAttention, `${isColumns ? "column" : "row"}-${i}`);
+    update(showAttention, idOfChosen());
     if (hasModel) update(showByHand);
     announce(document.getElementById("said").textContent);
   };
@@ -254,6 +258,8 @@ function tokenLine(title, names, isColumns) {
   return moveWithArrows(element("div", { class: "words", role: "group", "aria-label": title,
     lang: languageOf(chosen.kind, isColumns) }, ...names.map(buttonOf)), true);
 }
+
+const idOfChosen = () => `${chosen.reverse ? "column" : "row"}-${chosen.row}`;
 
 // Return a picture of the whole model, in which the chosen attention is marked.
 function diagram(kind) {
@@ -385,8 +391,9 @@ function describe(kind, matrix) {
   const [what, weight] = found.sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
   if (weight >= 0.4) return `${weight >= 0.7 ? "" : "in part: "}${what} (${weight.toFixed(2)})`;
   const sharp = average(matrix.map((row) => Math.max(...row)));
-  const greatestIs = `the greatest weight is ${sharp.toFixed(2)} on average`;
-  return `looks ${sharp >= 0.7 ? "mostly at one token" : "at several tokens"} (${greatestIs})`;
+  const greatestIs = `the greatest weight is ${sharp.toFixed(2)}`;
+  return `each row looks ${sharp >= 0.7 ? "mostly at one token" : "at several tokens"} `
+  + `(${greatestIs})`;
 }
 
 function showHeads(section) {
@@ -397,14 +404,17 @@ function showHeads(section) {
   const grid = element("div", { class: "heads", role: "group", "aria-label": "Choose a head" },
     ...layers.flatMap((heads, l) => heads.map((_, h) => headButton(kind, l, h))));
   section.append(
-    element("p", {}, `The heads of the ${NAMES[kind]}; the view Attention has a list of the other `
-      + "two kinds. In each square, a row is a token that looks, a column one that is looked at, "
-      + "and darker is more (by the square root, so that small weights can be seen). Beside it:"),
+    element("p", {}, `The heads of the ${NAMES[kind]} (for the other two kinds, use the first list `
+      + "of the view Attention). In each square, a row is a token that looks, a column one that is "
+      + "looked at, and darker is more (by the square root, so that small weights can be seen). "
+      + "Choose a square to see it large, and in the other views. Beside it:"),
     element("ul", {},
-      element("li", {}, "what the head does, roughly and in this sentence only: where it looks, "
-        + "and which part of its weight goes there, as a mean over rows;"),
-      element("li", {}, "its entropy, which tells how widely the weights are spread: 0 bits if all "
-        + "are on one token, 1 bit if on two equally, 2 bits if on four;"),
+      element("li", {}, "what the head does, roughly and in this sentence only: where its rows "
+        + "look, with the part of their weight that goes there (\u201cin part\u201d if that is "
+        + "less than 0.7). Where none of the usual places fits: the greatest weight of a row. "
+        + "All are means over rows;"),
+      element("li", {}, "the entropy of a row, as a mean, which tells how widely its weights are "
+        + "spread: 0 bits if all are on one token, 1 bit if on two equally, 2 bits if on four;"),
       element("li", {}, "the head that is most like it, and how much: 1 if all weights are "
         + "equal, 0 if they have nothing in common (1 minus the Jensen-Shannon divergence).")),
     moveWithArrows(grid), largeMap());
@@ -485,7 +495,7 @@ function mapOf(kind, matrix, title) {
   const [rows, columns] = namesOf(kind);
   const cell = columns.length > 16 ? 26 : 36; // large on a projector
   const left = 12 + 8 * longestOf(rows), top = 30 + 7 * longestOf(columns);
-  const size = [left + cell * columns.length + 40, top + cell * rows.length + 8];
+  const size = [left + cell * columns.length + 60, top + cell * rows.length + 8];
   const picture = pictureOf(...size, { role: "img",
     "aria-label": `${title}; its numbers are in the table below`,
     "font-family": "sans-serif", "font-size": 13, "data-map": true });
@@ -653,13 +663,15 @@ function beamNodes(beam) {
 }
 
 // Return the text that ends at a node; a character that is spelled in bytes, such as an emoji, is
-// written as itself.
+// written as itself. U+FEFF is no white space: Python keeps it, too.
 function textOf(node) {
   const tokens = [];
   for (let at = node; at; at = at.parent) if (at.token !== "</s>") tokens.unshift(at.token);
-  const text = tokens.join("").replaceAll("\u2581", " ").trim();
-  return text.replace(/(<0x[0-9A-F]{2}>)+/g, (bytes) => new TextDecoder().decode(
-    Uint8Array.from(bytes.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16))));
+  const isByte = (token) => /^<0x[0-9A-F]{2}>$/.test(token);
+  const bytes = tokens.flatMap((token) => (isByte(token) ? Number(token.slice(1, -1))
+    : [...new TextEncoder().encode(token.replaceAll("\u2581", " "))]));
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(bytes));
+  return text.replace(/^[^\S\ufeff]+|[^\S\ufeff]+$/g, "");
 }
 
 // Return the length of a finished text with its end mark: each column adds a token.
@@ -672,7 +684,7 @@ function showBeam(section) {
       + "takes the most likely token at each step."));
     return;
   }
-  const { width, alpha } = data.search, label = element("span"), tree = element("div");
+  const { width } = shown, { alpha } = data.search, label = element("span"), tree = element("div");
   const list = element("div");
   const rank = () => {
     const scrolled = tree.firstChild?.scrollLeft ?? 0;
@@ -692,20 +704,22 @@ function showBeam(section) {
     } });
   section.append(
     element("p", {}, `Each column is a step, and shows the ${2 * width} most probable `
-      + `continuations of the texts before it: twice as many as the beam is wide, so that `
-      + `${width} can go on where some end. The number is ln P, the logarithm of the probability `
-      + "of the text so far. Choose a box to read its text."),
+      + "continuations of the texts that were kept in the column before: twice as many as the beam "
+      + `is wide, so that ${width} can go on where some end. The number is ln P, the logarithm `
+      + "of the probability of the text so far. Choose a box to read its text."),
     element("ul", {},
       element("li", {}, "Solid frame: kept, and continued in the next column, if there is one."),
-      element("li", {}, "Dashed frame: dropped."),
-      element("li", {}, "Double frame: finished by the end mark.")),
-    element("p", {}, `The search ends when ${width} texts are finished and no other could get a `
-      + "better score, even if it lost no more probability. The heavy line leads to the winner."),
+      element("li", {}, `Double frame: finished by the end mark, among the best ${width} of its `
+        + "column."),
+      element("li", {}, "Dashed frame: dropped.")),
+    element("p", {}, `The search ends when ${width} or more texts are finished and none that is `
+      + "kept could still get a better score than the best of them (the score is explained "
+      + "below). The heavy line leads to the winner."),
     tree,
-    element("div", { class: "controls" }, element("label", {}, label, slider),
-      element("span", { class: "note" }, "score = ln P / penalty, penalty = ((5 + length) / 6)",
-        element("sup", {}, "alpha"), "; the length counts </s>. A greater alpha favours longer "
-          + "translations.")),
+    element("p", {}, "score = ln P / penalty, penalty = ((5 + length) / 6)",
+      element("sup", {}, "alpha"), "; the length counts </s>. Each further token makes ln P "
+        + "less, so without a penalty short texts would win. A greater alpha favours longer ones."),
+    element("div", { class: "controls" }, element("label", {}, label, slider)),
     list);
   rank();
 }
@@ -722,9 +736,9 @@ function listOfFinished(columns) {
   const head = ["translation", "ln P", "length", "penalty", "score"].map((name) =>
     element("th", { scope: "col" }, name));
   return [
-    element("p", { class: "note" }, "The finished translations, best first. The slider only ranks "
-      + `these anew: the search ran with alpha ${data.search.alpha}, and with another, it could `
-      + "find others." + (lengths.size === 1
+    element("p", { class: "note" }, "The finished translations, best first. "
+      + `The search ran with alpha ${data.search.alpha}. Another alpha ranks what it finished `
+      + "anew; a search with it could find others." + (lengths.size === 1
       ? " Here all have the same length, so alpha cannot change their order." : "")),
     scrollBox("Finished translations", element("table", { class: "ranked" },
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))];
@@ -805,18 +819,18 @@ function showMasks(section) {
   const batch = [source, target].map((tokens) => [tokens, pad(shorten(tokens), tokens.length)]);
   section.append(element("p", {}, "Several sentences are computed together, as a batch, because "
     + "that is faster. The shorter ones are filled up with <pad>. A row is a token that looks, and "
-    + "may look at the columns of its solid cells. Hatched cells are hidden by a mask: their "
-    + `scores (q \u00b7 k / \u221ad_k${hasModel ? ", as in One head by hand" : ""}) become minus `
-    + "infinity, and so their weights 0. A row of the decoder has the name of the token that is "
-    + "about to be written."));
-  const isWhole = source === shown.source && target === shown.target;
+    + "may look at the columns of its solid cells. Hatched cells are hidden by a mask: the scores "
+    + "from which the softmax makes their weights become minus infinity"
+    + `${hasModel ? " (see One head by hand)" : ""}, and so the weights 0. A row of the decoder `
+    + "has the name of the token that is about to be written."));
+  const isWhole = !shown.isCut && source === shown.source && target === shown.target;
   const headings = [isWhole ? "This sentence" : "This sentence (its first tokens)",
     "A shorter sentence of the same batch (as an example, the beginning of this one)"];
   headings.forEach((heading, i) => section.append(element("h3", {}, heading),
     element("div", { class: "masks" }, ...masksOf(batch[0][i], batch[1][i], i > 0))));
   section.append(element("p", { class: "note" }, "Rows of <pad> are computed like the others, and "
     + "ignored. The decoder's own padding needs no mask: it comes last, so the mask of the future "
-    + "hides it from all other tokens."));
+    + "hides it from all tokens of the sentence. Only the rows of <pad> see it."));
 }
 
 // Return the three masks of a sentence of the batch: the tokens that are read and written.
@@ -893,10 +907,11 @@ function inPieces() {
 // Throws an Error with one line for the reader if there is nothing to translate, or too much.
 async function translate(text, width, onText = () => {}) {
   const model = await unpackModel(), { alpha, max_extra: maxExtra, longest, usual } = data.search;
-  const tooLong = `This is too long: the model reads up to ${longest} subwords at once. Type less.`;
   const typed = strip(printable(text)), line = partOf(model, typed, usual);
   if (!line) throw new Error("Type a sentence first.");
-  if (hasMoreThan(model, line, longest)) throw new Error(tooLong);
+  if (hasMoreThan(model, line, longest))
+    throw new Error(`This is too long: the model reads up to ${longest} tokens at once, and a word `
+      + "that it does not know has several. Type less.");
   const ids = encodeText(model, line);
   let watched = performance.now();
   const write = async (found) => {
@@ -913,7 +928,7 @@ async function translate(text, width, onText = () => {}) {
   const names = (list) => list.map((id) => nameOf(model, id));
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
-    source: names(source), target: names(target), weights, steps, beam, inner };
+    source: names(source), target: names(target), weights, steps, beam, width, inner };
 }
 
 // Translate a text, and show it in all views. Tells the reader why, where it cannot.
@@ -921,6 +936,7 @@ async function translateAndShow(text, width) {
   const output = document.getElementById("output"), note = document.getElementById("took");
   if (busy) {
     note.textContent = "The page is still translating: press again in a moment.";
+    announce(note.textContent);
     return;
   }
   busy = true;
@@ -950,7 +966,9 @@ function noteOn(seconds) {
   return `${shown.target.length} output tokens with the end mark, ${seconds.toFixed(2)} s.`
     + (shown.isPart ? " Of several sentences, the page translates the first." : "")
     + (pieces.length ? " Read in pieces, as words are that the model has seen rarely or never: "
-      + `${pieces.join(", ")}. So the translation may well be wrong.` : "");
+      + `${pieces.join(", ")}. So the translation may well be wrong.` : "")
+    + (shown.source.some((token) => BYTE.test(token)) ? " Characters that it does not know are "
+      + "read as bytes, such as <0xE6>; \u2423 is a blank before one." : "");
 }
 
 // Put the sentence and its translation at the top of the page; what was said about the stored one
@@ -1049,23 +1067,24 @@ function byHand() {
 function aboutHand(head, t, K) {
   const { kind, layer } = chosen, [rows] = namesOf(kind), isEncoder = kind === "encoder";
   const whose = isEncoder ? [] : [" (computed at the token before it, ",
-    element("b", { dir: "auto" }, word(alreadyRead()[t])), ")"];
+    element("b", { dir: "auto" }, `\u201c${word(alreadyRead()[t])}\u201d`), ")"];
   const seen = kind === "source" ? "from the encoder's output for a token of the input"
     : "from the vector of a token that is looked at";
   return [
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
-      element("b", { dir: "auto" }, word(rows[t])), ...whose, ". Choose attention, layer, head and "
-      + "token in the view Attention"
+      element("b", { dir: "auto" }, `\u201c${word(rows[t])}\u201d`), ...whose, ". Choose "
+      + "attention, layer, head and token in the view Attention"
       + `${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.`),
-    element("p", {}, "Each token has a vector in each layer. Three learned matrices of the head "
-      + `make ${K} numbers each of such vectors: the query q, what the looking token asks for, `
-      + `from its own vector; the key k, what can be found at a token, and the value v, what it `
-      + `passes on, both ${seen}.`),
-    element("p", {}, `q \u00b7 k is a sum of ${K} products; its typical size grows with `
-      + `\u221a${K}, and would make the softmax all or nothing, so it is divided by \u221a${K}. `
-      + "A mask hides what may not be seen, the softmax makes weights of the other scores, and "
-      + "the head's result is the sum of the values times these weights. The results of all "
-      + "heads are put one after another into one vector, which is multiplied by a last matrix.")];
+    element("p", {}, "Each token has a vector in each layer. Each head has three learned matrices, "
+      + `which turn such vectors into shorter ones, of ${K} numbers: the query q, what the looking `
+      + "token asks for, from its own vector; the key k, what can be found at a token, and the "
+      + `value v, what it passes on, both ${seen}.`),
+    element("p", {}, "The typical size of q \u00b7 k, a sum of d_k products, grows with \u221ad_k. "
+      + "Undivided, it would make the softmax nearly all or nothing, so the score is q \u00b7 k / "
+      + `\u221ad_k; here d_k is ${K}. A mask hides what may not be seen, the softmax makes `
+      + "weights of the other scores, and the head's result is the sum of the values times these "
+      + "weights. The results of all heads are put one after another into one vector, and a "
+      + "further matrix of the layer mixes them.")];
 }
 
 // Return the table with a row for each token that is looked at. few: shortens a vector to a text.
@@ -1118,12 +1137,13 @@ function updateChosen(focus) {
 }
 
 // Fill the views of a new translation: all but the one in which it was typed. What had the focus
-// keeps it, or if it is gone, the title of its view gets it.
+// keeps it, or if it was a token, the chosen one gets it, or if it is gone, the title of its view.
 function updateAll() {
   const focused = document.activeElement, section = focused?.closest("section");
   for (const [, , show] of VIEWS) if (show !== showTry) update(show);
-  if (section && section.id !== "try")
-    document.getElementById(focused.id || `${section.id}-title`)?.focus();
+  if (!section || section.id === "try") return;
+  const id = focused.closest(".words") ? idOfChosen() : focused.id;
+  (document.getElementById(id) ?? document.getElementById(`${section.id}-title`)).focus();
 }
 
 async function build() {
@@ -1143,10 +1163,13 @@ async function build() {
 // Replace the stored weights, which are rounded, by those that the model computes, unless the
 // reader already translates, or only the first tokens are stored.
 async function refine() {
-  const model = await unpackModel(), stored = shown;
+  const stored = shown, note = document.getElementById("about"), about = note.textContent;
+  if (!stored.isCut) note.append(" Weights are rounded until the page has computed them.");
+  const model = await unpackModel();
   isSmoothed = model.config.label_smoothing > 0;
   if (busy || shown !== stored || stored.isCut) return;
-  shown = { ...stored, ...explainPass(model, ...data.ids) };
+  shown = { ...stored, ...explainPass(model, ...data.ids), twins: null };
+  note.textContent = about;
   updateAll();
 }
 

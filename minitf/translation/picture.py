@@ -20,11 +20,11 @@ class Corpus(NamedTuple):
 
 CORPORA = {
     "toy": Corpus(
-        "the toy corpus of minitf, a Transformer written from scratch in Python, whose words are "
-        "all that it knows (corpus, weights and code: MIT licence)",
-        "This small model learned from made-up sentences of a few hundred words; what it makes of "
-        "others is nonsense. Begin with a capital letter, and end with a full stop or a question "
-        "mark. For example:",
+        "the toy corpus of minitf, a Transformer written from scratch in Python. It knows the "
+        "words of this corpus and no others (corpus, weights and code: MIT licence)",
+        "This small model learned from made-up sentences that use a few hundred words; what it "
+        "makes of others is nonsense. Begin with a capital letter, and end with a full stop or a "
+        "question mark. For example:",
         (
             "Tom is sleeping.",
             "I think that Tom bought a horse yesterday.",

@@ -14,6 +14,7 @@ from page_browser import CHROMIUM, report_of
 from page_file import parsed
 from paths import ROOT
 
+from minitf.page import writer
 from minitf.page.writer import write_page
 from minitf.translation.translator import Translator
 
@@ -140,3 +141,75 @@ def test_the_page_makes_no_request(translator, tmp_path):
     asking = tmp_path / "asking.html"
     asking.write_text("<img src=http://127.0.0.1:9/c.png><pre id=selftest>", encoding="utf-8")
     assert "http://127.0.0.1:9/c.png" in requests_of(asking, tmp_path)
+
+
+@pytest.mark.parametrize("with_model", [False, True], ids=["without model", "with model"])
+def test_a_sentence_that_is_cut_off(translator, tmp_path, monkeypatch, with_model):
+    """The page says that its rows are incomplete, and does not describe heads by them."""
+    monkeypatch.setattr(writer, "LONGEST", 6)
+    path = tmp_path / "page.html"
+    explained = translator.explain("The old woman gave the child a red book.")
+    chosen = {"model": translator.model, "subwords": translator.subwords} if with_model else {}
+    write_page(path, explained, **chosen)
+    script = """
+    while (!shown) await new Promise((resolve) => setTimeout(resolve, 20));
+    const texts = (selector) => [...document.querySelectorAll(selector)].map((e) => e.textContent);
+    return [texts(".head"), texts("#attention p")[1], texts("#masks h3")[0], await selfTest()];
+    """
+    (heads, told, masks, tested), messages = report_of(path, script)
+    assert tested.startswith("ok ") and messages == []
+    assert len(heads) == 8
+    assert all(re.fullmatch(r"layer \d, head \d only its first tokens are shown", h) for h in heads)
+    assert "sum to 1, with those of the tokens that are not shown (" in told
+    assert masks == "This sentence (its first tokens)"
+
+
+def test_a_narrow_page_scrolls_in_its_boxes_alone(translator, tmp_path):
+    """At 320 px, which headless Chromium has no window for: in a frame."""
+    path = tmp_path / "page.html"
+    explained = translator.explain("The old woman gave the child a red book.")
+    write_page(path, explained, model=translator.model, subwords=translator.subwords)
+    script = """
+    while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
+    document.querySelector("details").open = true;
+    const { clientWidth, scrollWidth } = document.documentElement; // without the scroll bar
+    const outside = [...document.querySelectorAll("body *")].filter((node) =>
+      !node.closest(".scroll > *") && node.getBoundingClientRect().right > clientWidth);
+    return [innerWidth, scrollWidth - clientWidth, outside.map((node) => node.outerHTML)];
+    """
+    found, messages = report_of(path, script, frame=320)
+    assert found == [320, 0, []] and messages == []
+
+
+def test_a_translation_in_the_page(translator, tmp_path):
+    """Title, header and focus are of the new sentence; the page does one at a time, and says so."""
+    path = tmp_path / "page.html"
+    explained = translator.explain("Tom saw a dog. Can this tall teacher help Tom?")
+    write_page(path, explained, model=translator.model, subwords=translator.subwords)
+    script = """
+    while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
+    const texts = () => ["about", "line", "translation", "took", "live"].map((id) =>
+      document.getElementById(id).textContent);
+    document.getElementById("row-1").click();
+    const before = texts(), first = translateAndShow("Can this tall teacher help Tom?", 4);
+    await translateAndShow("Tom saw a dog.", 4);
+    const busy = texts();
+    await first;
+    const after = texts(), focused = document.activeElement, title = document.title;
+    const isChosen = focused.matches("#attention .words [aria-pressed=true]");
+    document.getElementById("alpha").focus();
+    await translateAndShow("Tom saw a dog.", 1); // without a beam, and so without alpha
+    return { before, busy, after, title, isChosen, then: document.activeElement.id };
+    """
+    found, messages = report_of(path, script)
+    line, translation = "Can this tall teacher help Tom?", "Kann dieser große Lehrer Tom helfen?"
+    assert found["before"][:2] == [
+        "The line was translated in 2 parts; this is the first of them.",
+        "Tom saw a dog.",
+    ]
+    assert found["busy"][1] == "Tom saw a dog."
+    assert found["busy"][3:] == ["The page is still translating: press again in a moment."] * 2
+    assert found["after"][:3] == ["", line, translation]
+    assert found["title"] == f"{line} \u2192 {translation}"
+    assert found["isChosen"] and found["then"] == "beam-title"
+    assert messages == []

@@ -107,6 +107,35 @@ def test_the_search_is_that_of_the_options(translator, tmp_path):
         assert [each["score"] for each in found] == pytest.approx(scores, abs=1e-3)
 
 
+@pytest.mark.parametrize("width", [4, 3])
+def test_the_beam_and_the_likely_tokens_are_those_of_python(tmp_path, width):
+    toy, line = Translator.load(TOY), "The old woman gave the child a red book."
+    explained = toy.explain(line, beam=width)
+    (found,) = run_engine(tmp_path, toy, [line], width, explained=True)
+    assert len(found["beam"]) == len(explained.beam) > 5
+    for here, there in zip(found["beam"], explained.beam, strict=True):
+        for name in ("parents", "tokens", "finished", "kept"):
+            assert here[name] == getattr(there, name), name
+        assert here["log_probabilities"] == pytest.approx(there.log_probabilities, abs=1e-3)
+    for here, there in zip(found["steps"], explained.steps, strict=True):
+        assert [token for token, _ in here] == [token for token, _ in there]
+        assert [p for _, p in here] == pytest.approx([p for _, p in there], abs=1e-4)
+
+
+def test_the_text_of_any_ids_is_that_of_python(translator, tmp_path):
+    """Also of bytes that are no UTF-8, and of U+FEFF, which is no white space in Python."""
+    rng = random.Random(2)
+    first = translator.subwords.vocabulary().index("<0x00>")
+    texts = ["\ufeffa\ufeff", "\u3000 \x1c a \x85\x00", "\N{CAT FACE}"]
+    rows = [[first + byte for byte in text.encode()] for text in texts]
+    rows += [[first + rng.randrange(256) for _ in range(9)] for _ in range(100)]
+    rows += [[first + rng.choice([*range(0xE0, 0xF8), 0x80, 0xBF])] * 3 for _ in range(20)]
+    rows += [rng.choices(range(len(translator.subwords)), k=9) for _ in range(100)]
+    expected = [text.strip() for text in translator.subwords.decode(rows)]
+    assert run_engine(tmp_path, translator, rows, texts_of=True) == expected
+    assert expected[:3] == ["\ufeffa\ufeff", "a", "\N{CAT FACE}"]
+
+
 def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
     lines = [
         "Where is Tom? I don't know.",

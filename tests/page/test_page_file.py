@@ -19,8 +19,9 @@ from paths import EXAMPLES, ROOT
 from minitf.course import lesson
 from minitf.errors import UserError
 from minitf.page import writer
+from minitf.page.explained import attention_and_logits
 from minitf.page.writer import page, write_page
-from minitf.text import Subwords
+from minitf.text import BOS, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer
 from minitf.translation.commandline import main
 from minitf.translation.translator import Translator
@@ -145,6 +146,10 @@ def test_sizes(explained, toy):
     assert len(page(explained).encode()) < 150_000
     with_model = page(explained, model=toy.model, subwords=toy.subwords)
     assert len(with_model.encode()) < 1_000_000
+    with_model = page(long, model=bundled.model, subwords=bundled.subwords)
+    stored = EXAMPLES / "models" / "en-de" / "model.npz"
+    # Base64 has 4 characters for 3 bytes; the npz is compressed as well.
+    assert len(with_model.encode()) <= 1.35 * stored.stat().st_size + 150_000
 
 
 def test_a_model_of_many_heads_gets_pictures_of_fewer_tokens():
@@ -187,14 +192,36 @@ class Blunt(MultiHeadAttention):
         return super().attend(q * 0.1, k, v, *more)
 
 
-def test_a_model_with_a_changed_layer_is_refused(explained):
-    subwords = tiny_translator.make_subwords()
-    model = tiny_translator.make_model(subwords)
-    model.config = model.config.replace(tie=True)
+@pytest.mark.parametrize("way", ["subclass", "attribute", "assignment"])
+def test_a_model_with_a_changed_layer_is_refused(way, explained, toy, monkeypatch):
+    model = copy.deepcopy(toy.model)
     attention = next(m for m in model.modules() if type(m) is MultiHeadAttention)
-    attention.__class__ = Blunt
-    with pytest.raises(UserError, match="only with an unchanged Transformer"):
-        page(explained, model, subwords)
+    if way == "subclass":
+        attention.__class__ = Blunt
+    elif way == "attribute":
+        attention.attend = Blunt.attend.__get__(attention)
+    else:
+        monkeypatch.setattr(MultiHeadAttention, "attend", Blunt.attend)
+    with pytest.raises(UserError, match="only with an unchanged Transformer: write"):
+        page(explained, model, toy.subwords)
+
+
+def test_words_are_refused(explained, toy):
+    words = Words(["the", "dog", "saw", "a", "bird"])
+    config = toy.model.config.replace(vocabulary_size=len(words))
+    with pytest.raises(UserError, match="subwords, not with words: write"):
+        page(explained, Transformer(config), words)
+
+
+def test_the_weights_that_a_reader_keeps_stay_as_they_were(toy):
+    model = copy.deepcopy(toy.model)
+    kept, other = model.encoder.layers[0].self_attention, model.encoder.layers[1].self_attention
+    kept.keep_weights, kept.weights = True, "of another sentence"
+    ids = np.array([[BOS, 9, 8]])
+    weights, _ = attention_and_logits(model, ids, ids)
+    assert weights["encoder"].shape[2:] == (3, 3)
+    assert (kept.keep_weights, kept.weights) == (True, "of another sentence")
+    assert not other.keep_weights and not hasattr(other, "weights")
 
 
 def test_subwords_with_symbols_are_refused(explained, toy):

@@ -1,29 +1,36 @@
 // node page_engine.js ENGINE.js PAGE.json: translate lines with the engine and the model of a page.
 // PAGE.json: {head, weights (base64 of the deflated numbers), lines, width, search, ...}.
 // search: alpha and max_extra. ids_only: only the ids of the lines. parts_of: only the first part
-// of each line that has more subwords than this.
+// of each line that has more subwords than this. texts_of: the lines are lists of ids; their texts.
+// explained: also the likely tokens of each step.
 "use strict";
 const fs = require("node:fs"), zlib = require("node:zlib");
 const engine = require(process.argv[2]);
 const request = JSON.parse(fs.readFileSync(process.argv[3], "utf8"));
-const { head, weights, lines, width, search, ids_only: idsOnly, parts_of: usual } = request;
+
+async function translated(model, line) {
+  const { width, search } = request, ids = engine.encodeText(model, line);
+  const found = width > 1 ? await engine.beamSearch(model, ids, width, ...search)
+    : await engine.greedy(model, ids, ...search);
+  return { ids, found: found.ids, text: engine.decodeIds(model, found.ids), score: found.score,
+    beam: found.beam, steps: request.explained ? stepsOf(model, ids, found.ids) : null };
+}
+
+function stepsOf(model, source, target) {
+  const eos = model.config.eos_id;
+  return engine.explainPass(model, [...source, eos], [...target, eos]).steps;
+}
 
 async function run() {
-  const bytes = zlib.inflateRawSync(Buffer.from(weights, "base64"));
-  const model = engine.loadModel(head, new Uint8Array(bytes));
-  const results = [];
-  const begun = performance.now();
-  let tokens = 0;
-  for (const line of lines) {
-    if (usual) { results.push(engine.partOf(model, line, usual)); continue; }
-    const ids = engine.encodeText(model, line);
-    if (idsOnly) { results.push({ ids }); continue; }
-    const found = width > 1 ? await engine.beamSearch(model, ids, width, ...search)
-      : await engine.greedy(model, ids, ...search);
-    tokens += found.ids.length + 1;
-    results.push({ ids, found: found.ids, text: engine.decodeIds(model, found.ids),
-      score: found.score, logProbability: found.logProbability });
-  }
+  const bytes = zlib.inflateRawSync(Buffer.from(request.weights, "base64"));
+  const model = engine.loadModel(request.head, new Uint8Array(bytes));
+  const begun = performance.now(), results = [];
+  for (const line of request.lines)
+    if (request.texts_of) results.push(engine.decodeIds(model, line));
+    else if (request.parts_of) results.push(engine.partOf(model, line, request.parts_of));
+    else if (request.ids_only) results.push({ ids: engine.encodeText(model, line) });
+    else results.push(await translated(model, line));
+  const tokens = results.reduce((sum, result) => sum + (result.found?.length ?? 0) + 1, 0);
   console.log(JSON.stringify({ results, milliseconds: (performance.now() - begun) / tokens }));
 }
 
