@@ -428,6 +428,7 @@ function explainPass(model, sourceIds, targetIds) {
     source: source.map((_, l) => byHead(ofLayer(l, "sourceWeights"))),
   };
   const inner = {
+    d_model: model.config.d_model,
     d_k: model.config.d_k,
     encoder: encoderRecord,
     decoder: caches.map((cache, l) => ({ ...cache, queries: ofLayer(l, "selfQuery") })),

@@ -112,7 +112,8 @@ async function storedTranslation() {
   }
   const beam = JSON.parse(new TextDecoder().decode(await unpack(data.beam)));
   return { line: data.line, translation: data.translation, source: data.source, target: data.target,
-    weights, steps: data.steps, beam, width: data.search.width, isCut: data.is_cut };
+    weights, steps: data.steps, beam, width: data.search.width, limit: data.search.limit,
+    isCut: data.is_cut };
 }
 
 // Return the tokens of the rows and columns of a kind. The decoder's row t decides on target token
@@ -186,7 +187,8 @@ function showAttention(section) {
   const incomplete = shown.isCut ? ", with those of the tokens that are not shown" : "";
   section.append(
     diagram(kind),
-    element("p", {}, "In each layer of the encoder, the tokens of the input look at each other and "
+    element("p", {}, "Each token of the vocabulary has a learned vector, which goes into the first "
+      + "layer. In each layer of the encoder, the tokens of the input look at each other and "
       + "at themselves (self-attention); then a small network transforms each of them alone "
       + "(feed-forward). A layer of the decoder does the same with the tokens that are already "
       + "written, and in between looks at the source: the vectors that the last layer of the "
@@ -202,10 +204,10 @@ function showAttention(section) {
       + `weights sum to 1${incomplete} (here they are rounded). Choose one of the upper line: the `
       + "bars below show which tokens look at it; these need not sum to 1."),
     ...(kind === "encoder" ? [] : [element("p", {}, "To choose the next token, the decoder uses "
-      + "its vector at the last token that it has read. So each row has the name of the token that "
-      + "is written next, but is computed at the token before."
-      + (kind === "decoder" ? " Its last token that is not hidden is that one: it looks at itself."
-        : ""))]),
+      + "its vector at the last token that it has read. So a token of the lower line stands for "
+      + "the step that writes it, but its weights are computed at the token before."
+      + (kind === "decoder" ? " The last one that it may see is therefore the token at which it is "
+        + "computed, which looks at itself." : ""))]),
     element("h3", {}, above), tokenLine(above, columns, true),
     element("h3", {}, below), tokenLine(below, rows, false),
     element("p", { class: "said" },
@@ -354,6 +356,13 @@ function similarity(a, b) {
   }));
 }
 
+// Where the heads of a kind often look, in words; habitsOf has the same in numbers.
+const PLACES = {
+  encoder: "at the same token, the one before, the one after",
+  decoder: "at the token just written, the one before it, the start mark",
+  source: "at the input in order, that is, near the diagonal of the square",
+};
+
 // Return what a head of a kind may do, each with a function of row t and column s that says whether
 // the head then looks from t at s. T rows, S columns, the end mark in column `end`.
 function habitsOf(kind, T, S, end) {
@@ -410,9 +419,9 @@ function showHeads(section) {
       + "Choose a square to see it large, and in the other views. Beside it:"),
     element("ul", {},
       element("li", {}, "what the head does, roughly and in this sentence only: where its rows "
-        + "look, with the part of their weight that goes there (\u201cin part\u201d if that is "
-        + "less than 0.7). Where none of the usual places fits: the greatest weight of a row. "
-        + "All are means over rows;"),
+        + `look (${PLACES[kind]}, or the end mark), with the part of their weight that goes there, `
+        + "as a mean over rows; \u201cin part\u201d if that is less than 0.7. Where none of these "
+        + "places fits: the greatest weight of a row, as a mean;"),
       element("li", {}, "the entropy of a row, as a mean, which tells how widely its weights are "
         + "spread: 0 bits if all are on one token, 1 bit if on two equally, 2 bits if on four;"),
       element("li", {}, "the head that is most like it, and how much: 1 if all weights are "
@@ -713,8 +722,10 @@ function showBeam(section) {
         + "column."),
       element("li", {}, "Dashed frame: dropped.")),
     element("p", {}, `The search ends when ${width} or more texts are finished and none that is `
-      + "kept could still get a better score than the best of them (the score is explained "
-      + "below). The heavy line leads to the winner."),
+      + "kept could still get a better score than the best of them. The score is explained below: "
+      + "ln P only falls, but a longer text is divided by a greater penalty, so the search reckons "
+      + `with the greatest length that is allowed, ${shown.limit} tokens. The heavy line leads to `
+      + "the winner."),
     tree,
     element("p", {}, "score = ln P / penalty, penalty = ((5 + length) / 6)",
       element("sup", {}, "alpha"), "; the length counts </s>. Each further token makes ln P "
@@ -817,12 +828,20 @@ function showMasks(section) {
   const cut = (tokens) => (tokens.length > 14 ? [...tokens.slice(0, 13), "</s>"] : tokens);
   const source = cut(shown.source), target = cut(shown.target);
   const batch = [source, target].map((tokens) => [tokens, pad(shorten(tokens), tokens.length)]);
-  section.append(element("p", {}, "Several sentences are computed together, as a batch, because "
-    + "that is faster. The shorter ones are filled up with <pad>. A row is a token that looks, and "
-    + "may look at the columns of its solid cells. Hatched cells are hidden by a mask: the scores "
-    + "from which the softmax makes their weights become minus infinity"
-    + `${hasModel ? " (see One head by hand)" : ""}, and so the weights 0. A row of the decoder `
-    + "has the name of the token that is about to be written."));
+  section.append(
+    element("p", {}, "A row is a token that looks, and may look at the columns of its solid cells. "
+      + "Hatched cells are hidden by a mask: the scores from which the softmax makes their weights "
+      + `become minus infinity${hasModel ? " (see One head by hand)" : ""}, and so the weights `
+      + "0. A row of the decoder has the name of the token that is about to be written."),
+    element("ul", {},
+      element("li", {}, "The future: in training, the whole translation is known, and all rows of "
+        + "the decoder are computed at once. Without a mask, a row could simply read the token "
+        + "that it has to predict. While the model translates, the future does not exist yet; "
+        + "this page then reads the finished translation again with the mask, which gives the "
+        + "same weights."),
+      element("li", {}, "Padding: several sentences are computed together, as a batch, because "
+        + "that is faster. The shorter ones are filled up with <pad>, which nobody should look "
+        + "at.")));
   const isWhole = !shown.isCut && source === shown.source && target === shown.target;
   const headings = [isWhole ? "This sentence" : "This sentence (its first tokens)",
     "A shorter sentence of the same batch (as an example, the beginning of this one)"];
@@ -928,7 +947,8 @@ async function translate(text, width, onText = () => {}) {
   const names = (list) => list.map((id) => nameOf(model, id));
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
-    source: names(source), target: names(target), weights, steps, beam, width, inner };
+    source: names(source), target: names(target), weights, steps, beam, width, inner,
+    limit: Math.max(1, ids.length + maxExtra) };
 }
 
 // Translate a text, and show it in all views. Tells the reader why, where it cannot.
@@ -1065,6 +1085,7 @@ function byHand() {
 
 // Return paragraphs: of which head and token the numbers are, and how they are computed.
 function aboutHand(head, t, K) {
+  const D = shown.inner.d_model, d_k = () => ["d", element("sub", {}, "k")];
   const { kind, layer } = chosen, [rows] = namesOf(kind), isEncoder = kind === "encoder";
   const whose = isEncoder ? [] : [" (computed at the token before it, ",
     element("b", { dir: "auto" }, `\u201c${word(alreadyRead()[t])}\u201d`), ")"];
@@ -1076,12 +1097,13 @@ function aboutHand(head, t, K) {
       + "attention, layer, head and token in the view Attention"
       + `${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.`),
     element("p", {}, "Each token has a vector in each layer. Each head has three learned matrices, "
-      + `which turn such vectors into shorter ones, of ${K} numbers: the query q, what the looking `
-      + "token asks for, from its own vector; the key k, what can be found at a token, and the "
-      + `value v, what it passes on, both ${seen}.`),
-    element("p", {}, "The typical size of q \u00b7 k, a sum of d_k products, grows with \u221ad_k. "
-      + "Undivided, it would make the softmax nearly all or nothing, so the score is q \u00b7 k / "
-      + `\u221ad_k; here d_k is ${K}. A mask hides what may not be seen, the softmax makes `
+      + `which turn such vectors of ${D} numbers into shorter ones, of ${K}: the query q, what `
+      + "the looking token asks for, from its own vector; the key k, what can be found at a "
+      + `token, and the value v, what it passes on, both ${seen}.`),
+    element("p", {}, "The typical size of q \u00b7 k, a sum of ", ...d_k(), " products, grows with "
+      + "\u221a", ...d_k(), ". Undivided, it would make the softmax nearly all or nothing, so the "
+      + "score is q \u00b7 k / \u221a", ...d_k(), "; here ", ...d_k(),
+      ` is ${K}. A mask hides what may not be seen, the softmax makes `
       + "weights of the other scores, and the head's result is the sum of the values times these "
       + "weights. The results of all heads are put one after another into one vector, and a "
       + "further matrix of the layer mixes them.")];

@@ -202,6 +202,7 @@ def _data(explained, n_shown, weights, longest, usual, languages):
             "width": explained.width,
             "alpha": explained.alpha,
             "max_extra": explained.max_extra,
+            "limit": max(1, len(explained.source_ids) - 1 + explained.max_extra),
             "longest": longest,
             "usual": usual,
         },

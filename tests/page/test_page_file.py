@@ -125,7 +125,7 @@ def test_the_page_searches_as_the_line_was_searched(toy):
     explained = toy.explain("Tom saw a dog.", beam=3, alpha=1.25, max_extra=7)
     data = json.loads(parsed(page(explained, longest=toy.longest, usual=toy.usual))["data"])
     assert data["search"] == {
-        "width": 3, "alpha": 1.25, "max_extra": 7, "longest": 20, "usual": 3
+        "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12, "longest": 20, "usual": 3
     }  # fmt: skip
 
 
