@@ -358,9 +358,10 @@ function similarity(a, b) {
 
 // Where the heads of a kind often look, in words; habitsOf has the same in numbers.
 const PLACES = {
-  encoder: "at the same token, the one before, the one after",
+  encoder: "at the same token, the one before, the one after, the end mark",
   decoder: "at the token just written, the one before it, the start mark",
-  source: "at the input in order, that is, near the diagonal of the square",
+  source: "at the input in order, that is, within a tenth of it from the square's diagonal; at the "
+    + "end mark",
 };
 
 // Return what a head of a kind may do, each with a function of row t and column s that says whether
@@ -387,7 +388,7 @@ function habitsOf(kind, T, S, end) {
 }
 
 // Return in words what a head does, from the mean weight that it gives to some places: it always
-// does what gets 0.7 or more, and in part what gets 0.4. A row that has no such place is not
+// does what gets 0.7 or more, and in part what gets 0.6. A row that has no such place is not
 // counted, and neither is the first row of the decoder, which sees nothing but the start mark.
 function describe(kind, matrix) {
   const [, columns] = namesOf(kind), first = kind === "decoder" ? 1 : 0;
@@ -398,9 +399,9 @@ function describe(kind, matrix) {
     return weights.length ? [[what, average(weights)]] : [];
   });
   const [what, weight] = found.sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
-  if (weight >= 0.4) return `${weight >= 0.7 ? "" : "in part: "}${what} (${weight.toFixed(2)})`;
+  if (weight >= 0.6) return `${weight >= 0.7 ? "" : "in part: "}${what} (${weight.toFixed(2)})`;
   const sharp = average(matrix.map((row) => Math.max(...row)));
-  const greatestIs = `the greatest weight is ${sharp.toFixed(2)}`;
+  const greatestIs = `the greatest weight of a row: ${sharp.toFixed(2)}`;
   return `each row looks ${sharp >= 0.7 ? "mostly at one token" : "at several tokens"} `
   + `(${greatestIs})`;
 }
@@ -419,13 +420,14 @@ function showHeads(section) {
       + "Choose a square to see it large, and in the other views. Beside it:"),
     element("ul", {},
       element("li", {}, "what the head does, roughly and in this sentence only: where its rows "
-        + `look (${PLACES[kind]}, or the end mark), with the part of their weight that goes there, `
+        + `look (${PLACES[kind]}), with the part of their weight that goes there, `
         + "as a mean over rows; \u201cin part\u201d if that is less than 0.7. Where none of these "
         + "places fits: the greatest weight of a row, as a mean;"),
       element("li", {}, "the entropy of a row, as a mean, which tells how widely its weights are "
         + "spread: 0 bits if all are on one token, 1 bit if on two equally, 2 bits if on four;"),
-      element("li", {}, "the head that is most like it, and how much: 1 if all weights are "
-        + "equal, 0 if they have nothing in common (1 minus the Jensen-Shannon divergence).")),
+      element("li", {}, "the head that is most like it, and how much: 1 if both have the "
+        + "same weights, 0 if they have nothing in common (1 minus the Jensen-Shannon "
+        + "divergence).")),
     moveWithArrows(grid), largeMap());
 }
 
@@ -639,8 +641,9 @@ function stepOf(t, weights, layer) {
   const others = Math.max(0, 1 - likely.reduce((sum, p) => sum + p, 0));
   const taken = tokens[0] === shown.target[t] ? "The first of them is taken."
     : "Another is taken: beam search compares several unfinished translations, not single steps.";
-  const smoothed = isSmoothed ? " Even where the model is sure, something is left for all others: "
-    + "it was trained with label smoothing, to give the right token a little less than 100 %." : "";
+  const smoothed = isSmoothed && likely[0] > 0.9 ? " Even where the model is sure, something is "
+    + "left for all others: it was trained with label smoothing, to give the right token a "
+    + "little less than 100 %." : "";
   return [
     element("p", { class: "sofar", dir: "auto", lang: data.languages[1] || null },
       ...alreadyRead().slice(0, t + 1).map((token) => `${word(token)} `),
@@ -1089,13 +1092,15 @@ function aboutHand(head, t, K) {
   const { kind, layer } = chosen, [rows] = namesOf(kind), isEncoder = kind === "encoder";
   const whose = isEncoder ? [] : [" (computed at the token before it, ",
     element("b", { dir: "auto" }, `\u201c${word(alreadyRead()[t])}\u201d`), ")"];
+  const most = chosen.reverse ? " A token that is looked at is chosen there: of those that look at "
+    + "it, this one does most." : "";
   const seen = kind === "source" ? "from the encoder's output for a token of the input"
     : "from the vector of a token that is looked at";
   return [
     element("p", {}, `What head ${head + 1} of layer ${layer + 1} computes for `,
       element("b", { dir: "auto" }, `\u201c${word(rows[t])}\u201d`), ...whose, ". Choose "
       + "attention, layer, head and token in the view Attention"
-      + `${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.`),
+      + `${chosen.head < 0 ? ", which now shows the mean of all heads" : ""}.${most}`),
     element("p", {}, "Each token has a vector in each layer. Each head has three learned matrices, "
       + `which turn such vectors of ${D} numbers into shorter ones, of ${K}: the query q, what `
       + "the looking token asks for, from its own vector; the key k, what can be found at a "
@@ -1112,7 +1117,8 @@ function aboutHand(head, t, K) {
 // Return the table with a row for each token that is looked at. few: shortens a vector to a text.
 function handTable({ query, keys, values, products, hidden, weights }, few) {
   const [, columns] = namesOf(chosen.kind), K = query.length;
-  const headings = ["token", "q \u00b7 k", `score: / \u221a${K}`, "mask", "softmax", "k", "v"];
+  const score = `score = q \u00b7 k / \u221a${K}`;
+  const headings = ["token", "q \u00b7 k", score, "mask", "softmax", "k", "v"];
   return element("table", { class: "numbers" },
     element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
     ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null },

@@ -22,9 +22,10 @@ CORPORA = {
     "toy": Corpus(
         "the toy corpus of minitf, a Transformer written from scratch in Python. It knows the "
         "words of this corpus and no others (corpus, weights and code: MIT licence)",
-        "This small model learned from made-up sentences that use a few hundred words; what it "
-        "makes of others is nonsense. Begin with a capital letter, and end with a full stop or a "
-        "question mark. For example:",
+        "This small model learned from made-up sentences that use a few hundred words. What it "
+        "makes of other words is nonsense, and so it may be with known words in a new kind of "
+        "sentence. Begin with a capital letter, and end with a full stop or a question mark. For "
+        "example:",
         (
             "Tom is sleeping.",
             "I think that Tom bought a horse yesterday.",
