@@ -10,6 +10,7 @@ import pytest
 from decoding import assert_same, likely_end
 from models import SWITCHES, random_batch, small_config, small_model
 from seam import forms_on
+from threadpoolctl import threadpool_info
 
 from minitf import decode
 from minitf.cpu.decode import SharedTokenScorer
@@ -114,14 +115,23 @@ def test_a_prepared_model_decodes_as_the_model(changes, rng):
 
 
 def test_a_sentence_has_the_same_bits_alone_and_among_others(rng):
-    """No product, sum or maximum of a row depends on other rows."""
+    """No product, sum or maximum of a row depends on other rows.
+
+    With OpenBLAS's kernels for AVX-512, that is. Those for older processors compute rows in groups,
+    and sum the rows that are left over in another order.
+    """
     fast, source = for_decoding(small_model("float32")), random_batch(rng, rows=6).source
     source[:, :] = np.where(source == 0, 5, source)  # of equal lengths, so that none is padded
     with forms_on():
         together = greedy(fast, source, 5)
         alone = [greedy(fast, row[None], 5)[0] for row in source]
         reversed_order = greedy(fast, source[::-1], 5)[::-1]
-    assert together == reversed_order == alone
+    kernels = {library.get("architecture") for library in threadpool_info()}
+    if kernels & {"SkylakeX", "Cooperlake", "SapphireRapids"}:
+        assert together == reversed_order == alone
+    else:
+        for found in (reversed_order, alone):
+            assert_same([[h] for h in found], [[h] for h in together], rel=1e-6)
 
 
 def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
