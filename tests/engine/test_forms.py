@@ -205,6 +205,7 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
 
 ELSEWHERE = {
     "slice_bounds",  # serves the replicas, and no form
+    "is_all_unchanged",  # serves the page, and no form
     # tests/cpu/test_attention_tiles.py, test_decoder.py and test_threads.py hold these.
     *("_has_fast_exp2", "for_decoding", "_follows_its_config", "pack"),
     *("each", "run", "help", "take", "_without_signals"),
