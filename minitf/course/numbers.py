@@ -67,6 +67,9 @@ def _parts(value) -> Iterator:
         for name, inner in value.items():
             yield str(name)
             yield from _parts(inner)
+    elif isinstance(value, tuple):  # as (x, y): y may be small beside x, so each is compared alone
+        for inner in value:
+            yield from _parts(inner)
     elif value is None or isinstance(value, (str, Path)):
         yield str(value)
     elif _is_array_of_numbers(value):

@@ -142,7 +142,7 @@ def test_a_figure_has_its_numbers_inside(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lesson._run, "figures", tmp_path / "new" / "figures")
     lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
     path = tmp_path / "new" / "figures" / "00_a.png"
-    assert numbers_in(path) == ["loss", [1, 2, 3, 3, 2, 1], "x", "update", "y", "loss"]
+    assert numbers_in(path) == ["loss", [1, 2, 3], [3, 2, 1], "x", "update", "y", "loss"]
     assert capsys.readouterr().out == f"    figure {path}\n"
 
 

@@ -36,6 +36,13 @@ def test_rounding_agrees_and_other_numbers_do_not(change, same):
     assert agree(numbers_behind([x]), numbers_behind([change(x)])) == same
 
 
+def test_a_loss_is_not_hidden_by_the_updates_beside_it():
+    updates, losses = np.arange(0, 400, 10), np.full(40, 0.6)
+    behind = numbers_behind({"loss": (updates, losses)})
+    assert agree(behind, numbers_behind({"loss": (updates, losses * 1.01)}))
+    assert not agree(behind, numbers_behind({"loss": (updates, losses * 1.1)}))
+
+
 def test_names_must_be_the_same():
     assert not agree(numbers_behind({"a": [1.0]}), numbers_behind({"b": [1.0]}))
     assert agree(numbers_behind({"a": None}), numbers_behind({"a": None}))
