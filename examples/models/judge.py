@@ -1,16 +1,18 @@
 """Measure a translation model for its card, on the test of its corpus and on a hundred sentences.
 
     python examples/models/judge.py score examples/models/en-de
+    python examples/models/judge.py compare runs/older examples/models/en-de
     python examples/models/judge.py hundred examples/models/en-de > hundred.tsv
     python examples/models/judge.py odd examples/models/en-de
     python examples/models/judge.py table examples/models/judged/en-de-*.tsv
 
 `score` prints BLEU and chrF of the whole test and of its harder lines (judged/harder.txt), each
-with a 95% interval: the sentences are resampled a thousand times. `hundred` prints the sentences of
-judged/hundred.LANGUAGE.tsv with their translations; a person adds the judgements, by the rules in
-judged/README.md; `table` prints such files side by side, for the card. `odd` does the same with
-lines that are not as a model expects them. `harder` chose the harder lines, before the models were
-trained.
+with a 95% interval: the sentences are resampled a thousand times. `compare` resamples the lines of
+two models together, and prints how likely their difference is to be chance. `hundred` prints the
+sentences of judged/hundred.LANGUAGE.tsv with their translations; a person adds the judgements, by
+the rules in judged/README.md; `table` prints such files side by side, for the card. `odd` does the
+same with lines that are not as a model expects them. `harder` chose the harder lines, before the
+models were trained.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
 
 from minitf.data import corpora
 from minitf.errors import UserError
@@ -57,15 +60,36 @@ def _words(line):
 def score(folder):
     """Print the scores of a model on the test, and on its harder lines."""
     test = _test(folder)
-    found = Translator.load(folder).translate(test.source)
-    lines = [best.text for best, *_ in found]
-    harder = [int(number) - 1 for number in (JUDGED / "harder.txt").read_text().split()]
-    for name, rows in (("the whole test", range(len(lines))), ("its harder lines", harder)):
+    lines = [best.text for best, *_ in Translator.load(folder).translate(test.source)]
+    for name, rows in _parts(lines):
         outputs, references = [lines[i] for i in rows], [[test.target[i] for i in rows]]
         for kind in (BLEU, CHRF):
             metric = kind(references=references)
             result = metric.corpus_score(outputs, None, n_bootstrap=RESAMPLED)
             print(f"{name}, {len(outputs)} sentences: {result}  ({metric.get_signature()})")
+
+
+def compare(older, newer):
+    """Print what two models score, and how likely the difference is by chance (Koehn 2004)."""
+    test = _test(newer)
+    lines = {
+        str(folder): [best.text for best, *_ in Translator.load(folder).translate(test.source)]
+        for folder in (older, newer)
+    }
+    for name, rows in _parts(test.source):
+        systems = [(folder, [texts[i] for i in rows]) for folder, texts in lines.items()]
+        references = [[test.target[i] for i in rows]]
+        metrics = {kind.__name__: kind(references=references) for kind in (BLEU, CHRF)}
+        paired = PairedTest(systems, metrics, None, test_type="bs", n_samples=RESAMPLED)
+        for metric, (before, after) in zip(metrics, list(paired()[1].values())[1:], strict=True):
+            change = f"{before.score:.2f} -> {after.score:.2f}"
+            print(f"{name}, {len(rows)} sentences: {metric} {change}, p = {after.p_value:.3f}")
+
+
+def _parts(lines):
+    """Return the name and the rows of the whole test, and of its harder lines."""
+    harder = [int(number) - 1 for number in (JUDGED / "harder.txt").read_text().split()]
+    return ("the whole test", range(len(lines))), ("its harder lines", harder)
 
 
 def _test(folder):
@@ -144,16 +168,24 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = {"score": score, "hundred": hundred, "odd": odd, "table": table, "harder": harder}
+    commands = {
+        "score": score,
+        "compare": compare,
+        "hundred": hundred,
+        "odd": odd,
+        "table": table,
+        "harder": harder,
+    }
     parser.add_argument("command", choices=commands)
     parser.add_argument(
-        "paths", nargs="*", help="folder of the model; files with judgements for `table`"
+        "paths", nargs="*", help="folders of models; files with judgements for `table`"
     )
     options = parser.parse_args()
     if options.command == "table" and not options.paths:
         parser.error("table needs files with judgements")
-    if options.command != "table" and len(options.paths) != (options.command != "harder"):
-        parser.error("score, hundred and odd need the folder of a model; harder needs none")
+    wanted = {"compare": 2, "harder": 0}.get(options.command, 1)
+    if options.command != "table" and len(options.paths) != wanted:
+        parser.error(f"{options.command} needs {wanted or 'no'} folder{'s' * (wanted != 1)}")
     try:
         commands[options.command](*options.paths)
     except UserError as error:

@@ -96,6 +96,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
+        They differ: a text that was found twice, cut into subwords in two ways, is returned once.
         A line without any text gives one empty translation. batch_tokens: the number of source
         tokens, times beams, that a core decodes side by side; a GPU takes eight times as many.
         progress: called with the number of parts done and of all parts.
@@ -113,9 +114,12 @@ class Translator:
 
         def search(source, places):
             rules = allowed([lines[line] for line, _ in places]) if allowed else None
-            return self._search(source, beam, alpha, max_extra, n_best, rules)
+            # All of the beam, since some may be the same text.
+            asked = beam if n_best > 1 else 1
+            return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        return self._over_lines(lines, search, beam, batch_tokens, progress)
+        found = self._over_lines(lines, search, beam, batch_tokens, progress)
+        return [translations[:n_best] for translations in found]
 
     def sample(
         self,
@@ -178,10 +182,13 @@ class Translator:
         return pad_rows(parts, len(self.subwords), last=EOS)
 
     def _ranked(self, hypotheses):
-        """Return hypotheses as Translations."""
+        """Return hypotheses as Translations: of those with the same text, the first."""
         texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
-        pairs = zip(texts, hypotheses, strict=True)
-        return [Translation(text.strip(), best.log_probability, best.score) for text, best in pairs]
+        distinct = {}
+        for text, best in zip(texts, hypotheses, strict=True):
+            found = Translation(text.strip(), best.log_probability, best.score)
+            distinct.setdefault(found.text, found)
+        return list(distinct.values())
 
     def _search(self, source, beam, alpha, max_extra, n_best, allowed=None, record=None):
         """Return the best hypotheses of each row of source ids (B, S); record: see beam_search."""

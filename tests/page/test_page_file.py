@@ -147,8 +147,8 @@ def test_sizes(explained, toy):
     with_model = page(explained, model=toy.model, subwords=toy.subwords)
     assert len(with_model.encode()) < 1_000_000
     with_model = page(long, model=bundled.model, subwords=bundled.subwords)
-    stored = EXAMPLES / "models" / "en-de" / "model.npz"
-    # Base64 has 4 characters for 3 bytes; the npz is compressed as well.
+    stored = EXAMPLES / "models" / "en-de" / "model.safetensors"
+    # Base64 has 4 characters for 3 bytes.
     assert len(with_model.encode()) <= 1.35 * stored.stat().st_size + 150_000
 
 

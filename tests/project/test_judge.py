@@ -83,13 +83,45 @@ def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["score"], ["table"], ["odd", "a", "b"], ["harder", "model"], ["nothing", "model"]],
+    [
+        ["score"],
+        ["compare", "a"],
+        ["table"],
+        ["odd", "a", "b"],
+        ["harder", "model"],
+        ["nothing", "model"],
+    ],
 )
 def test_wrong_arguments_are_refused(arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["judge.py", *arguments])
     with pytest.raises(SystemExit) as stopped:
         judge.main()
     assert stopped.value.code == 2 and "usage" in capsys.readouterr().err
+
+
+def test_a_difference_is_told_from_chance(monkeypatch, capsys):
+    text = "the cat sees a dog and the dog sees a cat in the old town of my friend"
+    lines = [text[i % 30 :] for i in range(976)]
+    wrong = [f"no {line} at all" for line in lines]
+    said = {"wrong": wrong, "right": lines}
+    for name, first in (("even", 0), ("odd", 1)):  # each is right in every second line
+        said[name] = [(lines, wrong)[(i + first) % 2][i] for i in range(976)]
+    monkeypatch.setattr(judge, "_test", lambda folder: judge.corpora.Pairs(lines, lines))
+    monkeypatch.setattr(
+        judge.Translator,
+        "load",
+        lambda folder: mock.Mock(translate=lambda _: [[mock.Mock(text=t)] for t in said[folder]]),
+    )
+    judge.compare("wrong", "right")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4 and all(line.endswith("-> 100.00, p = 0.001") for line in printed)
+    assert printed[0].startswith("the whole test, 976 sentences: BLEU ")
+    assert printed[3].startswith("its harder lines, 400 sentences: CHRF ")
+    judge.compare("even", "odd")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4 and all(float(line.split("p = ")[1]) > 0.1 for line in printed), (
+        printed
+    )
 
 
 @pytest.mark.parametrize(("notes", "said"), [({}, "None"), ({"source_language": "fr"}, "fr")])

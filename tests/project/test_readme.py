@@ -91,7 +91,7 @@ def test_the_limits_are_real():
     """The bundled model's mistake in README is real."""
     translator = Translator.load(ROOT / "examples" / "models" / "en-de")
     ((best,),) = translator.translate(["The cat sat on the mat."])
-    assert best.text == "Die Katze saß auf der Mathe."
+    assert best.text == "Die Katze saß auf der Angelegenheit."
     assert f"`{best.text}`" in PAGES[0].read_text(encoding="utf-8")
 
 

@@ -26,7 +26,7 @@ NAMES = (
 EVERYDAY = (NAMES + " Ben Noah Emily Jack Olivia Harry Lucy Oscar Alice Henry").split()
 AT_LEAST = {  # shares of what is asked; the card says how many it really are
     **{f"{digits} digits": 0.95 for digits in range(1, 6)},
-    "everyday names": 0.9,
+    "everyday names": 0.85,
     "invented names": 0.9,
     "emoji": 0.98,
 }
@@ -80,3 +80,13 @@ def test_the_bundled_model_copies():
         if counts[what][0] < share * counts[what][1]
     }
     assert not short
+
+
+def test_the_best_translations_differ():
+    """Words were cut in several ways in its training, so its beam holds a text several times."""
+    translator = Translator.load(EXAMPLES / "models" / "en-de")
+    lines = ["Where is the station?", "I don't know what to do."]
+    for found in translator.translate(lines, n_best=4):
+        texts = [translation.text for translation in found]
+        assert len(set(texts)) == len(texts) <= 4
+    assert texts[0] == "Ich weiß nicht, was ich tun soll."

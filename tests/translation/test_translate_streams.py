@@ -384,7 +384,9 @@ def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     assert (code, again) == (0, out) and f"bytes translated  {len(content):,}" in screen
 
 
-@pytest.mark.skipif(not (BUNDLED / "model.npz").exists(), reason="the trained model is not here")
+@pytest.mark.skipif(
+    not (BUNDLED / "model.safetensors").exists(), reason="the trained model is not here"
+)
 def test_bundled_model_translates(tmp_path):
     command = [
         sys.executable,
