@@ -689,10 +689,10 @@ draw(
 )
 
 # %% [markdown]
-# ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with eps = 0.1 it flattens at 0.6, just above a level line, the entropy of q](figures/07_loss.png)
+# ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with eps = 0.1 it flattens at 0.6, a little above a level line, the entropy of q](figures/07_loss.png)
 #
 # *What to see: both curves flatten after about 200 updates. The smoothed loss ends
-# just above the grey line, its goal, the other near 0.*
+# a little above the grey line, its goal, the other near 0.*
 #
 # (The small jumps late in each curve? At a rate this high an update now and then throws
 # the model off, and the next ones repair it.)
