@@ -18,6 +18,11 @@ class Corpus(NamedTuple):
     examples: tuple[str, ...]
 
 
+_TATOEBA = (
+    "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
+    "weights: CC BY 2.0 FR, code: MIT licence)"
+)
+_EVERYDAY = "It is best at everyday sentences of up to 15 words. For example:"
 CORPORA = {
     "toy": Corpus(
         "the toy corpus of minitf, a Transformer written from scratch in Python. It knows the "
@@ -34,14 +39,23 @@ CORPORA = {
         ),
     ),
     "tatoeba-en-de": Corpus(
-        "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
-        "weights: CC BY 2.0 FR, code: MIT licence)",
-        "It is best at everyday sentences of up to 15 words. For example:",
+        _TATOEBA,
+        _EVERYDAY,
         (
             "The children are playing in the garden.",
             "Have you ever been to Berlin?",
             "I think that we should go home now.",
             "When I was a child, I wanted to become an astronaut.",
+        ),
+    ),
+    "tatoeba-de-en": Corpus(
+        _TATOEBA,
+        _EVERYDAY,
+        (
+            "Die Kinder spielen im Garten.",
+            "Warst du schon einmal in Berlin?",
+            "Ich glaube, dass wir jetzt nach Hause gehen sollten.",
+            "Als ich ein Kind war, wollte ich Astronaut werden.",
         ),
     ),
 }

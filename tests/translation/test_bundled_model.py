@@ -1,4 +1,4 @@
-"""What the model in the repository copies unharmed: numbers, names, emoji.
+"""What the models in the repository copy unharmed: numbers, names, emoji.
 
 `-s` prints the counts.
 """
@@ -16,9 +16,18 @@ sys.path.insert(0, str(EXAMPLES / "models"))
 
 import augment
 
-COUNTED = ("I have {} books.", "Tom bought {} apples yesterday.")
-NAMED = ("{} lives in Boston.", "I saw {} in the park yesterday.")
-ENDED = ("It is raining. {}", "I love you {}")
+COUNTED = {
+    "en": ("I have {} books.", "Tom bought {} apples yesterday."),
+    "de": ("Ich habe {} Bücher.", "Tom hat gestern {} Äpfel gekauft."),
+}
+NAMED = {
+    "en": ("{} lives in Boston.", "I saw {} in the park yesterday."),
+    "de": ("{} wohnt in Boston.", "Ich habe {} gestern im Park gesehen."),
+}
+ENDED = {
+    "en": ("It is raining. {}", "I love you {}"),
+    "de": ("Es regnet. {}", "Ich liebe dich {}"),
+}
 NAMES = (
     "Anna Tom Mary Peter Lisa Emma Lukas Julia Sarah David Maria Paul Laura Felix Sophie Jonas "
     "Hannah Max Leon Mia"
@@ -32,30 +41,30 @@ AT_LEAST = {  # shares of what is asked; the card says how many it really are
 }
 
 
-def questions():
+def questions(language):
     """{what: [(sentence, what must stand in its translation)]}; no sentence is from a corpus."""
     rng = np.random.default_rng(20)
     asked = {}
     for digits in range(1, 6):
         numbers = rng.integers(2 if digits == 1 else 10 ** (digits - 1), 10**digits, 100)
         asked[f"{digits} digits"] = [
-            (sentence.format(n), str(n)) for n in numbers for sentence in COUNTED
+            (sentence.format(n), str(n)) for n in numbers for sentence in COUNTED[language]
         ]
     invented = [augment.invented_name(rng) for _ in range(100)]
     emoji = [chr(rng.integers(0x1F600, 0x1F645)) for _ in range(25)]
     for what, signs, sentences in (
-        ("everyday names", EVERYDAY, NAMED),
-        ("invented names", invented, NAMED),
-        ("emoji", emoji, ENDED),
+        ("everyday names", EVERYDAY, NAMED[language]),
+        ("invented names", invented, NAMED[language]),
+        ("emoji", emoji, ENDED[language]),
     ):
         asked[what] = [(sentence.format(sign), sign) for sign in signs for sentence in sentences]
     return asked
 
 
-def copied(translator):
+def copied(translator, language):
     """{what: (how many came through, how many were asked)}."""
     counts = {}
-    for what, pairs in questions().items():
+    for what, pairs in questions(language).items():
         texts = [best[0].text for best in translator.translate([sentence for sentence, _ in pairs])]
         right = [
             re.search(
@@ -71,7 +80,7 @@ def copied(translator):
 
 @pytest.mark.slow
 def test_the_bundled_model_copies():
-    counts = copied(Translator.load(EXAMPLES / "models" / "en-de"))
+    counts = copied(Translator.load(EXAMPLES / "models" / "en-de"), "en")
     for what, (right, asked) in counts.items():
         print(f"{what:15s} {right} of {asked}")
     short = {
