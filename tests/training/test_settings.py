@@ -74,18 +74,19 @@ def test_without_arguments_the_defaults():
     assert parse([]) == (Settings(), set())
 
 
-def test_a_recipe_is_a_set_of_defaults():
-    found, given = parse(["--recipe", "small-data", "--cooldown", "0", "--set", "dropout=0.4"])
-    recipe = RECIPES["small-data"]
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_a_set_of_defaults(name):
+    found, given = parse(["--recipe", name, "--cooldown", "0", "--set", "dropout=0.4"])
+    recipe = RECIPES[name]
     assert found == Settings(**recipe | {"cooldown": 0.0, "set": [*recipe["set"], "dropout=0.4"]})
     assert given == {"cooldown", "set"}
     assert model_changes(found.set)["dropout"] == 0.4
     paper = Settings()
-    for name in recipe.keys() - {"set"}:
-        assert recipe[name] != getattr(paper, name), "each leaves the paper's way"
+    for option in recipe.keys() - {"set"}:
+        assert recipe[option] != getattr(paper, option), "each leaves the paper's way"
     for other in (["--quick"], ["--start-from", "there"]):
         with pytest.raises(UserError, match=f"--recipe is for a new model.*{other[0]}"):
-            parse(["--recipe", "small-data", *other])
+            parse(["--recipe", name, *other])
     with pytest.raises(UserError, match="small-data"):
         parse(["--recipe", "large-data"])
 
