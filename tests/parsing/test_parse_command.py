@@ -169,7 +169,7 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a"], "no parser is bundled"),
+        (["a"], "name the folder of a parser"),
         (["--model", "nowhere", "a"], "nowhere: no such folder"),
         (["--model", EXAMPLES / "models" / "en-de", "a"], "does not write trees"),
         (["--model", "HERE", "--draw", "x.gif2", "a"], "unknown picture format"),
