@@ -104,8 +104,8 @@ def _check(options, refuse):
     """Refuse options that do not go together, before anything is read."""
     if options.model is None and not options.grammar:
         refuse(
-            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, which "
-            "has one"
+            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
+            "which has one"
         )
     if options.score and (options.text or options.input):
         refuse("--score reads its sentences from the gold trees: leave the other text out")
