@@ -38,10 +38,13 @@ from minitf.terminal import number
 CORPUS = "multi30k"
 VOCABULARY = 4000
 SEEDS = 2
-# Chosen on the base row alone. The rest is the paper's: no cooldown, and nothing is averaged.
+# Chosen on the base row alone, so that its last tenth lowers perplexity by less than 2%: it does by
+# 1.9%, but by 2.7 to 4.6% without the cooldown, at three learning rates. The rest is the paper's:
+# nothing is averaged.
 RECIPE = (
-    "--batch-tokens 1024 --accumulate 2 --warmup-steps 500 --steps 4000 --valid-every 400 "
-    "--average 1 --patience 0 --beam 4 --alpha 0.6 --replicas 1 --log-every 100"
+    "--batch-tokens 1024 --accumulate 2 --learning-rate 1 --warmup-steps 500 --cooldown 0.4 "
+    "--steps 4000 --valid-every 400 --average 1 --patience 0 --beam 4 --alpha 0.6 --replicas 1 "
+    "--log-every 100"
 )
 
 # Perplexity and BLEU of newstest2013, from Table 3.
