@@ -10,7 +10,7 @@ downloaded, in place of WMT; equal updates for all rows. It trains as many model
 machine has cores, and can be stopped at any time: the same command goes on. At the end it writes
 table3.json, table3.png and table3.md to the folder. The last two can be made again from the first:
 
-    python examples/table3.py --show lessons/results/table3.json
+    python examples/table3.py --show runs/table3/table3.json
 """
 
 import argparse
@@ -38,10 +38,13 @@ from minitf.terminal import number
 CORPUS = "multi30k"
 VOCABULARY = 4000
 SEEDS = 2
-# Chosen on the base row alone. The rest is the paper's: no cooldown, and nothing is averaged.
+# Chosen on the base row alone, so that little is left to learn: the last tenth of its updates
+# lowers validation perplexity by 1.9%. Without the cooldown it was 2.7 to 4.6%, at three learning
+# rates. As in the paper's Table 3: beam 4, alpha 0.6, and nothing is averaged.
 RECIPE = (
-    "--batch-tokens 1024 --accumulate 2 --warmup-steps 500 --steps 4000 --valid-every 400 "
-    "--average 1 --patience 0 --beam 4 --alpha 0.6 --replicas 1 --log-every 100"
+    "--batch-tokens 1024 --accumulate 2 --learning-rate 1 --warmup-steps 500 --cooldown 0.4 "
+    "--steps 4000 --valid-every 400 --average 1 --patience 0 --beam 4 --alpha 0.6 --replicas 1 "
+    "--log-every 100"
 )
 
 # Perplexity and BLEU of newstest2013, from Table 3.

@@ -93,7 +93,9 @@ TEXTS = {  # the training texts of a language, and their names inside the archiv
         (GIGA, "giga-fren.release2.fixed.{}.gz"),
     ),
 }
-_HELD_OUT = 170  # English sentences, of which one goes to the test and one to the validation
+# For each corpus of Tatoeba, the sentences of its validation and test text, as hashes. So everyone
+# who downloads a newer collection trains on none of them, and tests on the same.
+_HELD_OUT = Path(__file__).parent / "held_out"
 _CHUNK = 1 << 20  # bytes
 
 
@@ -274,41 +276,61 @@ def _multi30k_tokenized(archives, folder, data, say):
 
 
 def _tatoeba(language, archives, folder, data, say):
-    """Split the pairs by a hash of the English sentence, so that its translations stay together.
+    """Write the sentences of the held-out lists to val and test, and all others to train.
 
-    The validation and the test contain a sentence once, with its first translation.
+    Other translations of a held-out sentence are left out.
     """
     remote, name = TATOEBA[language]
-    counts, seen = dict.fromkeys(("train", "val", "test"), 0), set()
+    listed = _held_out(f"tatoeba-en-{language}")
+    found, n_train, sides = {split: {} for split, *_ in listed.values()}, 0, ("en", language)
     with contextlib.ExitStack() as stack:
-        files = {
-            (split, each): stack.enter_context(open(folder / f"{split}.{each}", "wb"))
-            for split in counts
-            for each in ("en", language)
-        }
+        train = [stack.enter_context(open(folder / f"train.{side}", "wb")) for side in sides]
         for _, file in members(archives[remote], [name]):
             for line in file:
-                fields = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
-                if len(fields) < 2 or not all(fields):
+                pair = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
+                if len(pair) < 2 or not all(pair):
                     continue
-                split, key = _split(fields[0])
-                if split == "train" or key not in seen:
-                    seen.update([key] if split != "train" else [])
-                    counts[split] += 1
-                    for each, text in zip(("en", language), fields, strict=True):
-                        files[split, each].write(text.encode() + b"\n")
-    say(
-        f"split    {', '.join(f'{n:,} {split}' for split, n in counts.items())}: by a hash of the "
-        "English sentence"
-    )
-    say("notice   scores on this split cannot be compared with those on another split")
+                split, number, translation = listed.get(hashed(pair[0]), ("train", 0, ""))
+                if split != "train":
+                    if hashed(pair[1]) == translation:
+                        found[split].setdefault(number, pair)
+                    continue
+                n_train += 1
+                for stream, text in zip(train, pair, strict=True):
+                    stream.write(text.encode() + b"\n")
+    sizes = [f"{n_train:,} train"]
+    for split, pairs in found.items():
+        for i, side in enumerate(sides):
+            _write_lines(folder / f"{split}.{side}", [pairs[n][i] for n in sorted(pairs)])
+        n = sum(name == split for name, *_ in listed.values())
+        if not pairs:
+            raise UserError(
+                f"{remote.name} has none of the {n:,} sentences of {folder.name}/{split}"
+            )
+        sizes.append(f"{len(pairs):,} {split}" + (f" of {n:,}" if len(pairs) < n else ""))
+    say(f"split    {', '.join(sizes)}: the sentences of val and test are the same for everyone")
 
 
-def _split(sentence):
-    """Return the split of a sentence and its hash, which ignores capitals and punctuation."""
-    key = hashlib.sha256("".join(filter(str.isalnum, sentence.casefold())).encode()).digest()
-    remainder = int.from_bytes(key[:8], "big") % _HELD_OUT
-    return {0: "test", 1: "val"}.get(remainder, "train"), key
+def _held_out(corpus):
+    """Return {hash of the English sentence: (split, number, hash of its translation)}."""
+    found, split = {}, ""
+    for line in (_HELD_OUT / f"{corpus}.txt").read_text(encoding="ascii").splitlines():
+        if line.startswith("#"):
+            split = line[1:].strip()
+        else:
+            sentence, translation = line.split()
+            found[sentence] = split, len(found), translation
+    return found
+
+
+def hashed(sentence):
+    """Return ten digits that stand for a sentence; capitals and punctuation make no difference.
+
+    >>> hashed("Where is the station?") == hashed("where is the station")
+    True
+    """
+    letters = "".join(filter(str.isalnum, sentence.casefold()))
+    return hashlib.sha256(letters.encode()).hexdigest()[:10]
 
 
 def _write_lines(path, lines):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from minitf.data import corpora, toy
+from minitf.data import corpora, recipes, toy
 from minitf.errors import UserError
 from minitf.text import Subwords
 
@@ -260,6 +260,16 @@ def test_real_corpora(name, train, valid, test):
     )
     glued = sum(bool(re.search(r"\w{4}\.$", line)) for line in corpus.train.source)
     assert glued < train / 100 if corpus.tokenized else glued > train / 10
+
+
+@REAL
+@pytest.mark.parametrize("name", ["tatoeba-en-de", "tatoeba-en-fr"])
+def test_the_held_out_lists_are_those_of_the_corpus(name):
+    corpus, listed = corpora.load(name), recipes._held_out(name)
+    for split, pairs in (("val", corpus.valid), ("test", corpus.tests["test"])):
+        hashes = list(zip(*(map(recipes.hashed, side) for side in pairs), strict=True))
+        assert hashes == [(key, row[2]) for key, row in listed.items() if row[0] == split]
+    assert not any(recipes.hashed(line) in listed for line in corpus.train.source)
 
 
 @REAL

@@ -3,13 +3,11 @@
 import gzip
 import hashlib
 import os
-import re
 import shutil
 import sys
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from server import reply, serving
 from test_archives import write
@@ -267,45 +265,54 @@ def test_from_the_server_to_the_folder(data, monkeypatch):
 # Tatoeba ------------------------------------------------------------------------------------------
 
 
-def test_tatoeba_is_split_by_sentence(data, internet, monkeypatch):
-    monkeypatch.setattr(recipes, "_HELD_OUT", 10)
-    rng = np.random.default_rng(0)
-    words = [f"word{i}" for i in range(40)]
-    rows = []
-    for i in range(600):
-        english = " ".join([f"number{i}", *rng.choice(words, 3)])
-        for j, form in enumerate(
-            (f"{english}.", f"{english.capitalize()}!", f"{english}?")[: 1 + i % 3]
-        ):
-            rows.append(f"{form}\tsatz {i} {j}\tCC-BY 2.0 (France)")
-    lines = "\n".join([*rows, "no tab", "\tno english", "one\t ", ""])
-    internet["deu-eng.zip"] = partial(
-        write, entries=[("_about.txt", b""), ("deu.txt", lines.encode())], kind="zip"
+def held_out(folder, **splits):
+    """Write a list of sentences that are kept apart, as the ones of the package are."""
+    lines = []
+    for split, pairs in splits.items():
+        lines += [f"# {split}", *(" ".join(map(recipes.hashed, pair)) for pair in pairs)]
+    (folder / "tatoeba-en-de.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
+def tatoeba(internet, *pairs):
+    lines = "\n".join(
+        [*("\t".join([*pair, "CC-BY 2.0"]) for pair in pairs), "no tab", "\tno", "one\t "]
     )
+    entries = [("_about.txt", b""), ("deu.txt", lines.encode())]
+    internet["deu-eng.zip"] = partial(write, entries=entries, kind="zip")
+
+
+def test_everyone_has_the_same_sentences_of_tatoeba_to_test_on(
+    data, internet, monkeypatch, tmp_path
+):
+    """In the order of the list, whatever else a newer collection has, and in whichever order."""
+    held_out(tmp_path, val=[("Go.", "Geh.")], test=[("Stop!", "Halt!"), ("I know.", "Ich weiß.")])
+    monkeypatch.setattr(recipes, "_HELD_OUT", tmp_path)
+    other = [("stop", "stehenbleiben"), ("I KNOW!", "Weiß ich."), ("Go!", "Los!")]
+    train = [("Run.", "Lauf."), ("Run.", "Renn."), ("I know Tom.", "Ich kenne Tom.")]
+    kept = [("I know.", "Ich weiß."), ("Go.", "Geh."), ("Stop!", "Halt!"), ("Stop.", "Halt.")]
+    tatoeba(internet, *other, *kept, *train)
     said = []
     corpus = corpora.load("tatoeba-en-de", said.append)
-    assert "by a hash of the English sentence" in said[0] and "cannot be compared" in said[1]
 
-    def keys(pairs):
-        return [re.sub(r"\W", "", line.lower()) for line in pairs.source]
+    def pairs(of):
+        return list(zip(of.source, of.target, strict=True))
 
-    train, valid, test = map(keys, (corpus.train, corpus.valid, corpus.tests["test"]))
-    assert not (set(train) & set(valid) or set(train) & set(test) or set(valid) & set(test))
-    assert 30 < len(set(valid)) == len(valid) < 100 and 30 < len(set(test)) == len(test) < 100
-    assert (
-        len(set(train) | set(valid) | set(test)) == 600 and len(train) > 2 * len(set(train)) * 0.8
-    )
-    assert all(line.split()[0] == "satz" for line in corpus.train.target)
-    before = (data / "tatoeba-en-de/test.en").read_bytes()
+    assert pairs(corpus.train) == train and pairs(corpus.valid) == [("Go.", "Geh.")]
+    assert pairs(corpus.tests["test"]) == [("Stop!", "Halt!"), ("I know.", "Ich weiß.")]
+    assert said[0].startswith("split    3 train, 1 val, 2 test: ")
+
+
+def test_what_a_newer_collection_lacks_is_said(data, internet, monkeypatch, tmp_path):
+    held_out(tmp_path, val=[("Go.", "Geh.")], test=[("Stop!", "Halt!"), ("I know.", "Ich weiß.")])
+    monkeypatch.setattr(recipes, "_HELD_OUT", tmp_path)
+    tatoeba(internet, ("Run.", "Lauf."), ("Go.", "Geh."), ("I know.", "Ich weiß."))
+    said = []
+    assert corpora.load("tatoeba-en-de", said.append).tests["test"].source == ["I know."]
+    assert said[0].startswith("split    1 train, 1 val, 1 test of 2: ")
     shutil.rmtree(data / "tatoeba-en-de")
-    internet["deu-eng.zip"] = partial(
-        write, entries=[("deu.txt", "\n".join(rows[::-1]).encode())], kind="zip"
-    )
-    again = corpora.load("tatoeba-en-de", quiet)
-    assert (
-        set(keys(again.tests["test"])) == set(test)
-        and before != (data / "tatoeba-en-de/test.en").read_bytes()
-    )
+    tatoeba(internet, ("Run.", "Lauf."), ("Go.", "Geh."))
+    with pytest.raises(UserError, match=r"deu-eng\.zip has none of the 2 sentences of "):
+        corpora.load("tatoeba-en-de", quiet)
 
 
 # Multi30k -----------------------------------------------------------------------------------------

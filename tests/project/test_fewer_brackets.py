@@ -55,5 +55,7 @@ def test_files_and_mistakes(tmp_path, monkeypatch, capsys):
     assert first[0].count("\n") == first[1].count("\n") > 300
     assert fewer_brackets.main(["--output", *out]) == 0
     assert first == [path.read_text(encoding="utf-8") for path in written], "repeatable"
-    with pytest.raises(SystemExit):
-        fewer_brackets.main(["--output", *out, "--seed", "-1"])
+    for wrong in ([*out, "--seed", "-1"], [out[0], out[0]]):
+        with pytest.raises(SystemExit):
+            fewer_brackets.main(["--output", *wrong])
+    assert first == [path.read_text(encoding="utf-8") for path in written], "nothing is lost"

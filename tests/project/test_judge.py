@@ -124,6 +124,12 @@ def test_a_difference_is_told_from_chance(monkeypatch, capsys):
     )
 
 
+def test_a_test_that_lacks_a_line_has_no_harder_lines(capsys):
+    (whole,) = judge._parts(["a"] * 975)
+    assert whole == ("the whole test", range(975))
+    assert capsys.readouterr().err == "no harder lines: this test has 975 lines, not 976\n"
+
+
 @pytest.mark.parametrize(("notes", "said"), [({}, "None"), ({"source_language": "fr"}, "fr")])
 def test_models_of_other_languages_are_refused(notes, said, monkeypatch):
     monkeypatch.setattr(judge, "read_model", lambda folder: mock.Mock(notes=notes))

@@ -55,7 +55,7 @@ def test_the_trainer_gets_exactly_this_model(row):
         name for name, value in small.items() if value != table3.small("base").to_dict()[name]
     }
     assert changed - {"n_decoder_layers"} <= given.keys()
-    assert (settings.average, settings.cooldown, settings.replicas) == (1, 0, 1)
+    assert (settings.average, settings.cooldown, settings.replicas) == (1, 0.4, 1)
 
 
 def test_differences_are_taken_within_a_seed():
