@@ -16,11 +16,14 @@ from typing import NamedTuple
 from minitf.errors import UserError, in_file
 
 __all__ = [
+    "WITH_WORDS",
     "WORD",
     "Leaf",
     "Tree",
+    "beside_brackets",
     "cleaned",
     "from_linear",
+    "is_bracket",
     "linear",
     "parse",
     "penn",
@@ -31,6 +34,7 @@ __all__ = [
 ]
 
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
+WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
 LONGEST_LABEL = 100  # characters
 _TOKEN = re.compile(r"[()]|[^\s()]+")  # at any blank, such as U+2009, which is in CRAFT
@@ -200,15 +204,40 @@ def _without_root(tree):
     return [f"({ROOT}", *inside, f"){ROOT}"]
 
 
-def linear(tree: Tree) -> list[str]:
+def linear(tree: Tree, with_words: bool = False) -> list[str]:
     """Return the tree as the tokens that a decoder writes: brackets with labels, and XX for words.
 
+    with_words: the words themselves instead of XX, as `beside_brackets` writes them.
     Source: Vinyals et al. 2015, section 2.2, who also give closing brackets their label.
 
     >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"])
     ['(NP', 'XX', 'XX', ')NP']
+    >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"], with_words=True)
+    ['(NP', 'the', 'cat', ')NP']
     """
-    return [WORD if isinstance(item, Leaf) else item for item in tree]
+
+    def token(leaf):
+        return beside_brackets(plain(leaf.word)) if with_words else WORD
+
+    return [token(item) if isinstance(item, Leaf) else item for item in tree]
+
+
+def is_bracket(token: str) -> bool:
+    """Return whether a token of the linear form is a bracket, and not a word.
+
+    >>> is_bracket("(NP"), is_bracket("(")
+    (True, False)
+    """
+    return token[0] in _ESCAPED and len(token) > 1
+
+
+def beside_brackets(word: str) -> str:
+    """Return a word that cannot be taken for a bracket of the tree.
+
+    >>> beside_brackets("("), beside_brackets("(S"), beside_brackets(")b(c")
+    ('(', '-LRB-S', '-RRB-b(c')
+    """
+    return _escaped(word[0]) + word[1:] if is_bracket(word) else word
 
 
 def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:

@@ -17,8 +17,8 @@ SENTENCES = [
     ["The", "cat", "sat", "."],
     ["Go"],
     [],
-    ["(", "a", ")", "-LRB-", "XX", "(S", ")S"],
-    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000],
+    ["(", "a", ")", "-LRB-", "XX", "(S", ")S", "(Sat)", "\uff08S"],
+    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000, "´", "a\u00a0b", "\u2581"],
     ["a"] * 60,
     ["b", "."] * 210,
 ]
@@ -29,18 +29,19 @@ def subwords():
     return Subwords.train(TEXT * 3, 310, symbols=SYMBOLS, log=lambda notice: None)
 
 
-def parser_of(subwords, seed):
+def parser_of(subwords, seed, with_words=False):
     config = Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2)
     model = Transformer(config, seed=seed)
     for parameter in model.parameters():  # a wild model, whose favourite texts are no trees
         parameter.data *= 3
-    return Parser(model, subwords)
+    return Parser(model, subwords, with_words)
 
 
+@pytest.mark.parametrize("with_words", [False, True])
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_every_output_is_a_tree_over_its_words(subwords, beam, seed):
-    found = parser_of(subwords, seed).parse(SENTENCES, beam=beam, max_extra=40)
+def test_every_output_is_a_tree_over_its_words(subwords, beam, seed, with_words):
+    found = parser_of(subwords, seed, with_words).parse(SENTENCES, beam=beam, max_extra=40)
     for sentence, tree in zip(SENTENCES, found, strict=True):
         assert [leaf.word for leaf in tree if not isinstance(leaf, str)] == sentence
         assert bool(tree) == bool(sentence)
@@ -103,7 +104,7 @@ def brute_force(tokens, n_words, left):
 def test_allowed_is_exactly_what_can_be_completed(subwords, n_words, room):
     pieces = [piece[1:] for piece in subwords.pieces(range(len(subwords)))]
     ids = {symbol: pieces.index(symbol) for symbol in SYMBOLS}
-    rules = Brackets(subwords, [n_words], EOS)
+    rules = Brackets(subwords, [[[ids[WORD]]] * n_words], EOS)
     texts, seen = [[]], 0
     while texts:
         rows = np.array([[BOS, *(ids[token] for token in text)] for text in texts])
@@ -122,9 +123,27 @@ def test_allowed_is_exactly_what_can_be_completed(subwords, n_words, room):
     assert seen > 3
 
 
+def test_a_word_is_written_piece_by_piece_and_nothing_comes_between(subwords):
+    """Of two sentences, each gets its own words, after the same text so far."""
+    pieces = [piece[1:] for piece in subwords.pieces(range(len(subwords)))]
+    opening, closing, other = (pieces.index(name) for name in ("(S", ")S", "(NP"))
+    rules = Brackets(subwords, [[[7, 8], [9]], [[7], [7, 8]]], EOS)
+
+    def after(*text):
+        rows = np.array([[BOS, *text]] * 2)
+        return [set(row.nonzero()[0]) for row in rules(rows, np.arange(2), np.full(2, 20))]
+
+    brackets = {pieces.index(name) for name in ("(S", "(NP", "(VP")}
+    assert after() == [brackets] * 2
+    assert after(opening) == [brackets | {7}] * 2
+    assert after(opening, 7) == [{8}, brackets | {7}]
+    assert after(opening, 7, 8) == [brackets | {9}, set()]
+    assert after(opening, 7, 8, 9) == [{closing}, set()] and other in brackets
+
+
 def test_a_text_that_is_no_tree_allows_nothing(subwords):
-    rules = Brackets(subwords, [2], EOS)
     word = [piece[1:] for piece in subwords.pieces(range(len(subwords)))].index(WORD)
+    rules = Brackets(subwords, [[[word], [word]]], EOS)
     rules(np.array([[BOS]]), np.array([0]), np.array([9]))
     assert not rules(np.array([[BOS, word]]), np.array([0]), np.array([8])).any()
 
