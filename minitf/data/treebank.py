@@ -64,4 +64,8 @@ def held_out(found: list[Article], least: int) -> tuple[list[Article], list[Arti
         size += len(found[i].trees)
         if size >= least:
             return found[:i], found[i:]
-    raise UserError(f"only {counted(len(found), 'article')}: too few to hold some out")
+    trees = counted(sum(len(article.trees) for article in found), "tree")
+    raise UserError(
+        f"{counted(len(found), 'article')} with {trees}: too few to hold out {least:,} of these, "
+        "and train on the others"
+    )

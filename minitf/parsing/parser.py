@@ -55,13 +55,16 @@ class Parser:
     ) -> list[Tree]:
         """Return the tree of each sentence, a list of words; of no words, the empty list.
 
-        The tree is the most probable one that the beam finds among all trees over these words. A
-        sentence of more than 200 words is parsed in parts, which are joined by the label ROOT.
+        The tree is the one with the best score, ln P over the length penalty, that the beam finds
+        among all trees over these words. A sentence of more than 200 words is parsed in parts,
+        which are joined by the label ROOT.
         progress: called with the number of parts done and of all parts.
-        Raises ValueError if max_extra is below 3, as two brackets and the end mark need.
+        Raises ValueError for a word that is empty or contains a blank, and if max_extra is below 3,
+        as two brackets and the end mark need.
         """
         if max_extra < _LEAST_EXTRA:
             raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
+        sentences = [list(map(_checked, words)) for words in sentences]
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for of_one in parts for part in of_one]
         found = iter(
@@ -87,6 +90,12 @@ class Parser:
         subwords = self._translator.subwords
         (normalised,) = subwords.decode(subwords.encode([word]))  # which may contain a blank
         return beside_brackets("".join(normalised.split()) or "?")
+
+
+def _checked(word):
+    if not word or word.split() != [word]:
+        raise ValueError(f"a word needs characters, and no blanks: {word!r}")
+    return word
 
 
 def _parts(words):

@@ -66,7 +66,7 @@ def test_the_articles_that_are_held_out_are_the_last(craft):
         train, valid = held_out(found, least)
         assert "".join(article.name for article in valid) == names
         assert [*train, *valid] == found
-    with pytest.raises(UserError, match="only 4 articles"):
+    with pytest.raises(UserError, match="4 articles with 8 trees: too few to hold out 7"):
         held_out(found, 7)
 
 

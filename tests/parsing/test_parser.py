@@ -18,7 +18,7 @@ SENTENCES = [
     ["Go"],
     [],
     ["(", "a", ")", "-LRB-", "XX", "(S", ")S", "(Sat)", "\uff08S"],
-    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000, "´", "a\u00a0b", "\u2581"],
+    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000, "´", "\u2581"],
     ["a"] * 60,
     ["b", "."] * 210,
 ]
@@ -51,7 +51,59 @@ def test_every_output_is_a_tree_over_its_words(subwords, beam, seed, with_words)
         assert not sentence or (depths[-1] == 0 and (depths[:-1] > 0).all())
 
 
-def test_a_long_sentence_is_parsed_in_parts_after_the_ends_of_clauses(subwords):
+def asked(parser, monkeypatch, *arguments, **options):
+    """Return what a parser asks its translator for: the lines, beam, alpha and the limit."""
+    calls, translate = [], parser._translator.translate
+
+    def noted(*arguments, **options):
+        calls.append(arguments)
+        return translate(*arguments, **options)
+
+    monkeypatch.setattr(parser._translator, "translate", noted)
+    parser.parse(*arguments, **options)
+    (call,) = calls
+    return call
+
+
+def test_the_model_reads_the_words_and_searches_as_it_is_told(subwords, monkeypatch):
+    call = asked(
+        parser_of(subwords, 0),
+        monkeypatch,
+        [["The", "cat"], ["a", "x" * 99, "\x00"]],
+        beam=3,
+        alpha=0.9,
+        max_extra=7,
+    )
+    assert call == (["The cat", f"a {'x' * 60} ?"], 3, 0.9, 7)
+
+
+@pytest.mark.parametrize("with_words", [False, True])
+def test_the_tree_depends_on_the_sentence(subwords, with_words):
+    """Of two sentences with equally many words."""
+    parser = parser_of(subwords, 1, with_words)
+    sentences = [["the", "cat", "sat", "on", "a", "mat"], ["a", "dog", "(", "not", "cat", ")"]]
+    first, second = (
+        ["XX" if not isinstance(item, str) else item for item in tree]
+        for tree in parser.parse(sentences, beam=1, max_extra=40)
+    )
+    assert first != second
+
+
+@pytest.mark.parametrize("word", ["", "a b", " a", "a\u2009"])
+def test_a_word_that_is_none_is_refused(subwords, word):
+    with pytest.raises(ValueError, match="needs characters, and no blanks"):
+        parser_of(subwords, 0).parse([["a", word]])
+
+
+@pytest.mark.parametrize(("end", "lengths"), [(150, [150, 100]), (50, [200, 50])])
+def test_a_part_ends_after_a_clause_in_its_second_half(subwords, monkeypatch, end, lengths):
+    sentence = ["b"] * 250
+    sentence[end - 1] = "."
+    lines, *_ = asked(parser_of(subwords, 0), monkeypatch, [sentence], beam=1)
+    assert [len(line.split()) for line in lines] == lengths
+
+
+def test_a_long_sentence_is_parsed_in_parts(subwords):
     (tree,) = parser_of(subwords, 0).parse([SENTENCES[-1]], beam=1)
     assert (tree[0], tree[-1]) == ("(ROOT", ")ROOT")
     inside, depth, size, sizes = tree[1:-1], 0, 0, []
