@@ -172,7 +172,8 @@ def _run(options):
         ):
             parse, to_draw = _parser(options), options.draw
             for lines in source.batches:
-                trees = parse(map(_words, lines))
+                sentences = list(map(_words, lines))
+                trees, _ = _completed(parse(sentences), sentences)
                 if to_draw and (first := next(filter(None, trees), None)):
                     _draw(first, to_draw)
                     to_draw = None
@@ -182,11 +183,18 @@ def _run(options):
 
 
 def _parser(options):
-    """Return a function from sentences, lists of words, to their trees."""
+    """Return a function from sentences, lists of words, to their trees; None if there is none."""
     if options.grammar:
         return Grammar(_trees(options.grammar)).parse
     parser = Parser.load(options.model)
     return functools.partial(parser.parse, beam=options.beam, alpha=options.alpha)
+
+
+def _completed(trees, sentences):
+    """Return the trees, right-branching ones where there is none, and how many are such."""
+    pairs = list(zip(trees, sentences, strict=True))
+    fallen = sum(tree is None for tree in trees)
+    return [right_branching(words) if tree is None else tree for tree, words in pairs], fallen
 
 
 def _trees(paths):
@@ -227,10 +235,13 @@ def _score(options):
         sentences = list(map(words, gold))
         with Progress("sentences parsed", len(gold)) as bar:
             found = parse(sentences, progress=lambda done, _: bar.to(done))
+        found, fallen = _completed(found, sentences)
         if opened:
             opened("".join(f"{penn(tree)}\n" for tree in found))
     for name, scores in _rows(gold, found):
         print(f"{name:18}  {sum(scores, Scores())}")
+    if options.grammar:
+        print(f"{counted(fallen, 'sentence')} right-branching: too long, or no tree by the grammar")
 
 
 def _rows(gold, found):

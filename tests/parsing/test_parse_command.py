@@ -218,6 +218,11 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
     code, out, _ = run(capsys, "--grammar", train, "--score", gold)
     assert code == 0
     assert out.splitlines()[-1].startswith("1 sentence right-branching")
+    known = "(X (A a) (X (B b)))"  # this grammar's best tree happens to be right-branching
+    train.write_text(known, encoding="utf-8")
+    gold.write_text(known, encoding="utf-8")
+    _, out, _ = run(capsys, "--grammar", train, "--score", gold)
+    assert out.splitlines()[-1].startswith("0 sentences right-branching")
 
 
 @pytest.mark.parametrize(
