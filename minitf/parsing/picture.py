@@ -57,8 +57,8 @@ def _size(width, height, path):
         dpi = min(_DPI, math.sqrt(_MOST_PIXELS / (wide * high)))
     if max(wide, high) > _LARGEST or dpi < _LEAST_DPI:
         raise ValueError(
-            f"{path}: a tree of {height:,} levels, with words of {width:,.0f} characters in a row, "
-            f"is too large to be read as {suffix}: use .svg, or a shorter sentence"
+            f"{path}: a tree of {height:,} levels over {width:,.0f} characters is too large for a "
+            f"{suffix} that can be read: use .svg, or a shorter sentence"
         )
     return wide, high, dpi
 
