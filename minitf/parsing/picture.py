@@ -32,7 +32,10 @@ def draw(tree: Tree, path: str) -> None:
     axes.set_axis_off()
     axes.set(xlim=(0, width), ylim=(-0.5, height - 0.5))
     for (x, y), (below_x, below_y) in lines:
-        axes.plot([x, below_x], [y - 0.25, below_y + 0.25], color="#888888", linewidth=1)
+        # With a corner: slanted lines of different constituents would cross each other.
+        corner = y - 0.5
+        heights = [y - 0.25, corner, corner, below_y + 0.25]
+        axes.plot([x, x, below_x, below_x], heights, color="#888888", linewidth=1)
     for x, y, text, is_word in nodes:
         axes.text(
             x, y, text, parse_math=False, ha="center", va="center", fontsize=11,

@@ -1,9 +1,12 @@
 """parsing/picture.py: the size of a picture, and what is too large to be read."""
 
+import itertools
 import struct
+from unittest import mock
 
 import pytest
 
+from minitf.parsing import picture
 from minitf.parsing.picture import _MOST_PIXELS, draw
 from minitf.text.trees import Leaf, parse
 
@@ -61,3 +64,29 @@ def test_a_picture_in_vectors_may_be_larger(tmp_path):
     assert text.count("<!-- protein -->") == 220
     width = float(text.split('width="')[1].split("pt")[0])
     assert width == pytest.approx(220 * 9 * 0.105 * 72, rel=0.02)  # points
+
+
+def crosses(level, upright):
+    """Return whether a level line and an upright one, each two points, cross; ends may meet."""
+    (left, y), (right, _) = sorted(level)
+    (x, low), (_, high) = sorted(upright)
+    return left < x < right and low < y < high
+
+
+def test_no_line_crosses_another_or_a_label(tmp_path):
+    """Slanted lines would: from S to A, over the first B, which has seven levels."""
+    deep = "(B (B (B (B (B (B (B (NN b) (NN b)) (NN b)) (NN b)) (NN b)) (NN b)) (NN b)) (NN b))"
+    (tree,) = parse([f"(S (A (NN a)) {deep} (C (NN c) {deep}) (A (NN a)))"])
+    with mock.patch.object(picture, "save_figure") as saved:
+        draw(tree, tmp_path / "tree.png")
+    (axes,) = saved.call_args[0][0].axes
+    points = [[tuple(point) for point in line.get_xydata()] for line in axes.lines]
+    segments = [pair for line in points for pair in itertools.pairwise(line)]
+    level = [pair for pair in segments if pair[0][1] == pair[1][1]]
+    upright = [pair for pair in segments if pair[0][0] == pair[1][0]]
+    assert all(pair in level or pair in upright for pair in segments)
+    assert not any(itertools.starmap(crosses, itertools.product(level, upright)))
+    for text in axes.texts:
+        x, y = text.get_position()
+        assert not any(min(a[1], b[1]) < y < max(a[1], b[1]) and a[0] == x for a, b in upright)
+        assert all(a[1] != y for a, _ in level)
