@@ -2,6 +2,9 @@
 
 import os
 import sys
+from pathlib import Path
+
+MODEL = Path(__file__).resolve().parent / "models" / "parse-en"
 
 
 def main(arguments=None):
@@ -12,7 +15,7 @@ def main(arguments=None):
     try:
         from minitf.parsing import commandline
 
-        return commandline.main(arguments, backend=backend)
+        return commandline.main(arguments, MODEL, backend)
     except ModuleNotFoundError as error:
         hint = "run  pip install -e .  in the folder above examples"
         print(f"parse.py: {error.name} is not installed: {hint}", file=sys.stderr)

@@ -16,6 +16,7 @@ import numpy as np
 from minitf.data import recipes, treebank
 from minitf.errors import UserError
 from minitf.terminal import Progress, counted
+from minitf.text.trees import WITH_WORDS
 
 __all__ = [
     "Corpus",
@@ -144,7 +145,8 @@ _CORPORA = {
     "wmt14-en-de": _wmt14("en-de"),
     "wmt14-en-fr": _wmt14("en-fr"),
 }
-NAMES = ("toy", *_CORPORA, "craft")
+_CRAFT = {"craft": False, "craft-words": True}  # with the words in the trees, instead of XX
+NAMES = ("toy", *_CORPORA, *_CRAFT)
 _HELD_OUT = 500  # trees of craft
 HELP = f"""usage: python -m minitf.data NAME ...
 Download corpora in advance, such as wmt14-en-de, into the folder that MINITF_DATA names, or else
@@ -172,8 +174,8 @@ def load(name: str, say=print) -> Corpus:
         splits = {split: Pairs(*pairs) for split, pairs in toy.splits().items()}
         train, valid = splits.pop("train"), splits.pop("valid")
         return Corpus(name, "en", "de", train, valid, splits)
-    if name == "craft":
-        return _craft(data_folder() / name)
+    if name in _CRAFT:
+        return _craft(name, data_folder() / "craft", with_words=_CRAFT[name])
     layout = (_CORPORA | _UNPUBLISHED).get(name)
     if layout is None:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
@@ -188,7 +190,7 @@ def load(name: str, say=print) -> Corpus:
     return Corpus(name, *languages, train, valid, tests, layout.cut, layout.tokenized)
 
 
-def _craft(folder):
+def _craft(name, folder, with_words):
     """Return biomedical articles and their trees: Table 4 of the paper on text that is free.
 
     Validated on articles that are held out of the training text, so `dev` decides nothing.
@@ -200,12 +202,11 @@ def _craft(folder):
         for some in (train, valid, treebank.articles(folder / "dev"))
     )
     train_pairs, valid_pairs, dev_pairs = (
-        Pairs(*treebank.as_pairs(some)) for some in (train, valid, dev)
+        Pairs(*treebank.as_pairs(some, with_words)) for some in (train, valid, dev)
     )
-    symbols = tuple(treebank.symbols(train))
-    tests = {"dev": dev_pairs}
-    pairs = train_pairs, valid_pairs, tests
-    return Corpus("craft", "en", "trees", *pairs, tokenized=True, symbols=symbols)
+    symbols, pairs = tuple(treebank.symbols(train, with_words)), (train_pairs, valid_pairs)
+    form = WITH_WORDS if with_words else "trees"
+    return Corpus(name, "en", form, *pairs, {"dev": dev_pairs}, tokenized=True, symbols=symbols)
 
 
 def _complete(layout, data, languages, say):

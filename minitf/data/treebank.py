@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from minitf.errors import UserError
 from minitf.terminal import counted
-from minitf.text.trees import WORD, Tree, cleaned, linear, read_trees, words
+from minitf.text.trees import WORD, Tree, beside_brackets, cleaned, linear, read_trees, words
 
 __all__ = ["Article", "articles", "as_pairs", "held_out", "symbols"]
 
@@ -35,20 +35,23 @@ def articles(folder: Path) -> list[Article]:
     return [Article(name, [tree for tree in trees if tree]) for name, trees in found]
 
 
-def as_pairs(trees: list[Tree]) -> tuple[list[str], list[str]]:
+def as_pairs(trees: list[Tree], with_words: bool = False) -> tuple[list[str], list[str]]:
     """Return the sentences, and their trees in linear form, each as a line with blanks.
+
+    with_words: the trees have the words themselves instead of XX.
 
     >>> from minitf.text.trees import Leaf
     >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]])
     (['the cat'], ['(NP XX XX )NP'])
     """
-    return [" ".join(words(tree)) for tree in trees], [" ".join(linear(tree)) for tree in trees]
+    sentences = [map(beside_brackets, words(tree)) if with_words else words(tree) for tree in trees]
+    return list(map(" ".join, sentences)), [" ".join(linear(tree, with_words)) for tree in trees]
 
 
-def symbols(trees: list[Tree]) -> list[str]:
-    """Return all that a decoder may write: XX, then the brackets of each label of the trees."""
+def symbols(trees: list[Tree], with_words: bool = False) -> list[str]:
+    """Return the tokens of the trees that are one subword each: XX, if used, and the brackets."""
     labels = sorted({item[1:] for tree in trees for item in tree if isinstance(item, str)})
-    return [WORD, *(sign + label for label in labels for sign in "()")]
+    return [*([] if with_words else [WORD]), *(sign + label for label in labels for sign in "()")]
 
 
 def held_out(found: list[Article], least: int) -> tuple[list[Article], list[Article]]:
@@ -61,4 +64,8 @@ def held_out(found: list[Article], least: int) -> tuple[list[Article], list[Arti
         size += len(found[i].trees)
         if size >= least:
             return found[:i], found[i:]
-    raise UserError(f"only {counted(len(found), 'article')}: too few to hold some out")
+    trees = counted(sum(len(article.trees) for article in found), "tree")
+    raise UserError(
+        f"{counted(len(found), 'article')} with {trees}: too few to hold out {least:,} of these, "
+        "and train on the others"
+    )

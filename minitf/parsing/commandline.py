@@ -1,6 +1,7 @@
 """The command line of parse.py: sentences in, a tree for each out."""
 
 import argparse
+import contextlib
 import functools
 import itertools
 import os
@@ -15,7 +16,7 @@ from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, score
 from minitf.parsing.words import cut
 from minitf.terminal import Progress, counted, number
-from minitf.text.trees import cleaned, penn, pretty, read_trees, words
+from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
 from minitf.translation.commandline import signals_as_exceptions
 from minitf.translation.console import USAGE, Mistake, complain, is_terminal, say
@@ -47,6 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _options(arguments, model):
+    """Return the options of a command line; model: the folder that is used without --model."""
     parser = _Parser(
         prog=USAGE,
         usage=f"{USAGE} [OPTIONS] [TEXT ...]",
@@ -71,7 +73,7 @@ def _options(arguments, model):
         metavar="GOLD",
         help="parse the sentences of these .tree files, and compare with their trees",
     )
-    add("--model", metavar="DIR", default=model, help="folder of a trained parser")
+    add("--model", metavar="DIR", help="folder of a trained parser")
     add(
         "--grammar",
         nargs="+",
@@ -95,18 +97,22 @@ def _options(arguments, model):
     )
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
     options = parser.parse_intermixed_args(arguments)
-    options.paragraphs = False  # a tree is of one sentence
+    options.paragraphs = False  # for opened_input: each line is a sentence
     _check(options, parser.error)
+    if not options.grammar:
+        options.model = options.model or model
+    if not (options.grammar or options.model):
+        parser.error(
+            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
+            "which has one"
+        )
     return options
 
 
 def _check(options, refuse):
     """Refuse options that do not go together, before anything is read."""
-    if options.model is None and not options.grammar:
-        refuse(
-            "no parser is bundled: name one that you trained with --model DIR (examples/README.md, "
-            "Parse)"
-        )
+    if options.model and options.grammar:
+        refuse("--model and --grammar are both given: choose one of them")
     if options.score and (options.text or options.input):
         refuse("--score reads its sentences from the gold trees: leave the other text out")
     if options.score and (options.draw or options.pretty):
@@ -114,12 +120,20 @@ def _check(options, refuse):
     if options.score and options.output == "-":
         refuse("--score prints scores: name a file with --output for the trees")
     for path in (*(options.score or ()), *(options.grammar or ())):
-        if options.output and os.path.realpath(options.output) == os.path.realpath(path):
+        if options.output and _same(options.output, path):
             refuse(f"--output would replace {path}: give it another name")
     if options.draw and Path(options.draw).suffix.lower() not in _PICTURES:
         refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
+    if options.draw and not Path(options.draw).parent.is_dir():
+        refuse(f"--draw: the folder of {options.draw} does not exist: make it, or choose another")
+    if options.draw and options.output and _same(options.draw, options.output):
+        refuse("--draw and --output name the same file: choose another for one of them")
     if options.text and options.input is not None:
         refuse("TEXT and --input are both given: choose one of them")
+
+
+def _same(path, other):
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def main(arguments=None, model=None, backend=""):
@@ -158,7 +172,8 @@ def _run(options):
         ):
             parse, to_draw = _parser(options), options.draw
             for lines in source.batches:
-                trees = parse(map(_words, lines))
+                sentences = list(map(_words, lines))
+                trees, _ = _completed(parse(sentences), sentences)
                 if to_draw and (first := next(filter(None, trees), None)):
                     _draw(first, to_draw)
                     to_draw = None
@@ -168,11 +183,18 @@ def _run(options):
 
 
 def _parser(options):
-    """Return a function from sentences, lists of words, to their trees."""
+    """Return a function from sentences, lists of words, to their trees; None if there is none."""
     if options.grammar:
         return Grammar(_trees(options.grammar)).parse
     parser = Parser.load(options.model)
     return functools.partial(parser.parse, beam=options.beam, alpha=options.alpha)
+
+
+def _completed(trees, sentences):
+    """Return the trees, right-branching ones where there is none, and how many are such."""
+    pairs = list(zip(trees, sentences, strict=True))
+    fallen = sum(tree is None for tree in trees)
+    return [right_branching(words) if tree is None else tree for tree, words in pairs], fallen
 
 
 def _trees(paths):
@@ -187,7 +209,8 @@ def _trees(paths):
 
 
 def _words(line):
-    return cut(printable(line))
+    """Return the words of a line, as the trees that a parser learns from have them: ( for -LRB-."""
+    return list(map(plain, cut(printable(line))))
 
 
 def _written(tree, in_lines):
@@ -203,28 +226,34 @@ def _draw(tree, path):
 
 def _score(options):
     """Print how well the parser finds the gold trees, and write those it found to --output."""
-    gold, parse = _trees(options.score), _parser(options)
-    sentences = list(map(words, gold))
-    with Progress("sentences parsed", len(gold)) as bar:
-        found = parse(sentences, progress=lambda done, _: bar.to(done))
-    if options.output:
-        with opened_output(options.output, None) as write:
-            write("".join(f"{penn(tree)}\n" for tree in found))
-    lengths, scores = list(map(len, sentences)), score(gold, found)
-    _report("all sentences", scores)
-    _report("without labels", score(gold, found, labelled=False))
-    pairs = list(zip(lengths, scores, strict=True))
-    _report(f"{_SHORT} words or fewer", [one for n, one in pairs if n <= _SHORT])
-    for first, last in itertools.pairwise((0, *_LENGTHS, max(lengths))):
-        some = [one for n, one in pairs if first < n <= last]
-        if some:
-            _report(f"{first + 1} to {last} words", some)
-    if options.grammar:
-        fallen = sum(
-            tree == right_branching(its) for tree, its in zip(found, sentences, strict=True)
+    with contextlib.ExitStack() as stack:
+        # Before the parsing, which may take an hour: is there a place for the trees?
+        opened = (
+            stack.enter_context(opened_output(options.output, None)) if options.output else None
         )
+        gold, parse = _trees(options.score), _parser(options)
+        sentences = list(map(words, gold))
+        with Progress("sentences parsed", len(gold)) as bar:
+            found = parse(sentences, progress=lambda done, _: bar.to(done))
+        found, fallen = _completed(found, sentences)
+        if opened:
+            opened("".join(f"{penn(tree)}\n" for tree in found))
+    for name, scores in _rows(gold, found):
+        print(f"{name:18}  {sum(scores, Scores())}")
+    if options.grammar:
         print(f"{counted(fallen, 'sentence')} right-branching: too long, or no tree by the grammar")
 
 
-def _report(name, scores):
-    print(f"{name:18}  {sum(scores, Scores())}")
+def _rows(gold, found):
+    """Yield what a row of the scores is about, and the Scores of its sentences."""
+    lengths, scores = [len(words(tree)) for tree in gold], score(gold, found)
+    yield "all sentences", scores
+    yield "without labels", score(gold, found, labelled=False)
+
+    def of_length(first, last):
+        return [one for n, one in zip(lengths, scores, strict=True) if first <= n <= last]
+
+    yield f"{_SHORT} words or fewer", of_length(1, _SHORT)
+    for before, last in itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1))):
+        if some := of_length(before + 1, last):
+            yield f"{before + 1} to {last} words", some

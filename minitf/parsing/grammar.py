@@ -4,7 +4,7 @@ Everything before neural networks began here, so a network has to beat it.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -22,20 +22,37 @@ _BATCH = 8  # sentences
 
 
 class Grammar:
-    """A probabilistic context-free grammar, and the CKY algorithm.
+    """A probabilistic context-free grammar, and the CKY algorithm that finds the best tree by it.
 
-    Each label also names its parent, so an NP below a VP, NP(VP), may differ from one below an S.
-    Rules with more than two children are cut into rules of two. Of the children that were written,
-    such a rule remembers the last two. The probability of a rule is its share among those with the
-    same left side:
-
+        P(tree) = P(root) * product of P(rule) * product of P(word | tag)
         P(A -> B C) = count(A -> B C) / count(A)
 
-    Source: Johnson 1998 for the parents; Klein and Manning 2003 for the children remembered.
+    The algorithm fills a table with the best constituents, short ones first. best(i, j, A) is the
+    probability of the best tree with root A over the words i to j - 1:
+
+        best(i, j, A) = max of P(A -> B C) best(i, k, B) best(k, j, C)
+                        over all rules A -> B C and all k with i < k < j
+        best(i, j, A) = max of that and P(A -> ... -> B) best(i, j, B)
+                        over all chains A -> ... -> B of rules with one child
+
+    For a single word, P(word | tag) takes the place of the first line.
+
+    Each label also names its parent, so an NP below a VP, NP(VP), may differ from one below an S.
+    Rules with more than two children are cut into rules of two, from left to right. Of the children
+    that were written, such a rule remembers the last two.
+
+    Source: Kasami 1965 and Younger 1967 for the algorithm; Johnson 1998 for the parents; Klein and
+    Manning 2003 for the children remembered, but their rules are cut outward from the head.
     """
 
     def __init__(self, trees: Iterable[Tree]):
+        """Count the rules of some trees, as `minitf.text.trees.cleaned` returns them.
+
+        Raises ValueError if there are none, and for a word outside of all brackets.
+        """
         rules, roots, leaves = _counted(trees)
+        if not roots:
+            raise ValueError("there are no trees to count rules on: give at least one")
         self.lexicon = Lexicon(leaves)
         names = {name for parent, *children in rules for name in (parent, *children)}
         self.symbols = sorted(names | set(self.lexicon.tags))
@@ -48,12 +65,14 @@ class Grammar:
             ln_p = math.log(count / totals[parent])
             if len(children) == 2:
                 binary.append((ids[parent], ids[children[0]], ids[children[1]], ln_p))
+            # The best tree has no A -> A, which makes any tree less probable. Its count is part of
+            # the total even so.
             elif parent != children[0]:
                 unary[ids[parent], ids[children[0]]] = ln_p
         self._binary = _columns(binary, children=2)
-        self._chains, self._paths = _closure(unary)
-        chains = [(*pair, ln_p) for pair, ln_p in self._chains.items()]
-        self._unary = _columns(chains, children=1)
+        self._ln_p_of_chain, self._chains_from = _best_chains(unary)
+        chains = [(*ends, ln_p) for ends, ln_p in self._ln_p_of_chain.items()]
+        self._chains = _columns(chains, children=1)
         self._tag_ids = np.array([ids[tag] for tag in self.lexicon.tags])
         total = math.log(roots.total())
         self._roots = {ids[root]: math.log(count) - total for root, count in roots.items()}
@@ -62,11 +81,10 @@ class Grammar:
         self,
         sentences: Iterable[Sequence[str]],
         progress: Callable[[int, int], object] | None = None,
-    ) -> list[Tree]:
-        """Return the tree of each sentence, a list of words; of no words, the empty list.
+    ) -> list[Tree | None]:
+        """Return the best tree of each sentence, a list of words; see `best` for None.
 
-        A sentence without a tree by the grammar gets the right-branching one. progress: called with
-        the number of sentences done and of all.
+        progress: called with the number of sentences done and of all.
         """
         sentences, trees = list(sentences), []
         batches = [sentences[start : start + _BATCH] for start in range(0, len(sentences), _BATCH)]
@@ -74,33 +92,35 @@ class Grammar:
             trees += found
             if progress:
                 progress(len(trees), len(sentences))
-        pairs = zip(trees, sentences, strict=True)
-        return [tree or right_branching(words) for tree, words in pairs]
+        return trees
 
     def best(self, words: Sequence[str]) -> Tree | None:
-        """Return the most probable tree over the words, or None if the grammar has none.
+        """Return the most probable tree over the words; over no words, the empty list.
 
-        None also for more than 60 words: the time grows with the cube of their number.
+        Return None if the grammar has no tree, or if there are more than 60 words: the time grows
+        with the cube of their number. The caller decides what to write then: `right_branching`?
         """
         n = len(words)
-        if not 0 < n <= _MOST_WORDS:
+        if n == 0:
+            return []
+        if n > _MOST_WORDS:
             return None
-        # chart[i, j, s]: ln P of the best tree with root s over the words i to j - 1. `without`:
-        # of those whose root has two children, or is a tag.
-        chart = np.full((n, n + 1, len(self.symbols)), -np.inf, np.float32)
-        without = chart.copy()
+        # best[i, j, s]: ln P of the best tree with root s over the words i to j - 1.
+        # before_chains: of those in which s is a tag, or has two children.
+        best = np.full((n, n + 1, len(self.symbols)), -np.inf, np.float32)
+        before_chains = best.copy()
         for i, word in enumerate(words):
-            without[i, i + 1, self._tag_ids] = self.lexicon.log_probabilities(word)
+            before_chains[i, i + 1, self._tag_ids] = self.lexicon.log_probabilities(word)
         for length in range(1, n + 1):
             for i in range(n - length + 1):
                 j = i + length
                 if length > 1:
-                    self._combine(chart[i, i + 1 : j], chart[i + 1 : j, j], without[i, j])
-                self._close(without[i, j], chart[i, j])
-        best = max(self._roots, key=lambda root: chart[0, n, root] + self._roots[root])
-        if chart[0, n, best] == -np.inf:
+                    self._combine(best[i, i + 1 : j], best[i + 1 : j, j], before_chains[i, j])
+                self._add_chains(before_chains[i, j], best[i, j])
+        root = max(self._roots, key=lambda root: best[0, n, root] + self._roots[root])
+        if best[0, n, root] == -np.inf:
             return None
-        return self._tree(chart, without, best, words)
+        return self._tree(best, before_chains, root, words)
 
     def _combine(self, lefts, rights, found):
         """Fill found (symbols,) with the best of all rules over all splits, (splits, symbols)."""
@@ -109,19 +129,19 @@ class Grammar:
         rules = np.flatnonzero(possible)
         if len(rules):
             of_rules = (lefts[:, left[rules]] + rights[:, right[rules]]).max(axis=0) + ln_p[rules]
-            heads, best = _best(parents[rules], of_rules)
-            found[heads] = best
+            heads, greatest = _greatest_of_each(parents[rules], of_rules)
+            found[heads] = greatest
 
-    def _close(self, without, found):
-        """Fill found (symbols,) with the best of `without` and of the chains that end in it."""
-        parents, children, ln_p = self._unary
-        found[:] = without
+    def _add_chains(self, before_chains, found):
+        """Fill found (symbols,) with the best of `before_chains` and of chains that lead there."""
+        parents, children, ln_p = self._chains
+        found[:] = before_chains
         if len(parents):
-            heads, best = _best(parents, without[children] + ln_p)
-            found[heads] = np.maximum(found[heads], best)
+            heads, greatest = _greatest_of_each(parents, before_chains[children] + ln_p)
+            found[heads] = np.maximum(found[heads], greatest)
 
-    def _tree(self, chart, without, root, words):
-        """Return the best tree from the chart, with the labels of the treebank."""
+    def _tree(self, best, before_chains, root, words):
+        """Return the best tree from the two tables, with the labels of the treebank."""
         tree, waiting = [], [(root, 0, len(words))]
         while waiting:
             item = waiting.pop()
@@ -129,7 +149,7 @@ class Grammar:
                 tree.append(item)
                 continue
             symbol, i, j = item
-            *chain, last = self._path(chart, without, symbol, i, j)
+            *chain, last = self._best_chain(before_chains[i, j], symbol)
             is_word = j == i + 1
             constituents = [self.symbols[s] for s in (chain if is_word else [*chain, last])]
             labels = [name.partition("(")[0] for name in constituents if " " not in name]
@@ -138,22 +158,24 @@ class Grammar:
             if is_word:
                 tree.append(Leaf(self.symbols[last], words[i]))
             else:
-                left, right, middle = self._split(chart, last, i, j)
+                left, right, middle = self._split(best, last, i, j)
+                # The last one in is the first one out: the left child is written first.
                 waiting += [(right, middle, j), (left, i, middle)]
         return tree
 
-    def _path(self, chart, without, symbol, i, j):
-        """Return the chain of symbols, from `symbol` to one with two children or to a tag."""
-        chains = [(without[i, j, symbol], (symbol,))]
-        for child, path in self._paths.get(symbol, ()):
-            chains.append((without[i, j, child] + self._chains[symbol, child], path))
-        return max(chains, key=lambda chain: chain[0])[1]
+    def _best_chain(self, before_chains, symbol):
+        """Return the best chain from `symbol` to a tag, or to a symbol with two children."""
+        chains = [(before_chains[symbol], (symbol,))]
+        for chain in self._chains_from.get(symbol, ()):
+            child = chain[-1]
+            chains.append((before_chains[child] + self._ln_p_of_chain[symbol, child], chain))
+        return max(chains, key=lambda pair: pair[0])[1]
 
-    def _split(self, chart, symbol, i, j):
+    def _split(self, best, symbol, i, j):
         """Return the two children of a symbol over i to j, and where they meet."""
         first, last = np.searchsorted(self._binary[0], (symbol, symbol + 1))
         _, left, right, ln_p = (column[first:last] for column in self._binary)
-        sums = chart[i, i + 1 : j][:, left] + chart[i + 1 : j, j][:, right] + ln_p
+        sums = best[i, i + 1 : j][:, left] + best[i + 1 : j, j][:, right] + ln_p
         split, rule = np.unravel_index(sums.argmax(), sums.shape)
         return int(left[rule]), int(right[rule]), i + 1 + int(split)
 
@@ -171,6 +193,11 @@ def _counted(trees):
         stack = []  # of the open constituents: name, and the children as (label, name)
         for item in tree:
             if isinstance(item, Leaf):
+                if not stack:
+                    raise ValueError(
+                        f"the word {item.word!r} is outside of all brackets: give the grammar "
+                        "trees that minitf.text.trees.cleaned returned"
+                    )
                 leaves.append(Leaf(item.tag, plain(item.word)))
                 stack[-1][1].append((item.tag, item.tag))
             elif item[0] == "(":
@@ -210,29 +237,33 @@ def _columns(rules, children):
     return *columns, np.array([rule[-1] for rule in rules], np.float32)
 
 
-def _best(parents, values):
+def _greatest_of_each(parents, values):
     """Return the different parents, which are sorted, and the greatest value of each."""
     starts = np.flatnonzero(np.r_[True, parents[1:] != parents[:-1]])
     return parents[starts], np.maximum.reduceat(values, starts)
 
 
-def _closure(rules):
-    """Return the best chain of rules of one child between any two symbols: ln P, and the paths.
+def _best_chains(rules):
+    """Return the best chain of rules with one child between any two symbols.
 
-    {(parent, child): ln P} and {parent: [(child, (parent, ..., child))]}.
+    rules: {(parent, child): ln P}. Returns the same of the chains, {(first, last): ln P}, and the
+    chains by their first symbol, {first: [(first, ..., last)]}.
     """
-    best = {pair: (ln_p, pair) for pair, ln_p in rules.items()}
+    rules_of = defaultdict(list)
+    for (parent, child), ln_p in rules.items():
+        rules_of[parent].append((child, ln_p))
+    best = {ends: (ln_p, ends) for ends, ln_p in rules.items()}
     longer = dict(best)
     while longer:  # the chains that are one rule longer, and better than any before
         found = {}
-        for (parent, middle), (first, path) in longer.items():
-            for (start, child), second in rules.items():
-                known = found.get((parent, child)) or best.get((parent, child)) or (-math.inf,)
-                if start == middle and child not in path and first + second > known[0]:
-                    found[parent, child] = first + second, (*path, child)
+        for (first, middle), (ln_p, chain) in longer.items():
+            for last, ln_p_of_rule in rules_of[middle]:
+                known = found.get((first, last)) or best.get((first, last)) or (-math.inf,)
+                if last not in chain and ln_p + ln_p_of_rule > known[0]:
+                    found[first, last] = ln_p + ln_p_of_rule, (*chain, last)
         best |= found
         longer = found
-    paths = {}
-    for (parent, child), (_, path) in best.items():
-        paths.setdefault(parent, []).append((child, path))
-    return {pair: ln_p for pair, (ln_p, _) in best.items()}, paths
+    chains_from = defaultdict(list)
+    for (first, _), (_, chain) in best.items():
+        chains_from[first].append(chain)
+    return {ends: ln_p for ends, (ln_p, _) in best.items()}, dict(chains_from)

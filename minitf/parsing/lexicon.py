@@ -21,7 +21,8 @@ class Lexicon:
 
     P(t | look) is smoothed in the same way from one look to the more general one, and at last by
     P(t): see `look`. It is counted on words that occur at most twice.
-    Source: Klein and Manning 2003, section 4, for the first line; Brants 2000 for suffixes.
+    Source: Klein and Manning 2003, section 4, for the first line; suffixes as in Brants 2000, with
+    a simpler smoothing.
     """
 
     def __init__(self, leaves: Iterable[Leaf]):
@@ -62,8 +63,9 @@ def _smoothed(counts, general):
 def look(word: str) -> list[str]:
     """Return the looks of a word, from the most general to the most special.
 
-    First its shape: whether it has digits, capitals, hyphens or other signs. Then its shape with
-    its last character, its last two, and so on up to four, if it is longer.
+    First its shape: whether it begins with a capital (A), has another capital (B), a small letter
+    (a), a digit (0) or a hyphen (_), or has neither letters nor digits (.). Then its shape with its
+    last character, its last two, and so on up to four, if it is longer.
 
     >>> look("Genes")
     ['Aa', 'Aa-s', 'Aa-es', 'Aa-nes', 'Aa-enes']

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from minitf.errors import UserError
+from minitf.files.models import read_notes
 from minitf.parsing.brackets import Brackets
 from minitf.text import EOS, Subwords
-from minitf.text.trees import ROOT, Tree, from_linear
+from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, beside_brackets, from_linear, is_bracket
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
 from minitf.translation import Translator
@@ -26,20 +27,23 @@ _ENDS = {".", "?", "!", ";"}
 class Parser:
     """A model that writes trees, and its subwords.
 
+    with_words: the model writes the words themselves into its trees, and not XX (`linear`).
     Raises UserError for the subwords of another model, and for learned positions.
     """
 
-    def __init__(self, model: Transformer, subwords: Subwords):
+    def __init__(self, model: Transformer, subwords: Subwords, with_words: bool = False):
         if model.config.positions == "learned":  # it would translate the beginning of a long line
             raise UserError("a parser needs positions of any length: train it with sinusoids")
         self._translator = Translator(model, subwords, longest=10**9, usual=10**9)
+        self.with_words = with_words
         self._allowed([])  # refuses another model
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do."""
         translator = Translator.load(directory)
-        return cls(translator.model, translator.subwords)
+        with_words = read_notes(directory).get("target_language") == WITH_WORDS
+        return cls(translator.model, translator.subwords, with_words)
 
     def parse(
         self,
@@ -51,15 +55,18 @@ class Parser:
     ) -> list[Tree]:
         """Return the tree of each sentence, a list of words; of no words, the empty list.
 
-        The tree is the most probable one that the beam finds among all trees over these words. A
-        sentence of more than 200 words is parsed in parts, which are joined by the label ROOT.
+        The tree is the one with the best score, ln P over the length penalty, that the beam finds
+        among all trees over these words. A sentence of more than 200 words is parsed in parts,
+        which are joined by the label ROOT.
         progress: called with the number of parts done and of all parts.
-        Raises ValueError if max_extra is below 3, as two brackets and the end mark need.
+        Raises ValueError for a word that is empty or contains a blank, and if max_extra is below 3,
+        as two brackets and the end mark need.
         """
         if max_extra < _LEAST_EXTRA:
             raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
+        sentences = [list(map(_checked, words)) for words in sentences]
         parts = [_parts(words) for words in sentences]
-        lines = [" ".join(map(_readable, part)) for of_one in parts for part in of_one]
+        lines = [" ".join(map(self._readable, part)) for of_one in parts for part in of_one]
         found = iter(
             self._translator.translate(
                 lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
@@ -68,12 +75,27 @@ class Parser:
         return [_joined([_tree(next(found)[0].text, part) for part in of_one]) for of_one in parts]
 
     def _allowed(self, lines):
-        return Brackets(self._translator.subwords, [len(line.split()) for line in lines], EOS)
+        """Return what may be written for these lines: the pieces of their words, or of XX."""
+        subwords = self._translator.subwords
+        written = (
+            line.split() if self.with_words else [WORD] * len(line.split()) for line in lines
+        )
+        return Brackets(subwords, [subwords.encode(words) for words in written], EOS)
+
+    def _readable(self, word):
+        """Return the characters of a word that the model reads: at least one, at most 60."""
+        word = "".join(printable(valid(word[:_MOST_CHARACTERS])).split()) or "?"
+        if not self.with_words:
+            return word
+        subwords = self._translator.subwords
+        (normalised,) = subwords.decode(subwords.encode([word]))  # which may contain a blank
+        return beside_brackets("".join(normalised.split()) or "?")
 
 
-def _readable(word):
-    """Return the characters of a word that the model reads: at least one, at most 60."""
-    return "".join(printable(valid(word[:_MOST_CHARACTERS])).split()) or "?"
+def _checked(word):
+    if not word or word.split() != [word]:
+        raise ValueError(f"a word needs characters, and no blanks: {word!r}")
+    return word
 
 
 def _parts(words):
@@ -88,7 +110,8 @@ def _parts(words):
 
 
 def _tree(text, words):
-    return from_linear(text.split(), words)
+    tokens = text.split()
+    return from_linear([token if is_bracket(token) else WORD for token in tokens], words)
 
 
 def _joined(trees):

@@ -1,33 +1,41 @@
 """A picture of a tree."""
 
+import math
+from pathlib import Path
+
 from minitf.plot import new_figure, save_figure
 from minitf.text.trees import Leaf, Tree
 
 __all__ = ["draw"]
 
 _CHARACTER, _LEVEL = 0.105, 0.48  # inches
+_LOWEST_LEVEL = 0.2  # inches; below it, the texts of two levels overlap
 _GAP = 2  # characters between two words
-_LARGEST = 200  # inches, of a side
+_LARGEST = 200  # inches, of a side; readers of PDF show no larger page
 _MOST_CHARACTERS = 40
+_DPI = 150
+_LEAST_DPI = 50  # the letters are about five pixels high
+_MOST_PIXELS = 40_000_000  # memory: a few times four bytes for each
 
 
 def draw(tree: Tree, path: str) -> None:
     """Draw a tree, the words in a row at the bottom, and write it to a file.
 
-    Raises ValueError for an unknown format, and for a file that cannot be written.
+    Raises ValueError for an unknown format, for a tree too large for a format other than .svg, and
+    for a file that cannot be written.
     """
     nodes, lines, width = _layout(tree)
     height = max(y for _, y, _, _ in nodes) + 1
-    size = (
-        min(_LARGEST, max(2.0, width * _CHARACTER)),
-        min(_LARGEST, max(1.5, height * _LEVEL)),
-    )
-    figure = new_figure(*size)
+    wide, high, dpi = _size(width, height, path)
+    figure = new_figure(wide, high, dpi=dpi)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set(xlim=(0, width), ylim=(-0.5, height - 0.5))
     for (x, y), (below_x, below_y) in lines:
-        axes.plot([x, below_x], [y - 0.25, below_y + 0.25], color="#888888", linewidth=1)
+        # With a corner: slanted lines of different constituents would cross each other.
+        corner = y - 0.5
+        heights = [y - 0.25, corner, corner, below_y + 0.25]
+        axes.plot([x, x, below_x, below_x], heights, color="#888888", linewidth=1)
     for x, y, text, is_word in nodes:
         axes.text(
             x, y, text, parse_math=False, ha="center", va="center", fontsize=11,
@@ -35,6 +43,27 @@ def draw(tree: Tree, path: str) -> None:
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )  # fmt: skip
     save_figure(figure, path)
+
+
+def _size(width, height, path):
+    """Return the width and the height in inches, and the pixels per inch, of a picture.
+
+    width: in characters. height: in levels.
+    """
+    wide, high = max(2.0, width * _CHARACTER), max(1.5, height * _LEVEL)
+    suffix = Path(path).suffix.lower()
+    if suffix == ".svg":  # it has no pixels, and no largest page
+        return wide, high, _DPI
+    high = max(min(_LARGEST, high), height * _LOWEST_LEVEL)
+    dpi = _DPI
+    if suffix != ".pdf":
+        dpi = min(_DPI, math.sqrt(_MOST_PIXELS / (wide * high)))
+    if max(wide, high) > _LARGEST or dpi < _LEAST_DPI:
+        raise ValueError(
+            f"{path}: a tree of {height:,} levels over {width:,.0f} characters is too large for a "
+            f"{suffix} that can be read: use .svg, or a shorter sentence"
+        )
+    return wide, high, dpi
 
 
 def _layout(tree):

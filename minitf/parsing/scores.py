@@ -11,7 +11,7 @@ __all__ = ["Scores", "score", "spans"]
 
 # COLLINS.prm, the parameters with which parsers of the Penn Treebank are compared.
 _PUNCTUATION = {",", ":", "``", "''", "."}  # tags; those of brackets and hyphens are words
-_NO_CONSTITUENT = {"TOP"}
+_NO_CONSTITUENT = {"TOP", *_PUNCTUATION}
 _EQUAL = {"PRT": "ADVP"}
 # What other treebanks and programs write instead of TOP, around a whole tree.
 _ROOTS = {"S1", ROOT, ""}
@@ -62,10 +62,11 @@ class Scores:
 def score(gold: Iterable[Tree], found: Iterable[Tree], labelled: bool = True) -> list[Scores]:
     """Return the Scores of each sentence; `sum(scores, Scores())` adds them up.
 
-    A word is left out of both trees if the gold tree tags it as punctuation.
-    labelled: whether a bracket also has to have the right label.
+    gold, found: cleaned trees. labelled: whether a bracket also has to have the right label.
     Raises ValueError for trees over different words.
-    Source: EVALB by Sekine and Collins 1997, with COLLINS.prm.
+    Source: EVALB by Sekine and Collins 1997, with COLLINS.prm. Unlike there, a word is left out of
+    both trees if the gold tree tags it as punctuation, since a network writes no tags; EVALB goes
+    by the tags of each tree.
     """
     scores = []
     for gold_tree, found_tree in zip(gold, found, strict=True):

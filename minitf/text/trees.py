@@ -16,11 +16,14 @@ from typing import NamedTuple
 from minitf.errors import UserError, in_file
 
 __all__ = [
+    "WITH_WORDS",
     "WORD",
     "Leaf",
     "Tree",
+    "beside_brackets",
     "cleaned",
     "from_linear",
+    "is_bracket",
     "linear",
     "parse",
     "penn",
@@ -31,6 +34,7 @@ __all__ = [
 ]
 
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
+WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
 LONGEST_LABEL = 100  # characters
 _TOKEN = re.compile(r"[()]|[^\s()]+")  # at any blank, such as U+2009, which is in CRAFT
@@ -41,6 +45,8 @@ _PLAIN = {escaped: sign for sign, escaped in _ESCAPED.items()}
 _BRACKET = re.compile(r"[()]")
 _ESCAPE = re.compile("-[LR]RB-")
 _DEEPEST = 50  # levels; deeper ones are not indented further
+# The constituents of the Penn Treebank (Bies et al. 1995) that are no clauses of questions.
+_PHRASES = {"S", "SBAR", "NP", "VP", "PP", "ADJP", "ADVP", "QP", "PRN", "WHNP", "WHPP", "WHADVP"}
 
 
 class Leaf(NamedTuple):
@@ -140,6 +146,9 @@ def _end(stack, tree, number):
     bracket = stack.pop()
     if bracket.is_constituent:
         tree.append(f"){bracket.label}")
+    elif len(bracket.words) > 1 and _category(bracket.label) in _PHRASES:
+        raise UserError(f"line {number}: the bracket ({bracket.label} has {len(bracket.words)} "
+                        "words: give each its own, with its tag")  # fmt: skip
     elif bracket.words:  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
         tree += [Leaf(bracket.label, word) for word in bracket.words]
     else:
@@ -157,26 +166,28 @@ def cleaned(tree: Tree) -> Tree:
     - Traces, words that were not said (tag -NONE-), and constituents without any other word.
     - Functions and indices: NP-SBJ-1, NP=2 and ADVP|PRT become NP and ADVP. A label that begins
       with a hyphen, such as -LRB-, is left as it is.
-    - The outermost bracket, if it has no label and contains a single constituent. Around several
-      it gets the label ROOT. A tree that is a word alone gets a bracket with the label ROOT.
+    - Brackets without a label; but an outermost one around several constituents gets the label
+      ROOT. A tree that is a word alone gets a bracket with the label ROOT.
 
-    Source: the usual preparation of the Penn Treebank, Collins 1999, appendix A; Bies et al. 1995
-    for the functions.
+    Source: the usual preparation of the Penn Treebank for parsers; Bies et al. 1995 for functions.
 
     >>> cleaned(next(parse(["( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))"])))
     ['(S', '(VP', Leaf(tag='VB', word='Go'), ')VP', ')S']
     """
-    found = []
+    found, kept = [], []  # kept: whether each open bracket has a label, or is the outermost
     for item in tree:
         if isinstance(item, Leaf):
             if item.tag != _TRACE:
                 found.append(item)
         elif item[0] == "(":
-            found.append(f"({_category(item[1:])}")
-        elif isinstance(found[-1], str) and found[-1][0] == "(":
-            found.pop()  # nothing was left inside
-        else:
-            found.append(f"){_category(item[1:])}")
+            kept.append(item != "(" or not kept)
+            if kept[-1]:
+                found.append(f"({_category(item[1:])}")
+        elif kept.pop():
+            if isinstance(found[-1], str) and found[-1][0] == "(":
+                found.pop()  # nothing was left inside
+            else:
+                found.append(f"){_category(item[1:])}")
     return _without_root(found)
 
 
@@ -200,15 +211,40 @@ def _without_root(tree):
     return [f"({ROOT}", *inside, f"){ROOT}"]
 
 
-def linear(tree: Tree) -> list[str]:
+def linear(tree: Tree, with_words: bool = False) -> list[str]:
     """Return the tree as the tokens that a decoder writes: brackets with labels, and XX for words.
 
+    with_words: the words themselves instead of XX, as `beside_brackets` writes them.
     Source: Vinyals et al. 2015, section 2.2, who also give closing brackets their label.
 
     >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"])
     ['(NP', 'XX', 'XX', ')NP']
+    >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"], with_words=True)
+    ['(NP', 'the', 'cat', ')NP']
     """
-    return [WORD if isinstance(item, Leaf) else item for item in tree]
+
+    def token(leaf):
+        return beside_brackets(plain(leaf.word)) if with_words else WORD
+
+    return [token(item) if isinstance(item, Leaf) else item for item in tree]
+
+
+def is_bracket(token: str) -> bool:
+    """Return whether a token of the linear form is a bracket, and not a word.
+
+    >>> is_bracket("(NP"), is_bracket("(")
+    (True, False)
+    """
+    return token[0] in _ESCAPED and len(token) > 1
+
+
+def beside_brackets(word: str) -> str:
+    """Return a word that cannot be taken for a bracket of the tree.
+
+    >>> beside_brackets("("), beside_brackets("(S"), beside_brackets(")b(c")
+    ('(', '-LRB-S', '-RRB-b(c')
+    """
+    return _escaped(word[0]) + word[1:] if is_bracket(word) else word
 
 
 def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
@@ -271,7 +307,7 @@ def pretty(tree: Tree) -> str:
     for i, item in enumerate(tree):
         if isinstance(item, Leaf):
             text = f"({item.tag} {_escaped(item.word)})"
-            if isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1):
+            if i and (isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1)):
                 lines[-1] += f" {text}"
             else:
                 lines.append("  " * min(depth, _DEEPEST) + text)

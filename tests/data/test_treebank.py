@@ -6,6 +6,7 @@ from minitf.data import corpora
 from minitf.data.dataset import prepare
 from minitf.data.treebank import articles, as_pairs, held_out, symbols
 from minitf.errors import UserError
+from minitf.text.trees import Leaf
 from minitf.training.settings import Settings
 
 TREE = "( (S (NP-SBJ (NN w{}) (-NONE- *)) (VP (VBZ is) (ADJP (JJ red))) (. .)) )\n"
@@ -33,6 +34,20 @@ def test_a_corpus_of_trees(craft):
     assert corpus.tokenized
 
 
+def test_a_corpus_of_trees_with_words(craft):
+    corpus, other = corpora.load("craft-words"), corpora.load("craft")
+    assert corpus.train.source == other.train.source
+    assert corpus.train.target[0] == "(S (NP wa0 )NP (VP is (ADJP red )ADJP )VP . )S"
+    assert corpus.symbols == other.symbols[1:]
+    assert (corpus.target_language, other.target_language) == ("trees-with-words", "trees")
+
+
+def test_words_that_begin_like_a_bracket_are_no_brackets():
+    trees = [["(NP", Leaf("NN", "-LRB-S"), Leaf("-RRB-", "-RRB-"), ")NP"]]
+    assert as_pairs(trees, with_words=True) == (["-LRB-S )"], ["(NP -LRB-S ) )NP"])
+    assert as_pairs(trees)[0] == ["(S )"]
+
+
 def test_each_symbol_is_one_subword(craft):
     dataset = prepare(Settings(corpus="craft", vocabulary_size=300), corpora.load("craft"), print)
     corpus = corpora.load("craft")
@@ -51,7 +66,7 @@ def test_the_articles_that_are_held_out_are_the_last(craft):
         train, valid = held_out(found, least)
         assert "".join(article.name for article in valid) == names
         assert [*train, *valid] == found
-    with pytest.raises(UserError, match="only 4 articles"):
+    with pytest.raises(UserError, match="4 articles with 8 trees: too few to hold out 7"):
         held_out(found, 7)
 
 

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from minitf.parsing.grammar import Grammar, _counted, right_branching
+from minitf.parsing.grammar import Grammar, _best_chains, _counted, _rules, right_branching
 from minitf.parsing.lexicon import Lexicon, look
 from minitf.text.trees import Leaf, parse, penn, words
 
@@ -41,11 +41,72 @@ def test_rules_by_hand(grammar):
     assert rules["NP(S) DT", "JJ", "NN"] == pytest.approx(1)
     assert rules["S(TOP)", "NP(S)", "S(TOP) NP"] == pytest.approx(1 / 5)
     assert rules["VP(S)", "VBZ", "VP(S) VBZ"] == pytest.approx(1 / 5)
-    unary = grammar._chains
+    unary = grammar._ln_p_of_chain
     direct = {("NP(S)", "NN"): 1 / 4, ("VP(S)", "VBZ"): 1 / 5, ("S(TOP)", "VP(S)"): 1 / 5}
     for (parent, child), p in direct.items():
         assert math.exp(unary[names.index(parent), names.index(child)]) == pytest.approx(p)
     assert math.exp(unary[names.index("S(TOP)"), names.index("VB")]) == pytest.approx(1 / 25)
+
+
+def test_a_rule_remembers_the_last_two_children():
+    children = [(label, f"{label}(X)") for label in "abcde"]
+    assert list(_rules("X(S)", children)) == [
+        ("X(S)", "a(X)", "X(S) a"),
+        ("X(S) a", "b(X)", "X(S) a b"),
+        ("X(S) a b", "c(X)", "X(S) b c"),
+        ("X(S) b c", "d(X)", "e(X)"),
+    ]
+    assert list(_rules("X(S)", children[:1])) == [("X(S)", "a(X)")]
+
+
+def test_chains_with_a_cycle():
+    """2 -> 0 -> 1 is better than 2 -> 1. 0 and 1 lead to each other, but no chain to itself."""
+    ln_half, ln_tenth = math.log(0.5), math.log(0.1)
+    rules = {(0, 1): ln_half, (1, 0): ln_tenth, (2, 0): ln_half, (2, 1): ln_tenth}
+    ln_p, chains = _best_chains(rules)
+    assert ln_p == rules | {(2, 1): 2 * ln_half}
+    assert {first: sorted(some) for first, some in chains.items()} == {
+        0: [(0, 1)],
+        1: [(1, 0)],
+        2: [(2, 0), (2, 0, 1)],
+    }
+
+
+def chains_by_trial(rules):
+    """Return the ln P of the best chain between two symbols, of all without a repeated symbol."""
+    symbols, best = sorted({symbol for pair in rules for symbol in pair}), {}
+    for n in range(2, len(symbols) + 1):
+        for chain in itertools.permutations(symbols, n):
+            ln_p = sum(rules.get(pair, -math.inf) for pair in itertools.pairwise(chain))
+            ends = chain[0], chain[-1]
+            if ln_p > best.get(ends, -math.inf):
+                best[ends] = ln_p
+    return best
+
+
+def test_chains_of_random_rules():
+    random = Random(3)
+    for _ in range(40):
+        pairs = [pair for pair in itertools.permutations(range(5), 2) if random.random() < 0.4]
+        rules = {pair: -random.expovariate(1) for pair in pairs}
+        ln_p, chains = _best_chains(rules)
+        assert ln_p == pytest.approx(chains_by_trial(rules))
+        of_chains = {
+            (chain[0], chain[-1]): sum(map(rules.get, itertools.pairwise(chain)))
+            for some in chains.values()
+            for chain in some
+        }
+        assert of_chains == pytest.approx(ln_p)
+
+
+def test_a_rule_from_a_symbol_to_itself_only_costs():
+    """NP(NP) has a word once and itself once, so each of its two rules has P = 1/2."""
+    (tree,) = trees_of(["(NP (NP (NP (NN a))))"])
+    grammar = Grammar([tree])
+    assert penn(grammar.best(["a"])) == "(NP (NP (NN a)))"
+    first, last = grammar.symbols.index("NP(NP)"), grammar.symbols.index("NN")
+    assert math.exp(grammar._ln_p_of_chain[first, last]) == pytest.approx(1 / 2)
+    assert (first, first) not in grammar._ln_p_of_chain
 
 
 def random_tree(random, n, depth=3):
@@ -154,17 +215,38 @@ def test_its_own_treebank_comes_back(grammar):
         assert penn(grammar.best(words(trees_of([text])[0]))) == text
 
 
-def test_without_a_tree_it_branches_to_the_right(grammar):
+def test_a_sentence_that_is_too_long_or_has_no_tree(grammar):
     assert grammar.best(["dog"] * 61) is None
     small = Grammar(trees_of(TREEBANK[-1:]))
     assert small.best(["go", "go"]) is None
-    found = small.parse([["go", "go"], [], ["stay"]])
-    assert [penn(tree) for tree in found] == [
-        "(NP (XX go) (NP (XX go)))",
-        "",
-        "(S (VP (VB stay)))",
-    ]
+    assert small.best([]) == []
+    missing, empty, found = small.parse([["go", "go"], [], ["stay"]])
+    assert missing is None
+    assert empty == []
+    assert penn(found) == "(S (VP (VB stay)))"
+
+
+def test_sixty_words_are_not_too_long():
+    tree = ["(NP", *[Leaf("NN", "dog")] * 60, ")NP"]
+    assert Grammar([tree]).best(["dog"] * 60) == tree
+
+
+def test_trees_that_branch_to_the_right():
+    assert penn(right_branching(["go", "away"])) == "(NP (XX go) (NP (XX away)))"
     assert right_branching(["a"]) == ["(NP", Leaf("XX", "a"), ")NP"]
+    assert right_branching([]) == []
+
+
+@pytest.mark.parametrize("trees", [[], [[]]])
+def test_a_grammar_needs_trees(trees):
+    with pytest.raises(ValueError, match="there are no trees to count rules on"):
+        Grammar(trees)
+
+
+def test_a_word_outside_of_all_brackets_is_named():
+    (tree,) = parse(["(NN cat)"])
+    with pytest.raises(ValueError, match=r"the word 'cat' is outside .*cleaned returned"):
+        Grammar([tree])
 
 
 def test_unknown_words_are_tagged_by_their_looks():
@@ -195,7 +277,18 @@ def test_the_probabilities_of_a_word_are_smoothed_counts():
     np.testing.assert_allclose(lexicon.log_probabilities("xb"), np.log(last / share))
 
 
+def test_looks_are_counted_on_words_that_occur_twice_but_not_thrice():
+    leaves = [Leaf("NN", "twos")] * 2 + [Leaf("VB", "thrices")] * 3
+    lexicon = Lexicon(leaves)
+    share = np.array([2, 3]) / 5  # NN, VB
+    shape = (np.array([2, 0]) + 5 * share) / 7
+    last = (np.array([2, 0]) + 5 * shape) / 7  # ends in s
+    np.testing.assert_allclose(lexicon.log_probabilities("xs"), np.log(last / share))
+
+
 def test_looks_go_from_general_to_special():
     assert look("p53-null") == ["a0_", "a0_-l", "a0_-ll", "a0_-ull", "a0_-null"]
     assert look("α") == ["a"]
     assert look(",") == ["."]
+    assert look("a/b+")[0] == "a"
+    assert look("mRNA")[0] == "Ba"

@@ -15,6 +15,7 @@ from minitf.parsing.parser import MAX_EXTRA, Parser
 from minitf.text import Subwords
 from minitf.text.trees import Leaf, parse, words
 from minitf.transformer import Transformer
+from minitf.translation import input as reading
 from minitf.translation.probe import probe
 
 SYMBOLS = ["XX", "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
@@ -157,6 +158,59 @@ def test_scores(folder, capsys, tmp_path):
     assert lines[2].count("(XX a)") == 41
 
 
+def test_the_scores_are_of_the_right_sentences_and_the_right_way_round(
+    folder, capsys, monkeypatch, tmp_path
+):
+    """Flat trees: every bracket is right, and most are missing. The long sentence comes first."""
+    gold = tmp_path / "gold.tree"
+    cat = "(S (NP (DT the) (NN cat)) (VP (VBD sat)))"
+    gold.write_text(f"(S (NP {'(NN a) ' * 40})(VP (VBD sat))){cat}", encoding="utf-8")
+
+    def parse_flat(self, sentences, **options):
+        label = {41: "(X", 3: "(S"}
+        return [
+            [label[len(of)], *(Leaf("XX", word) for word in of), ")" + label[len(of)][1:]]
+            for of in sentences
+        ]
+
+    monkeypatch.setattr(Parser, "parse", parse_flat)
+    _, out, _ = run(capsys, "--model", folder, "--score", gold)
+    figures = [line.split("exact")[0].split()[-6:] for line in out.splitlines()]
+    whole, without, short, first, last = ([float(x) for x in row[1::2]] for row in figures)
+    assert whole == [25.0, 50.0, 16.67]  # F1, precision, recall: 1 of 2 found, of 6 gold ones
+    assert without == [50.0, 100.0, 33.33]
+    assert short == first == [50.0, 100.0, 33.33]
+    assert last == [0, 0, 0]
+
+
+def test_a_place_for_the_trees_is_looked_for_before_the_parsing(
+    folder, capsys, monkeypatch, tmp_path
+):
+    gold = tmp_path / "gold.tree"
+    gold.write_text("(NP (NN a))", encoding="utf-8")
+    monkeypatch.setattr(Parser, "parse", None)
+    code, _, err = run(
+        capsys, "--model", folder, "--score", gold, "--output", tmp_path / "no" / "x"
+    )
+    assert code == 2 and "its folder does not exist" in err
+
+
+def test_brackets_in_words_are_those_of_the_trees_that_were_learned(folder, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Parser, "parse", lambda self, of, **options: [asked.extend(of) or []])
+    run(capsys, "--model", folder, "a -LRB- b -RRB- .")
+    assert asked == [["a", "(", "b", ")", "."]]
+
+
+def test_a_grammar_can_be_asked_at_a_prompt(capsys, monkeypatch, tmp_path):
+    (tmp_path / GRAMMAR).write_text("(NP (DT the) (NN cat))", encoding="utf-8")
+    file = mock.Mock(fileno=lambda: 99)
+    monkeypatch.setattr(reading, "_prompted", lambda file: iter([[b"the cat"]]))
+    options = commandline._options(["--grammar", str(tmp_path / GRAMMAR)], "a model")
+    assert list(reading._typed(file, options)) == [[b"the cat"]]
+    assert capsys.readouterr().err.startswith("a grammar; one sentence per line, ")
+
+
 def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_path):
     train, gold = tmp_path / "train.tree", tmp_path / "gold.tree"
     train.write_text("(S (NP (DT the) (NN cat)) (VP (VBD sat)))", encoding="utf-8")
@@ -164,12 +218,17 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
     code, out, _ = run(capsys, "--grammar", train, "--score", gold)
     assert code == 0
     assert out.splitlines()[-1].startswith("1 sentence right-branching")
+    known = "(X (A a) (X (B b)))"  # this grammar's best tree happens to be right-branching
+    train.write_text(known, encoding="utf-8")
+    gold.write_text(known, encoding="utf-8")
+    _, out, _ = run(capsys, "--grammar", train, "--score", gold)
+    assert out.splitlines()[-1].startswith("0 sentences right-branching")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a"], "no parser is bundled"),
+        (["a"], "name the folder of a parser"),
         (["--model", "nowhere", "a"], "nowhere: no such folder"),
         (["--model", EXAMPLES / "models" / "en-de", "a"], "does not write trees"),
         (["--model", "HERE", "--draw", "x.gif2", "a"], "unknown picture format"),
@@ -187,6 +246,9 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["a", "--model", "HERE", "--score", "x.tree"], "leave the other text out"),
         (["--model", "HERE", "--score", "x.tree", "--output", "x.tree"], "would replace x.tree"),
         (["--model", "HERE", "--beam", "0", "a"], "--beam"),
+        (["a", "--model", "HERE", "--grammar", GRAMMAR], "--model and --grammar are both given"),
+        (["--model", "HERE", "--draw", "no/x.png", "a"], "the folder of no/x.png does not exist"),
+        (["a", "--model", "HERE", "--draw", "x.svg", "--output", "./x.svg"], "name the same file"),
     ],
 )
 def test_mistakes_get_one_line(folder, capsys, arguments, said, tmp_path, monkeypatch):

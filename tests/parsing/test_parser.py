@@ -17,8 +17,8 @@ SENTENCES = [
     ["The", "cat", "sat", "."],
     ["Go"],
     [],
-    ["(", "a", ")", "-LRB-", "XX", "(S", ")S"],
-    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000],
+    ["(", "a", ")", "-LRB-", "XX", "(S", ")S", "(Sat)", "\uff08S"],
+    ["\x00", "\ufeff", "é\u0301", "🐈", "x" * 5000, "´", "\u2581"],
     ["a"] * 60,
     ["b", "."] * 210,
 ]
@@ -29,18 +29,19 @@ def subwords():
     return Subwords.train(TEXT * 3, 310, symbols=SYMBOLS, log=lambda notice: None)
 
 
-def parser_of(subwords, seed):
+def parser_of(subwords, seed, with_words=False):
     config = Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2)
     model = Transformer(config, seed=seed)
     for parameter in model.parameters():  # a wild model, whose favourite texts are no trees
         parameter.data *= 3
-    return Parser(model, subwords)
+    return Parser(model, subwords, with_words)
 
 
+@pytest.mark.parametrize("with_words", [False, True])
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_every_output_is_a_tree_over_its_words(subwords, beam, seed):
-    found = parser_of(subwords, seed).parse(SENTENCES, beam=beam, max_extra=40)
+def test_every_output_is_a_tree_over_its_words(subwords, beam, seed, with_words):
+    found = parser_of(subwords, seed, with_words).parse(SENTENCES, beam=beam, max_extra=40)
     for sentence, tree in zip(SENTENCES, found, strict=True):
         assert [leaf.word for leaf in tree if not isinstance(leaf, str)] == sentence
         assert bool(tree) == bool(sentence)
@@ -50,7 +51,59 @@ def test_every_output_is_a_tree_over_its_words(subwords, beam, seed):
         assert not sentence or (depths[-1] == 0 and (depths[:-1] > 0).all())
 
 
-def test_a_long_sentence_is_parsed_in_parts_after_the_ends_of_clauses(subwords):
+def asked(parser, monkeypatch, *arguments, **options):
+    """Return what a parser asks its translator for: the lines, beam, alpha and the limit."""
+    calls, translate = [], parser._translator.translate
+
+    def noted(*arguments, **options):
+        calls.append(arguments)
+        return translate(*arguments, **options)
+
+    monkeypatch.setattr(parser._translator, "translate", noted)
+    parser.parse(*arguments, **options)
+    (call,) = calls
+    return call
+
+
+def test_the_model_reads_the_words_and_searches_as_it_is_told(subwords, monkeypatch):
+    call = asked(
+        parser_of(subwords, 0),
+        monkeypatch,
+        [["The", "cat"], ["a", "x" * 99, "\x00"]],
+        beam=3,
+        alpha=0.9,
+        max_extra=7,
+    )
+    assert call == (["The cat", f"a {'x' * 60} ?"], 3, 0.9, 7)
+
+
+@pytest.mark.parametrize("with_words", [False, True])
+def test_the_tree_depends_on_the_sentence(subwords, with_words):
+    """Of two sentences with equally many words."""
+    parser = parser_of(subwords, 1, with_words)
+    sentences = [["the", "cat", "sat", "on", "a", "mat"], ["a", "dog", "(", "not", "cat", ")"]]
+    first, second = (
+        ["XX" if not isinstance(item, str) else item for item in tree]
+        for tree in parser.parse(sentences, beam=1, max_extra=40)
+    )
+    assert first != second
+
+
+@pytest.mark.parametrize("word", ["", "a b", " a", "a\u2009"])
+def test_a_word_that_is_none_is_refused(subwords, word):
+    with pytest.raises(ValueError, match="needs characters, and no blanks"):
+        parser_of(subwords, 0).parse([["a", word]])
+
+
+@pytest.mark.parametrize(("end", "lengths"), [(150, [150, 100]), (50, [200, 50])])
+def test_a_part_ends_after_a_clause_in_its_second_half(subwords, monkeypatch, end, lengths):
+    sentence = ["b"] * 250
+    sentence[end - 1] = "."
+    lines, *_ = asked(parser_of(subwords, 0), monkeypatch, [sentence], beam=1)
+    assert [len(line.split()) for line in lines] == lengths
+
+
+def test_a_long_sentence_is_parsed_in_parts(subwords):
     (tree,) = parser_of(subwords, 0).parse([SENTENCES[-1]], beam=1)
     assert (tree[0], tree[-1]) == ("(ROOT", ")ROOT")
     inside, depth, size, sizes = tree[1:-1], 0, 0, []
@@ -103,7 +156,7 @@ def brute_force(tokens, n_words, left):
 def test_allowed_is_exactly_what_can_be_completed(subwords, n_words, room):
     pieces = [piece[1:] for piece in subwords.pieces(range(len(subwords)))]
     ids = {symbol: pieces.index(symbol) for symbol in SYMBOLS}
-    rules = Brackets(subwords, [n_words], EOS)
+    rules = Brackets(subwords, [[[ids[WORD]]] * n_words], EOS)
     texts, seen = [[]], 0
     while texts:
         rows = np.array([[BOS, *(ids[token] for token in text)] for text in texts])
@@ -122,9 +175,27 @@ def test_allowed_is_exactly_what_can_be_completed(subwords, n_words, room):
     assert seen > 3
 
 
+def test_a_word_is_written_piece_by_piece_and_nothing_comes_between(subwords):
+    """Of two sentences, each gets its own words, after the same text so far."""
+    pieces = [piece[1:] for piece in subwords.pieces(range(len(subwords)))]
+    opening, closing, other = (pieces.index(name) for name in ("(S", ")S", "(NP"))
+    rules = Brackets(subwords, [[[7, 8], [9]], [[7], [7, 8]]], EOS)
+
+    def after(*text):
+        rows = np.array([[BOS, *text]] * 2)
+        return [set(row.nonzero()[0]) for row in rules(rows, np.arange(2), np.full(2, 20))]
+
+    brackets = {pieces.index(name) for name in ("(S", "(NP", "(VP")}
+    assert after() == [brackets] * 2
+    assert after(opening) == [brackets | {7}] * 2
+    assert after(opening, 7) == [{8}, brackets | {7}]
+    assert after(opening, 7, 8) == [brackets | {9}, set()]
+    assert after(opening, 7, 8, 9) == [{closing}, set()] and other in brackets
+
+
 def test_a_text_that_is_no_tree_allows_nothing(subwords):
-    rules = Brackets(subwords, [2], EOS)
     word = [piece[1:] for piece in subwords.pieces(range(len(subwords)))].index(WORD)
+    rules = Brackets(subwords, [[[word], [word]]], EOS)
     rules(np.array([[BOS]]), np.array([0]), np.array([9]))
     assert not rules(np.array([[BOS, word]]), np.array([0]), np.array([8])).any()
 

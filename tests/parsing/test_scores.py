@@ -56,6 +56,13 @@ def test_punctuation_is_left_out_by_the_gold_tag(tag):
         assert counts(gold.replace(f"({tag} ,)", f"({word} ,)"), inside).both == 1
 
 
+def test_a_constituent_that_is_labelled_as_punctuation_is_none():
+    """COLLINS.prm deletes these labels, wherever they are."""
+    assert counts("(S (: (NN a) (NN b)) (NN c))", "(S (XX a) (XX b) (XX c))") == Scores(
+        1, 1, 1, 1, 1
+    )
+
+
 def test_a_constituent_of_punctuation_only_is_none():
     assert counts("(S (NN a) (PRN (, ,)))", "(S (XX a) (XX ,))") == Scores(1, 1, 1, 1, 1)
 

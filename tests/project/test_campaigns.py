@@ -61,6 +61,7 @@ def test_damaged_public_models_are_refused_or_used(tmp_path):
         ("models", 200, "no pickle, no crash"),
         ("public", 200, "no crash, at most twice"),
         ("lines", 300, "300 out, in order"),
+        ("trees", 300, "300 trees out, each over its words"),
         ("mistakes", 8, "8 bad inputs"),
     ],
 )

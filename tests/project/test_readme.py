@@ -134,6 +134,19 @@ def test_command(command, tmp_path):
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
     elif words[:3] == ["python", "-m", "minitf.training"]:
         parse(words[3:])
+    elif words[:2] == ["python", "examples/parse.py"] and not {"--score", "--grammar"} & set(words):
+        arguments = [word for word in words[2:] if word not in ("--model", "runs/parser")]
+        done = subprocess.run(
+            [sys.executable, str(ROOT / words[1]), *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        printed = " ".join(done.stdout.split())
+        assert printed in (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+        assert not (tmp_path / "tree.png").exists() or "--draw" in words
     elif "examples/translate.py" in command:
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}

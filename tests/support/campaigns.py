@@ -12,6 +12,7 @@
               twice the memory of the file
     lines     random lines through translate.py: as many come out, in order, without
               control characters
+    trees     sentences and random lines through parse.py: for each a tree over exactly its words
     mistakes  each bad input of mistakes.py, in a process
     mutants   each mistake of lesson_mutants, planted in the library: the lesson that teaches the
               broken piece must notice it
@@ -39,14 +40,17 @@ import public_damage
 from command import CONTROL, Command, lines_of
 from lesson_files import LESSONS
 from mistakes import TEXTS, TRAINER, TRANSLATE, prepare
-from odd_lines import random_line
+from odd_lines import ODD, random_line
 from paths import ROOT, SUPPORT
 from runs import SMALL, assert_same_run, write_text
 from tiny_translator import LONGEST, make_subwords, save
 
+from minitf.data import corpora
+from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
 from minitf.files.atomic import ASIDE
 from minitf.files.models import read_model
+from minitf.text.vocabulary import printable
 
 LESSON = str(ROOT / "lessons" / "09_train_wmt.py")
 STEP = re.compile(rb"^step +([\d,]+)  epoch", re.MULTILINE)
@@ -352,6 +356,65 @@ def lines(folder, seed, count=10_000):
     )
 
 
+def trees(folder, seed, count=10_000):
+    """Parse sentences and random lines with the bundled parser, greedily.
+
+    Half are sentences, of the toy corpus and of craft if it is there; the others are random lines.
+    """
+    rng = random.Random(seed)
+    texts = [line for name in ("toy", "craft") for line in _sources(name)]
+    content = [rng.choice(texts).encode() for _ in range(count // 2)]
+    content += [rng.choice((*ODD.values(), random_line(rng))) for _ in range(count - len(content))]
+    rng.shuffle(content)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "parse.py"), "--beam", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out, err = process.communicate(b"\n".join([*content, b"the end"]), timeout=3600)
+    assert (process.returncode, err) == (0, b""), err
+    found = lines_of(out.decode())
+    assert len(found) == count + 1
+    brackets = 0
+    for line, tree in zip(content, found, strict=False):
+        text = line.removesuffix(b"\r").decode(errors="replace").removeprefix("\ufeff")
+        letters = "".join(printable(text).split())
+        words, depth = read_penn(tree)
+        assert "".join(words) == letters.replace("(", "-LRB-").replace(")", "-RRB-"), (line, tree)
+        brackets += depth > 1
+    return f"{count:,} lines in, {count:,} trees out, each over its words; {brackets:,} are nested"
+
+
+def _sources(name):
+    """Return the source sentences of a corpus, of all its texts; none if it is not there."""
+    try:
+        corpus = corpora.load(name)
+    except UserError:
+        return []
+    return [line for pairs in (corpus.train, *corpus.tests.values()) for line in pairs.source]
+
+
+def read_penn(line):
+    """Return the words of a tree in Penn form, and how many constituents are around one another.
+
+    Written for this check alone. Raises AssertionError for anything else; an empty line is a tree.
+    """
+    words, open_now, deepest, before = [], 0, 0, ""
+    for token in re.findall(r"\((?:XX [^\s()]+\)|[^\s()]+)|\)|[^\s()]+", line):
+        assert token == ")" or token[0] == "(", line
+        if token[-1] == ")" and token != ")":  # (XX word)
+            assert open_now, line
+            words.append(token[4:-1])
+        elif token != ")":
+            assert open_now or not before, f"two trees: {line}"
+            open_now += 1
+        else:
+            assert open_now and before[-1] == ")", f"an empty bracket: {line}"
+            open_now -= 1
+        deepest, before = max(deepest, open_now), token
+    assert open_now == 0, line
+    return words, deepest
+
+
 def mistakes(folder, seed, count=None):
     """Try every bad input, or `count` drawn ones, each in a process."""
     write_text("train", 60, 1)
@@ -396,7 +459,7 @@ def mutants(folder, seed, count=None):
 
 CAMPAIGNS = {
     function.__name__: function
-    for function in (resume, kills, stops, models, public, lines, mistakes, mutants)
+    for function in (resume, kills, stops, models, public, lines, trees, mistakes, mutants)
 }
 
 

@@ -135,6 +135,7 @@ def test_of_a_tree_without_words_nothing_is_left():
         ("(S (NP) (NN a))", r"line 1: the bracket \(NP\) has no word"),
         ("(S word (NP (NN a)))", "line 1: the bracket of the word 'word' contains another"),
         ("(S (NP (NN a)) word)", "line 1: the word 'word' is beside a bracket"),
+        ("(S\n(NP-SBJ the cat) (VB sat))", r"line 2: the bracket \(NP-SBJ has 2 words: give each"),
         (f"({'N' * 10_000} (NN a))", "line 1: the label 'N{30}...' has 10,000 characters"),
     ],
 )
@@ -165,6 +166,27 @@ def test_a_tree_may_be_deeper_than_any_recursion():
     assert tree_of(penn(tree)) == tree
     assert len(from_linear(linear(tree), ["a"])) == 2 * depth + 1
     assert pretty(tree).count("\n") == depth - 1
+
+
+def test_several_words_with_one_tag_are_several_words():
+    assert tree_of("(NP (NN Xpd TTD))") == ["(NP", Leaf("NN", "Xpd"), Leaf("NN", "TTD"), ")NP"]
+
+
+def test_only_the_outermost_bracket_may_be_without_a_label():
+    assert cleaned(tree_of("( ( (NN a) (NN b)) (NN c))")) == tree_of("(ROOT (NN a) (NN b) (NN c))")
+    assert cleaned(tree_of("(S ( (NP (NN a)) ( (-NONE- *))) (NN b))")) == tree_of(
+        "(S (NP (NN a)) (NN b))"
+    )
+
+
+def test_functions_are_cut_off_at_the_usual_signs_only():
+    labels = {"NP-SBJ": "NP", "NP=2": "NP", "ADVP|PRT": "ADVP", "NP+X": "NP+X", "NP^S": "NP^S"}
+    for label, category in labels.items():
+        assert cleaned(tree_of(f"({label} (NN a))"))[0] == f"({category}"
+
+
+def test_a_word_alone_is_pretty():
+    assert pretty(tree_of("(NN a)")) == "(NN a)"
 
 
 @pytest.mark.parametrize(
