@@ -26,7 +26,7 @@ def test_it_writes_the_words_into_its_trees():
 @pytest.mark.slow
 @pytest.mark.skipif(not CRAFT.is_dir(), reason="MINITF_DATA has no craft")
 def test_its_score_on_real_sentences():
-    """On a hundred, with a small beam; the card has the score of all, with the beam of the paper."""
+    """On a hundred, with a small beam; the card has the score of all, with the paper's beam."""
     gold = [
         tree for path in sorted(CRAFT.glob("*.tree")) for tree in map(cleaned, read_trees(path))
     ]
