@@ -199,7 +199,7 @@ def kept(row, seed, folder):
         "seed": seed,
         "perplexity": found["valid"]["averaged"]["perplexity"],  # of one checkpoint, the last
         "BLEU": found["tests"]["valid"]["bleu"],
-        "parameters": Config.from_dict(config).count_parameters(),
+        "parameters": Config.from_dict(config["model"]).count_parameters(),
         "updates": found["step"],
         "minutes": round(found["seconds"] / 60, 1),
         "versions": found["versions"],

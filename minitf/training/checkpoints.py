@@ -116,6 +116,12 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
+    def must_be_unlocked(self):
+        """Raise UserError if another trainer is in the folder."""
+        if self.path.exists():
+            with self.locked():
+                pass
+
     def save_subwords(self, subwords):
         """Write the subwords, which a checkpoint needs, for a run that has no model yet."""
         path = self.path / subwords.file_name

@@ -106,7 +106,9 @@ def build(
 def _read_new(settings, given, model):
     """Return the Start of a new run, and its log. Raises UserError."""
     if not settings.plan:
-        RunFolder(settings.out).must_be_free()
+        folder = RunFolder(settings.out)
+        folder.must_be_free()
+        folder.must_be_unlocked()
     _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
@@ -129,6 +131,8 @@ def _read_new(settings, given, model):
 def _read_checkpoint(settings, given, model):
     """Return the Start of a resumed run, and its log. Raises UserError."""
     folder = RunFolder(settings.out)
+    if not settings.plan:
+        folder.must_be_unlocked()  # before the log of the other trainer is cut
     weights, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
     with in_file(folder.checkpoint):

@@ -35,11 +35,11 @@ if steps == 1:
 if not resumed:
     fields = dict(word.split("=") for word in given if "=" in word)
     out.mkdir()
-    (out / "config.json").write_text(json.dumps({
+    (out / "config.json").write_text(json.dumps({"model": {
         "n_layers": int(fields["n_layers"]), "n_decoder_layers": int(fields["n_layers"]),
         "vocabulary_size": 400, "n_heads": int(fields["n_heads"]),
         **{name: int(fields[name]) for name in ("d_model", "d_ff", "d_k", "d_v")},
-    }))
+    }}))
     seed = int(given[given.index("--seed") + 1])
     (out / "checkpoint.safetensors").write_text(f"{int(fields['d_ff']) / 100 + seed}")
     if steps == 2:

@@ -109,12 +109,20 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
 def test_two_trainers_do_not_share_a_folder(folder, capsys):
     assert run("here", "--steps", "3") == 0
-    before = Path("here/checkpoint.safetensors").read_bytes()
+    with open("here/log.jsonl", "a") as log:
+        log.write('{"step": 5}\n')  # the other trainer is beyond its checkpoint
+    before = {path: path.read_bytes() for path in Path("here").iterdir()}
     with RunFolder("here").locked():
         assert run("here", "--resume", "--steps", "6") == 2
-    assert "another process is training in here: wait" in capsys.readouterr().err
-    assert Path("here/checkpoint.safetensors").read_bytes() == before
+        assert "another process is training in here: wait" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
     assert run("here", "--resume", "--steps", "6") == 0
+    Path("new").mkdir()
+    with RunFolder("new").locked():  # by one that has saved nothing yet
+        Path("new/log.jsonl").write_text('{"step": 1}\n')
+        assert run("new", "--steps", "6") == 2
+    assert "another process is training in new: wait" in capsys.readouterr().err
+    assert Path("new/log.jsonl").read_text() == '{"step": 1}\n'
 
 
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
