@@ -9,7 +9,8 @@ language that they want. The pairs that this program writes close some of that g
     python -m minitf.training --train train.en train.de --add added.en added.de ...
 
 If the name of the first file ends in .de, the pairs are for a model that translates from German.
-The same input and the same seed give the same pairs. In the functions below, `pairs` is
+The same input and the same seed give the same pairs, with one version of Python and NumPy. In the
+functions below, `pairs` is
 (sources, targets), two lists of lines of equal length, and so is their result.
 """
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from minitf.data.corpora import read_pairs
 from minitf.errors import UserError
-from minitf.files.atomic import save_text
+from minitf.files.atomic import install, staged
 
 __all__ = ["added", "capitals", "copy_through", "join", "same", "typed"]
 
@@ -187,7 +188,7 @@ def typed(pairs, n: int, rng):
     """
 
     def one(row):
-        source = sources[row].strip().rstrip(".!?")
+        source = sources[row].strip().rstrip(".!?") or sources[row]
         if rng.random() < 0.5:
             return source.lower(), targets[row]
         return source[:1].lower() + source[1:], targets[row]
@@ -295,19 +296,23 @@ def _numbers(source, target):
 
 
 def _renumber(source, target, rng):
-    new = {number: _other_number(number, rng) for number in sorted(set(_NUMBER.findall(source)))}
+    new = {}
+    for number in sorted(set(_NUMBER.findall(source))):
+        part = re.search(rf"\d[.,:]{number}(?!\d)|(?<!\d){number}[.,:]\d", f"{source} {target}")
+        new[number] = _other_number(number, rng, 0 if part else ANY_LENGTH)
     return tuple(_NUMBER.sub(lambda found: new[found[0]], side) for side in (source, target))
 
 
-def _other_number(number, rng):
+def _other_number(number, rng, any_length):
     """Return another number, of the same kind (hour, day, year, ...) or of any length.
 
     Sentences about 4,711 hours are seldom true, but long numbers are too rare in a corpus to be
-    learned from it.
+    learned from it. any_length: the probability of any length; 0 for a part of a number, as in
+    9:30 and 1,450, which would not be one any more.
     """
     if number in ("0", "1"):
         return number
-    if number[0] != "0" and rng.random() < ANY_LENGTH:
+    if number[0] != "0" and rng.random() < any_length:
         return str(rng.integers(2, 10 ** int(rng.integers(2, 7))))
     for low, high in itertools.pairwise(_BANDS):
         if number[0] != "0" and low <= int(number[:9]) < high and len(number) < 5:
@@ -410,6 +415,8 @@ def added(pairs, seed: int, from_german: bool = False, **counts: int):
     Pairs with an empty side are not used: joined to another, such a pair would be a long sentence
     of which only half is translated. from_german: whether German is the language of the sources.
     """
+    if unknown := counts.keys() - KINDS.keys():
+        raise TypeError(f"there is no kind {', '.join(sorted(unknown))}: {', '.join(KINDS)}")
     complete = [pair for pair in zip(*pairs, strict=True) if all(line.strip() for line in pair)]
     if not complete:
         return [], []
@@ -422,6 +429,21 @@ def added(pairs, seed: int, from_german: bool = False, **counts: int):
         made.append(new[::-1] if turned else new)
     sources, targets = zip(*made, strict=True)
     return list(itertools.chain(*sources)), list(itertools.chain(*targets))
+
+
+def save_pair(paths, sides):
+    """Write the two files; if one cannot be written, both stay as they were.
+
+    A new file beside an old one would be pairs of sentences that do not belong together.
+    """
+    texts = ("".join(line + "\n" for line in lines).encode() for lines in sides)
+    writers = {
+        Path(path): lambda aside, text=text: aside.write_bytes(text)
+        for path, text in zip(paths, texts, strict=True)
+    }
+    with staged(writers) as files:
+        for path in files:
+            install(files, path)
 
 
 def main(arguments=None) -> int:
@@ -446,8 +468,9 @@ def main(arguments=None) -> int:
     try:
         from_german = Path(options.train[0]).suffix == ".de"
         sides = added(read_pairs(*options.train), options.seed, from_german, **counts)
-        for path, lines in zip(options.output, sides, strict=True):
-            save_text(path, "".join(line + "\n" for line in lines))
+        if not sides[0]:
+            raise UserError(f"{options.train[0]} has no pair to start from: give another")
+        save_pair(options.output, sides)
     except UserError as error:
         print(f"augment.py: {error}", file=sys.stderr)
         return 2

@@ -8,11 +8,11 @@
 
 `score` prints BLEU and chrF of the whole test and of its harder lines (judged/harder.txt), each
 with a 95% interval: the sentences are resampled a thousand times. `compare` resamples the lines of
-two models together, and prints how likely their difference is to be chance. `hundred` prints the
-sentences of judged/hundred.LANGUAGE.tsv with their translations; a person adds the judgements, by
-the rules in judged/README.md; `table` prints such files side by side, for the card. `odd` does the
-same with lines that are not as a model expects them. `harder` chose the harder lines, before the
-models were trained.
+two models together, and prints how likely so large a difference is by chance alone. `hundred`
+prints the sentences of judged/hundred.LANGUAGE.tsv with their translations; a person adds the
+judgements, by the rules in judged/README.md; `table` prints such files side by side, for the card.
+`odd` does the same with lines that are not as a model expects them. `harder` chose the harder
+lines, before the models were trained.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from sacrebleu.significance import PairedTest
 
 from minitf.data import corpora
 from minitf.errors import UserError
+from minitf.files.atomic import save_text
 from minitf.files.models import read_model
 from minitf.translation import Translator
 
@@ -71,20 +72,30 @@ def score(folder):
 
 
 def compare(older, newer):
-    """Print what two models score, and how likely the difference is by chance (Koehn 2004)."""
+    """Print what two models score, and the p-value of the difference.
+
+    p: the probability of a difference at least as large if chance alone made it, by paired
+    bootstrap (Koehn 2004); 1 if all translations are equal.
+    """
+    if _languages(older) != _languages(newer):
+        raise UserError(f"{older} and {newer} do not translate between the same languages")
     test = _test(newer)
-    lines = {
-        str(folder): [best.text for best, *_ in Translator.load(folder).translate(test.source)]
+    lines = [
+        [best.text for best, *_ in Translator.load(folder).translate(test.source)]
         for folder in (older, newer)
-    }
+    ]
     for name, rows in _parts(test.source):
-        systems = [(folder, [texts[i] for i in rows]) for folder, texts in lines.items()]
+        systems = [
+            (each, [texts[i] for i in rows])
+            for each, texts in zip(("older", "newer"), lines, strict=True)
+        ]
         references = [[test.target[i] for i in rows]]
         metrics = {kind.__name__: kind(references=references) for kind in (BLEU, CHRF)}
         paired = PairedTest(systems, metrics, None, test_type="bs", n_samples=RESAMPLED)
         for metric, (before, after) in zip(metrics, list(paired()[1].values())[1:], strict=True):
             change = f"{before.score:.2f} -> {after.score:.2f}"
-            print(f"{name}, {len(rows)} sentences: {metric} {change}, p = {after.p_value:.3f}")
+            p = 1.0 if systems[0][1] == systems[1][1] else after.p_value
+            print(f"{name}, {len(rows)} sentences: {metric} {change}, p = {p:.3f}")
 
 
 def _parts(lines):
@@ -101,24 +112,31 @@ def _parts(lines):
 
 def _test(folder):
     """Return the test of the corpus, in the direction of a model."""
-    language, corpus = _language(folder), corpora.load(CORPUS)
+    languages, corpus = _languages(folder), corpora.load(CORPUS)
     (test,) = corpus.tests.values()
-    if language == corpus.source_language:
+    if languages == LANGUAGES:
         return test
     return corpora.Pairs(test.target, test.source)
 
 
-def _language(folder):
-    """Return the language that a model translates from. Raises UserError unless it is en or de."""
-    language = read_model(folder).notes.get("source_language")
-    if language not in LANGUAGES:
-        raise UserError(f"{folder} translates from {language}: only en and de can be judged")
-    return language
+def _languages(folder):
+    """Return the languages that a model translates from and to.
+
+    Raises UserError unless it is a translator between English and German.
+    """
+    notes = read_model(folder).notes
+    found = notes.get("source_language"), notes.get("target_language")
+    if sorted(map(str, found)) != sorted(LANGUAGES):
+        raise UserError(
+            f"{folder} translates from {found[0]} to {found[1]}: only translators from en to de or "
+            "from de to en can be judged"
+        )
+    return found
 
 
 def hundred(folder, name="hundred"):
     """Print kind, sentence and translation of each of the hundred sentences."""
-    rows = rows_of(JUDGED / f"{name}.{_language(folder)}.tsv")
+    rows = rows_of(JUDGED / f"{name}.{_languages(folder)[0]}.tsv")
     translations = Translator.load(folder).translate([row["sentence"] for row in rows])
     print("kind\tsentence\ttranslation")
     for row, (best, *_) in zip(rows, translations, strict=True):
@@ -137,11 +155,28 @@ def rows_of(path):
             return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+
+
+def judgements(path):
+    """Return the rows of a file with judgements.
+
+    Raises UserError if an answer is neither yes nor no, or no reason is given for a no.
+    """
+    rows = rows_of(path)
+    for number, row in enumerate(rows, start=2):  # the first line names the columns
+        answers = row.get("meaning"), row.get("grammar")
+        if not set(answers) <= {"yes", "no"}:
+            raise UserError(f"{path}, line {number}: answer meaning and grammar with yes or no")
+        if "no" in answers and not row.get("reason"):
+            raise UserError(f"{path}, line {number}: give the reason for the no")
+    return rows
 
 
 def table(*paths):
     """Print judgements side by side, in Markdown: a column for each file, with the reasons."""
-    columns = [rows_of(path) for path in paths]
+    columns = [judgements(path) for path in paths]
     sentences = [[row["sentence"] for row in rows] for rows in columns]
     if any(others != sentences[0] for others in sentences):
         raise UserError(f"{', '.join(map(str, paths))} are not about the same sentences")
@@ -166,8 +201,10 @@ def harder():
     """Choose the harder lines of the test, and write their numbers."""
     corpus = corpora.load(CORPUS)
     (test,) = corpus.tests.values()
+    if len(test.source) != TEST:
+        raise UserError(f"this test has {len(test.source)} lines, not {TEST}")
     numbers = harder_lines(list(test.source), list(corpus.train.source))
-    (JUDGED / "harder.txt").write_text("".join(f"{number}\n" for number in numbers))
+    save_text(JUDGED / "harder.txt", "".join(f"{number}\n" for number in numbers))
 
 
 def main():
@@ -198,6 +235,8 @@ def main():
     except UserError as error:
         print(f"judge.py: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -1,5 +1,6 @@
 """examples/models/augment.py: both sides of a new pair change alike, and nothing else changes."""
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -159,6 +160,22 @@ def test_numbers_are_replaced_by_numbers_of_the_same_sort(monkeypatch):
     assert len(seen) > 20
 
 
+def test_a_part_of_a_number_keeps_its_length(monkeypatch):
+    monkeypatch.setattr(augment, "ANY_LENGTH", 1)
+    pairs = ["At 9:30 he had 2,450 of 12."], ["Um 9.30 Uhr hatte er 2.450 von 12."]
+    lengths = set()
+    for source, target in only(pairs, 200, r"At .*\."):
+        hour, minute, thousands, rest, many = re.findall("[0-9]+", source)
+        assert re.findall("[0-9]+", target) == [hour, minute, thousands, rest, many]
+        assert [len(part) for part in (hour, minute, thousands, rest)] == [1, 2, 1, 3]
+        lengths.add(len(many))
+    assert len(lengths) > 3
+
+
+def test_the_examples_in_docstrings():
+    assert doctest.testmod(augment) == (0, 10)
+
+
 def test_rows_of_signs():
     rows = [augment.signs(rng(seed)) for seed in range(400)]
     assert all(row and row == row.strip() == printable(row) and len(row) < 60 for row in rows)
@@ -235,9 +252,17 @@ def test_the_command_writes_two_files(tmp_path):
     assert [text.split("\n") for text in written] == [[*side, ""] for side in expected]
     assert command(tmp_path, *arguments, "--seed", "1").returncode == 0
     assert (tmp_path / "added.en").read_text(encoding="utf-8") != written[0]
-    refused = command(tmp_path, *arguments, "--output", "a", "nowhere/b")
+    before = (tmp_path / "added.en").read_bytes()
+    refused = command(tmp_path, *arguments, "--output", "added.en", "nowhere/b")
     assert refused.returncode == 2 and "nowhere" in refused.stderr
+    assert (tmp_path / "added.en").read_bytes() == before  # beside an old added.de
     assert len(refused.stderr.splitlines()) == 1
+    with pytest.raises(TypeError, match="there is no kind joins: join, copy"):
+        augment.added(PAIRS, 0, joins=3)
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "empty.de").write_text("")
+    refused = command(tmp_path, *arguments, "--train", "empty", "empty.de")
+    assert refused.returncode == 2 and "empty has no pair to start from" in refused.stderr
     (tmp_path / "train.de").write_text("one line\n")
     for wrong, message in (
         (arguments, "train.en has 5 lines but train.de has 1"),

@@ -15,6 +15,10 @@ sys.path.insert(0, str(EXAMPLES / "models"))
 import judge
 from judge import rows_of
 
+COMMON = {
+    "English": {"the", "is", "are", "you", "to", "i", "we", "my", "it", "a", "he", "she"},
+    "German": {"der", "die", "das", "ist", "du", "ich", "wir", "mein", "ein", "er", "sie"},
+}
 JUDGEMENTS = sorted(judge.JUDGED.glob("??-??-*.tsv"))
 
 
@@ -44,15 +48,22 @@ def test_every_sentence_is_judged_and_every_fault_has_a_reason(path):
     assert int(told) == good
 
 
-def test_the_odd_lines_are_what_their_kind_says():
-    rows = rows_of(judge.JUDGED / "odd.en.tsv")
-    for kind in ("no end mark", "capitals", "already German"):
+@pytest.mark.parametrize(("language", "other"), [("en", "German"), ("de", "English")])
+def test_the_odd_lines_are_what_their_kind_says(language, other):
+    rows = rows_of(judge.JUDGED / f"odd.{language}.tsv")
+    for kind in ("no end mark", "capitals", f"already {other}"):
         assert sum(row["kind"] == kind for row in rows) == 15
     for row in rows:
         if row["kind"] == "no end mark":
             assert row["sentence"][-1].isalpha()
         if row["kind"] == "capitals":
             assert row["sentence"].isupper()
+    for kind in ("no end mark", f"already {other}"):
+        lines = [set(row["sentence"].lower().split()) for row in rows if row["kind"] == kind]
+        written = "already" in kind
+        for name, common in COMMON.items():
+            share = sum(bool(words & common) for words in lines)
+            assert (share >= 8) == ((name == other) == written), (kind, name, share)
 
 
 def test_the_harder_lines_are_400_lines_of_the_test():
@@ -75,7 +86,7 @@ def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
     faults = sum("(*" in line for line in lines)
     assert faults == sum("no" in (row["meaning"], row["grammar"]) for row in rows_of(old))
     other = tmp_path / "other.tsv"
-    other.write_text("kind\tsentence\na\tb\n", encoding="utf-8")
+    other.write_text("sentence\tmeaning\tgrammar\nb\tyes\tyes\n", encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(old), str(other)])
     assert judge.main() == 2
     assert "not about the same sentences" in capsys.readouterr().err
@@ -112,6 +123,7 @@ def test_a_difference_is_told_from_chance(monkeypatch, capsys):
         "load",
         lambda folder: mock.Mock(translate=lambda _: [[mock.Mock(text=t)] for t in said[folder]]),
     )
+    monkeypatch.setattr(judge, "_languages", lambda folder: ("en", "de"))
     judge.compare("wrong", "right")
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 4 and all(line.endswith("-> 100.00, p = 0.001") for line in printed)
@@ -122,6 +134,43 @@ def test_a_difference_is_told_from_chance(monkeypatch, capsys):
     assert len(printed) == 4 and all(float(line.split("p = ")[1]) > 0.1 for line in printed), (
         printed
     )
+    judge.compare("even", "even")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4 and all(line.endswith("p = 1.000") for line in printed)
+    languages = {"even": ("en", "de"), "odd": ("de", "en")}
+    monkeypatch.setattr(judge, "_languages", languages.get)
+    with pytest.raises(UserError, match="even and odd do not translate between the same languages"):
+        judge.compare("even", "odd")
+
+
+def test_what_is_scored_and_what_is_printed(monkeypatch, capsys):
+    """The direction decides which side is translated; the harder lines are those of the list."""
+    english, german = [f"line {i} of it" for i in range(976)], [f"Zeile {i}" for i in range(976)]
+    harder = [int(n) - 1 for n in (judge.JUDGED / "harder.txt").read_text().split()]
+    corpus = mock.Mock(tests={"test": judge.corpora.Pairs(english, german)})
+    monkeypatch.setattr(judge.corpora, "load", lambda name: corpus)
+    read = mock.Mock(notes={"source_language": "de", "target_language": "en"})
+    monkeypatch.setattr(judge, "read_model", lambda folder: read)
+    given = []
+
+    def translate(lines):
+        given.append(list(lines))
+        texts = [english[i] if i in harder else "no" for i in range(len(lines))]
+        return [[mock.Mock(text=text)] for text in texts]
+
+    monkeypatch.setattr(judge.Translator, "load", lambda folder: mock.Mock(translate=translate))
+    judge.score("model")
+    printed = capsys.readouterr().out.splitlines()
+    assert given == [german]
+    assert [line.split(":")[0] for line in printed] == [
+        *["the whole test, 976 sentences"] * 2, *["its harder lines, 400 sentences"] * 2
+    ]  # fmt: skip
+    assert ["= 100.00" in line for line in printed] == [False, False, True, True]
+    judge.odd("model")
+    printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    rows = judge.rows_of(judge.JUDGED / "odd.de.tsv")
+    assert printed[0] == ["kind", "sentence", "translation"]
+    assert [line[:2] for line in printed[1:]] == [[r["kind"], r["sentence"]] for r in rows]
 
 
 def test_a_test_that_lacks_a_line_has_no_harder_lines(capsys):
@@ -130,12 +179,41 @@ def test_a_test_that_lacks_a_line_has_no_harder_lines(capsys):
     assert capsys.readouterr().err == "no harder lines: this test has 975 lines, not 976\n"
 
 
-@pytest.mark.parametrize(("notes", "said"), [({}, "None"), ({"source_language": "fr"}, "fr")])
-def test_models_of_other_languages_are_refused(notes, said, monkeypatch):
+@pytest.mark.parametrize(
+    "languages", [(None, None), ("fr", "en"), ("en", "trees-with-words"), ("en", "en")]
+)
+def test_models_of_other_languages_are_refused(languages, monkeypatch):
+    notes = dict(zip(("source_language", "target_language"), languages, strict=True))
     monkeypatch.setattr(judge, "read_model", lambda folder: mock.Mock(notes=notes))
+    said = f"model translates from {languages[0]} to {languages[1]}: only translators from en to de"
     for command in (judge.hundred, judge.score):
-        with pytest.raises(UserError, match=f"model translates from {said}: only en and de"):
+        with pytest.raises(UserError, match=said):
             command("model")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("a\tDog.\tHund.\t\tyes\t", "line 3: answer meaning and grammar with yes or no"),
+        ("a\tDog.\tHund.\tNo\tyes\tx", "line 3: answer meaning and grammar with yes or no"),
+        ("a\tDog.\tHund.", "line 3: answer meaning and grammar with yes or no"),
+        ("a\tDog.\tHund.\tno\tyes\t", "line 3: give the reason for the no"),
+    ],
+)
+def test_what_is_not_judged_is_not_taken_for_right(row, said, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "en-de.tsv"
+    head = "kind\tsentence\ttranslation\tmeaning\tgrammar\treason"
+    path.write_text(f"{head}\na\tCat.\tKatze.\tyes\tyes\t\n{row}\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(path)])
+    assert judge.main() == 2
+    assert capsys.readouterr().err == f"judge.py: {path}, {said}\n"
+
+
+def test_a_file_that_is_not_utf_8(tmp_path):
+    path = tmp_path / "latin.tsv"
+    path.write_bytes("kind\tsentence\na\tgrün\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin\.tsv is not UTF-8"):
+        judge.rows_of(path)
 
 
 def test_a_folder_without_a_model_is_told_in_one_line(monkeypatch, capsys, tmp_path):

@@ -1,5 +1,6 @@
 """examples/table3.py: the small rows, the statistics, and a run of two rows that goes on."""
 
+import doctest
 import json
 import math
 import random
@@ -62,6 +63,10 @@ def run(row, seed, perplexity, bleu):
 def program(given, folder):
     command = [sys.executable, str(PROGRAM), *given]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_examples_in_docstrings():
+    assert doctest.testmod(table3) == (0, 7)
 
 
 def test_all_rows_of_the_paper_are_there():
