@@ -100,7 +100,7 @@ class Progress:
             text = self._bar(done, left) if self.total else f"{self.what}  {done:,}"
             covering = f"{text:<{self.width}}"
             self.width = len(text)  # before it is written, because Ctrl-C may come in between
-            print(f"\r{covering}", end="", file=sys.stderr, flush=True)
+            self._write(f"\r{covering}")
         elif not self.possible and self.say and self.pace.due():
             of_total = f"of {self.total:,} " if self.total else ""
             self.say(f"working  {done:,} {of_total}{self.what}")
@@ -119,8 +119,14 @@ class Progress:
     def wipe(self):
         """Remove the bar, so that a line can be written; the next `to` draws it again."""
         if self.width:
-            print(f"\r{'':{self.width}}\r", end="", file=sys.stderr, flush=True)
+            self._write(f"\r{'':{self.width}}\r")
             self.width = 0
+
+    def _write(self, text):
+        try:
+            print(text, end="", file=sys.stderr, flush=True)
+        except OSError:  # the terminal was closed; the work goes on
+            self.possible, self.width = False, 0
 
 
 def counted(number, noun):

@@ -22,7 +22,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.atomic import writing
 from minitf.files.models import CONFIG, save_model
-from minitf.text import load_subwords
+from minitf.text import PairedSubwords, Subwords, Words, load_subwords
 from minitf.translation.probe import probe
 
 try:
@@ -122,11 +122,32 @@ class RunFolder:
             with self.locked():
                 pass
 
+    def stamp(self):
+        """Return what changes whenever a checkpoint is written; None if there is none."""
+        if not self.has_checkpoint():
+            return None
+        found = self.checkpoint.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def must_be_as(self, stamp):
+        """Raise UserError if another trainer has written a checkpoint since `stamp` was taken."""
+        if self.stamp() != stamp:
+            raise UserError(
+                f"another process has trained in {self.path} meanwhile: continue its run with "
+                "--resume, or choose another folder with --out"
+            )
+
     def save_subwords(self, subwords):
-        """Write the subwords, which a checkpoint needs, for a run that has no model yet."""
+        """Write the subwords, which a checkpoint needs, for a run that has no model yet.
+
+        Those of another kind, which a killed run left, would be taken for this run's: they go.
+        """
         path = self.path / subwords.file_name
         with writing(path):
             subwords.save(path)
+            for kind in (Subwords, Words, PairedSubwords):
+                if kind.file_name != subwords.file_name:
+                    (self.path / kind.file_name).unlink(missing_ok=True)
 
     # Weights and their average --------------------------------------------------------------------
 

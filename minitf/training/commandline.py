@@ -26,6 +26,7 @@ from minitf.training.results import finish
 from minitf.training.settings import (
     Settings,
     as_typed,
+    check,
     check_model,
     check_stored,
     flag,
@@ -83,6 +84,7 @@ def build(
     """
     ranks = ranks or Ranks()
     start, log = None, RunLog(None)
+    stamp = RunFolder(settings.out).stamp()
     if ranks.rank == 0:
         read = _read_checkpoint if settings.resume else _read_new
         start, log = read(settings, given, model)
@@ -91,6 +93,7 @@ def build(
         _choose_device(dataclasses.replace(start.settings, backend=start.library))
     ranks.connect()
     trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
+    trainer.stamp = stamp
     if start.meta:
         with in_file(trainer.folder.checkpoint):
             trainer.load(start.weights, start.optimizer, start.meta)
@@ -189,7 +192,7 @@ def _say_machine(trainer):
     trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
     line = f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}"
     if facts["replicas"] > 1:
-        line += f"; {facts['replicas']} cores, each with a replica of the model"
+        line += f"; {facts['replicas']} replicas of the model"
     trainer.log.say(line)
 
 
@@ -205,9 +208,18 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
         results = train(Settings(**texts, out="runs/variant"), model=MyTransformer)
         translator = Translator.load("runs/variant", model=MyTransformer)
 
-    model: makes the model, as for `Trainer`. Raises UserError.
+    model: makes the model, as for `Trainer`. With resume=True, the settings that differ from the
+    defaults replace those of the checkpoint.
+    Raises UserError.
     """
-    results, _ = _train(build(settings, model=model), "minitf.training.train")
+    settings = dataclasses.replace(settings, out=str(settings.out))
+    check(settings)
+    given = {
+        field.name
+        for field in dataclasses.fields(Settings)
+        if getattr(settings, field.name) != getattr(Settings(), field.name)
+    }
+    results, _ = _train(build(settings, given, model=model), "minitf.training.train")
     return results
 
 
@@ -219,6 +231,8 @@ def _train(trainer, command):
     # Only rank 0 writes to the folder.
     locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
+        if not trainer.team.ranks.rank:
+            trainer.folder.must_be_as(trainer.stamp)  # the text was read without the lock
         try:
             finished = trainer.run()
         except UserError:
@@ -231,7 +245,8 @@ def _train(trainer, command):
             results = finish(trainer, command)
         except Interrupted:
             trainer.log.say(
-                f"stopped  {trainer.stop.reason}: all steps are done; --resume scores the model"
+                f"stopped  {trainer.stop.reason}: all updates are done; --resume --out "
+                f"{trainer.settings.out} --steps {trainer.step} scores the model"
             )
             return None, 0
     _say_usage(trainer, command)

@@ -1,6 +1,7 @@
 """The log of a training run: lines to read, the same as JSON, curves, package versions."""
 
 import contextlib
+import errno
 import importlib.metadata
 import json
 import math
@@ -55,8 +56,8 @@ class RunLog:
             self.bar.wipe()
         try:
             self._write(text)
-        except OSError:  # a closed pipe, or a terminal that is gone
-            self.closed = True
+        except OSError as error:  # a closed pipe, or a terminal that is gone
+            self.closed = error.errno not in (errno.ENOSPC, errno.EDQUOT)  # a full disk costs lines
 
     def step(self, entry):
         """Log an entry: a dictionary with "step" and figures."""

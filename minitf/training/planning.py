@@ -112,7 +112,8 @@ def try_batches(team, batches, say):
     """Run batches forward and backward, discard the results, and return the seconds it took.
 
     team: the Team that computes. say: takes lines that show progress.
-    With the largest batches of a run, memory runs out now or never.
+    With the largest batches of a run, memory runs out now or hardly ever: with --sample-subwords,
+    those of a later epoch may be a little larger.
     """
     seconds = 0.0
     with Progress("of the largest batches tried", say=say) as bar:
@@ -170,11 +171,12 @@ def report(load, team, largest, typical, update):
     )
     used, free = tell((used_memory(), free_memory()))
     fixed, batch, slices = tell(_needed(team, largest))
-    if free is not None and fixed + batch > SAFE * free:
-        yield from _does_not_fit(s, fixed, batch, free)
+    copies = _copied(team)
+    if free is not None and fixed + max(batch, copies) > SAFE * free:
+        yield from _does_not_fit(s, fixed, batch, copies, free)
         return
     each_rank = f" on each of {load.ranks} ranks" if load.ranks > 1 else ""
-    most = max((used or 0) + fixed + batch, largest_memory() or 0)
+    most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
     yield f"memory   at most about {_short(most)}B{each_rank} ({slices})" + (
         f"; {_short(free)}B are free" if free else ""
     )
@@ -250,9 +252,18 @@ def _needed(team, batches):
 def _untouched(team):
     """Return the bytes of arrays that are allocated, but take memory only in the first update.
 
-    They are the gradients of each replica, and Adam's m and v. On a GPU they take memory at once.
+    They are the gradients of each replica. On a GPU they take memory at once.
     """
-    return 0 if on_gpu() else team.optimizer.gradients.nbytes * (len(team.replicas.models) + 2)
+    return 0 if on_gpu() else team.optimizer.gradients.nbytes * len(team.replicas.models)
+
+
+def _copied(team):
+    """Return the bytes of the copies from which files are written, when no batch is in memory.
+
+    About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those
+    of a GPU are in the memory of its host.
+    """
+    return 0 if on_gpu() else 5 * team.optimizer.gradients.nbytes
 
 
 def _predicted(team, batch):
@@ -266,16 +277,17 @@ def _predicted(team, batch):
     return fixed, slope * total, _described(batch, few, more)
 
 
-def _does_not_fit(settings, fixed, batch, free):
+def _does_not_fit(settings, fixed, batch, copies, free):
     """Yield the memory needed, and settings that make the same update in the free memory."""
     s = settings
     yield (
-        f"memory   this run does not fit: it needs another {_short(fixed + batch)}B "
-        f"({_short(batch)}B of that for the largest batch), but only {_short(free)}B are free"
+        f"memory   this run does not fit: it needs another {_short(fixed + max(batch, copies))}B "
+        f"({_short(batch)}B for the largest batch, or {_short(copies)}B to write the files), but "
+        f"only {_short(free)}B are free"
     )
     # 0.9: a batch of fewer tokens may be filled better.
     tokens = int(0.9 * (SAFE * free - fixed) / batch * s.batch_tokens)
-    if tokens < FEWEST_TOKENS:
+    if tokens < FEWEST_TOKENS or fixed + copies > SAFE * free:
         yield "change   even small batches do not fit: choose a smaller model with --preset"
         return
     tokens -= tokens % 10 ** (len(str(tokens)) - 2)  # two digits are enough

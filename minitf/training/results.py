@@ -58,7 +58,9 @@ def _better_model(trainer):
     else:
         line = f"average  of the last {averaged} checkpoints"
     line += f": perplexity {value:.3f}  BLEU {score.score:.2f}"
-    validations = [entry for entry in log.history if "valid_bleu" in entry]
+    validations = [
+        entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
+    ]
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
         valid["last"] = {"perplexity": value, "bleu": bleu}

@@ -19,6 +19,7 @@ from minitf.translation.loading import check_subwords
 
 __all__ = [
     "Settings",
+    "check",
     "check_model",
     "check_stored",
     "fill_in",
@@ -36,8 +37,9 @@ _TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage; --h
 _MIN_VALID_EVERY = 50  # updates; with fewer, validations would take longer than training
 
 
-# What --resume does with a setting that is given again: nothing depends on it (FREE), the run is
-# no longer bit for bit the uninterrupted one (COURSE), or the change is refused (FIXED).
+# What --resume does with a setting that is given again: no update depends on it, though which
+# weights are kept may (FREE); the run is no longer bit for bit the uninterrupted one (COURSE); or
+# the change is refused (FIXED).
 FREE, COURSE, FIXED = "free", "course", "fixed"
 
 
@@ -383,10 +385,10 @@ def parse(arguments, program=LESSON):
             other = "--quick" if defaults else "--start-from"
             raise UserError(f"--recipe is for a new model of your own: leave out {other}")
         defaults = RECIPES[recipe]
-        if "set" in given:  # the later of two values of a field counts
-            given["set"] = defaults["set"] + given["set"]
+    if "set" in given:  # the later of two values of a field counts
+        given["set"] = defaults.get("set", []) + given["set"]
     settings = Settings(**{**defaults, **given})
-    _check(settings)
+    check(settings)
     _check_together(settings, given)
     return settings, set(given)
 
@@ -433,7 +435,7 @@ def _kind(cls, name):
     return next((kind for kind in (bool, int, float, str) if kind in kinds), list)
 
 
-def _check(settings):
+def check(settings: Settings) -> None:
     """Raise UserError for a number or a name out of range, before any time is spent on it."""
     for name, field in _FIELDS.items():
         value, least, most = getattr(settings, name), *field.metadata["limits"]
@@ -535,7 +537,7 @@ def check_model(settings, config, n_subwords):
 def check_stored(stored):
     """Raise UserError for settings of a checkpoint that no run can have had."""
     _check_types(_known(stored))
-    _check(Settings(**_known(stored)))
+    check(Settings(**_known(stored)))
 
 
 def _check_types(stored):
@@ -586,6 +588,14 @@ def resumed(settings, given, stored):
                 "with --out"
             )
     own = {name: getattr(settings, name) for name in given} | {"out": settings.out, "resume": True}
+    if "set" in given:
+        newest = {item.partition("=")[0]: item for item in before.set + settings.set}
+        own["set"] = list(newest.values())
+    if "valid" in given and "train" not in given and ("corpus" in given or not before.train):
+        raise UserError(
+            "--valid is only used with --train: leave it out, a named corpus has its own "
+            "validation sentences"
+        )
     if "corpus" in given:
         own |= {"train": None, "valid": None}
     merged = Settings(**{**stored, **own})

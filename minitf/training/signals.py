@@ -37,13 +37,14 @@ def stop_on_signals(stop):
     """Let Ctrl-C, SIGTERM, SIGUSR1 and a closed terminal ask the run in this block to stop.
 
     stop: a StopRequest.
-    A second signal raises KeyboardInterrupt: the run stops immediately.
+    A second signal raises KeyboardInterrupt: the run stops immediately. A second SIGHUP does not:
+    a shell and the system may both send one when a terminal is closed.
     """
     received = False
 
     def handle(number, frame):
         nonlocal received
-        if received:
+        if received and number != getattr(signal, "SIGHUP", None):
             raise KeyboardInterrupt
         received = True
         stop.ask(f"{signal.Signals(number).name} received")

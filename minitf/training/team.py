@@ -2,6 +2,7 @@
 
 import time
 
+from minitf import forms
 from minitf.backend import on_gpu, to_device
 from minitf.cpu.replicas import Replicas, machine, threads_for
 from minitf.optim import gradient_norm
@@ -24,7 +25,10 @@ class Team:
         self.optimizer, self.dataset, self.ranks, self.seed = optimizer, dataset, ranks, seed
         n = 1 if on_gpu() else replicas or ranks.cores()
         self.replicas = Replicas(model, build, n)
-        self.machine = machine(n) | {"ranks": ranks.size}
+        self.machine = machine(n) | {
+            "ranks": ranks.size,
+            "forms": "on" if forms.are_on() else "off",
+        }
 
     def gradient(self, batches, step):
         """Leave the gradient of some batches in the optimizer: the same on every rank.

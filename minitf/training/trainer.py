@@ -81,6 +81,7 @@ class Trainer:
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
         self.validator = Validator(dataset, settings, log.say, self.stop)
         self.weights = []  # names of the files that the next average is made of
+        self.stamp = None  # of the checkpoint that was there before the text was read
 
     @property
     def step(self) -> int:
@@ -122,7 +123,8 @@ class Trainer:
         self.clock.start(self.step)
         try:
             self.team.check_same_weights(self.step)
-            self._try_largest_batches()
+            if self.step < self.settings.steps:
+                self._try_largest_batches()
             if self.ranks.rank == 0 and not self.folder.has_checkpoint():
                 # If the disk is full, the user learns it now.
                 self.folder.save_subwords(self.dataset.subwords)
@@ -341,7 +343,7 @@ class Trainer:
         In a cooldown the weights improve so quickly that those from before it would spoil it.
         """
         first = cooldown_start(self.settings)
-        if self.step <= first:
+        if not self.settings.cooldown or self.step <= first:
             return self.weights
         return [name for name in self.weights if self.folder.step_of(name) > first]
 
@@ -400,7 +402,7 @@ class Trainer:
 
     def changes(self, meta):
         """Return the machine's facts that differ from a checkpoint's: {name: (before, now)}."""
-        before = {"ranks": 1} | meta.get("machine", {})
+        before = {"ranks": 1, "forms": "on"} | meta.get("machine", {})
         machine = self.team.machine
         pairs = {name: (before.get(name, value), value) for name, value in machine.items()}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -417,5 +419,10 @@ def _filled_in(settings, epoch, log):
         log.say(
             f"chosen   {chosen}, for a text with {counted(math.ceil(epoch), 'update')} per epoch "
             "(--help explains the rules)"
+        )
+    if settings.cooldown and settings.minutes:
+        log.say(
+            f"notice   the cooldown begins after {cooldown_start(settings):,.0f} updates, and "
+            "--minutes may end the run before: give --steps instead"
         )
     return settings

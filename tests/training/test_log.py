@@ -106,6 +106,16 @@ def test_a_full_disk_costs_only_entries(tmp_path, monkeypatch):
     assert len(log.history) == 2
 
 
+def test_an_output_on_a_full_disk_does_not_end_the_run(tmp_path):
+    def write(text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = RunLog(tmp_path, write=write)
+    log.step(ENTRY)
+    assert not log.closed
+    assert len(read_history(tmp_path)) == 1
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.EIO, "Input/output error")])
 def test_a_closed_output_is_noticed(tmp_path, error):
     def write(text):

@@ -139,6 +139,7 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     free = int(share * needed(trainer) / planning.SAFE)
     monkeypatch.setattr(planning, "free_memory", lambda: free)
     monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
+    monkeypatch.setattr(planning, "_copied", lambda team: 0)
     lines = list(report(trainer, lambda: pytest.fail("it does not fit")))
     assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
     more = changed(lines[-1])
@@ -149,6 +150,25 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
         "the update has as many tokens as before"
     )
     assert needed(commandline.build(settings)) < planning.SAFE * free
+
+
+def test_the_copies_from_which_files_are_written_are_predicted(trainer):
+    trainer.update()
+    most = planning.memory_of(trainer.save)
+    assert 0.8 * most < planning._copied(trainer.team) < 1.3 * most
+
+
+def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
+    """Smaller batches would not help."""
+    copies = 10**9
+    monkeypatch.setattr(planning, "_copied", lambda team: copies)
+    monkeypatch.setattr(planning, "free_memory", lambda: copies)
+    lines = list(report(trainer))
+    assert "or 1.00 GB to write the files), but only 1.00 GB are free" in lines[-2]
+    assert "choose a smaller model with --preset" in lines[-1]
+    monkeypatch.setattr(planning, "free_memory", lambda: 2 * copies)
+    (memory,) = (line for line in report(trainer) if line.startswith("memory"))
+    assert re.search(r"at most about 1\.[0-9]+ GB", memory)
 
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):

@@ -5,7 +5,9 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from runs import (
+    PACE,
+    SMALL,
     assert_same_run,
     at_step,
     copied_run,
@@ -23,12 +27,15 @@ from runs import (
     write_text,
 )
 
+from minitf import forms
 from minitf.cpu import replicas as parallel
 from minitf.data.dataset import Dataset
+from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
 from minitf.training import commandline
 from minitf.training.checkpoints import RunFolder
+from minitf.training.settings import Settings
 from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.training.validation import Validator
@@ -125,6 +132,60 @@ def test_two_trainers_do_not_share_a_folder(folder, capsys):
     assert Path("new/log.jsonl").read_text() == '{"step": 1}\n'
 
 
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_a_run_that_another_process_trained_meanwhile_is_not_overwritten(
+    folder, monkeypatch, capsys, resume
+):
+    if resume:
+        assert run("here", "--steps", "3") == 0
+    build = commandline.build
+
+    def slowly(*given):
+        found = build(*given)
+        with monkeypatch.context() as patch:
+            patch.setattr(commandline, "build", build)
+            assert run("here", "--steps", "5", *resume) == 0
+        return found
+
+    monkeypatch.setattr(commandline, "build", slowly)
+    assert run("here", "--steps", "6", *resume) == 2
+    assert "another process has trained in here meanwhile: continue" in capsys.readouterr().err
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 5
+
+
+def test_subwords_of_a_killed_run_do_not_come_in_the_way(folder):
+    """They are written before the first checkpoint, and may be of another kind."""
+    Path("here").mkdir()
+    Path("here/subwords.model").write_bytes(b"of another run")
+    assert run("here", "--steps", "3") == 0
+    assert run("here", "--steps", "5", "--resume") == 0
+    assert Translator.load("here").translate(["the cat"], beam=1)
+
+
+def test_resuming_from_python_takes_the_settings_that_were_changed(folder):
+    assert run("here", "--steps", "3") == 0
+    results = commandline.train(Settings(out=Path("here"), resume=True, steps=5))
+    assert results["step"] == 5 and results["settings"]["train"] == ["train.en", "train.de"]
+    with pytest.raises(UserError, match="--valid-every must be at least 1, not 0"):
+        commandline.train(Settings(out="here", resume=True, valid_every=0))
+
+
+def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        at_step(patch, 9, terminate)
+        assert run("here", "--steps", "100") == 0
+    assert run("here", "--resume", "--steps", "8", text=False) == 0
+    assert read_model("here").notes["averaged"] == 2
+
+
+def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
+    assert run("here", "--steps", "3") == 0
+    with forms.off():
+        assert run("here", "--resume", "--steps", "5") == 0
+    assert "notice   the result will differ" in (said := capsys.readouterr().out)
+    assert "forms on -> off" in said
+
+
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
     copied_run("whole")
     for steps in (3, 6, 10, 13):
@@ -160,7 +221,7 @@ def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
         patch.setattr(commandline, "finish", lambda *arguments: (terminate(), finish(*arguments)))
         assert run("parts") == 0
     assert (
-        "stopped  SIGTERM received: all steps are done; --resume scores the model"
+        "stopped  SIGTERM received: all updates are done; --resume --out parts --steps 13 scores"
         in capsys.readouterr().out
     )
     assert not Path("parts/results.json").exists()
@@ -360,6 +421,41 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     said = capsys.readouterr().out
     assert f"stopped  {name} received: --resume --out here continues from step 2" in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="it takes the setsid of Linux")
+def test_a_closed_terminal_saves_a_checkpoint(folder):
+    """Neither the line nor the progress bar can be written any more."""
+    command = [sys.executable, "-m", "minitf.training", *PACE, *SMALL]
+    command += ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
+    command += ["--steps", "1000000", "--valid-every", "1000000", "--log-every", "5"]
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        ["env", "--default-signal=HUP", "setsid", "--ctty", "--wait", *command, "--out", "here"],
+        stdin=slave, stdout=slave, stderr=slave,
+    )  # fmt: skip
+    os.close(slave)
+    said = b""
+    while b"% " not in said:  # the bar, which comes after a second
+        said += os.read(master, 10_000)
+    os.close(master)
+    assert process.wait(60) == 0
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] > 5
+
+
+def test_a_terminal_may_be_closed_twice():
+    """A shell and the system both send SIGHUP."""
+    outside = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+    try:
+        stop = StopRequest()
+        with stop_on_signals(stop):
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.reason == "SIGHUP received"
+            with pytest.raises(KeyboardInterrupt):
+                terminate()
+    finally:
+        signal.signal(signal.SIGHUP, outside)
 
 
 def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):

@@ -106,6 +106,26 @@ def test_quick_is_a_set_of_defaults():
     assert parse(["--quick", "--start-from", "there"])[0].preset == "tiny"
 
 
+def test_quick_keeps_its_own_model_settings_beside_those_given():
+    settings, _ = parse(["--quick", "--set", "norm=pre"])
+    assert model_changes(settings.set) == model_changes(QUICK["set"]) | {"norm": "pre"}
+
+
+def test_a_resumed_run_remembers_every_model_setting():
+    first, _ = parse(["--set", "n_layers=1", "--set", "dropout=0.1", "--out", "here"])
+    again, given = parse(["--resume", "--set", "dropout=0.2", "--out", "here"])
+    settings, _ = resumed(again, given, dataclasses.asdict(first))
+    assert model_changes(settings.set) == {"n_layers": 1, "dropout": 0.2}
+
+
+@pytest.mark.parametrize("corpus", [[], ["--corpus", "toy"]])
+def test_resuming_takes_no_validation_text_for_a_named_corpus(corpus):
+    first, _ = parse(["--corpus", "toy", "--out", "here"])
+    again, given = parse(["--resume", "--valid", "a", "b", "--out", "here", *corpus])
+    with pytest.raises(UserError, match="--valid is only used with --train: leave it out"):
+        resumed(again, given, dataclasses.asdict(first))
+
+
 def test_the_paper_is_the_default():
     """For a text of the size of WMT 2014, in the paper's batches and in those of a laptop."""
     for epoch in (5_000, 33_000):
