@@ -19,7 +19,7 @@ __all__ = ["members"]
 
 # Times the size of the archive: text is compressed to a quarter or a tenth, never to a hundredth.
 MAX_GROWTH = 100
-AGAIN = "delete it, and it will be downloaded again"
+AGAIN = "delete it, and it will be downloaded again; if it is your own, copy it again"
 _CHUNK = 1 << 18  # bytes
 
 

@@ -3,6 +3,7 @@
 `python -m minitf.data wmt14-en-de` downloads a corpus in advance.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -17,6 +18,7 @@ from minitf.data import recipes, treebank
 from minitf.errors import UserError
 from minitf.terminal import Progress, counted
 from minitf.text.trees import WITH_WORDS
+from minitf.text.vocabulary import not_text
 
 __all__ = [
     "Corpus",
@@ -147,7 +149,7 @@ _CORPORA = {
 }
 _CRAFT = {"craft": False, "craft-words": True}  # with the words in the trees, instead of XX
 NAMES = ("toy", *_CORPORA, *_CRAFT)
-_HELD_OUT = 500  # trees of craft
+_LEAST_HELD_OUT = 500  # trees of craft
 HELP = f"""usage: python -m minitf.data NAME ...
 Download corpora in advance, such as wmt14-en-de, into the folder that MINITF_DATA names, or else
 into ~/.cache/minitf. A training command downloads its corpus itself if it is missing.
@@ -196,7 +198,7 @@ def _craft(name, folder, with_words):
     Validated on articles that are held out of the training text, so `dev` decides nothing.
     """
     found = treebank.articles(folder / "train")
-    train, valid = treebank.held_out(found, least=_HELD_OUT)
+    train, valid = treebank.held_out(found, least=_LEAST_HELD_OUT)
     train, valid, dev = (
         [tree for article in some for tree in article.trees]
         for some in (train, valid, treebank.articles(folder / "dev"))
@@ -242,7 +244,10 @@ def data_folder() -> Path:
 
 
 def _cache_folder():
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "minitf"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "minitf"
+    except RuntimeError:
+        raise UserError("there is no home folder: set MINITF_DATA to a folder") from None
 
 
 def encoded_folder() -> Path:
@@ -277,10 +282,10 @@ def undecoded(path, lines) -> str:
     damaged = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
     if not damaged:
         return ""
-    count = "1 line is" if len(damaged) == 1 else f"{len(damaged):,} lines are"
+    count = "1 line has" if len(damaged) == 1 else f"{len(damaged):,} lines have"
     return (
-        f"{path}: {count} not UTF-8 (the first: line {damaged[0]}): convert the file, for example "
-        "with iconv -f latin1 -t utf-8"
+        f"{path}: {count} characters that are damaged or not UTF-8 (the first: line {damaged[0]}); "
+        "if the file is Latin-1, convert it: iconv -f latin1 -t utf-8"
     )
 
 
@@ -325,12 +330,18 @@ def _equally_long(pairs, source_path, target_path):
 def _opened(path):
     if Path(path).is_dir():
         raise UserError(f"{path} is a folder: name a text file")
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be read ({error.strerror}): name an existing text file"
-        ) from None
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb"))
+            start = file.peek(8)
+        except OSError as error:
+            raise UserError(
+                f"{path} cannot be read ({error.strerror}): name an existing text file"
+            ) from None
+        if kind := not_text(start):
+            raise UserError(f"{path} is {kind}: save it as plain text, in UTF-8")
+        stack.pop_all()
+    return file
 
 
 def _scan(path):

@@ -197,7 +197,8 @@ def _fetch_more(remote, part):
 
 def _append(reply, part, start, total):
     """Write a reply from byte `start` on; return whether the file is complete."""
-    with open(part, "r+b") as file, Progress(part.stem, total) as progress:
+    # Unbuffered: on a full disk, a buffer would be written again when the file is closed.
+    with open(part, "r+b", buffering=0) as file, Progress(part.stem, total) as progress:
         size = file.seek(start)
         file.truncate()
         while not total or size < total:
@@ -207,8 +208,9 @@ def _append(reply, part, start, total):
             if _size(part) != size:
                 raise UserError(f"another process is writing {part} too: wait until it is done")
             with _writing(part):
-                size += file.write(chunk)
-                file.flush()
+                while chunk:
+                    written = file.write(chunk)
+                    chunk, size = chunk[written:], size + written
             progress.to(size)
     return not total or size == total
 

@@ -11,6 +11,7 @@ import os
 import posixpath
 import re
 import shutil
+import time
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -93,6 +94,7 @@ TEXTS = {  # the training texts of a language, and their names inside the archiv
         (GIGA, "giga-fren.release2.fixed.{}.gz"),
     ),
 }
+_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
 # For each corpus of Tatoeba, the sentences of its validation and test text, as hashes. So everyone
 # who downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
@@ -173,17 +175,22 @@ def _listed(urls):
 
 
 def _fill(folder, archives, data, say):
-    aside = data / f"{folder}.making"
-    shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
+    for left in data.glob(f"{folder}.*.making"):  # by a killed process, or another is writing it
+        with contextlib.suppress(OSError):
+            if time.time() - max(p.stat().st_mtime for p in (left, *left.iterdir())) > _STALE_AFTER:
+                shutil.rmtree(left)
+    aside = data / f"{folder}.{os.urandom(4).hex()}.making"  # another process may make it, too
     aside.mkdir(parents=True)
     try:
         RECIPES[folder].build(archives, aside, data, say)
-        if (data / folder).exists():
+        try:
+            os.replace(aside, data / folder)
+        except OSError:
+            if not (data / folder).is_dir():
+                raise
             for path in aside.iterdir():
                 if not (data / folder / path.name).exists():
                     os.replace(path, data / folder / path.name)
-        else:
-            os.replace(aside, data / folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     say(f"made     {data / folder}")

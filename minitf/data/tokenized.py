@@ -86,12 +86,12 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
     """
     key = _key(pairs, subwords, max_length)
     folder = corpora.encoded_folder() / f"{name}-{key[:16]}"
+    _remove_stale(folder)
     facts = _check(folder, key, log) if folder.exists() else None
     if facts is None:
         started = time.monotonic()
         try:
             shutil.rmtree(folder, ignore_errors=True)
-            _remove_stale(folder)
             facts = _make(folder, key, pairs, subwords, max_length, log, threads)
         except OSError as error:
             raise UserError(
@@ -161,12 +161,11 @@ def _remove_stale(folder):
 
 def _make(folder, key, pairs, subwords, max_length, log, threads):
     """Write the files under another name, and rename their folder when it is complete."""
-    aside = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+    aside = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}.tmp")
     dtype = id_type(len(subwords))
     # The length with the end mark has to fit.
     length_dtype = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)
     lengths, counts, unknown, digest = [], Counter(), 0, hashlib.sha256()
-    shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
         with _durable(aside / IDS) as file:

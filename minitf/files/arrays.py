@@ -264,6 +264,7 @@ def average(
         shapes = {name: total.shape for name, total in sums.items()} if sums else None
         if isinstance(each, dict):
             arrays, source = each, f"checkpoint {count}"
+            _check_shapes(source, {name: array.shape for name, array in each.items()}, shapes)
         else:
             arrays, source = load_arrays(each, shapes)[0], each
         for name, array in arrays.items():

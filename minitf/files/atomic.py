@@ -40,8 +40,16 @@ def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
         for entry in os.scandir(folder):
             with contextlib.suppress(OSError):
                 old = entry.is_file(follow_symlinks=False) and entry.stat().st_mtime <= newest
-                if old and ASIDE.fullmatch(entry.name):
+                if old and ASIDE.fullmatch(entry.name) and _is_ours(entry):
                     os.unlink(entry.path)
+
+
+def _is_ours(entry):
+    """Return whether a temporary file is minitf's: other programs have names like safetensors'."""
+    if not entry.name.startswith(".tmp"):
+        return True
+    with open(entry.path, "rb") as file:
+        return file.read(9)[8:] in (b"", b"{")  # where the header of a safetensors file begins
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from numpy.typing import DTypeLike
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.files.atomic import clean_leftovers, install, save_text, sha256, staged, writing
-from minitf.text import Vocabulary, load_subwords
+from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
 
-__all__ = ["SavedModel", "read_model", "read_notes", "save_model"]
+__all__ = ["SavedModel", "forget_other_vocabularies", "read_model", "read_notes", "save_model"]
 
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "model.npz"  # of minitf 0.1
@@ -75,6 +75,15 @@ def save_model(
         install({directory / CONFIG: directory / NEXT_CONFIG}, directory / CONFIG)
     with writing(directory):
         (directory / OLD_WEIGHTS).unlink(missing_ok=True)
+    forget_other_vocabularies(directory, subwords)
+
+
+def forget_other_vocabularies(directory, subwords):
+    """Delete the files of vocabularies of another kind, which would be taken for the model's."""
+    with writing(directory):
+        for kind in (Subwords, Words, PairedSubwords):
+            if kind.file_name not in subwords.contents():
+                (Path(directory) / kind.file_name).unlink(missing_ok=True)
 
 
 def _shrink(name, array, dtype):

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
+from minitf.terminal import counted
 from minitf.text.merges import BLANK, Merges
 from minitf.text.paired import PairedSubwords
 from minitf.text.sentencepiece_file import processor, sentencepiece
@@ -27,6 +28,7 @@ from minitf.text.words import Words
 
 __all__ = ["Subwords", "Vocabulary", "load_subwords"]
 
+LONGEST = 100_000  # bytes; SentencePiece learns nothing from longer lines
 TRAINING_LINES = 2_000_000  # lines; more cost time and memory, and change no subword
 _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 
@@ -55,12 +57,13 @@ class Subwords:
         try:
             self._processor = processor(model)
             names = self._processor.id_to_piece(list(range(len(SPECIALS))))
+            has_bytes = self._processor.piece_to_id("<0x00>") != UNK
         except (UserError, IndexError):
-            names = []
-        if names != list(SPECIALS):
+            names, has_bytes = [], False
+        if names != list(SPECIALS) or not has_bytes:
             raise UserError(
-                "not a SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3: "
-                "copy the file again"
+                "not a SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3 and bytes for "
+                "unknown characters: copy the file again"
             )
 
     @classmethod
@@ -90,6 +93,12 @@ class Subwords:
 
         if not any(line.strip() for line in sample()):
             raise UserError("no text to learn subwords from: the training lines are empty")
+        longer = sum(len(line) > LONGEST // 4 and len(line.encode()) > LONGEST for line in sample())
+        if longer:
+            log(
+                f"notice   {counted(longer, 'line')} of more than {LONGEST:,} bytes: no subwords "
+                "are learned from these; give one sentence per line"
+            )
         symbols = [BLANK + symbol for symbol in symbols]
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
@@ -105,7 +114,7 @@ class Subwords:
         if larger:
             raise UserError(
                 f"a vocabulary of {vocabulary_size} is too small for this text: choose a "
-                f"--vocabulary-size of more than {larger[1]}"
+                f"--vocabulary-size of at least {larger[1]}"
             )
         raise UserError(
             f"cannot learn a vocabulary of {vocabulary_size} from this text: try another "
@@ -196,7 +205,7 @@ def _train(lines, vocabulary_size, symbols):
         vocab_size=vocabulary_size,
         character_coverage=0.9995,
         byte_fallback=True,
-        max_sentence_length=100_000,  # bytes; longer lines are skipped
+        max_sentence_length=LONGEST,
         split_digits=True,
         user_defined_symbols=symbols,
         normalization_rule_name="identity",

@@ -39,6 +39,27 @@ def ordinary(ids: Iterable[int], size: int) -> list[int]:
     return [i for i in in_range(ids, size) if i >= len(SPECIALS)]
 
 
+NOT_TEXT = {  # the first bytes of files that are not plain text
+    rb"PK\x03\x04": "a Word, LibreOffice or zip file",
+    rb"\xd0\xcf\x11\xe0": "an old Word file",
+    rb"%PDF-": "a PDF",
+    rb"\x89PNG|\xff\xd8\xff|GIF8": "a picture",
+    rb"\x1f\x8b": "a compressed file",
+    rb"\{\\rtf": "an RTF file",
+    rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]": "in UTF-16",
+}
+
+
+def not_text(start: bytes) -> str:
+    """Return what a file is that begins with these bytes; an empty text if it may be plain text.
+
+    >>> not_text(b"%PDF-1.7"), not_text(b"The cat")
+    ('a PDF', '')
+    """
+    found = (kind for start_of, kind in NOT_TEXT.items() if re.match(start_of, start, re.DOTALL))
+    return next(found, "")
+
+
 def read(path: str | Path) -> bytes:
     """Return the content of a file. Raises UserError, without the path, if it cannot be read."""
     try:
@@ -49,9 +70,12 @@ def read(path: str | Path) -> bytes:
 
 def write(path: str | Path, content: bytes) -> None:
     """Write a file completely or not at all: under another name, which is then changed."""
-    aside = Path(f"{path}.tmp")
-    with open(aside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    aside = Path(f"{path}.{os.urandom(4).hex()}.tmp")  # as in files/atomic.py
+    try:
+        with open(aside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

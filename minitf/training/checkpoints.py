@@ -21,8 +21,8 @@ import numpy as np
 from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.atomic import writing
-from minitf.files.models import CONFIG, save_model
-from minitf.text import PairedSubwords, Subwords, Words, load_subwords
+from minitf.files.models import CONFIG, forget_other_vocabularies, save_model
+from minitf.text import load_subwords
 from minitf.translation.probe import probe
 
 try:
@@ -145,9 +145,7 @@ class RunFolder:
         path = self.path / subwords.file_name
         with writing(path):
             subwords.save(path)
-            for kind in (Subwords, Words, PairedSubwords):
-                if kind.file_name != subwords.file_name:
-                    (self.path / kind.file_name).unlink(missing_ok=True)
+        forget_other_vocabularies(self.path, subwords)
 
     # Weights and their average --------------------------------------------------------------------
 

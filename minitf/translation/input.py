@@ -3,7 +3,6 @@
 import contextlib
 import os
 import queue
-import re
 import stat
 import sys
 import threading
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from minitf.text.vocabulary import valid
+from minitf.text.vocabulary import not_text, valid
 from minitf.translation.console import Mistake, is_terminal, say, terminal_safe
 from minitf.translation.languages import languages_of
 
@@ -20,15 +19,6 @@ LINES = 500  # lines that are sorted by length and translated together, at most
 BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
 PATIENCE = 0.05  # seconds for which a line from a pipe waits for others to share a batch with
 CHUNK = 1 << 16  # bytes that are read at once
-NOT_TEXT = {  # the first bytes of files that are not plain text
-    rb"PK\x03\x04": "a Word, LibreOffice or zip file",
-    rb"\xd0\xcf\x11\xe0": "an old Word file",
-    rb"%PDF-": "a PDF",
-    rb"\x89PNG|\xff\xd8\xff|GIF8": "a picture",
-    rb"\x1f\x8b": "a compressed file",
-    rb"\{\\rtf": "an RTF file",
-    rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]": "in UTF-16",
-}
 
 
 class Source(NamedTuple):
@@ -85,9 +75,8 @@ def _check_is_text(file, name):
         with contextlib.suppress(OSError):  # the reader of the text will say so
             start = file.read(8)
             file.seek(0)
-    for pattern, kind in NOT_TEXT.items():
-        if re.match(pattern, start, re.DOTALL):
-            raise Mistake(f"{name} is {kind}: save it as plain text, in UTF-8")
+    if kind := not_text(start):
+        raise Mistake(f"{name} is {kind}: save it as plain text, in UTF-8")
 
 
 def _size_of(file):

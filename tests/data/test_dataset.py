@@ -4,6 +4,7 @@ the seed.
 
 import dataclasses
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -215,7 +216,7 @@ def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
     settings = Settings(train=files, valid=files, add=files, subwords="none")
     log = []
     prepare(settings, read_corpus(settings), log.append)
-    assert sum("1 line is not UTF-8" in line for line in log) == 3
+    assert sum("1 line has characters that are damaged or not UTF-8" in line for line in log) == 3
     assert sum(line.endswith(f"): {files[1]}") for line in log) == 3
     assert f"notice   the same file is given twice (as --train and --add): {files[1]}" in log
 
@@ -325,3 +326,34 @@ def test_reading_what_the_user_named(tmp_path, monkeypatch):
         read_corpus(Settings(train=files))
     monkeypatch.setattr(corpora, "load", lambda name: f"corpus {name}")
     assert read_corpus(Settings(corpus="multi30k")) == "corpus multi30k"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_each_side_is_cut_by_its_own_vocabulary(tmp_path, monkeypatch, held):
+    """A public model cuts the source by one SentencePiece model and the target by another."""
+
+    class Two(Words):
+        def encode(self, lines, threads=0, side="source"):
+            shift = {"source": 0, "target": 1}[side]
+            return [[7 + shift for _ in line.split()] for line in lines]
+
+    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 1 << 30 if held else 0)
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    files = [str(tmp_path / side) for side in "st"]
+    for file in files:
+        Path(file).write_text("a b c\nd e\n")
+    settings = Settings(train=files, valid=files)
+    words = Two.train(["a b c d e"])
+    data = prepare(settings, read_corpus(settings), print, words)
+    assert (data.encoded is None) == held
+    assert {id for ids in data.sources for id in ids} == {7}
+    assert {id for ids in data.targets for id in ids} == {8}
+
+
+@pytest.mark.parametrize("start", [b"\xff\xfe", b"\x1f\x8b", b"PK\x03\x04"])
+def test_files_that_are_no_plain_text_are_refused(tmp_path, start):
+    (tmp_path / "s").write_bytes(start + "the cat\n".encode("utf-16-le"))
+    (tmp_path / "t").write_text("die Katze\n")
+    files = [str(tmp_path / side) for side in "st"]
+    with pytest.raises(UserError, match=r"s is .*: save it as plain text, in UTF-8"):
+        read_corpus(Settings(train=files, valid=files))

@@ -1,11 +1,10 @@
 """Downloads: whatever a server does, the file is complete and right, or one line says why not."""
 
 import hashlib
-import io
 import shutil
+import sys
 import time
 from functools import partial
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -315,22 +314,22 @@ def test_two_processes_at_one_file(path):
         fetch(known(server.url), path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_no_room(path, monkeypatch):
-    def full(*arguments):
-        file = mock.MagicMock(wraps=io.BytesIO())
-        file.__enter__.return_value.seek.return_value = 0
-        file.__enter__.return_value.write.side_effect = OSError(28, "No space left on device")
-        return file
+    import resource
 
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with serving(partial(reply, content=CONTENT)) as server:
-        with monkeypatch.context() as patch:
-            patch.setattr(download, "open", full, raising=False)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(CONTENT) - 100, before[1]))
+        try:
             with pytest.raises(
-                UserError,
-                match=r"file.part cannot be written \(No space left on device\): free some space",
+                UserError, match=r"file.part cannot be written \(File too large\): free some space"
             ):
                 fetch(known(server.url), path)
-            assert len(server.requests) == 1  # another try would not help
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert len(server.requests) == 1  # another try would not help
+        (path.parent / "file.part").unlink()
         monkeypatch.setattr(
             shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9, 9, 2000)
         )

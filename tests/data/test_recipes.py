@@ -178,12 +178,31 @@ def test_texts_of_different_length_are_refused(data, internet):
     assert [path.name for path in data.iterdir()] == ["downloads"]
 
 
-def test_the_unfinished_folder_of_a_killed_process_is_replaced(data, internet):
-    left = data / "wmt14-en-de.making" / "train.en"
-    left.parent.mkdir()
-    left.write_text("half of it")
+def test_the_unfinished_folder_of_a_killed_process_is_removed(data, internet):
+    """One that was changed within the hour may be of a process that is still writing."""
+    old, new = (data / f"wmt14-en-de.{name}.making" / "train.en" for name in ("12", "34"))
+    for left in (old, new):
+        left.parent.mkdir()
+        left.write_text("half of it")
+    for path in (old, old.parent):
+        os.utime(path, (0, 0))
     assert len(corpora.load("wmt14-en-de", quiet).train.source) == 6
-    assert not left.parent.exists()
+    assert not old.parent.exists() and new.exists()
+
+
+def test_two_processes_that_make_a_corpus_do_not_disturb_each_other(data, internet, monkeypatch):
+    recipe = recipes.RECIPES["wmt14-en-de"]
+    build = recipe.build
+
+    def slow(*given):
+        build(*given)
+        with monkeypatch.context() as patch:
+            patch.setitem(recipes.RECIPES, "wmt14-en-de", recipe)
+            corpora.load("wmt14-en-de", quiet)  # another process is faster
+
+    monkeypatch.setitem(recipes.RECIPES, "wmt14-en-de", recipe._replace(build=slow))
+    assert len(corpora.load("wmt14-en-de", quiet).train.source) == 6
+    assert not list(data.glob("*.making"))
 
 
 def test_without_internet_one_line_says_what_to_fetch(data, internet):

@@ -81,7 +81,7 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
             monkeypatch,
             held,
             subwords=subwords,
-            vocabulary_size=12 if subwords == "none" else 300,
+            vocabulary_size=10 if subwords == "none" else 300,
             **more,
         )
         for held in (True, False)

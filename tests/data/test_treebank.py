@@ -14,7 +14,7 @@ TREE = "( (S (NP-SBJ (NN w{}) (-NONE- *)) (VP (VBZ is) (ADJP (JJ red))) (. .)) )
 
 @pytest.fixture
 def craft(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpora, "_HELD_OUT", 3)
+    monkeypatch.setattr(corpora, "_LEAST_HELD_OUT", 3)
     monkeypatch.setenv("MINITF_DATA", str(tmp_path))
     for split, names in (("train", "abcd"), ("dev", "e")):
         (tmp_path / "craft" / split).mkdir(parents=True)

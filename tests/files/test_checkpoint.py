@@ -231,7 +231,11 @@ def test_leftovers_are_removed_when_old(saved, arrays):
         path.write_bytes(b"half")
         os.utime(path, (time.time() - 3600,) * 2)
     os.utime(young)
+    other = folder / ".tmpAbC123"  # of another program, in Rust as safetensors is
+    other.write_bytes(b"what it is writing")
+    os.utime(other, (0, 0))
     save_arrays(saved, arrays, {})
+    assert other.exists()
     assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
     clean_leftovers(folder, minutes=0)
     assert not young.exists() and foreign.exists()
@@ -390,6 +394,18 @@ def test_average_refuses_other_arrays(tmp_path, other, named):
     text = message(average, [tmp_path / "a.safetensors", tmp_path / "b.safetensors"])
     assert all(part in text for part in [*named, "b.safetensors"])
     assert "at least one" in message(average, [])
+
+
+@pytest.mark.parametrize("second", [{"y": np.zeros(2)}, {}, {"x": np.zeros(1)}, {"x": np.zeros(3)}])
+def test_average_refuses_other_arrays_in_a_dictionary(second):
+    """An array of one number could be broadcast, and a missing one taken for zeros."""
+    assert "checkpoint 2" in message(average, [{"x": np.ones(2)}, second])
+
+
+def test_a_model_in_the_place_of_one_with_another_kind_of_vocabulary(tmp_path, arrays, words):
+    (tmp_path / "subwords.model").write_bytes(b"of the model before")
+    save_model(tmp_path, arrays, {}, words)
+    assert read_model(tmp_path).subwords.words == words.words
 
 
 # A model's folder ---------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ TRAINER = {
     "--train line line --valid valid.en valid.de --subwords none": (
         "no pair is left to train on; left out: 1 too long"
     ),
-    f"{TEXTS} --vocabulary-size 20": "choose a --vocabulary-size of more than",
+    f"{TEXTS} --vocabulary-size 20": "choose a --vocabulary-size of at least",
     "--corpus klingon": "unknown corpus 'klingon': choose from toy",
     "--corpus tatoeba-en-de": "set MINITF_DATA",
     "--subwords words": "--subwords must be sentencepiece or none",

@@ -1,5 +1,6 @@
 """Subwords, words and batches: what goes in comes out, for any text, any ids, any lengths."""
 
+import io
 import os
 import subprocess
 import sys
@@ -169,7 +170,7 @@ def test_vocabulary_size_is_fitted_to_the_text():
         f"{len(subwords)} are used"
     ]
     assert subwords.decode(subwords.encode(["more words"])) == ["more words"]
-    with pytest.raises(UserError, match=r"100 is too small .* --vocabulary-size of more than 2"):
+    with pytest.raises(UserError, match=r"100 is too small .* --vocabulary-size of at least 2"):
         Subwords.train(LINES, 100)
     for nothing in ([], ["", "  "]):
         with pytest.raises(UserError, match="no text"):
@@ -179,9 +180,12 @@ def test_vocabulary_size_is_fitted_to_the_text():
 
 
 def test_odd_training_text():
+    said = []
     subwords = Subwords.train(
-        [*LINES, "\udce9\udcff", "\x00", "a\u2581b", "x" * 200_000], 300, log=silent
+        [*LINES, "\udce9\udcff", "\x00", "a\u2581b", "x" * 200_000], 300, log=said.append
     )
+    (notice,) = said
+    assert notice.startswith("notice   1 line of more than 100,000 bytes: no subwords are learned")
     assert subwords.decode(subwords.encode(["the cat"])) == ["the cat"]
 
 
@@ -395,3 +399,16 @@ def test_padding_inside_a_line_is_refused():
         [2, 5, 9, 3],
         [2, 3, 0, 0],
     ]
+
+
+def test_a_sentencepiece_model_without_bytes_is_not_one_of_minitf():
+    """It could not encode every text, as Subwords promises."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 9), model_writer=model, vocab_size=40, model_type="bpe",
+        pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+    )  # fmt: skip
+    with pytest.raises(UserError, match="bytes for unknown characters"):
+        Subwords(model.getvalue())
