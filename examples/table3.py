@@ -32,7 +32,7 @@ from minitf.config import Config
 from minitf.cpu.machine import cores
 from minitf.data import corpora
 from minitf.errors import UserError
-from minitf.files.atomic import save_text, writing
+from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
 from minitf.terminal import number
 from minitf.training import settings
@@ -468,8 +468,10 @@ def picture(rows, path):
         axes.grid(alpha=0.3)
         label_axes(axes, label, "", better, 11, 9)
     axes.legend(frameon=False, fontsize=9)
-    with writing(path):
+    try:
         save_figure(figure, path)
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 def show(kept, folder):

@@ -488,9 +488,10 @@ def save_figure(figure, path):
             # A character without a font is drawn as a box, and the caption says so.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter where LaTeX is missing, for .pgf
+        (reason, *_) = (getattr(error, "strerror", None) or str(error)).splitlines() or [""]
         raise ValueError(
-            f"{path}: cannot be written ({error.strerror or error}): choose another file or folder"
+            f"{path}: cannot be written ({reason}): choose another file, folder or format"
         ) from error
 
 

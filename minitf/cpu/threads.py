@@ -53,7 +53,7 @@ class Helper(threading.Thread):
         super().__init__(daemon=True)
         self.process = os.getpid()
         self.calls = SimpleQueue()
-        with _without_signals():
+        with without_signals():
             self.start()
 
     def run(self):
@@ -91,7 +91,7 @@ class Helper(threading.Thread):
 
 
 @contextlib.contextmanager
-def _without_signals():
+def without_signals():
     """Let threads that start in this block receive no signals.
 
     They would be handled although the main thread defers them: see workers.py.

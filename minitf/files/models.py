@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -107,8 +108,8 @@ def read_model(directory: str | Path) -> SavedModel:
     unknown format.
     """
     directory = Path(directory)
-    if not directory.is_dir():
-        what = "is a file" if directory.exists() else "no such folder"
+    if not os.path.isdir(directory):  # Path.is_dir raises errors for names that are too long
+        what = "is a file" if os.path.exists(directory) else "no such folder"
         raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
     if not any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
         raise UserError(f"{directory} is not the folder of a trained model: it has no {CONFIG}")
@@ -130,9 +131,13 @@ def read_model(directory: str | Path) -> SavedModel:
 def read_notes(directory: str | Path) -> dict:
     """Return the notes that `save_model` was given, such as the step.
 
-    Reads config.json alone. Raises UserError if that is missing or damaged.
+    Reads config.json alone, or the next one if a killed save_model left only that.
+    Raises UserError if it is missing or damaged.
     """
-    return _notes(_read_config(Path(directory) / CONFIG))
+    path = Path(directory) / CONFIG
+    if not path.exists() and (Path(directory) / NEXT_CONFIG).exists():
+        path = path.with_name(NEXT_CONFIG)
+    return _notes(_read_config(path))
 
 
 def _notes(config):

@@ -1,5 +1,6 @@
 """A model's folder, or the name of a public model in its place: for all commands that load one."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ def folder_of(model: str | Path, say: Callable[[str], object] = print) -> str | 
     A file or folder of that name comes first. Licence and size are said before a download.
     Raises UserError if the model cannot be had.
     """
-    if Path(model).exists() or not _NAME.fullmatch(str(model)):
+    if os.path.exists(model) or not _NAME.fullmatch(str(model)):
         return model
     from minitf.public.remote import imported  # lazily: most translations need no network
 

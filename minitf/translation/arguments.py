@@ -1,6 +1,7 @@
 """The options of translate.py, its help text, and the check of what the user typed."""
 
 import argparse
+import os
 import sys
 
 from minitf.terminal import number
@@ -42,7 +43,8 @@ output formats:
   --format json       {"source", "translation", "score", "log_probability",
                       "nbest": [{"translation", "score", "log_probability"}]}
   SCORE is ln P(translation) / ((5 + length) / 6)^alpha; greater is better.
-  length: tokens of the translation, with its end mark
+  length: tokens of the translation, with its end mark; of a line that is
+  translated in several parts, SCORE is the sum of theirs
 
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C. The environment variable MINITF_BACKEND chooses a backend as --backend
@@ -88,6 +90,8 @@ def _check(parser, options):
         )
     if options.text and options.input is not None:
         parser.error("TEXT and --input are both given: choose one of them")
+    if options.attention is not None:
+        _check_picture_file(parser, options)
     settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
     options.sampling = {name: value for name, value in settings.items() if value is not None}
     if options.sampling and not options.sample:
@@ -112,6 +116,16 @@ def _check(parser, options):
             "a page shows all kinds and layers: leave out --attention-kind, --attention-subwords "
             "and --layer, or draw a .png"
         )
+
+
+def _check_picture_file(parser, options):
+    """Refuse a picture that would replace the text or its translation, or be replaced."""
+    if not options.attention:
+        parser.error("--attention needs the name of a file")
+    for name in ("input", "output"):
+        path = getattr(options, name)
+        if path and os.path.realpath(path) == os.path.realpath(options.attention):
+            parser.error(f"--attention and --{name} name the same file: choose another")
 
 
 def _parser(model):
@@ -154,7 +168,8 @@ def _add_output(add):
     add(
         "--output",
         metavar="FILE",
-        help="write to this file when everything is translated (default: print each line at once)",
+        help="write to this file when everything is translated (default: print the lines as they "
+        "are translated, of a file up to 500 at a time)",
     )
     add(
         "--format",

@@ -40,7 +40,7 @@ def main(arguments=None, model=None, backend="", folder_of=None):
     except BrokenPipeError:  # the reader of the output has read enough
         return 0
     except MemoryError:
-        return complain("out of memory: use a smaller --beam")
+        return complain("out of memory: use a smaller --beam or a smaller model")
     finally:
         settle_stdout()
 

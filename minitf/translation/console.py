@@ -1,5 +1,6 @@
 """The messages of the command line, on standard error."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -39,9 +40,10 @@ def terminal_safe(text):
 
 
 def say(message, end="\n"):
-    """Write to standard error, if it is open."""
+    """Write to standard error, if it is open; a full disk or a lost terminal ends no work."""
     if sys.stderr:
-        print(message, end=end, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):
+            print(message, end=end, file=sys.stderr, flush=True)
 
 
 def is_terminal(stream):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from minitf.cpu.threads import without_signals
 from minitf.text.vocabulary import not_text, valid
 from minitf.translation.console import Mistake, is_terminal, say, terminal_safe
 from minitf.translation.languages import languages_of
@@ -59,7 +60,9 @@ def opened_input(options):
     elif sys.stdin is None:
         raise Mistake("standard input is closed: give TEXT or --input FILE")
     else:
-        yield _source_of(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer), options)
+        file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+        _check_is_text(file, "the input")
+        yield _source_of(file, options)
 
 
 def _source_of(file, options):
@@ -73,8 +76,9 @@ def _check_is_text(file, name):
     start = b""
     if _size_of(file) is not None:
         with contextlib.suppress(OSError):  # the reader of the text will say so
+            begin = file.tell()
             start = file.read(8)
-            file.seek(0)
+            file.seek(begin)
     if kind := not_text(start):
         raise Mistake(f"{name} is {kind}: save it as plain text, in UTF-8")
 
@@ -97,19 +101,22 @@ def read_batches(file):
     Lines from a file fill their lists; lines from a pipe are not kept waiting for more. The lines
     before an error are yielded before it is raised.
     """
-    chunks = _chunks(file)
-    if _size_of(file) is None:
+    chunks, is_pipe = _chunks(file), _size_of(file) is None
+    if is_pipe:
         chunks = _read_ahead(chunks)
-    lines, size = [], 0
+    lines, size, since = [], 0, 0.0
     try:
         for chunk in chunks:
+            if not lines:
+                since = time.monotonic()
             for line in chunk:
                 lines.append(line)
                 size += len(line)
                 if len(lines) == LINES or size >= BYTES:
                     yield lines
                     lines, size = [], 0
-            if lines and not chunk:  # nothing more has come for a moment
+            # Nothing more has come for a moment, or the first of the lines has waited for so long.
+            if lines and (not chunk or (is_pipe and time.monotonic() - since > PATIENCE)):
                 yield lines
                 lines, size = [], 0
     except Exception:
@@ -143,7 +150,8 @@ def _chunks(file):
 def _read_ahead(chunks):
     """Yield the chunks that a thread reads, and an empty one if the next does not come at once."""
     ready = queue.Queue(4)
-    threading.Thread(target=_put_all, args=(chunks, ready), daemon=True).start()
+    with without_signals():  # else they would be handled there while the main thread defers them
+        threading.Thread(target=_put_all, args=(chunks, ready), daemon=True).start()
     timeout = None
     while True:
         try:

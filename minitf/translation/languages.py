@@ -16,5 +16,5 @@ LANGUAGES = """
 def languages_of(model):
     """Return the English names of a model's two languages, None for an unknown one."""
     notes = read_notes(model)
-    names = dict(re.findall(r"(\w+) (\w+)", LANGUAGES))
+    names = dict(re.findall(r"(\w+)\s+(\w+)", LANGUAGES))
     return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]

@@ -37,7 +37,7 @@ def load_model(
             if model is Transformer:
                 check_size(config, arrays)
             made = load_weights(model(config, initialise=False), arrays)
-        except (TypeError, ValueError, MemoryError) as error:
+        except (TypeError, ValueError) as error:
             if model is not Transformer:  # a mistake in the given code is shown with its traceback
                 raise
             raise UserError(f"its {CONFIG} is damaged ({error}): copy the model again") from None
@@ -117,9 +117,9 @@ def _check_settings(config, arrays, advice=_AGAIN):
     if layers("decoder") == layers("encoder") and c.n_decoder_layers == c.n_layers:
         del settings["n_decoder_layers"]  # it follows n_layers: named once
     differing = [
-        f"{name} is {in_file}, not {here}"
-        for name, (in_file, here) in settings.items()
-        if in_file not in (None, here)
+        f"{name} is {found}, not {here}"
+        for name, (found, here) in settings.items()
+        if found not in (None, here)
     ]
     if differing:
         raise UserError(

@@ -33,19 +33,36 @@ def opened_output(path, input_file):
     if path in (None, "-"):
         if sys.stdout is None:
             raise Mistake("standard output is closed: use --output FILE")
-        yield lambda text: _write(sys.stdout.buffer, "standard output", text)
+        yield _standard_output(input_file)
         return
-    path = os.path.realpath(path)  # a link stays a link
+    # A device or a pipe, such as /dev/stdout, which no file must replace; realpath could not name
+    # a pipe.
+    is_device = os.path.exists(path) and not os.path.isfile(path)
+    path = path if is_device else os.path.realpath(path)  # a link stays a link
     if input_file and os.path.isfile(path) and _is_same(input_file, path):
         raise Mistake(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    is_device = os.path.exists(path) and not os.path.isfile(path)  # which no file must replace
     with _opened(path, path) if is_device else _replaced(path) as file:
         yield lambda text: _write(file, path, text)
 
 
+def _standard_output(input_file):
+    """Return a function that writes text to standard output."""
+    with contextlib.suppress(OSError, ValueError):  # not a file of the operating system
+        descriptor = sys.stdout.fileno()
+        os.set_blocking(descriptor, True)  # another program may have changed that
+        if input_file and os.path.isfile(descriptor) and _is_same(input_file, descriptor):
+            raise Mistake(
+                "the translation would be added to the text that is read: write it to another file"
+            )
+    if not hasattr(sys.stdout, "buffer"):  # as in a notebook
+        return sys.stdout.write
+    return lambda text: _write(sys.stdout.buffer, "standard output", text)
+
+
 def _is_same(file, path):
+    """Return whether an open file is that of a path, or of another file's descriptor."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except OSError:  # not a file of the operating system
@@ -75,6 +92,8 @@ def _replaced(path):
                 shutil.copymode(path, aside)
             os.replace(aside, path)
     except KeyboardInterrupt:
+        if file and not os.path.lexists(aside):  # it came when the file had its name already
+            raise
         raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
     finally:
         if file:

@@ -136,7 +136,8 @@ def _draw_maps(translator, sentence, options):
 
     parts = translator.parts(sentence)
     (title,) = translator.subwords.decode(parts[:1], side="source")
-    last = len(translator.model.encoder.layers)
+    model = translator.model
+    last = len((model.encoder if kind == "encoder" else model.decoder).layers)
     layer = options.layer or last
     caption = (
         f"{CAPTIONS[kind]}, layer {layer} of {last}). Darker means more attention; "

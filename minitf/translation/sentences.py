@@ -15,8 +15,13 @@ __all__ = ["cut_lines"]
 
 # A sentence ends here: not after a title or an initial, and not before a small letter.
 _TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
+# Nor after the day of a German date: "Der 3. Oktober".
+_MONTHS = (
+    "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
+)
+_DATE = rf"(?!(?<=\d)\.\s+(?:{_MONTHS})\b)"
 _SENTENCE = re.compile(
-    rf"(?:{_TITLE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*"
+    rf"(?:{_TITLE}{_DATE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*"
 )
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -175,7 +176,7 @@ class Translator:
         by_line = [[] for _ in parts_of_lines]
         for number, (line, _) in enumerate(places):
             by_line[line].append(found[number])
-        return [_joined(translations) for translations in by_line]
+        return [_joined(translations, beam) for translations in by_line]
 
     def _padded(self, parts):
         """Return the parts as one array of source ids (B, S)."""
@@ -249,7 +250,10 @@ class Translator:
         source, record = self._padded(parts[:1]), []
         with threadpool_limits(1, "blas"):
             best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
-        beginning = pad_rows([best.ids], len(self.subwords), first=BOS)
+        ids = [*best.ids, EOS]
+        if self.model.config.positions == "learned":  # none is left for an end mark at the limit
+            ids = ids[: self.model.config.max_length]
+        beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
         (text,) = self.subwords.decode(parts[:1], side="source")
         beam_steps = record[0] if record else []
@@ -260,9 +264,9 @@ class Translator:
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],
-            target_ids=[*best.ids, EOS],
+            target_ids=ids,
             source=[*self.subwords.pieces(parts[0]), "</s>"],
-            target=[*self.subwords.pieces(best.ids), "</s>"],
+            target=[*self.subwords.pieces(best.ids), "</s>"][: len(ids)],
             weights=weights,
             steps=likely_next(logits, self.model.config, self.subwords),
             beam=beam_steps,
@@ -315,17 +319,29 @@ def slices(rows, beam):
     return [rows[start:stop] for start, stop in slice_bounds(len(rows), n) if start < stop]
 
 
-def _joined(parts):
-    """Join the translations of a line's parts: the best of each, the second of each, ..."""
+def _joined(parts, n):
+    """Return the n best translations of a line, made of those of its parts."""
     if not parts:
         return [Translation("", 0.0, 0.0)]
-    if len(parts) == 1:
-        return parts[0]
-    return [
+    return functools.reduce(functools.partial(_together, n=n), parts)
+
+
+def _together(first, second, n):
+    """Return the n best translations of two parts together, the best first.
+
+    Scores are added. A pair of the i-th best of one part and the j-th best of the other is behind
+    i j - 1 other pairs, so only those with i j <= n can be among the n best.
+    """
+    pairs = [(a, b) for i, a in enumerate(first, 1) for j, b in enumerate(second, 1) if i * j <= n]
+    best, *others = (
         Translation(
-            " ".join(t.text for t in ranked if t.text),
-            sum(t.log_probability for t in ranked),
-            sum(t.score for t in ranked),
+            " ".join(t.text for t in pair if t.text),
+            sum(t.log_probability for t in pair),
+            sum(t.score for t in pair),
         )
-        for ranked in zip(*parts, strict=False)
-    ]
+        for pair in pairs
+    )
+    by_text = {}
+    for each in (best, *sorted(others, key=lambda t: -t.score)):
+        by_text.setdefault(each.text, each)
+    return list(by_text.values())[:n]
