@@ -3,10 +3,13 @@
 import errno
 import io
 import json
+import os
 import random
 import re
 import subprocess
 import sys
+import threading
+import time
 from itertools import pairwise
 
 import command
@@ -132,6 +135,23 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
     batches = list(reading.read_batches(Trickle(content)))
     assert [line for batch in batches for line in batch] == content.split(b"\n")
     assert all(len(batch) <= 7 and sum(map(len, batch[:-1])) < 50 for batch in batches)
+
+
+def test_a_steady_pipe_is_answered():
+    """Each line comes before the pause is over in which more would be waited for."""
+    reading_end, writing_end = os.pipe()
+
+    def write():
+        with open(writing_end, "wb", buffering=0) as pipe:
+            for i in range(60):
+                pipe.write(b"line %d\n" % i)
+                time.sleep(0.01)
+
+    threading.Thread(target=write, daemon=True).start()
+    with open(reading_end, "rb", buffering=0) as pipe:
+        batches = list(reading.read_batches(pipe))
+    assert [line for batch in batches for line in batch] == [b"line %d" % i for i in range(60)]
+    assert len(batches) > 3
 
 
 def test_ten_thousand_words_in_a_line(run):

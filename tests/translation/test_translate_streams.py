@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import os
 import re
 import select
@@ -17,6 +18,8 @@ from command import QUICK, ROOT, SCRIPT, Command, Stream, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf import terminal
+from minitf.translation import commandline
+from minitf.translation.languages import languages_of
 
 pty = None if sys.platform == "win32" else importlib.import_module("pty")
 needs_terminal = pytest.mark.skipif(pty is None, reason="needs a pseudo-terminal")
@@ -50,6 +53,42 @@ def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         run("--output", path, "a bird")
     assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
+def test_an_output_that_is_a_pipe(run):
+    process = run.start(*QUICK, "--output", "/dev/stdout", "the dog")
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (0, b"")
+    assert out.decode() == run(*QUICK, "the dog")[1]
+
+
+def test_the_output_is_not_read_as_input(run, tmp_path):
+    """translate.py --input a.txt >> a.txt would never end."""
+    path = tmp_path / "a.txt"
+    path.write_text("the dog\n" * 3)
+    with open(path, "ab") as end:
+        process = run.start(*QUICK, "--input", path, stdout=end)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 2 and b"write it to another file" in error
+    assert path.read_text() == "the dog\n" * 3
+
+
+def test_a_notebook_has_no_binary_output(run, monkeypatch):
+    expected, said = run(*QUICK, "the dog")[1], io.StringIO()
+    monkeypatch.setattr(sys, "stdout", said)
+    assert commandline.main([*QUICK, "--model", run.model, "the dog"]) == 0
+    assert said.getvalue() == expected
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"%PDF-1.7"])
+def test_a_document_on_standard_input_is_refused(run, tmp_path, start):
+    path = tmp_path / "letter"
+    path.write_bytes(start + b"the dog\n")
+    with open(path, "rb") as letter:
+        process = run.start(*QUICK, stdin=letter)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, b"") and b"save it as plain text" in error
 
 
 def test_output_keeps_links_permissions_and_devices(run, tmp_path):
@@ -401,3 +440,41 @@ def test_bundled_model_translates(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == "Die Kinder spielen im Garten.\n"
+
+
+# Pictures and models ------------------------------------------------------------------------------
+
+
+def test_a_picture_replaces_neither_the_text_nor_its_translation(run, tmp_path):
+    path = tmp_path / "a.html"
+    path.write_text("the dog\n")
+    for option in ("--input", "--output"):
+        text = [] if option == "--input" else ["the dog"]
+        code, _, error = run(*QUICK, option, path, "--attention", path, *text)
+        assert code == 2 and f"--attention and {option} name the same file" in error
+    assert path.read_text() == "the dog\n"
+    assert "needs the name of a file" in run(*QUICK, "--attention", "", "the dog")[2]
+
+
+def test_the_caption_counts_the_layers_of_the_drawn_stack(tmp_path, monkeypatch):
+    folder = save(tmp_path / "deep", make_subwords(), n_layers=3, n_decoder_layers=1)
+    captions = []
+    monkeypatch.setattr(
+        "minitf.plot.attention_maps", lambda *given: captions.append(given[5].split("layer ")[1])
+    )
+    command = Command(folder)
+    for kind in ("source", "encoder", "decoder"):
+        assert command("--attention", "a.png", "--attention-kind", kind, "the dog")[0] == 0
+    assert [caption[:6] for caption in captions] == ["1 of 1", "3 of 3", "1 of 1"]
+
+
+@pytest.mark.parametrize("code, name", [("ko", "Korean"), ("ro", "Romanian"), ("vi", "Vietnamese")])
+def test_languages_at_the_end_of_a_line_of_the_table_are_known(tmp_path, code, name):
+    notes = {"source_language": "en", "target_language": code}
+    assert languages_of(save(tmp_path, make_subwords(), notes)) == ["English", name]
+
+
+@pytest.mark.parametrize("model", ["x" * 300, "y/" * 3000])
+def test_a_model_of_an_impossible_name(run, model):
+    code, _, error = run(*QUICK, "--model", model, "the dog")
+    assert code == 2 and len(error.splitlines()) == 1

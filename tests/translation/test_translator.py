@@ -1,5 +1,6 @@
 """The Translator: no line is lost or swapped, and no cut goes through a word or a character."""
 
+import itertools
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
+from minitf.translation import translator as translator_module
 
 EMPTY = [Translation("", 0.0, 0.0)]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -253,6 +255,18 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "n"),
+    [
+        ("Der 3. Oktober ist ein Feiertag. Am 24. Dezember ist es kalt.", 2),
+        ("He was born in 1994. He sings.", 2),
+        ("I have 12. She has 15.", 2),
+    ],
+)
+def test_the_day_of_a_german_date_ends_no_sentence(subwords, line, n):
+    assert len(cut(1000, subwords, line, usual=1)) == n
+
+
 @pytest.mark.parametrize("longest", [5, 50])
 def test_no_word_of_a_long_line_is_lost(subwords, longest, rng):
     words = [*" ".join(TEXT).split(), "東京", "\N{CAT FACE}", "a.b", "x" * 70, "—", ".", "»..."]
@@ -416,3 +430,38 @@ def test_the_recorded_beam_leads_to_the_translation(translator):
 def test_explain_takes_the_first_part_of_a_long_line(translator):
     explained = translator.explain("the dog saw a bird. " * 9, max_extra=2)
     assert explained.parts > 1 and len(explained.source) <= translator.longest + 1
+
+
+def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
+    """The second best of a line changes one part alone; and texts that are equal count once."""
+
+    def part(name, n):
+        scores = sorted(-rng.random(n))[::-1]
+        return [Translation(f"{name}{i}", 2 * score, score) for i, score in enumerate(scores)]
+
+    for sizes in ((3, 4), (4, 1, 2), (2, 2, 2, 2), (5, 5)):
+        parts = [part("abcd"[k], n) for k, n in enumerate(sizes)]
+        every = [
+            (sum(t.score for t in chosen), " ".join(t.text for t in chosen))
+            for chosen in itertools.product(*parts)
+        ]
+        for n in (1, 2, 4, 5):
+            found = translator_module._joined([ranked[:n] for ranked in parts], n)
+            expected = sorted(every, reverse=True)[:n]
+            assert [t.text for t in found] == [text for _, text in expected]
+            assert np.allclose([t.score for t in found], [score for score, _ in expected])
+            assert np.allclose([t.log_probability for t in found], [2 * s for s, _ in expected])
+    same = [Translation("x", -1.0, -1.0), Translation("", -2.0, -2.0)]
+    found = translator_module._joined([same, same], 4)
+    assert [t.text for t in found] == ["x x", "x", ""]
+
+
+def test_attention_of_a_translation_that_reaches_the_limit(subwords):
+    """A model that learned 8 positions has none left for the end mark."""
+    model = make_model(subwords, positions="learned", max_length=8)
+    translator = Translator(model, subwords)
+    explained = translator.explain("the dog", max_extra=50)
+    assert len(explained.target) == len(explained.target_ids) <= 8
+    for kind, side in (("source", explained.target), ("decoder", explained.target)):
+        assert explained.weights[kind][0].shape[-2] == len(side)
+    assert explained.translation == translator.translate(["the dog"])[0][0].text
