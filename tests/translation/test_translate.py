@@ -1,6 +1,7 @@
 """translate.py: lines in are lines out, whatever their bytes; mistakes end in one line."""
 
 import errno
+import inspect
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from command import CONTROL, QUICK, SCRIPT, Command, is_refused, lines_of
 from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
+from minitf.errors import UserError
 from minitf.translation import Translator, commandline
 from minitf.translation import input as reading
 from minitf.translation.arguments import parse
@@ -322,16 +324,28 @@ def test_scores_come_before_the_translation(run):
     assert (code, err) == (0, "")
 
 
-def test_search_follows_its_options(run):
-    source = "the dog saw a bird"
-    outs = {
-        run("--max-extra", "9", *changes, source)[1]
-        for changes in ((), ("--beam", "1"), ("--alpha", "0"))
-    }
-    assert len(outs) > 1
-    assert len(run("--beam", "1", "--max-extra", "50", source)[1]) > len(
-        run("--beam", "1", "--max-extra", "1", source)[1]
-    )
+@pytest.mark.parametrize(
+    ("method", "more", "expected"),
+    [
+        ("translate", "--beam 3", {"beam": 3}),
+        ("translate", "--beam 3 --nbest 2", {"beam": 3, "n_best": 2}),
+        ("sample", "--sample --temperature 0.5 --seed 9", {"temperature": 0.5, "seed": 9}),
+        ("explain", "--beam 3 --attention a.html", {"beam": 3}),
+        ("attention", "--beam 3 --attention a.png --layer 1", {"beam": 3, "layer": 1}),
+    ],
+)
+def test_the_options_reach_the_translator(run, monkeypatch, method, more, expected):
+    real, seen = getattr(Translator, method), []
+
+    def stub(*given, **named):
+        bound = inspect.signature(real).bind(*given, **named).arguments
+        seen.append(bound | bound.pop("settings", {}))
+        raise UserError("seen")
+
+    monkeypatch.setattr(Translator, method, stub)
+    assert run("--alpha", "1.5", "--max-extra", "7", *more.split(), "the dog")[0] == 2
+    expected = expected | {"alpha": 1.5, "max_extra": 7}
+    assert {name: seen[0][name] for name in expected} == expected
 
 
 # Mistakes (more of them are in mistakes.py) -------------------------------------------------------
