@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
-from minitf.terminal import counted
 from minitf.text.merges import BLANK, Merges
 from minitf.text.paired import PairedSubwords
 from minitf.text.sentencepiece_file import processor, sentencepiece
@@ -96,8 +95,8 @@ class Subwords:
         longer = sum(len(line) > LONGEST // 4 and len(line.encode()) > LONGEST for line in sample())
         if longer:
             log(
-                f"notice   {counted(longer, 'line')} of more than {LONGEST:,} bytes: no subwords "
-                "are learned from these; give one sentence per line"
+                f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
+                "subwords are learned from these; give one sentence per line"
             )
         symbols = [BLANK + symbol for symbol in symbols]
         try:
