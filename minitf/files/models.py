@@ -79,7 +79,7 @@ def save_model(
     forget_other_vocabularies(directory, subwords)
 
 
-def forget_other_vocabularies(directory, subwords):
+def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> None:
     """Delete the files of vocabularies of another kind, which would be taken for the model's."""
     with writing(directory):
         for kind in (Subwords, Words, PairedSubwords):
