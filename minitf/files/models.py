@@ -149,7 +149,9 @@ def _fitting_config(directory):
     fit the files.
     """
     problems = []
-    for name in (CONFIG, NEXT_CONFIG):
+    # At the end config.json once more: a save_model at work in another process may have replaced
+    # it meanwhile.
+    for name in (CONFIG, NEXT_CONFIG, CONFIG):
         try:
             found = _read_config(directory / name)
             _check_hashes(directory, found["sha256"])

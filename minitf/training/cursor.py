@@ -15,7 +15,7 @@ class UpdateBatches:
     indices: for each batch an array of indices into the dataset.
 
     >>> str(UpdateBatches(0, 2, [np.arange(9)])), str(UpdateBatches(1, 2, [np.arange(9)] * 3))
-    ('epoch 1, batch 3', 'epoch 2, batches 3 to 5')
+    ('epoch 1, batch 3', 'epoch 2, batch 3 and the 2 after it')
     """
 
     epoch: int
@@ -23,9 +23,10 @@ class UpdateBatches:
     indices: list[np.ndarray]
 
     def __str__(self):
-        first, last = self.position + 1, self.position + len(self.indices)
-        batches = f"batch {first}" if first == last else f"batches {first} to {last}"
-        return f"epoch {self.epoch + 1}, {batches}"
+        # Not "batches 3 to 5": the last ones may be the first of the next epoch.
+        more = len(self.indices) - 1
+        after = f" and the {more} after it" if more > 1 else " and the one after it" if more else ""
+        return f"epoch {self.epoch + 1}, batch {self.position + 1}{after}"
 
 
 class Cursor:

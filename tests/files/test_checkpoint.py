@@ -216,6 +216,21 @@ def test_the_model_folder_is_complete_after_each_rename(tmp_path, words, monkeyp
     assert {path.name for path in folder.iterdir()} == files
 
 
+def test_a_model_is_read_while_it_is_saved_again(tmp_path, words, monkeypatch):
+    """The save ends between the reading of config.json and that of the weights' hash."""
+    folder = tmp_path / "model"
+    save_model(folder, {"weight": np.ones(3)}, {"version": 1}, words)
+
+    def save_then_hash(path):
+        monkeypatch.undo()
+        save_model(folder, {"weight": np.full(3, 2)}, {"version": 2}, words)
+        return sha256(path)
+
+    monkeypatch.setattr(models, "sha256", save_then_hash)
+    arrays, config, _, _ = read_model(folder)
+    assert (arrays["weight"] == 2).all() and config == {"version": 2}
+
+
 def test_a_model_of_the_first_edition_is_read(tmp_path, arrays, words):
     save_old_model(tmp_path / "old", arrays, {"d_model": 7}, words, "float32", notes={"step": 7})
     loaded, config, subwords, notes = read_model(tmp_path / "old")

@@ -43,9 +43,10 @@ def test_it_goes_on_from_epoch_and_position_alone(done):
 
 def test_an_update_knows_where_its_first_batch_is():
     cursor = Cursor(Text(), 60, seed=0)
-    assert str(cursor.next(4)) == "epoch 1, batches 1 to 4"
-    assert str(cursor.next(1)) == "epoch 1, batch 5"
-    assert str(cursor.next(1)) == "epoch 2, batch 1"
+    assert str(cursor.next(1)) == "epoch 1, batch 1"
+    assert str(cursor.next(2)) == "epoch 1, batch 2 and the one after it"
+    assert str(cursor.next(3)) == "epoch 1, batch 4 and the 2 after it", "the epoch has 5"
+    assert str(cursor.next(1)) == "epoch 2, batch 2"
 
 
 def test_less_text_than_before():
