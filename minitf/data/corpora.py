@@ -177,7 +177,7 @@ def load(name: str, say=print) -> Corpus:
         train, valid = splits.pop("train"), splits.pop("valid")
         return Corpus(name, "en", "de", train, valid, splits)
     if name in _CRAFT:
-        return _craft(name, data_folder() / "craft", with_words=_CRAFT[name])
+        return _craft(name, data_folder(), _CRAFT[name], say)
     layout = (_CORPORA | _UNPUBLISHED).get(name)
     if layout is None:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
@@ -192,11 +192,14 @@ def load(name: str, say=print) -> Corpus:
     return Corpus(name, *languages, train, valid, tests, layout.cut, layout.tokenized)
 
 
-def _craft(name, folder, with_words):
+def _craft(name, data, with_words, say):
     """Return biomedical articles and their trees: Table 4 of the paper on text that is free.
 
     Validated on articles that are held out of the training text, so `dev` decides nothing.
     """
+    folder = data / "craft"
+    if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
+        recipes.make(missing, data, say)
     found = treebank.articles(folder / "train")
     train, valid = treebank.held_out(found, least=_LEAST_HELD_OUT)
     train, valid, dev = (

@@ -76,6 +76,13 @@ MULTI30K = tuple(
     Remote(f"{_RAW}{name}.gz", size, f"sha256:{sha256}")
     for name, (size, sha256) in _MULTI30K_FILES.items()
 )
+# Release 5 has 30 articles more, which release 4 added; the parser and its scores are of those that
+# were there before.
+_CRAFT = (
+    "https://raw.githubusercontent.com/UCDenver-ccp/CRAFT/v5.0.2/structural-annotation/treebank/"
+    "penn/"
+)
+_CRAFT_FILES = Path(__file__).with_name("craft.txt")
 TATOEBA = {  # made again from time to time, so no checksum is published
     "de": (Remote("https://www.manythings.org/anki/deu-eng.zip"), "deu.txt"),
     "fr": (Remote("https://www.manythings.org/anki/fra-eng.zip"), "fra.txt"),
@@ -99,6 +106,7 @@ _STALE_AFTER = 3600  # seconds without a change after which an unfinished folder
 # who downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
 _CHUNK = 1 << 20  # bytes
+_MANY = 10  # files; of more in one folder, messages name the folder
 
 
 class Recipe(NamedTuple):
@@ -130,8 +138,13 @@ def make(folders, data, say=print):
         for remote in RECIPES[folder].remotes
     }
     try:
-        for remote, path in archives.items():
-            fetch(remote, path, say)
+        for remotes in _by_folder(archives):
+            many = len(remotes) > _MANY and not all(archives[each].exists() for each in remotes)
+            if many:
+                size = sum(remote.size for remote in remotes) / 1e6
+                say(f"fetch    {_listed([each.url for each in remotes])}, {size:,.1f} MB")
+            for remote in remotes:
+                fetch(remote, archives[remote], _quiet if many else say)
     except NoConnection as error:
         missing = _listed([remote.url for remote, path in archives.items() if not path.exists()])
         raise UserError(
@@ -163,15 +176,27 @@ def _missing_requirements(folder, data):
     ]
 
 
+def _by_folder(remotes):
+    """Return the remote files as lists, each of neighbours in one folder."""
+    return [list(group) for _, group in groupby(remotes, lambda each: posixpath.dirname(each.url))]
+
+
 def _listed(urls):
     """Join URLs to a text; neighbours in one folder share it, with braces as in a shell."""
     found = []
     for folder, group in groupby(urls, posixpath.dirname):
         names = [posixpath.basename(url) for url in group]
-        found.append(
-            f"{folder}/{{{','.join(names)}}}" if len(names) > 1 else f"{folder}/{names[0]}"
-        )
+        if len(names) > _MANY:
+            found.append(f"{len(names)} files of {folder}, {names[0]} to {names[-1]}")
+        elif len(names) > 1:
+            found.append(f"{folder}/{{{','.join(names)}}}")
+        else:
+            found.append(f"{folder}/{names[0]}")
     return " ".join(found)
+
+
+def _quiet(line):
+    """Say nothing."""
 
 
 def _fill(folder, archives, data, say):
@@ -318,6 +343,26 @@ def _tatoeba(language, archives, folder, data, say):
     say(f"split    {', '.join(sizes)}: the sentences of val and test are the same for everyone")
 
 
+def _craft(remotes, archives, folder, data, say):
+    for remote in remotes:
+        shutil.copyfile(archives[remote], folder / remote.name)
+
+
+def _craft_recipes():
+    """Return a recipe for the articles to train on, and one for those to test on."""
+    remotes = {}
+    for line in _CRAFT_FILES.read_text(encoding="ascii").splitlines():
+        if line.startswith("#"):
+            found = remotes.setdefault(line[1:].strip(), [])
+        else:
+            name, size, sha256 = line.split()
+            found.append(Remote(_CRAFT + name, int(size), f"sha256:{sha256}"))
+    return {
+        f"craft/{split}": Recipe(tuple(found), partial(_craft, found))
+        for split, found in remotes.items()
+    }
+
+
 def _held_out(corpus):
     """Return {hash of the English sentence: (split, number, hash of its translation)}."""
     found, split = {}, ""
@@ -359,4 +404,5 @@ RECIPES = {
     "multi30k/tok": Recipe((), _multi30k_tokenized, requires=(("multi30k", _MULTI30K_FILES),)),
     "tatoeba-en-de": Recipe((TATOEBA["de"][0],), partial(_tatoeba, "de"), reproducible=False),
     "tatoeba-en-fr": Recipe((TATOEBA["fr"][0],), partial(_tatoeba, "fr"), reproducible=False),
+    **_craft_recipes(),
 }

@@ -9,8 +9,6 @@ from minitf.text.trees import WORD, Tree, beside_brackets, cleaned, linear, read
 
 __all__ = ["Article", "articles", "as_pairs", "held_out", "symbols"]
 
-_CRAFT = "https://github.com/UCDenver-ccp/CRAFT"
-
 
 class Article(NamedTuple):
     """The cleaned trees of one file."""
@@ -27,9 +25,8 @@ def articles(folder: Path) -> list[Article]:
     files = sorted(folder.glob("*.tree"))
     if not files:
         raise UserError(
-            f"{folder} has no .tree files: the trees of CRAFT (CC BY 3.0) are in "
-            f"structural-annotation/treebank/penn of {_CRAFT}; copy them there, some articles to "
-            "train and the others to dev"
+            f"{folder} has no .tree files: delete this folder, and the trees of CRAFT (CC BY 3.0) "
+            "will be downloaded; or copy other .tree files there"
         )
     found = (Article(path.stem, list(map(cleaned, read_trees(path)))) for path in files)
     return [Article(name, [tree for tree in trees if tree]) for name, trees in found]

@@ -93,9 +93,10 @@ def test_every_published_checksum_is_pinned():
         assert (sha256 == "-" and not ours[url][1].startswith("sha256")) or ours[url][
             1
         ] == f"sha256:{sha256}", url
-    assert len(rows) == 17 and {url for url in ours if "manythings" not in url} == {
-        row[0] for row in rows[1:]
-    }
+    others = ("manythings", "CRAFT")
+    assert len(rows) == 17 and {
+        url for url in ours if not any(other in url for other in others)
+    } == {row[0] for row in rows[1:]}
 
 
 def test_segments():
@@ -332,6 +333,59 @@ def test_what_a_newer_collection_lacks_is_said(data, internet, monkeypatch, tmp_
     tatoeba(internet, ("Run.", "Lauf."), ("Go.", "Geh."))
     with pytest.raises(UserError, match=r"deu-eng\.zip has none of the 2 sentences of "):
         corpora.load("tatoeba-en-de", quiet)
+
+
+# CRAFT --------------------------------------------------------------------------------------------
+
+
+def craft(internet):
+    """Every article has the same three trees."""
+    for split in ("train", "dev"):
+        for remote in RECIPES[f"craft/{split}"].remotes:
+            internet[remote.name] = lambda path: path.write_text(
+                "( (S (NP (NN a)) (VP (VBZ is))) )\n" * 3, encoding="utf-8"
+            )
+
+
+def test_craft(data, internet, monkeypatch):
+    craft(internet)
+    monkeypatch.setattr(corpora, "_LEAST_HELD_OUT", 5)
+    said = []
+    corpus = corpora.load("craft", said.append)
+    assert [len(list((data / "craft" / split).iterdir())) for split in ("train", "dev")] == [60, 7]
+    assert len(corpus.train.source) == 58 * 3 and len(corpus.tests["dev"].source) == 7 * 3
+    fetched = [line for line in said if line.startswith("fetch")]
+    assert len(fetched) == 1, "not a line for each"
+    assert "67 files of https://" in fetched[0] and fetched[0].endswith(", 9.2 MB")
+    said.clear()
+    corpora.load("craft-words", said.append)
+    assert not said, "nothing is downloaded twice"
+
+
+def test_trees_of_ones_own_are_not_replaced(data, internet, monkeypatch):
+    craft(internet)
+    monkeypatch.setattr(corpora, "_LEAST_HELD_OUT", 5)
+    (data / "craft" / "dev").mkdir(parents=True)
+    (data / "craft" / "dev" / "own.tree").write_text("( (NP (NN b)) )", encoding="utf-8")
+    assert corpora.load("craft", quiet).tests["dev"].source == ["b"]
+
+
+def test_craft_without_a_connection_gets_one_short_line(data, internet):
+    with pytest.raises(UserError, match=r"put 67 files of \S+/penn, 11532192.tree to ") as caught:
+        corpora.load("craft", quiet)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+@REAL
+def test_the_trees_of_craft_are_those_that_were_trained_on():
+    for split in ("train", "dev"):
+        folder = Path(REAL_DATA, "craft", split)
+        remotes = RECIPES[f"craft/{split}"].remotes
+        assert sorted(path.name for path in folder.iterdir()) == [each.name for each in remotes]
+        for remote in remotes:
+            content = (folder / remote.name).read_bytes()
+            assert len(content) == remote.size
+            assert remote.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 # Multi30k -----------------------------------------------------------------------------------------
