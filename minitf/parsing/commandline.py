@@ -13,7 +13,7 @@ from minitf.errors import UserError, in_file
 from minitf.parsing.grammar import Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
-from minitf.parsing.scores import Scores, score
+from minitf.parsing.scores import Scores, interval, score
 from minitf.parsing.words import cut
 from minitf.terminal import Progress, counted, number
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
@@ -37,7 +37,9 @@ so it tags each word XX; a grammar writes them. An empty line stays empty.
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C.
 """
-_SHORT = 40  # words; parsers are also compared on sentences of so many, or fewer
+# Words; parsers are also compared on sentences of 40 or fewer. Longer ones than 60 are too long for
+# the grammar.
+_SHORT = 60, 40
 _PICTURES = {".png", ".svg", ".pdf"}
 _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
@@ -238,8 +240,11 @@ def _score(options):
         found, fallen = _completed(found, sentences)
         if opened:
             opened("".join(f"{penn(tree)}\n" for tree in found))
-    for name, scores in _rows(gold, found):
+    rows = dict(_rows(gold, found))
+    for name, scores in rows.items():
         print(f"{name:18}  {sum(scores, Scores())}")
+    low, high = interval(rows["all sentences"])
+    print(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
     if options.grammar:
         print(f"{counted(fallen, 'sentence')} right-branching: too long, or no tree by the grammar")
 
@@ -253,7 +258,8 @@ def _rows(gold, found):
     def of_length(first, last):
         return [one for n, one in zip(lengths, scores, strict=True) if first <= n <= last]
 
-    yield f"{_SHORT} words or fewer", of_length(1, _SHORT)
+    for most in _SHORT:
+        yield f"{most} words or fewer", of_length(1, most)
     for before, last in itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1))):
         if some := of_length(before + 1, last):
             yield f"{before + 1} to {last} words", some

@@ -141,11 +141,13 @@ def test_scores(folder, capsys, tmp_path):
         tree + "(NP " + "(NN a) " * 40 + ")(NP " + "(NN a) " * 41 + ")", encoding="utf-8"
     )
     code, out, _ = run(capsys, "--model", folder, "--score", gold, "--output", found)
-    whole, without, short, *by_length = out.splitlines()
+    whole, without, medium, short, *by_length, interval = out.splitlines()
     assert code == 0
     assert whole.startswith("all sentences")
     assert whole.endswith("of 3 sentences")
     assert without.startswith("without labels")
+    assert medium.startswith("60 words or fewer")
+    assert medium.endswith("of 3 sentences")
     assert short.startswith("40 words or fewer")
     assert short.endswith("of 2 sentences")
     assert [line[:14] for line in by_length] == [
@@ -153,6 +155,9 @@ def test_scores(folder, capsys, tmp_path):
     ]
     assert "F1 100.00" in by_length[0]
     assert by_length[0].endswith("of 1 sentence")
+    low, high = map(float, interval.rpartition("interval is ")[2].split(" to "))
+    f1 = float(whole.split()[3])
+    assert low <= f1 <= high
     lines = found.read_text(encoding="utf-8").splitlines()
     assert lines[0] == tree.rstrip("\n")
     assert lines[2].count("(XX a)") == 41
@@ -175,9 +180,9 @@ def test_the_scores_are_of_the_right_sentences_and_the_right_way_round(
 
     monkeypatch.setattr(Parser, "parse", parse_flat)
     _, out, _ = run(capsys, "--model", folder, "--score", gold)
-    figures = [line.split("exact")[0].split()[-6:] for line in out.splitlines()]
-    whole, without, short, first, last = ([float(x) for x in row[1::2]] for row in figures)
-    assert whole == [25.0, 50.0, 16.67]  # F1, precision, recall: 1 of 2 found, of 6 gold ones
+    figures = [line.split("exact")[0].split()[-6:] for line in out.splitlines()[:-1]]
+    whole, without, medium, short, first, last = ([float(x) for x in row[1::2]] for row in figures)
+    assert whole == medium == [25.0, 50.0, 16.67]  # F1, precision, recall: 1 of 2, of 6 gold ones
     assert without == [50.0, 100.0, 33.33]
     assert short == first == [50.0, 100.0, 33.33]
     assert last == [0, 0, 0]

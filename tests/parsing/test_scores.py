@@ -2,9 +2,10 @@
 
 import random
 
+import numpy as np
 import pytest
 
-from minitf.parsing.scores import Scores, score
+from minitf.parsing.scores import Scores, interval, score
 from minitf.text.trees import Leaf, parse, penn
 
 
@@ -131,3 +132,13 @@ def test_as_pyevalb_counts_them():
         agreed.append(ours.both)
     assert max(agreed) > 1
     assert min(agreed) == 0
+
+
+def test_the_interval_of_f1_is_that_of_the_normal_approximation():
+    """Many alike sentences of one bracket: F1 / 100 is a mean of zeros and ones."""
+    right = np.random.default_rng(3).random(1_000) < 0.7
+    low, high = interval([Scores(1, int(one), 1, 1, int(one)) for one in right], draws=4_000)
+    share = right.mean()
+    half = 1.96 * np.sqrt(share * (1 - share) / len(right))
+    assert np.allclose([low, high], 100 * (share + np.array([-half, half])), atol=0.2)
+    assert interval([Scores(1, 1, 3, 3, 3)]) == (100, 100)

@@ -11,6 +11,7 @@ import sys
 import pytest
 from paths import ROOT
 
+from minitf.data.corpora import NAMES
 from minitf.training.settings import parse
 from minitf.translation import Translator
 
@@ -134,6 +135,8 @@ def test_command(command, tmp_path):
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
     elif words[:3] == ["python", "-m", "minitf.training"]:
         parse(words[3:])
+    elif words[:3] == ["python", "-m", "minitf.data"]:
+        assert set(words[3:]) <= set(NAMES)
     elif words[:2] == ["python", "examples/parse.py"] and not {"--score", "--grammar"} & set(words):
         arguments = [word for word in words[2:] if word not in ("--model", "runs/parser")]
         done = subprocess.run(
@@ -145,7 +148,8 @@ def test_command(command, tmp_path):
         )
         assert done.returncode == 0, done.stderr
         printed = " ".join(done.stdout.split())
-        assert printed in (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+        manual = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+        assert printed in " ".join(manual.split())
         assert not (tmp_path / "tree.png").exists() or "--draw" in words
     elif "examples/translate.py" in command:
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
