@@ -89,11 +89,18 @@ def test_the_program_of_the_manual_is_the_example():
 
 
 def test_the_limits_are_real():
-    """The bundled model's mistake in README is real."""
+    """The bundled model's mistakes in README are real."""
     translator = Translator.load(ROOT / "examples" / "models" / "en-de")
-    ((best,),) = translator.translate(["The cat sat on the mat."])
-    assert best.text == "Die Katze saß auf der Angelegenheit."
-    assert f"`{best.text}`" in PAGES[0].read_text(encoding="utf-8")
+    readme = " ".join(PAGES[0].read_text(encoding="utf-8").split())
+    for source, mistake in (
+        ("The cat sat on the mat.", "Die Katze saß auf der Angelegenheit."),
+        ("Good morning.", "Gute Morgen!"),
+    ):
+        ((best,),) = translator.translate([source])
+        assert best.text == mistake
+        assert f'"{source}" becomes `{mistake}`' in readme
+    ((best,),) = translator.translate(["It is -5 degrees outside."])
+    assert best.text == "Es ist 5 Grad draußen."
 
 
 def _commands():
