@@ -5,41 +5,43 @@
     python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
 
 If the GPU is at hand for half an hour only, make these three runs, in this order, and mend what
-fails in between. Each takes less than ten minutes, and leaves its results in the folder OUT even if
-it is killed. The first tries everything with small sizes, the second compares results with the
+fails in between. Each should take less than ten minutes; if it is killed, the folder OUT has what
+was done before. The first tries everything with small sizes, the second compares results with the
 CPU's, and the third measures speed, so nothing else may run beside it:
 
-    check="python examples/benchmarks/gpu_check.py"
-    $check --small --out $OUT/small.json
+    check="python3 examples/benchmarks/gpu_check.py --commit $(git rev-parse HEAD)"
+    $check --small --precisions tf32 --out $OUT/small.json
 
     for part in tests parity course; do $check --parts $part --out $OUT/$part.json & done; wait
 
-    for part in kernels decoding training; do
+    for part in training kernels decoding; do
         $check --parts $part --precisions tf32 --out $OUT/$part.json
     done
 
-Then run the training part with `--precisions float32 bfloat16`, and multi30k. minitf need not be
-installed; `--commit` names the commit if git is missing. If a kernel fails, MINITF_FORMS=off shows
-whether the rest is right.
+Then run the training part with `--precisions float32 bfloat16`, and multi30k, whose corpus is
+downloaded unless --data names its folder. CuPy keeps compiled kernels in ~/.cupy/kernel_cache: if
+the machine is made anew between the runs, take that folder along. minitf need not be installed. If
+a kernel fails, MINITF_FORMS=off shows whether the rest is right.
 
-It needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for the comparisons. Each
-part takes less than ten minutes:
+It needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for the comparisons;
+pytest-xdist makes the tests faster. Each part ends within ten minutes, finished or not:
 
     tests      the tests marked gpu: every op, a training step and decoding on CuPy, compared with
                NumPy
     parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without:
                three loss curves
     course     the nine lessons on CuPy, and translate.py on CuPy and on NumPy
-    kernels    each fused kernel compared with the plain operations it replaces
     training   the training step of base and small compared with PyTorch eager in the same
                precision, two processes of each
+    kernels    each fused kernel compared with the plain operations it replaces
     decoding   beam search of base compared with a cached one written by hand in PyTorch
     multi30k   a model trained on Multi30k by a published recipe, and its BLEU
 
 The report names the device, the versions, the commit and the date, so that a figure can be traced.
 Each part runs in its own process, since a process in which the GPU failed once cannot use it again.
-The report is written after each part, and after each row of a comparison. Without a GPU, the
-program prints one line and exits with code 2.
+The report is written after each part, and within a part after each lesson, curve, operation and
+row; the tests print to a file of their own beside it, .tests.txt. Without a GPU, the program prints
+one line and exits with code 2.
 """
 
 import argparse
@@ -52,12 +54,13 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +80,7 @@ PACKAGES = (
     "torch",
 )
 LIMIT = 570  # seconds for a part
+TEST_PROCESSES = 8  # where pytest-xdist is installed: compiling the kernels takes longest
 TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
 # The published recipe, as far as the time limit allows; lessons/REPRODUCE.md has a run on a CPU.
 MULTI30K = (
@@ -108,6 +112,8 @@ class ThreadpoolController:
 def main(arguments=None):
     """Run the chosen parts and write the report; returns exit code 0 if all of them passed."""
     options = _options(arguments)
+    # CuPy compiles several times as fast with its headers compiled once, where CUDA can do that.
+    os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")
     _add_to_path(
         str(ROOT)
     )  # lessons and translate.py are processes, and minitf may not be installed
@@ -136,8 +142,9 @@ def main(arguments=None):
 
         def note(found):
             report[part] = found | {"seconds": round(time.perf_counter() - started, 1)}
-            Path(options.out).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            _write(report, Path(options.out))
 
+        options.deadline = started + LIMIT
         try:
             note(PARTS[part](options, note))
         except Exception:
@@ -155,16 +162,41 @@ def _in_its_process(part, arguments, report, path, folder):
     """Run one part, add its result to the report; returns whether it passed."""
     own = Path(folder) / f"{part}.json"
     command = [sys.executable, __file__, *arguments, "--parts", part, "--out", str(own)]
-    try:
-        code = subprocess.run(command, check=False, timeout=LIMIT + 20).returncode
-    except subprocess.TimeoutExpired:
-        code = f"not done after {LIMIT + 20} seconds"
+    code = _code(command, LIMIT + 20)
     found = json.loads(own.read_text(encoding="utf-8")).get(part, {}) if own.exists() else {}
     report[part] = {"passed": False} | found | ({"ended": code} if code not in (0, 1) else {})
-    for log in Path(folder).glob("*.log.jsonl"):
-        shutil.copy(log, path.with_suffix(".log.jsonl"))
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    for suffix in (".log.jsonl", ".tests.txt"):
+        for log in Path(folder).glob(f"*{suffix}"):
+            shutil.copy(log, path.with_suffix(suffix))
+    _write(report, path)
     return code == 0
+
+
+def _code(command, seconds):
+    """Run a program for at most so many seconds; returns its exit code, or that it was ended.
+
+    The processes that it has started are ended with it: left alone on the GPU, they would slow down
+    what is measured next.
+    """
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        return process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return f"not done after {seconds} seconds"
+    finally:
+        if process.poll() is None:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+            process.wait()
+
+
+def _write(report, path):
+    """Write the report, completely or not at all."""
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, path)
 
 
 def _options(arguments):
@@ -240,33 +272,44 @@ def run_tests(options, note):
     """
     tests = ROOT / "tests" / ("gpu" if options.small else "")
     files = [path for path in sorted(tests.rglob("test_*.py")) if _has_gpu_tests(path)]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "gpu and not slow",
-        "-o",
-        "addopts=",
-        *map(str, files),
-    ]
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT
-        )
-    except subprocess.TimeoutExpired as error:
-        return {
-            "passed": False,
-            "summary": f"not done after {LIMIT} seconds",
-            "output": str(error.stdout)[-2000:],
-        }
-    last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-500:]]
+    command = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-m", "gpu and not slow"]
+    command += ["-o", "addopts="]
+    if importlib.util.find_spec("xdist"):
+        command += ["-n", str(TEST_PROCESSES)]
+    path = Path(options.out).with_suffix(".tests.txt")
+    with open(path, "wb") as file:
+        try:
+            code = subprocess.run(
+                [*command, *map(str, files)],
+                cwd=ROOT,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                check=False,
+                timeout=LIMIT,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+    return _of_pytest(path.read_text(encoding="utf-8", errors="replace"), code)
+
+
+def _of_pytest(output, code):
+    """Return what the report says of the tests. code: of pytest; None if it was not done in time.
+
+    >>> _of_pytest("[gw0] PASSED a.py::x\\na.py::y FAILED [ 50%]", None)["summary"]
+    'not done after 570 seconds: 1 passed, 1 failed'
+    """
+    failed = re.findall(r"(?:FAILED|ERROR) (\S+::\S+)|(\S+::\S+) (?:FAILED|ERROR)", output)
+    failures = sorted({first or second for first, second in failed})
+    if code is None:
+        passed = len(re.findall(r"\bPASSED\b", output))
+        summary = f"not done after {LIMIT} seconds: {passed} passed, {len(failures)} failed"
+    else:
+        summary = re.sub(r"=+", "", (output.strip().splitlines() or [""])[-1]).strip()
     return {
-        "passed": done.returncode == 0,
-        "summary": re.sub(r"=+", "", last[0]).strip(),
-        "failures": re.findall(r"^FAILED (.*)$", done.stdout, re.MULTILINE),
-        "output": "" if done.returncode == 0 else done.stdout[-4000:],
+        "passed": code == 0,
+        "summary": summary,
+        "failures": failures,
+        "output": "" if code == 0 else output[-4000:],
     }
 
 
@@ -293,6 +336,8 @@ def parity(options, note, steps=50, libraries=None):
             else:
                 curves[name] = _losses(folder, steps)
         seconds[name] = round(time.perf_counter() - started, 1)
+        if note:
+            note({"passed": False, "losses": curves, "took": seconds})
     first = np.array(curves["numpy"])
     apart = {
         name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()
@@ -334,6 +379,9 @@ def time_kernels(options, note):
         with forms.off():
             found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait, repeats)}
         found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
+        if "dropout" in name:
+            found[name]["note"] = "the plain mask is drawn on the CPU, and copied"
+        note({"passed": False, "operations": found})
     return {"passed": True, "operations": found}
 
 
@@ -399,30 +447,35 @@ def run_course(options, note):
         if not options.small:
             commands[-1].append("--quick")
         with ThreadPoolExecutor(4) as pool:
-            found = dict(
-                zip(
-                    [Path(lesson).stem for lesson in lessons], pool.map(_run, commands), strict=True
-                )
-            )
-        translations = _translations(folder, 12 if options.small else 400)
+            running = {
+                pool.submit(_run, command, options.deadline): Path(command[0]).stem
+                for command in commands
+            }
+            found = {}
+            for ended in as_completed(running):
+                found[running[ended]] = ended.result()
+                note({"passed": False, "lessons": found})
+        translations = _translations(folder, 12 if options.small else 400, options.deadline)
     passed = all(run["code"] == 0 for run in found.values()) and translations["passed"]
     return {"passed": passed, "lessons": found, "translations": translations}
 
 
-def _run(command):
+def _run(command, deadline=None):
     command, started = [sys.executable, *command], time.perf_counter()
+    left = LIMIT if deadline is None else max(1, deadline - started)
     try:
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT * 0.8
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=left
         )
     except subprocess.TimeoutExpired as error:
-        return {"code": None, "output": f"{error} {str(error.stdout)[-1500:]}"}
+        output = (error.stdout or b"").decode(errors="replace")
+        return {"code": None, "output": f"not done after {left:.0f} seconds: {output[-1500:]}"}
     run = {"code": done.returncode, "seconds": round(time.perf_counter() - started, 1)}
     run["last"] = (done.stdout.strip().splitlines() or [""])[-1]
     return run if done.returncode == 0 else run | {"output": (done.stdout + done.stderr)[-2000:]}
 
 
-def _translations(folder, n=400):
+def _translations(folder, n=400, deadline=None):
     """Return the bundled model's translations of n lines of the built-in corpus, on CPU and GPU."""
     from minitf.data import toy
 
@@ -435,7 +488,7 @@ def _translations(folder, n=400):
         out = Path(folder) / f"{library}.jsonl"
         files = ["--input", str(source), "--output", str(out)]
         runs[library] = _run(
-            ["examples/translate.py", "--backend", library, "--format", "json", *files]
+            ["examples/translate.py", "--backend", library, "--format", "json", *files], deadline
         )
         if runs[library]["code"] != 0:
             return {"passed": False, **runs}
@@ -486,10 +539,10 @@ PARTS = {
     "tests": run_tests,
     "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
-    "kernels": time_kernels,
     "training": lambda options, note: gpu.training(
         options.models, options.precisions, note, options.small
     ),
+    "kernels": time_kernels,
     "decoding": lambda options, note: gpu.decoding(options.small),
     "multi30k": train_multi30k,
 }

@@ -371,8 +371,14 @@ def segment_sum(ids, order, rows, out):
 
 
 def round_to_bfloat16(x, y):
-    """y = the upper 16 of the 32 bits of x, as integers, rounded to nearest, ties to even."""
+    """y = the upper 16 of the 32 bits of x, as integers, rounded to nearest, ties to even.
+
+    NaN stays NaN: that of a GPU, 0x7FFFFFFF, would become -0 by the rounding.
+    """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if i < x.size:
         bits = x[i]
-        y[i] = xp.uint16((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+        if (bits & 0x7FFFFFFF) > 0x7F800000:
+            y[i] = xp.uint16(bits >> 16 | 0x40)
+        else:
+            y[i] = xp.uint16((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)

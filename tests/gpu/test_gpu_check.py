@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -199,15 +200,15 @@ def test_each_of_several_parts_has_a_process_of_its_own(check, monkeypatch, tmp_
     """One dies, and one passes."""
     path, codes = tmp_path / "gpu.json", {"a": -11, "b": 0}
 
-    def run(command, **options):
+    def run(command, seconds):
         assert command[:4] == [sys.executable, gpu_check.__file__, "--out", str(path)]
         part, own = command[command.index("--parts") + 1], Path(command[-1])
         if codes[part] == 0:
             own.write_text(json.dumps({"device": "none", part: {"passed": True, "seconds": 1}}))
             own.with_suffix(".log.jsonl").write_text("{}")
-        return types.SimpleNamespace(returncode=codes[part])
+        return codes[part]
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(gpu_check, "_code", run)
     assert check({"a": None, "b": None}, "--out", str(path)) == 1
     report = json.loads(path.read_text())
     assert report == {
@@ -216,6 +217,51 @@ def test_each_of_several_parts_has_a_process_of_its_own(check, monkeypatch, tmp_
         "b": {"passed": True, "seconds": 1},
     }
     assert (tmp_path / "gpu.log.jsonl").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes on this system")
+def test_a_part_at_its_limit_is_ended_with_what_it_started(tmp_path):
+    grandchild = "import time; time.sleep(60)"
+    child = (
+        "import subprocess, sys; "
+        f"child = subprocess.Popen([sys.executable, '-c', {grandchild!r}]); "
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); child.wait()"
+    )
+    assert gpu_check._code([sys.executable, "-c", child], 3) == "not done after 3 seconds"
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        try:  # a process that was ended stays in the table until its new parent has noticed
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            break
+        if state == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("the process that the part had started is still there")
+    assert gpu_check._code([sys.executable, "-c", "raise SystemExit(3)"], 60) == 3
+
+
+def test_a_lesson_that_takes_too_long_is_reported_with_what_it_printed(tmp_path):
+    program = tmp_path / "endless.py"
+    program.write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
+    run = gpu_check._run([str(program)], time.perf_counter() + 2)
+    assert run["code"] is None
+    assert run["output"].startswith("not done after 2 seconds: begun")
+
+
+def test_failures_are_found_in_what_pytest_printed():
+    printed = """\
+tests/a.py::test_x[1] PASSED [ 10%]
+[gw1] [ 20%] FAILED tests/a.py::test_y
+FAILED tests/a.py::test_y - ValueError
+ERROR tests/b.py::test_z - no
+=== 1 failed, 1 passed in 3s ===
+"""
+    found = gpu_check._of_pytest(printed, 1)
+    assert found["failures"] == ["tests/a.py::test_y", "tests/b.py::test_z"]
+    assert found["summary"] == "1 failed, 1 passed in 3s"
+    assert not found["passed"]
 
 
 def test_curves_of_no_numbers_are_not_alike(monkeypatch):
@@ -231,7 +277,9 @@ def test_translations_of_both_sides(monkeypatch, tmp_path):
     monkeypatch.setattr(
         gpu_check,
         "_run",
-        lambda command: run([w.replace("cupy", "numpy") for w in command[:3]] + command[3:]),
+        lambda command, deadline: run(
+            [w.replace("cupy", "numpy") for w in command[:3]] + command[3:]
+        ),
     )
     found = gpu_check._translations(tmp_path)
     assert found["passed"] and found["same"] == found["lines"] == 400 and found["ln_p_apart"] == 0

@@ -303,3 +303,7 @@ def test_round_to_bfloat16():
     infinite = np.array([np.inf, -np.inf], np.float32)
     blocks.launch(kernels.round_to_bfloat16, (1,), (2,), infinite.view(np.uint32), y)
     assert np.array_equal(number(y[:2]), infinite)
+    # The NaN that a GPU makes, its negative, and one whose bits are all below the upper 16.
+    nan = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32)
+    blocks.launch(kernels.round_to_bfloat16, (1,), (3,), nan, y)
+    assert np.isnan(number(y[:3])).all()
