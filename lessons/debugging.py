@@ -1088,6 +1088,9 @@ SYMPTOMS = {
 
 def main(arguments):
     """Run the symptoms that are named, or all; return the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        print(f"{__doc__}\nNAME: {', '.join(SYMPTOMS)}")
+        return 0
     unknown = [name for name in arguments if name not in SYMPTOMS]
     if unknown:
         hint = f"choose one of {', '.join(SYMPTOMS)}"

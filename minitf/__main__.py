@@ -1,5 +1,8 @@
 """python -m minitf: print the commands, and the pages to read next."""
 
+import os
+import sys
+
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
 Commands to run in the repository:
@@ -36,9 +39,19 @@ minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""
 
 
 def main():
-    """Print the overview."""
-    print(OVERVIEW)
+    """Print the overview; returns the exit code: 0, or 2 if anything but --help was typed."""
+    for argument in sys.argv[1:]:
+        if argument not in ("-h", "--help"):
+            print(
+                f"minitf: {argument!r} is no command: type  minitf  to list them", file=sys.stderr
+            )
+            return 2
+    try:
+        print(OVERVIEW, flush=True)
+    except BrokenPipeError:  # the reader, such as head, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -108,8 +108,16 @@ def begin(name, trainer=None):
     proved.clear()
     _run.started, _run.figures, _run.drawn = time.perf_counter(), Path(options.figures), 0
     if not _notebook():
+        sys.excepthook = _end
         sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
     return getattr(options, "quick", False)
+
+
+def _end(kind, error, trace):
+    """End the lesson with a traceback, but quietly after Ctrl-C."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.exit(130)
+    sys.__excepthook__(kind, error, trace)
 
 
 def draw(picture, file_name, *arguments, **options):

@@ -3,11 +3,13 @@
 import json
 import re
 import runpy
+import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 import minitf
 from minitf import forms
@@ -20,6 +22,7 @@ def as_before():
     """Leave the forms as they were: `begin` turns them off for the rest of a lesson's process."""
     yield
     lesson._equations.close()
+    sys.excepthook = sys.__excepthook__
 
 
 @pytest.fixture
@@ -116,6 +119,18 @@ def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, mo
     monkeypatch.setattr(lesson._run, "trainer", lambda arguments: 130)
     with pytest.raises(SystemExit, match="130"):
         lesson.train("--quick")
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [("raise KeyboardInterrupt", 130, ""), ("1 / 0", 1, "ZeroDivisionError: division by zero")],
+)
+def test_a_lesson_ends_quietly_after_ctrl_c_only(tmp_path, ending, code, said):
+    path = tmp_path / "00_lesson.py"
+    path.write_text(f"from minitf.course.lesson import begin\nbegin('00_lesson')\n{ending}\n")
+    command = [sys.executable, str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code and bool(done.stderr) == bool(said) and said in done.stderr
 
 
 # Figures and results ------------------------------------------------------------------------------

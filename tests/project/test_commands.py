@@ -1,5 +1,6 @@
 """Each command that `python -m minitf` lists works, or names the command that does."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -33,6 +34,15 @@ def test_the_overview_is_short_and_names_what_there_is():
     )
 
 
+def test_the_overview_ends_quietly_when_nobody_reads_it():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "minitf"]
+    with open(write, "w") as nobody:
+        done = subprocess.run(command, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("command", commands())
 def test_a_command_of_the_overview_has_help(command):
     words = command.split()
@@ -43,6 +53,9 @@ def test_a_command_of_the_overview_has_help(command):
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
+        ("python -m minitf nonsense", 2, "minitf: 'nonsense' is no command: type  minitf  to list"),
+        ("python lessons/debugging.py nonsense", 2, "unknown symptom nonsense: choose one of"),
+        ("python lessons/debugging.py --help", 0, "python lessons/debugging.py NAME"),
         ("python -m minitf.training --help", 0, "--preset"),
         ("python -m minitf.training", 2, "minitf.training: say what to train, such as --quick"),
         ("python -m minitf.training --steps 0", 2, "minitf.training: --steps must be at least 1"),
