@@ -1,17 +1,18 @@
-"""The command line: numbers as a user types them, and the progress of long work."""
+"""The command line: numbers and options as a user types them, and the progress of long work."""
 
 import argparse
 import contextlib
 import sys
 import time
 
-__all__ = ["Pace", "Progress", "counted", "number"]
+__all__ = ["Pace", "Progress", "counted", "misspelt", "number", "plainly"]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
 PAUSE = 10  # seconds before the first line; each later pause is longer by as much
 LONGEST = 30  # seconds; the longest pause
 CELLS = 30  # characters; the length of the bar
+ALIKE = 0.7  # from 0 to 1; how alike a misspelt option and the right one are, at least
 
 
 def number(kind, least=None, most=None):
@@ -43,6 +44,24 @@ def _whole(text):
     if not value.is_integer():  # nor are NaN and infinity
         raise ValueError(text)
     return int(value)
+
+
+def misspelt(parser, arguments):
+    """Return a message about the first unknown argument that resembles an option, or nothing."""
+    import difflib  # here, because few command lines have a mistake
+
+    for name in (argument.partition("=")[0] for argument in arguments):
+        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, ALIKE):
+            return f"unknown option {name}: did you mean {meant}?"
+    return ""
+
+
+def plainly(parser, message):
+    """Return a message of argparse, in plain words if it is about an unknown option."""
+    typed = message.removeprefix("unrecognized arguments: ")
+    if typed == message:
+        return message
+    return misspelt(parser, typed.split()) or f"unknown option: {typed}"
 
 
 class Pace:

@@ -19,6 +19,7 @@ from minitf.backend import use
 from minitf.check import proved
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
+from minitf.terminal import plainly
 from minitf.translation import Translator, picture
 
 __all__ = [
@@ -64,8 +65,7 @@ class _UnderHeadings:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        message = message.replace("unrecognized arguments:", "unknown option:")
-        raise UserError(f"{message} (--help lists all options)")
+        raise UserError(f"{plainly(self, message)} (--help lists all options)")
 
 
 def begin(name, trainer=None):

@@ -15,7 +15,7 @@ from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
 from minitf.parsing.words import cut
-from minitf.terminal import Progress, counted, number
+from minitf.terminal import Progress, counted, number, plainly
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
 from minitf.translation.commandline import signals_as_exceptions
@@ -46,7 +46,7 @@ _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise SystemExit(complain(f"{message} (see --help)"))
+        raise SystemExit(complain(f"{plainly(self, message)} (see --help)"))
 
 
 def _options(arguments, model):
@@ -200,9 +200,9 @@ def _completed(trees, sentences):
 
 
 def _trees(paths):
-    for path in paths[1:]:
-        if not os.path.exists(path):
-            raise Mistake(f"{path}: no such file; if it is a sentence, put it before all options")
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing and missing != paths[:1]:
+        raise Mistake(f"no such file: {', '.join(missing)}; put sentences before all options")
     trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
     trees = [tree for tree in trees if tree]
     if not trees:

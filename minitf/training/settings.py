@@ -14,7 +14,7 @@ from minitf.cpu.machine import free_memory
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS
-from minitf.terminal import number
+from minitf.terminal import number, plainly
 from minitf.translation.loading import check_subwords
 
 __all__ = [
@@ -316,14 +316,14 @@ _PLAIN = (
     (r"^argument --score: expected 2 arguments", "--score needs two files: HYP REF"),
     (r"^argument (\S+): expected 2 arguments", r"\1 needs two files: SOURCE TARGET"),
     (r"^argument (\S+): expected one argument", r"\1 needs a value"),
-    (r"^unrecognized arguments:", "unknown option:"),
 )
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        for pattern, plain in _PLAIN:
-            message = re.sub(pattern, plain, message)
+        message = plainly(self, message)
+        for pattern, plainer in _PLAIN:
+            message = re.sub(pattern, plainer, message)
         raise UserError(f"{message} (--help lists all options)")
 
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from minitf.terminal import number
+from minitf.terminal import misspelt, number
 from minitf.translation.console import USAGE, complain
 from minitf.translation.picture import CAPTIONS, PAGES
 
@@ -70,7 +70,8 @@ def parse(arguments=None, model=None):
     typed = ("--help" if argument == "-h" else argument for argument in arguments[:end])
     options, unknown = parser.parse_known_intermixed_args(typed)
     if unknown:
-        parser.error(f"unknown option {unknown[0]}: put -- before text that starts with a dash")
+        advice = f"unknown option {unknown[0]}: put -- before text that starts with a dash"
+        parser.error(misspelt(parser, unknown) or advice)
     options.text += arguments[end + 1 :]
     _check(parser, options)
     if options.beam is None:

@@ -80,6 +80,10 @@ def test_other_lessons_know_no_trainer(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         lesson.begin("01_attention")
     assert "unknown option: --quick" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["01_attention.py", "--figure", "here"])
+    with pytest.raises(SystemExit, match="2"):
+        lesson.begin("01_attention")
+    assert "unknown option --figure: did you mean --figures?" in capsys.readouterr().err
 
 
 def test_a_lesson_computes_with_equations_and_its_training_with_forms(tmp_path, monkeypatch, begin):
