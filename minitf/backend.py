@@ -77,8 +77,8 @@ def _load(name):
         module = importlib.import_module(name)
     except ImportError:
         raise UserError(
-            "CuPy is not installed: pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x[ctk]), "
-            "or use --backend numpy"
+            'CuPy is not installed: in the repository, pip install -e ".[cuda13]" (".[cuda12]" if '
+            "nvidia-smi shows CUDA 12), or use --backend numpy"
         ) from None
     if name == "cupy" and not module.cuda.is_available():
         raise UserError("CuPy finds no usable GPU (see nvidia-smi): use --backend numpy")

@@ -126,14 +126,14 @@ class Progress:
 
     def _bar(self, done, left):
         fraction = min(1, done / self.total)
-        text = f"[{'#' * round(CELLS * fraction):<{CELLS}}] {fraction:4.0%}"
+        text = f"[{'#' * round(CELLS * fraction):<{CELLS}}] {fraction:4.0%}  {self.what}"
         started, begin = self.first
         if left is None and done > begin:
             left = max(self.total - done, 0) * (time.monotonic() - started) / (done - begin)
         if left is not None:
             minutes, seconds = divmod(int(left), 60)
             text += f"  {minutes // 60}:{minutes % 60:02}:{seconds:02} left"
-        return f"{text}  {self.what}"
+        return text
 
     def wipe(self):
         """Remove the bar, so that a line can be written; the next `to` draws it again."""

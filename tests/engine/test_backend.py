@@ -1,12 +1,14 @@
 """Which room has the forms of a library, and errors that name their file."""
 
+import sys
 import types
 
 import numpy as np
 import pytest
 import strict
+from paths import ROOT
 
-from minitf.backend import using, xp
+from minitf.backend import use, using, xp
 from minitf.errors import UserError, in_file
 
 
@@ -24,6 +26,14 @@ def test_the_room_of_the_forms_of_a_library(library, room):
     with using(library):
         assert xp.__dict__["_room"] == room
     assert xp.__dict__["_room"] == "cpu"
+
+
+def test_without_cupy_the_advice_is_that_of_the_readme(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(UserError) as error:
+        use("cupy")
+    advice = 'pip install -e ".[cuda13]"'
+    assert advice in str(error.value) and advice in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_an_error_names_its_file_and_others_pass():
