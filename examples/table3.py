@@ -550,7 +550,9 @@ def main(arguments):
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{out} cannot be made ({error.strerror}): choose another") from None
+        raise UserError(
+            f"{out} cannot be made ({error.strerror}): choose another folder with --out"
+        ) from None
     if options.show:
         show(read_kept(options.show), out)
         return
@@ -613,7 +615,8 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except UserError as error:
-        sys.exit(f"table3.py: {error}")
+        print(f"table3.py: {error}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("stopped; the same command goes on", file=sys.stderr)
         sys.exit(130)

@@ -5,6 +5,7 @@ renamed. A process that is killed at any moment leaves the old file or the new o
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -17,6 +18,17 @@ __all__ = ["clean_leftovers", "install", "save_text", "sha256", "staged", "writi
 
 # Our temporary names, and those of safetensors.
 ASIDE = re.compile(r".+\.[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
+HINTS = {  # what to do if a file cannot be written
+    errno.ENOENT: "its folder does not exist: make it, or choose another folder",
+    errno.ENOTDIR: "its folder is a file: choose another folder",
+    errno.EISDIR: "it is a folder: name a file in it",
+    errno.EACCES: "you may not write there: choose another folder",
+    errno.EPERM: "you may not write there: choose another folder",
+    errno.EROFS: "you may not write there: choose another folder",
+    errno.ENOSPC: "the disk is full: free some space, or choose another disk",
+    errno.EDQUOT: "your disk quota is used up: free some space, or choose another disk",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 
 
 def save_text(path: str | Path, text: str) -> None:
@@ -89,9 +101,9 @@ def writing(path):
         yield
     except OSError as error:
         reason = error.strerror or error
+        hint = HINTS.get(error.errno, "free some space or choose another folder")
         raise UserError(
-            f"{path}: could not be written ({reason}): free some space or choose another folder; "
-            "an existing file is unchanged"
+            f"{path}: could not be written ({reason}): {hint}; an existing file is unchanged"
         ) from error
 
 

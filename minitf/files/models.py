@@ -112,7 +112,10 @@ def read_model(directory: str | Path) -> SavedModel:
         what = "is a file" if os.path.exists(directory) else "no such folder"
         raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
     if not any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
-        raise UserError(f"{directory} is not the folder of a trained model: it has no {CONFIG}")
+        raise UserError(
+            f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
+            "name the folder that has one"
+        )
     found = _fitting_config(directory)
     subwords = load_subwords(directory)
     for name in subwords.contents():

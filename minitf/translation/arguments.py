@@ -87,7 +87,8 @@ def _check(parser, options):
     """Refuse options that contradict each other, and collect those of sampling in `sampling`."""
     if options.model is None:
         parser.error(
-            "name a trained model with --model DIR: the repository has one in examples/models/en-de"
+            "name a trained model with --model DIR: a folder that the trainer wrote, "
+            "examples/models/en-de in a copy of the repository, or a public one, opus-mt-en-de"
         )
     if options.text and options.input is not None:
         parser.error("TEXT and --input are both given: choose one of them")

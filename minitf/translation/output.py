@@ -8,19 +8,8 @@ import re
 import shutil
 import sys
 
+from minitf.files.atomic import HINTS
 from minitf.translation.console import Mistake
-
-HINTS = {  # what to do if a file cannot be written
-    errno.ENOENT: "its folder does not exist: make it, or choose another folder",
-    errno.ENOTDIR: "its folder is a file: choose another folder",
-    errno.EISDIR: "it is a folder: name a file in it",
-    errno.EACCES: "you may not write there: choose another folder",
-    errno.EPERM: "you may not write there: choose another folder",
-    errno.EROFS: "you may not write there: choose another folder",
-    errno.ENOSPC: "the disk is full: free some space, or choose another disk",
-    errno.EDQUOT: "your disk quota is used up: free some space, or choose another disk",
-    errno.ENAMETOOLONG: "choose a shorter name",
-}
 
 
 @contextlib.contextmanager

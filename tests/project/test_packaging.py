@@ -94,7 +94,7 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
         assert done.stdout == "Die Kinder spielen im Garten.\n", done.stderr
         done = here([sys.executable, *words, sentence])
         assert done.returncode == 2 and done.stderr.startswith(
-            f"{name}: name a trained model with --model DIR"
+            f"{name}: name a trained model with --model DIR: a folder that the trainer wrote"
         )
         assert done.stderr.count("\n") == 1
     for words, usage in (

@@ -275,6 +275,14 @@ def test_options_that_rows_cannot_share_are_refused(given, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    command = [sys.executable, PROGRAM, "--out", tmp_path / "file" / "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "(Not a directory): choose another folder with --out" in done.stderr
+
+
 def test_the_table_has_both_comparisons():
     runs = [
         *(run("base", 0, 5.0, 30), run("base", 1, 5.0, 30)),

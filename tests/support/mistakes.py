@@ -109,7 +109,7 @@ TRAINER = {
     f"{TEXTS} --out model": "model already contains a model: choose another folder with --out",
     "--start-from nowhere": "nowhere: no such folder",
     "--start-from train.en": "train.en: is a file",
-    "--start-from .": ". is not the folder of a trained model: it has no config.json",
+    "--start-from .": ". is not the folder of a trained model: it has no config.json: name the",
     "--start-from nowhere --preset small": "leave out --preset",
     f"{TEXTS} --start-from model --set d_ff=8": (
         "model: the weights were made with another configuration (d_ff is 24, not 8): do not "

@@ -230,8 +230,16 @@ def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
     assert Path("parts/valid.out").read_text() == Path("whole/valid.out").read_text()
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
-def test_a_full_disk_loses_no_checkpoint(folder, monkeypatch, capsys, error):
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (errno.ENOSPC, "the disk is full: free some space, or choose another disk"),
+        (errno.EROFS, "you may not write there: choose another folder"),
+        (errno.EIO, "free some space or choose another folder"),
+    ],
+    ids=lambda value: errno.errorcode.get(value, ""),
+)
+def test_a_full_disk_loses_no_checkpoint(folder, monkeypatch, capsys, error, advice):
     copied_run("whole")
     calls = itertools.count()
 
@@ -243,10 +251,7 @@ def test_a_full_disk_loses_no_checkpoint(folder, monkeypatch, capsys, error):
         patch.setattr(os, "fsync", refuse)
         assert run("parts") == 2
     said = capsys.readouterr().err
-    assert (
-        f"could not be written ({os.strerror(error)}): free some space or choose another folder"
-        in said
-    )
+    assert f"could not be written ({os.strerror(error)}): {advice}; an existing file" in said
     assert said.count("\n") == 1
     assert 0 < load_arrays("parts/checkpoint.safetensors")[1]["step"] < 12 and not list(
         Path("parts").glob("*.tmp")
