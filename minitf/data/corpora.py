@@ -18,7 +18,7 @@ from minitf.data import recipes, treebank
 from minitf.errors import UserError
 from minitf.terminal import Progress, counted
 from minitf.text.trees import WITH_WORDS
-from minitf.text.vocabulary import not_text
+from minitf.text.vocabulary import CONVERT, DAMAGED, not_text
 
 __all__ = [
     "Corpus",
@@ -286,10 +286,7 @@ def undecoded(path, lines) -> str:
     if not damaged:
         return ""
     count = "1 line has" if len(damaged) == 1 else f"{len(damaged):,} lines have"
-    return (
-        f"{path}: {count} characters that are damaged or not UTF-8 (the first: line {damaged[0]}); "
-        "if the file is Latin-1, convert it: iconv -f latin1 -t utf-8"
-    )
+    return f"{path}: {count} {DAMAGED} (the first: line {damaged[0]}); {CONVERT}"
 
 
 def read_pairs(source_path, target_path) -> Pairs:

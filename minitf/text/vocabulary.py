@@ -10,6 +10,10 @@ from minitf.errors import UserError
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
+# What a warning says that a line of a file has, and what to do.
+DAMAGED = "characters that are damaged or not UTF-8"
+CONVERT = "if the file is Latin-1, convert it: iconv -f latin1 -t utf-8"
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")

@@ -7,6 +7,7 @@ import sys
 
 from minitf.backend import use
 from minitf.errors import UserError, in_file
+from minitf.files.models import read_notes
 from minitf.terminal import Progress
 from minitf.translation.arguments import parse
 from minitf.translation.console import Mistake, complain, is_terminal, say
@@ -68,6 +69,7 @@ def translate(options):
         opened_output(options.output, source.file) as write,
     ):
         translator = Translator.load(options.model)
+        _check_is_no_parser(options.model)
         translations_of = (
             _sampler(translator, options) if options.sample else _Recent(translator, options)
         )
@@ -78,10 +80,8 @@ def translate(options):
         with Progress(*_label(source)) as bar:
             for lines in batches:
                 size = sum(len(line.encode()) + 1 for line in lines)
-                sentence = None if drawn else next(filter(translator.parts, lines), None)
-                if sentence:
-                    draw(translator, sentence, options)
-                    drawn = True
+                if not drawn:
+                    drawn = draw(translator, filter(translator.parts, lines), options)
 
                 def show(done, parts, start=start, size=size):
                     bar.to(start + size * done // parts)
@@ -93,6 +93,13 @@ def translate(options):
                 start += size
         if not drawn:
             raise Mistake("--attention: there is no text to draw a picture of: give a sentence")
+
+
+def _check_is_no_parser(model):
+    if str(read_notes(model).get("target_language")).startswith("trees"):
+        raise Mistake(
+            f"{model}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
+        )
 
 
 def _label(source):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import re
 import stat
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from minitf.cpu.threads import without_signals
-from minitf.text.vocabulary import not_text, valid
+from minitf.text.vocabulary import CONVERT, DAMAGED, not_text, valid
 from minitf.translation.console import Mistake, is_terminal, say, terminal_safe
 from minitf.translation.languages import languages_of
 
@@ -20,6 +21,7 @@ LINES = 500  # lines that are sorted by length and translated together, at most
 BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
 PATIENCE = 0.05  # seconds for which a line from a pipe waits for others to share a batch with
 CHUNK = 1 << 16  # bytes that are read at once
+NAME = re.compile(r"\S*[\w)-]\.[a-z]\w{1,3}")  # of a file, such as letter.txt and my.en
 
 
 class Source(NamedTuple):
@@ -39,10 +41,8 @@ class Source(NamedTuple):
 def opened_input(options):
     """Yield the Source that the options name."""
     if options.text:
+        _hint(options.text)
         # A line feed at the end of an argument begins no other line.
-        for text in options.text:
-            if os.path.isfile(text):
-                say(f"{text} is also a file: --input {text} reads it")
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
         yield Source(lines[start : start + LINES] for start in range(0, len(lines), LINES))
@@ -51,18 +51,43 @@ def opened_input(options):
             # Unbuffered: a read returns the bytes that have come, and does not wait for more.
             file = open(options.input, "rb", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise Mistake(
-                f"{options.input}: cannot be read ({error.strerror}): name a text file"
-            ) from None
+            hint = "name a text file"
+            if isinstance(error, PermissionError):
+                hint = "give yourself permission to read it, or name another file"
+            raise Mistake(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
             _check_is_text(file, options.input)
-            yield _source_of(file, options)
+            source = _source_of(file, options)
+            yield source._replace(batches=_noticing(source.batches, options.input))
     elif sys.stdin is None:
         raise Mistake("standard input is closed: give TEXT or --input FILE")
     else:
         file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         _check_is_text(file, "the input")
         yield _source_of(file, options)
+
+
+def _hint(arguments):
+    """Say what the user may have meant, if the arguments look like a file's name or a sentence."""
+    for text in arguments:
+        if os.path.isfile(text):
+            say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
+        elif NAME.fullmatch(text):
+            say(terminal_safe(f"{text}: there is no file of this name; it is taken as text"))
+    if len(arguments) > 1 and all(len(text.split()) == 1 for text in arguments):
+        say(f"{len(arguments)} single words, each taken as a line: put a sentence in quotes")
+
+
+def _noticing(batches, name):
+    """Yield the lists of lines of a file, and say once if one of them was not UTF-8."""
+    number, said = 0, False
+    for lines in batches:
+        for line in lines:
+            number += 1
+            if not said and "\ufffd" in line:
+                said = True
+                say(terminal_safe(f"{name}: line {number} has {DAMAGED}; {CONVERT}"))
+        yield lines
 
 
 def _source_of(file, options):

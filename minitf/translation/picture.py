@@ -73,8 +73,14 @@ CAPTIONS = {
 }
 
 
-def draw(translator, sentence, options):
-    """Draw who attends to whom when the sentence is translated, into the file of --attention."""
+def draw(translator, sentences, options):
+    """Draw who attends to whom when the first sentence is translated, into the file of --attention.
+
+    Returns whether there was one.
+    """
+    sentence = next(sentences, None)
+    if sentence is None:
+        return False
     if options.attention.lower().endswith(PAGES):
         _draw_page(translator, sentence, options)
     else:
@@ -84,6 +90,9 @@ def draw(translator, sentence, options):
             f"{PROGRAM}: the line is translated in parts; {options.attention} shows "
             "the first of them"
         )
+    if next(sentences, None):
+        say(f"{PROGRAM}: {options.attention} shows the first line of the text only")
+    return True
 
 
 def _draw_page(translator, sentence, options):

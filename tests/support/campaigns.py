@@ -340,7 +340,9 @@ def lines(folder, seed, count=10_000):
     filed = command.start(
         *options, "--format", "json", "--input", "in.txt", "--output", "out.json", cwd=folder
     )
-    assert (piped.returncode, err) == (0, b"") and finish(filed) == (b"", "")
+    assert (piped.returncode, err) == (0, b"")
+    out_of_file, err_of_file = finish(filed)
+    assert out_of_file == b"" and err_of_file.count("\n") == 1 and "not UTF-8" in err_of_file
     found, records = out.decode(), Path(folder, "out.json").read_text()
     assert not CONTROL.search(found) and not CONTROL.search(records)
     records = [json.loads(line) for line in lines_of(records)]

@@ -1,6 +1,7 @@
 """translate.py and its surroundings: files, pictures, pipes, terminals, environment."""
 
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -14,11 +15,12 @@ import time
 from pathlib import Path
 
 import pytest
-from command import QUICK, ROOT, SCRIPT, Command, Stream, lines_of
+from command import QUICK, ROOT, SCRIPT, Command, Stream, is_refused, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf import terminal
 from minitf.translation import commandline
+from minitf.translation import input as reading
 from minitf.translation.languages import languages_of
 
 pty = None if sys.platform == "win32" else importlib.import_module("pty")
@@ -165,7 +167,8 @@ def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
         tmp_path / "en-de", make_subwords(), {"source_language": "en", "target_language": "de"}
     )
     code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
-    assert (code, err) == (0, "") and len(lines_of(out)) == 3
+    assert (code, len(lines_of(out))) == (0, 3)
+    assert err == f"translate.py: {tmp_path / 'a.png'} shows the first line of the text only\n"
     ((weights, rows, columns, path, title, caption, names, words),) = drawn
     assert weights.shape == (2, len(rows), len(columns)) and path == str(tmp_path / "a.png")
     assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "the dog"
@@ -202,6 +205,45 @@ def test_the_name_of_a_file_is_translated_with_a_hint(run, tmp_path):
     code, out, err = run(*QUICK, letter)
     assert (code, out.count("\n")) == (0, 1)
     assert err == f"{letter} is also a file: --input {letter} reads it\n"
+
+
+def test_what_looks_like_a_file_is_translated_with_a_hint(run):
+    code, out, err = run(*QUICK, "letter.txt", "the dog.")
+    assert (code, out.count("\n")) == (0, 2)
+    assert err == "letter.txt: there is no file of this name; it is taken as text\n"
+    assert run(*QUICK, "at 3.14 or e.g. so.")[2] == ""
+
+
+def test_forgotten_quotes_get_a_hint(run):
+    code, out, err = run(*QUICK, "where", "is", "the", "dog?")
+    assert (code, out.count("\n")) == (0, 4)
+    assert err == "4 single words, each taken as a line: put a sentence in quotes\n"
+    assert run(*QUICK, "dog")[2] == run(*QUICK, "dog", "the bird")[2] == ""
+
+
+def test_a_file_that_is_not_utf_8_is_translated_with_one_warning(run, tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"the dog\n" * reading.LINES + "caf\u00e9\n".encode("latin-1") * 600)
+    code, out, err = run(*QUICK, "--input", path)
+    assert (code, out.count("\n"), err.count("\n")) == (0, 1100, 1)
+    assert err.startswith(f"{path}: line 501 has characters that are damaged or not UTF-8; if")
+
+
+def test_a_file_that_may_not_be_read(run, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(reading, "open", refuse, raising=False)
+    said = "secret.txt: cannot be read (Permission denied): give yourself permission to read it"
+    assert is_refused(run("--input", "secret.txt"), said)
+
+
+@pytest.mark.parametrize("language", ["trees", "trees-with-words"])
+def test_a_parser_is_refused(run, tmp_path, language):
+    model = save(tmp_path / "parser", make_subwords(), {"target_language": language})
+    assert is_refused(
+        run("--model", model, "the dog"), "a parser, which writes trees: use parse.py"
+    )
 
 
 def test_picture_is_written(run, tmp_path):
