@@ -219,15 +219,17 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
         for field in dataclasses.fields(Settings)
         if getattr(settings, field.name) != getattr(Settings(), field.name)
     }
-    results, _ = _train(build(settings, given, model=model), "minitf.training.train")
+    results, _ = _train(build(settings, given, model=model), "minitf.training.train", "")
     return results
 
 
-def _train(trainer, command):
+def _train(trainer, command, started):
     """Train, and on rank 0 score the model; return the content of results.json and the exit code.
 
-    The content is None if a signal stopped the run, and on the other ranks.
+    The content is None if a signal stopped the run, and on the other ranks. started: how the
+    program was started, such as "python my.py", to tell how to continue.
     """
+    resume = _resume(trainer.settings, started)
     # Only rank 0 writes to the folder.
     locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
@@ -238,6 +240,9 @@ def _train(trainer, command):
         except UserError:
             trainer.log.draw()  # the curves show how the loss diverged
             raise
+        if not finished:
+            reason = trainer.stop.reason or "another rank received a signal"
+            trainer.log.say(f"stopped  {reason}: {resume} continues from step {trainer.step:,}")
         trainer.log.draw()
         if not finished or trainer.team.ranks.rank:
             return None, 0
@@ -245,12 +250,17 @@ def _train(trainer, command):
             results = finish(trainer, command)
         except Interrupted:
             trainer.log.say(
-                f"stopped  {trainer.stop.reason}: all updates are done; --resume --out "
-                f"{trainer.settings.out} --steps {trainer.step} scores the model"
+                f"stopped  {trainer.stop.reason}: all updates are done; "
+                f"{resume} --steps {trainer.step} scores the model"
             )
             return None, 0
     _say_usage(trainer, command)
     return results, _exit_code(trainer, results["valid"]["bleu"])
+
+
+def _resume(settings, started):
+    """Return the command that continues a run."""
+    return f"{started} --resume --out {shlex.quote(settings.out)}".lstrip()
 
 
 @contextlib.contextmanager
@@ -277,6 +287,15 @@ def _exit_code(trainer, score):
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
         return 0
+    references = trainer.dataset.valid.target
+    # Not even the references themselves, as translations, would score more.
+    if trainer.validator.score(trainer.dataset.references(references), references).score < NO_MODEL:
+        trainer.log.say(
+            "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
+            "sentences of the validation text are shorter: judge it by the perplexity, or validate "
+            "on longer sentences"
+        )
+        return 0
     if done >= s.steps:
         code, more = 0, "a larger --steps"
     elif trainer.out_of_patience():
@@ -286,7 +305,7 @@ def _exit_code(trainer, score):
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
         f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "
-        f"{counted(s.warmup_steps, 'update')}): continue with --resume --out {s.out} and {more}"
+        f"{counted(s.warmup_steps, 'update')}): continue with {_resume(s, '')} and {more}"
     )
     return code
 
@@ -333,8 +352,17 @@ def _interrupted(arguments, program):
     if settings.plan:
         return "stopped at once"
     if RunFolder(settings.out).has_checkpoint():
-        return "stopped at once; the last checkpoint is intact: --resume continues from it"
+        resume = _resume(settings, _started(program))
+        return f"stopped at once; the last checkpoint is intact: {resume} continues from it"
     return "stopped before the first checkpoint: nothing was saved; start again without --resume"
+
+
+def _started(program):
+    """Return how the program was started, as the user typed it."""
+    script = sys.argv[0]
+    if script.endswith(".py") and os.path.basename(script) != "__main__.py":
+        return f"python {shlex.quote(script)}"
+    return as_typed(program)
 
 
 def _run(arguments, program, model, ranks):
@@ -352,7 +380,10 @@ def _run(arguments, program, model, ranks):
             return ranks.tell(0)
         # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
         with stop_on_signals(trainer.stop):
-            _, code = _train(trainer, f"{as_typed(program)} {shlex.join(arguments)}")
+            command = f"{as_typed(program)} {shlex.join(arguments)}"
+            # Not for several ranks: how these were launched is not known.
+            started = _started(program) if ranks.size == 1 else ""
+            _, code = _train(trainer, command, started)
             if trainer.log.closed:  # else Python complains when it flushes the output at its end
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ranks.tell(code)

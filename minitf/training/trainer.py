@@ -137,11 +137,7 @@ class Trainer:
                 f"out of memory after step {self.step}: lower --batch-tokens, which is "
                 f"{self.settings.batch_tokens}, and raise --accumulate"
             ) from None
-        if self.stop.agreed:
-            reason = self.stop.reason or "another rank received a signal"
-            resume = f"--resume --out {self.settings.out}"
-            self.log.say(f"stopped  {reason}: {resume} continues from step {self.step:,}")
-        else:
+        if not self.stop.agreed:
             trained = self.step > self.clock.first_step
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
         return not self.stop.agreed

@@ -1,6 +1,7 @@
 """A stopped run continues bit for bit as if it had not been stopped, or says why it cannot."""
 
 import errno
+import functools
 import itertools
 import os
 import re
@@ -214,16 +215,35 @@ def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     assert_same_run("whole", "parts")
 
 
+@pytest.mark.parametrize(
+    ("script", "program", "started"),
+    [
+        ("lessons/09_train_wmt.py", "09_train_wmt.py", "python lessons/09_train_wmt.py"),
+        ("my own.py", "09_train_wmt.py", "python 'my own.py'"),
+        ("/minitf/training/__main__.py", "minitf.training", "python -m minitf.training"),
+        ("/bin/minitf-train", "minitf-train", "minitf-train"),
+    ],
+)
+def test_the_command_that_continues_can_be_copied(
+    folder, monkeypatch, capsys, script, program, started
+):
+    monkeypatch.setattr(commandline, "main", functools.partial(commandline.main, program=program))
+    monkeypatch.setattr(sys, "argv", [script])
+    at_step(monkeypatch, 2, terminate)
+    assert run("my run") == 0
+    resume = f"{started} --resume --out 'my run' continues from step 2\n"
+    assert f"stopped  SIGTERM received: {resume}" in capsys.readouterr().out
+
+
 def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
     copied_run("whole")
     finish = commandline.finish
     with monkeypatch.context() as patch:
         patch.setattr(commandline, "finish", lambda *arguments: (terminate(), finish(*arguments)))
         assert run("parts") == 0
-    assert (
-        "stopped  SIGTERM received: all updates are done; --resume --out parts --steps 13 scores"
-        in capsys.readouterr().out
-    )
+    resume = "09_train_wmt.py --resume --out parts --steps 13"
+    said = f"stopped  SIGTERM received: all updates are done; {resume} scores"
+    assert said in capsys.readouterr().out
     assert not Path("parts/results.json").exists()
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
@@ -424,7 +444,8 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     finally:
         signal.signal(number, outside)
     said = capsys.readouterr().out
-    assert f"stopped  {name} received: --resume --out here continues from step 2" in said
+    resume = "09_train_wmt.py --resume --out here"
+    assert f"stopped  {name} received: {resume} continues from step 2" in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
 
 
@@ -467,7 +488,7 @@ def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
     at_step(monkeypatch, 6, lambda: (terminate(), terminate()))
     assert run("here") == 130
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "the last checkpoint is intact: --resume" in error
+    assert error.count("\n") == 1 and "the last checkpoint is intact: 09_train" in error
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
@@ -536,9 +557,18 @@ def test_the_exit_code_of_a_model_that_cannot_translate(folder, monkeypatch, cap
         assert len(notices) == (score < 1)
         for notice in notices:
             assert (
-                notice.endswith(f"continue with --resume --out {hint} and {hint}")
+                notice.endswith(f"continue with --resume --out {shlex.quote(hint)} and {hint}")
                 and "0.99 BLEU" in notice
             )
+
+
+def test_short_validation_sentences_are_not_taken_for_a_model_that_cannot_translate(folder, capsys):
+    for language in ("en", "de"):
+        Path(f"valid.{language}").write_text("rain\n\nold trees\n")
+    assert run("here", "--steps", "100", "--valid-every", "1", "--patience", "2") == 0
+    said = capsys.readouterr().out
+    assert said.count("\nnotice   BLEU cannot judge this model") == 1 and "BLEU 0.00" in said
+    assert "cannot translate yet" not in said
 
 
 def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
