@@ -249,7 +249,8 @@ def state_of(exercise, check):
     if not inspect.isfunction(exercise):
         return "wrong", "the function is missing"
     if _is_empty(exercise):
-        return "to do", (inspect.getdoc(exercise) or "write its body").splitlines()[0]
+        task = (inspect.getdoc(exercise) or "write its body").partition("\n\n")[0]
+        return "to do", " ".join(task.split())
     try:
         check()
     except Exception as error:

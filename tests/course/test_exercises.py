@@ -139,6 +139,12 @@ def test_each_exercise_has_a_hint_that_names_a_section_of_its_lesson(lesson):
         assert any(f'"{heading}"' in hint for heading in headings if heading), f"{name}: {hint!r}"
 
 
+def test_what_is_to_do_is_not_cut_at_the_end_of_a_line(tmp_path):
+    body = '"""Return y =\n    2 x, a\n    number.\n\n    Hint: none.\n    """\n    ...'
+    _, lines, _ = run(tmp_path / "sheet.py", SHEET.format(body=body))
+    assert lines == ["to do  1. one: Return y = 2 x, a number."]
+
+
 @pytest.mark.parametrize(
     "body", ["...", "pass", '"""Only its docstring."""', '"""More."""\n    pass  # later']
 )
