@@ -358,6 +358,8 @@ PANELS = (  # title, {key in the history: name in the legend}, logarithmic
     ("learning rate", {"learning_rate": "training"}, False),
     ("gradient norm", {"gradient_norm": "training"}, True),
 )
+DECADES = 20  # the highest value over the lowest; from here on, few labels per decade are enough
+LEGEND = 0.12  # of the height of a panel: the room that one line of a legend needs
 BEST = {"valid_perplexity": min, "valid_bleu": max}
 
 
@@ -415,14 +417,30 @@ def _draw_panel(axes, records, title, names, logarithmic):
     if logarithmic:
         _use_log_scale(axes)
     if BEST.keys() & names.keys():
+        _add_legend(axes, logarithmic)
+
+
+def _add_legend(axes, logarithmic):
+    """Write the legend where a perplexity leaves room; above a BLEU, room is made for it."""
+    if logarithmic:
         axes.legend(frameon=False, fontsize=8)
+        return
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + LEGEND * (high - low))
+    axes.legend(frameon=False, fontsize=8, loc="upper center")
 
 
 def _use_log_scale(axes):
     from matplotlib.ticker import LogLocator
 
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axes.get_ylim()
+    subs = (1, 2, 5)
+    if 2 < high / low < DECADES:  # these would be few labels, perhaps none below the curve
+        subs = (1, 1.5, 2, 3, 5, 7)
+        power = 10 ** np.floor(np.log10(low))
+        axes.set_ylim(bottom=max(sub * power for sub in subs if sub * power <= max(low, power)))
+    axes.yaxis.set_major_locator(LogLocator(subs=subs))
     plain_numbers(axes.yaxis)
 
 

@@ -359,6 +359,28 @@ def test_curves_show_what_the_history_holds(figures):
     }
 
 
+@pytest.mark.parametrize("values", [[88, 90, 91], [3, 40, 20], [30, 25, 10], [7, 7, 7], [5]])
+def test_no_legend_covers_the_curve_of_bleu(figures, values):
+    history = [record(100 * n, valid_bleu=value) for n, value in enumerate(values, 1)]
+    plot.curves(history, "curves.png")
+    figures[0].canvas.draw()
+    (axes,) = (axes for axes in panels(figures[0]) if "BLEU" in axes.get_title())
+    legend = axes.get_legend().get_window_extent()
+    assert legend.y0 > axes.transData.transform((0, max(values)))[1]
+
+
+@pytest.mark.parametrize("values", [[2.4, 0.9, 0.55], [9.0, 0.8], [0.07, 0.03], [2.1, 0.9]])
+def test_small_gradients_can_be_read(figures, values):
+    history = [record(100 * n, gradient_norm=value) for n, value in enumerate(values, 1)]
+    plot.curves(history, "curves.png")
+    figures[0].canvas.draw()
+    (axes,) = (axes for axes in panels(figures[0]) if "gradient" in axes.get_title())
+    low, high = axes.get_ylim()
+    labelled = [float(label) for label in tick_labels(axes, "y") if label]
+    labelled = [value for value in labelled if low * 0.99 <= value <= high * 1.01]
+    assert len(labelled) >= 2 and min(labelled) <= min(values)
+
+
 def test_curves_leave_out_what_is_missing_or_no_number(figures):
     history = [
         record(1, valid_bleu=None),
