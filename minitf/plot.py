@@ -145,13 +145,23 @@ def _head(figure, title, caption):
     wide, size = max(wide, NARROWEST), FONT * max(1.0, wide / 14)
     top = 1 + 0.1 / high
     if caption:
-        lines = textwrap.wrap(caption, int(72 * wide / (0.47 * size)))
+        lines = _lines(caption, int(72 * wide / (0.47 * size)))
         style = {"va": "bottom", "ha": "center", "color": "#555555", "linespacing": 1.3, **_plain()}
         figure.text(0.5, top, "\n".join(lines), fontsize=0.85 * size, **style)
         top += (1.3 * len(lines) + 0.6) * 0.85 * size / 72 / high
     if title:
-        title = _cut(title, int(72 * wide / (0.6 * 1.3 * size)))
-        figure.suptitle(title, y=top, va="bottom", fontsize=1.3 * size, **_plain())
+        lines = _lines(title, int(72 * wide / (0.6 * 1.3 * size)), most=2)
+        figure.suptitle("\n".join(lines), y=top, va="bottom", fontsize=1.3 * size, **_plain())
+
+
+def _lines(text, width, most=None):
+    """Cut a text into as few lines as possible, of about equal length; most: more are left out."""
+    lines = textwrap.wrap(text, width, max_lines=most, placeholder=" …")
+    fewest = len(textwrap.wrap(text, width))
+    if len(lines) == fewest:
+        while len(shorter := textwrap.wrap(text, width)) == fewest and width > 1:
+            lines, width = shorter, width - 1
+    return lines
 
 
 class _Grid:

@@ -278,6 +278,15 @@ def test_a_long_title_is_shortened_and_a_caption_wrapped(figures):
         )
 
 
+def test_the_lines_of_a_title_and_a_caption_are_about_equally_long(figures):
+    title = "When I was a child, I wanted to become an astronaut and fly to the moon."
+    plot.attention_maps(attention(1, 5, 9), TARGET[1:], SOURCE, "a.png", title, "Look. " * 16)
+    for text, most in ((figures[0]._suptitle, 2), (figures[0].texts[0], 3)):
+        lengths = list(map(len, text.get_text().splitlines()))
+        assert 1 < len(lengths) <= most and max(lengths) - min(lengths) < 12
+    assert figures[0]._suptitle.get_text().replace("\n", " ") == title
+
+
 def test_names_of_rows_and_columns_do_not_overlap(figures):
     for n_target, n_source in ((2, 3), (9, 20)):
         rows, columns = (["x"] * n for n in (n_target, n_source))
