@@ -74,7 +74,9 @@ def _hint(arguments):
             say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
         elif NAME.fullmatch(text):
             say(terminal_safe(f"{text}: there is no file of this name; it is taken as text"))
-    if len(arguments) > 1 and all(len(text.split()) == 1 for text in arguments):
+    is_word = [len(text.split()) == 1 for text in arguments]
+    ends = [text.endswith((".", "?", "!")) for text in arguments[:-1]]
+    if len(arguments) > 1 and all(is_word) and not any(ends):
         say(f"{len(arguments)} single words, each taken as a line: put a sentence in quotes")
 
 

@@ -218,7 +218,8 @@ def test_forgotten_quotes_get_a_hint(run):
     code, out, err = run(*QUICK, "where", "is", "the", "dog?")
     assert (code, out.count("\n")) == (0, 4)
     assert err == "4 single words, each taken as a line: put a sentence in quotes\n"
-    assert run(*QUICK, "dog")[2] == run(*QUICK, "dog", "the bird")[2] == ""
+    for quoted in (["dog"], ["dog", "the bird"], ["Go!", "Stop."]):
+        assert run(*QUICK, *quoted)[2] == ""
 
 
 def test_a_file_that_is_not_utf_8_is_translated_with_one_warning(run, tmp_path):
