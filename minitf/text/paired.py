@@ -120,9 +120,10 @@ class PairedSubwords:
         side: the language of the text. Raises ValueError for an id out of range.
         """
         lists = [[self._pieces[i] for i in ordinary(ids, len(self))] for ids in id_lists]
-        # SentencePiece returns one text for an empty list of lists.
+        # SentencePiece returns one text for an empty list of lists. A subword that only the other
+        # side's model knows comes back as it is, with the sign of a blank.
         texts = self._processors[side].decode(lists) if lists else []
-        return [printable(text) for text in texts]
+        return [printable(text.replace("\u2581", " ").strip(" ")) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the subword of each id, for tables and plots; U+2581 means a blank."""

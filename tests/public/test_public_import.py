@@ -129,6 +129,15 @@ def test_the_vocabulary_cuts_each_side_by_its_own_model():
     assert subwords.decode([source], side="source") == ["ist gut"]
 
 
+def test_subwords_of_the_source_alone_are_text_in_the_target():
+    """As those of a copied name: target.spm does not know them, and returns them as they are."""
+    subwords = paired()
+    (dog,), (good,) = subwords.encode(["the dog"]), subwords.encode(["ist gut"], side="target")
+    assert subwords.pieces(dog) == ["\u2581the", "\u2581do", "g"]
+    found = subwords.decode([dog, [*good, *dog], [*dog, *good]])
+    assert found == ["the dog", "ist gut the dog", "the dog ist gut"]
+
+
 def test_the_source_is_normalised_as_opus_does():
     curly, plain = "“the  dog”…  sleeps", '"the dog"... sleeps'
     for side in ("source", "target"):

@@ -44,6 +44,7 @@ logits_of_relu = by_name(way_in.test_relu_has_the_logits_of_transformers)
 like_marian = by_name(way_in.test_by_default_it_computes_as_marian_does)
 rows = by_name(way_in.test_rows_are_renumbered_and_start_is_their_pad)
 sides = by_name(way_in.test_the_vocabulary_cuts_each_side_by_its_own_model)
+copied = by_name(way_in.test_subwords_of_the_source_alone_are_text_in_the_target)
 languages = by_name(way_in.test_a_language_token_is_one_id_and_begins_every_part)
 opus = by_name(way_in.test_the_source_is_normalised_as_opus_does)
 as_it_came = by_name(way_back.test_an_imported_model_goes_out_as_it_came)
@@ -152,13 +153,8 @@ MUTANTS = {
             'self._processors["source"].encode',
         ),
     ),
-    "the target is joined like the source": (
-        *(
-            sides,
-            "text/paired",
-            "self._processors[side].decode",
-            'self._processors["source"].decode',
-        ),
+    "the source's sign of a blank is written": (
+        *(copied, "text/paired", 'text.replace("\\u2581", " ")', "text"),
     ),
     "the token of the language is forgotten": (
         *(languages, "text/paired", "            ids + [self", "            [self"),
