@@ -20,7 +20,7 @@ class PublicModel(NamedTuple):
 
     config: of minitf. arrays: by minitf's names, the rows of the table in the file's order. rows:
     for each of minitf's ids the row of the table, or -1 for a row of zeros. subwords: in minitf's
-    order. notes: what is known about it, such as its licence.
+    order. notes: what is known about it, such as its licence. notices: lines that its reader says.
     """
 
     config: Config
@@ -28,6 +28,7 @@ class PublicModel(NamedTuple):
     rows: list[int]
     subwords: Vocabulary
     notes: dict
+    notices: tuple[str, ...] = ()
 
 
 def layers_of(arrays, config, name_in, shape_in):

@@ -78,10 +78,12 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     path = _weights(folder)
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
     with in_file(path):
+        notices = _forget_stray_output(arrays)
         found = _arrays(arrays, config, len(pieces))
         if OURS in settings:
             config, found = from_halves(settings[OURS], config, found)
-    return PublicModel(config, found, rows, subwords, notes_of_card(folder) | _our_notes(settings))
+    notes = notes_of_card(folder) | _our_notes(settings)
+    return PublicModel(config, found, rows, subwords, notes, notices)
 
 
 def _config(settings, like):
@@ -177,6 +179,21 @@ def _arrays(arrays, config, size):
         raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
     found = {name: array.T if array.ndim == 2 else array for name, array in found.items()}
     return found | {"embedding.weight": table, "output_bias": bias}
+
+
+def _forget_stray_output(arrays):
+    """Forget an output matrix that differs from the table; return a notice of it in a tuple.
+
+    `_config` has refused models whose output is not the table. So such a matrix is a leftover of
+    their conversion, as in the first tc-big models: transformers up to 4.29 replaced it by the
+    table, later versions the table by it (its issues 26216 and 45005).
+    """
+    *tables, output = TABLES
+    table = next((arrays[name] for name in tables if name in arrays), None)
+    if table is None or output not in arrays or np.array_equal(arrays[output], table):
+        return ()
+    del arrays[output]
+    return (f"{output} is left out: it differs from the table, which such models have as output",)
 
 
 def _table(arrays, shape):

@@ -76,8 +76,9 @@ def import_model(
     _write_card(out, notes, dtype, like, _languages_note(model.subwords))
     say(f"made     {out}: {model.config.count_parameters():,} parameters as {dtype}")
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
-    if note := _languages_note(model.subwords):
-        say(f"notice   {note}")
+    note = _languages_note(model.subwords)
+    for line in [*model.notices, *([note] if note else [])]:
+        say(f"notice   {line}")
 
 
 def _finite_probe(model, arrays):

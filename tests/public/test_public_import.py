@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from public_files import PUBLIC, difference, hugging_face, marian, vocabulary
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from minitf import Translator
 from minitf.errors import UserError
@@ -38,6 +38,26 @@ def zipped(folder, path):
 def test_the_logits_are_those_of_transformers(weights, tmp_path):
     model, *_ = imported(hugging_face(tmp_path / "in", weights), tmp_path, like="transformers")
     assert difference(model) < 1e-6
+
+
+def test_an_output_matrix_beside_the_table_is_left_out(tmp_path):
+    """The first tc-big models have one with other numbers, which the right program ignores."""
+    folder = hugging_face(tmp_path / "in")
+    weights = load_file(folder / "model.safetensors")
+    stray = weights["model.shared.weight"][::-1].copy()
+    save_file(weights | {"lm_head.weight": stray}, folder / "model.safetensors")
+    model, *_, said = imported(folder, tmp_path, like="transformers")
+    assert difference(model) < 1e-6
+    assert [line for line in said if "lm_head.weight" in line and line.startswith("notice")]
+
+
+def test_an_output_matrix_that_is_the_table_needs_no_notice(tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    weights = load_file(folder / "model.safetensors")
+    again = weights["model.shared.weight"].copy()
+    save_file(weights | {"lm_head.weight": again}, folder / "model.safetensors")
+    model, *_, said = imported(folder, tmp_path, like="transformers")
+    assert difference(model) < 1e-6 and not any("lm_head" in line for line in said)
 
 
 def test_relu_has_the_logits_of_transformers(tmp_path):

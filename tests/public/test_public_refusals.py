@@ -122,9 +122,9 @@ def test_vocabularies_that_do_not_fit(change, message, tmp_path):
 def test_tables_that_differ_and_positions_that_are_learned(tmp_path):
     folder = hugging_face(tmp_path / "in")
     weights = load_file(folder / "model.safetensors")
-    more = {"lm_head.weight": weights["model.shared.weight"] + 1}
+    more = {"model.decoder.embed_tokens.weight": weights["model.shared.weight"] + 1}
     save_file(weights | more, folder / "model.safetensors")
-    assert "lm_head.weight differ" in refused(folder, tmp_path)
+    assert "model.decoder.embed_tokens.weight differ" in refused(folder, tmp_path)
     more = {"model.encoder.embed_positions.weight": np.ones((9, 16), "f4")}
     save_file(weights | more, folder / "model.safetensors")
     assert "learned positions" in refused(folder, tmp_path)
