@@ -80,11 +80,16 @@ function encodeText(model, text) {
   return parts.flatMap((part) => (isLearned(part) ? [model.ids.get(part)] : bytesOf(model, part)));
 }
 
-// A sentence ends after these, but not after a title or an initial, nor before a small letter.
-// The pattern of minitf/translation/sentences.py.
-const TITLE = "(?<!(?<![\\p{L}\\p{N}_])(?:[A-Z]|Mr|Ms|Dr|St|Mrs|Prof))";
-const SENTENCE = new RegExp(`(?:${TITLE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*${SPACE}+`
-  + `(?!${SPACE}|[a-z\u00e0-\u00f6\u00f8-\u00ff])`
+// A sentence ends after these, but not after a title or an initial, nor before a small letter, nor
+// at the day of a German date. The patterns of minitf/translation/sentences.py.
+const IN_WORD = "\\p{L}\\p{N}_";
+const TITLE = `(?<!(?<![${IN_WORD}])(?:[A-Z]|Mr|Ms|Dr|St|Mrs|Prof))`;
+const INITIAL = `(?<!(?<![${IN_WORD}\\p{M}'\u2019])(?![\u2e80-\u{10ffff}])\\p{L})`;
+const MONTHS = "Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober"
+  + "|November|Dezember";
+const DATE = `(?!(?<=\\p{Nd})\\.${SPACE}+(?:${MONTHS})(?![${IN_WORD}]))`;
+const SENTENCE = new RegExp(`(?:${TITLE}${INITIAL}${DATE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*`
+  + `${SPACE}+(?!${SPACE}|\\p{Lowercase})`
   + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`, "u");
 
 // Return the part of a line that is translated by itself: all of it, or if it has more than

@@ -5,6 +5,7 @@ reads a limited number of subwords at once.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,16 +14,15 @@ from minitf.text.vocabulary import printable, valid
 
 __all__ = ["cut_lines"]
 
-# A sentence ends here: not after a title or an initial, and not before a small letter.
+# A sentence may end here: not after a title or an initial, and not before white space. The pattern
+# and `_goes_on` are also in minitf/page/engine.js.
 _TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
 # Nor after the day of a German date: "Der 3. Oktober".
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 )
 _DATE = rf"(?!(?<=\d)\.\s+(?:{_MONTHS})\b)"
-_SENTENCE = re.compile(
-    rf"(?:{_TITLE}{_DATE}\.|[!?…])[\"'”’»)\]]*\s+(?![\sa-zà-öø-ÿ])|[。！？]+[」』”’]*\s*"
-)
+_SENTENCE = re.compile(rf"(?:{_TITLE}{_DATE}\.|[!?…])[\"'”’»)\]]*\s+(?!\s)|[。！？]+[」』”’]*\s*")
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
@@ -46,12 +46,35 @@ def _cut_texts(texts, subwords, longest, usual):
     """Return the parts of each text, as `cut_lines` does."""
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        sentences = [text] if len(ids) <= usual else _slices(text, _SENTENCE)
+        sentences = [text] if len(ids) <= usual else _sentences(text)
         if len(sentences) == 1:
             cut.append(_parts(text, ids, subwords, longest, (_CLAUSE, _WORD)))
         else:
             cut.append(_all_parts(sentences, subwords, longest, (_CLAUSE, _WORD)))
     return cut
+
+
+def _sentences(text):
+    """Return the sentences of a text; joined, they are the text."""
+    ends = [match.end() for match in _SENTENCE.finditer(text) if not _goes_on(text, match)]
+    return _between(text, ends)
+
+
+def _goes_on(text, match):
+    """Return whether the sentence goes on: a small letter follows, or an initial is before it.
+
+    An initial is a single letter before a full stop, as in "А. С." or "a.m.": not the end of a
+    word after a vowel sign or an apostrophe, and not a character of East Asia, which is a syllable.
+    """
+    stop = match.start()
+    if text[stop] in "。！？":
+        return False
+    letter, before = text[max(0, stop - 1) : stop], text[max(0, stop - 2) : max(0, stop - 1)]
+    in_word = before and (
+        before.isalnum() or before in "_'’" or unicodedata.category(before)[0] == "M"
+    )
+    is_initial = text[stop] == "." and letter.isalpha() and letter < "\u2e80" and not in_word
+    return is_initial or text[match.end() : match.end() + 1].islower()
 
 
 def _all_parts(texts, subwords, longest, cuts):
@@ -97,5 +120,9 @@ def _joined(texts, subwords, longest):
 
 def _slices(text, end):
     """Cut a text after each match of the pattern; joined, the slices are the text."""
-    ends = [match.end() for match in end.finditer(text)]
+    return _between(text, [match.end() for match in end.finditer(text)])
+
+
+def _between(text, ends):
+    """Cut a text at these places."""
     return [text[start:stop] for start, stop in pairwise([0, *ends, len(text)])]

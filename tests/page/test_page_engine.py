@@ -147,6 +147,17 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "これは本です。あれは犬です。",
         "Hi. Ho.",
         "Was ist das? \u00e9t\u00e9. \u00c9t\u00e9. A\u00c4. B",
+        "We met at 7 a.m. Monday in the old house. It was cold.",
+        "А. С. Пушкин и т. д. в доме. Он был там.",
+        "W domu są m.in. światła, np. żarówki. Tak.",
+        "Я живу здесь… но не там. Да.",
+        "This car is Tom's. I don't. We can’t. So?",
+        "ते येथे आहेत. ते तेथे आहेत.",
+        "\u05d7. \u05e0. \u05d1\u05d9\u05d0\u05dc\u05d9\u05e7. \u05db\u05df.",
+        "네. 알겠습니다.",
+        "我喜欢它。iPhone很好。",
+        "Der 3. Oktober ist ein Feiertag. Am 24. Dezember ist es kalt.",
+        "Der 3. Oktoberfesttag. Das 4. Haus.",
         "one two three four five six seven eight",
     ]
     found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)

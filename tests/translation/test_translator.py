@@ -267,6 +267,26 @@ def test_the_day_of_a_german_date_ends_no_sentence(subwords, line, n):
     assert len(cut(1000, subwords, line, usual=1)) == n
 
 
+@pytest.mark.parametrize(
+    ("line", "n"),
+    [
+        ("We met at 7 a.m. Monday in the old house.", 1),
+        ("А. С. Пушкин любил сыр и т. д. в магазине.", 1),
+        ("Είδα τον Κ. Π. Καβάφη.", 1),
+        ("\u05d7. \u05e0. \u05d1\u05d9\u05d0\u05dc\u05d9\u05e7.", 1),  # two initials in Hebrew
+        ("W domu są m.in. światła, np. żarówki.", 1),
+        ("Я живу здесь… но не там.", 1),
+        ("Я живу здесь. Он живёт там.", 2),
+        ("This car is Tom's. I don't. We can’t. So?", 4),
+        ("ते येथे आहेत. ते तेथे आहेत.", 2),  # the last letter follows a sign, not a blank
+        ("네. 알겠습니다.", 2),  # one syllable, and no initial
+        ("我喜欢它。iPhone很好。", 2),
+    ],
+)
+def test_no_sentence_ends_at_an_initial_or_before_a_small_letter(subwords, line, n):
+    assert len(cut(1000, subwords, line, usual=1)) == n
+
+
 @pytest.mark.parametrize("longest", [5, 50])
 def test_no_word_of_a_long_line_is_lost(subwords, longest, rng):
     words = [*" ".join(TEXT).split(), "東京", "\N{CAT FACE}", "a.b", "x" * 70, "—", ".", "»..."]
