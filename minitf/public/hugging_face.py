@@ -38,7 +38,7 @@ CONFIG, VOCABULARY = "config.json", "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
-NOTES = ("source", "licence", "credit", "source_language", "target_language", "longest")
+NOTES = ("source", "licence", "credit", "source_language", "target_language", "longest", "usual")
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "normalize_before": (False, "its norms come before the sub-layers (pre-norm)"),

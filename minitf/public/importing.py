@@ -23,7 +23,9 @@ from minitf.translation.probe import probe
 
 __all__ = ["import_model"]
 
-LONGEST = 200  # subwords; a longer sentence is rare in the text that the models were trained on
+# Subwords: a longer line is rare in the text that the models were trained on. A shorter one stays
+# as it is, because the ends of sentences are known in few languages.
+LENGTHS = {"longest": 200, "usual": 200}
 _PAIR = re.compile(r"(?:^|[-_/])([a-z]{2,3})[-_]([a-z]{2,3})$")
 _NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
 _CARD = """\
@@ -66,7 +68,9 @@ def import_model(
     must_be_free(out)
     model = read_public(source, like)
     notes = {"source": source.name} | model.notes | (notes or {})
-    notes = {**_languages(str(notes["source"])), "longest": LONGEST, **notes}
+    notes = {**_languages(str(notes["source"])), **notes}
+    if "longest" not in notes:  # a model of minitf that comes back has its own
+        notes |= LENGTHS
     notes.setdefault("licence", UNKNOWN)
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like

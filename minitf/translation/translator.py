@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
@@ -33,6 +34,8 @@ _LONGEST = 100  # subwords; for a model whose notes do not name its longest sent
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 # A batch of so many rows (sentences times beams) or more is cut into so many slices.
 _SLICES = {32: 2, 256: 4}
+# The characters of Chinese and Japanese, which have no blanks between sentences or words.
+_WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Translator:
     longest: the maximum number of subwords in one part. A longer sentence is cut at the end of a
     clause or a word. `load` takes it from the training text: one sentence in a thousand is longer.
     usual: a line of more subwords is translated sentence by sentence, because a model that learned
-    from single sentences tends to drop some of several (default: a sixth of the longest).
+    from single sentences tends to drop some of several (default: a sixth of the longest). `load`
+    takes it from the notes that the import of a public model has written.
     """
 
     def __init__(
@@ -80,9 +84,11 @@ class Translator:
         model: the class or function that makes the model, as for `load_model`.
         """
         model, subwords, notes = load_model(directory, model)
-        longest = notes.get("longest")
-        longest = longest if isinstance(longest, int) and longest > 0 else _LONGEST
-        return cls(model, subwords, max(longest, whole), whole)
+        longest, usual = (
+            noted if isinstance(noted := notes.get(name), int) and noted > 0 else default
+            for name, default in (("longest", _LONGEST), ("usual", 0))
+        )
+        return cls(model, subwords, max(longest, whole), max(usual, whole))
 
     def translate(
         self,
@@ -335,7 +341,7 @@ def _together(first, second, n):
     pairs = [(a, b) for i, a in enumerate(first, 1) for j, b in enumerate(second, 1) if i * j <= n]
     best, *others = (
         Translation(
-            " ".join(t.text for t in pair if t.text),
+            _join([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
         )
@@ -345,3 +351,13 @@ def _together(first, second, n):
     for each in (best, *sorted(others, key=lambda t: -t.score)):
         by_text.setdefault(each.text, each)
     return list(by_text.values())[:n]
+
+
+def _join(texts):
+    """Return one or two texts as one, with a blank where their script has blanks.
+
+    >>> _join(["Der Hund.", "Er schläft."]), _join(["我喜欢它。", "他也喜欢。"])
+    ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。')
+    """
+    wide = [_WIDE.fullmatch(end) for end in (texts[0][-1:], texts[-1][:1])] if texts else []
+    return ("" if all(wide) else " ").join(texts)

@@ -71,6 +71,18 @@ def test_notes_come_back(tmp_path):
     assert found["credit"].startswith("unknown")
 
 
+def test_a_round_trip_leaves_where_lines_are_cut(tmp_path):
+    model = Transformer(Config(len(SUBWORDS), **SIZES))
+    notes = {"longest": 48}
+    save_model(tmp_path / "mine", model.state(), model.config.to_dict(), SUBWORDS, notes=notes)
+    import_model(PUBLIC, tmp_path / "theirs", like="transformers", say=quiet)
+    for name, usual in {"mine": 8, "theirs": 200}.items():
+        export_model(tmp_path / name, tmp_path / name / "out", say=quiet)
+        import_model(tmp_path / name / "out", tmp_path / name / "back", say=quiet)
+        first, second = (Translator.load(tmp_path / name / at) for at in (".", "back"))
+        assert first.usual == second.usual == usual and first.longest == second.longest
+
+
 def test_an_imported_model_comes_back_bit_for_bit(tmp_path):
     import_model(PUBLIC, tmp_path / "a", "float32", like="transformers", say=quiet)
     export_model(tmp_path / "a", tmp_path / "b", say=quiet)

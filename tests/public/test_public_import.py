@@ -131,6 +131,15 @@ def test_it_translates_and_draws_like_any_other_model(tmp_path):
     assert weights.shape == (4, len(rows), len(columns)) and columns[-1] == "</s>"
 
 
+def test_a_line_is_one_part_as_long_as_it_can_be_read_at_once(tmp_path):
+    """Most were trained on several sentences in a line, too, and in languages of any script."""
+    import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
+    translator = Translator.load(tmp_path / "out")
+    line = "The dog sleeps. The bird sings. " * 4
+    assert translator.longest == 200 > len(translator.subwords.encode([line])[0]) > 33
+    assert len(translator.parts(line)) == 1
+
+
 # The vocabulary -----------------------------------------------------------------------------------
 
 

@@ -287,6 +287,18 @@ def test_no_sentence_ends_at_an_initial_or_before_a_small_letter(subwords, line,
     assert len(cut(1000, subwords, line, usual=1)) == n
 
 
+def test_parts_are_joined_as_their_script_does():
+    def joined(*texts):
+        parts = [[Translation(text, -1.0, -1.0)] for text in texts]
+        return translator_module._joined(parts, 1)[0].text
+
+    assert joined("Der Hund.", "", "Er schläft.") == "Der Hund. Er schläft."
+    assert joined("我喜欢它。", "他也喜欢。") == "我喜欢它。他也喜欢。"
+    assert joined("私は本を", "読みます") == "私は本を読みます"
+    assert joined("네.", "알겠습니다.") == "네. 알겠습니다."
+    assert joined("他说。", "Good.") == "他说。 Good."
+
+
 @pytest.mark.parametrize("longest", [5, 50])
 def test_no_word_of_a_long_line_is_lost(subwords, longest, rng):
     words = [*" ".join(TEXT).split(), "東京", "\N{CAT FACE}", "a.b", "x" * 70, "—", ".", "»..."]
