@@ -9,7 +9,15 @@ import numpy as np
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import write_arrays
 from minitf.files.atomic import install, save_text, staged, writing
-from minitf.public.hugging_face import CONFIG, NOTES, OUR_NOTES, OURS, VOCABULARY, WEIGHTS
+from minitf.public.hugging_face import (
+    CONFIG,
+    NORMALISE,
+    NOTES,
+    OUR_NOTES,
+    OURS,
+    VOCABULARY,
+    WEIGHTS,
+)
 from minitf.public.importing import must_be_free
 from minitf.public.layout import to_halves
 from minitf.public.names import TABLES, names_of_layers
@@ -42,7 +50,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     files = {
-        CONFIG: _config(model.config) | {OUR_NOTES: known},
+        CONFIG: _config(model.config) | {OUR_NOTES: known | _normalisation(subwords)},
         "generation_config.json": _generation(model.config),
         VOCABULARY: {piece: i for i, piece in enumerate(pieces)},
         "tokenizer_config.json": _tokenizer(notes),
@@ -144,6 +152,13 @@ def _config(config):
         **_ids(config),
         OURS: config.to_dict(),
     }
+
+
+def _normalisation(subwords):
+    """Return the note about how lines are normalised, {} for subwords that are never."""
+    if not isinstance(subwords, PairedSubwords):
+        return {}
+    return {NORMALISE: "opus" if subwords.opus else "none"}
 
 
 def _generation(config):

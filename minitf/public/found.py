@@ -1,7 +1,7 @@
 """What is common to all formats of public models: their content, and how arrays are checked."""
 
-import contextlib
 import json
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,10 @@ from minitf.public.names import names_of_layers
 from minitf.text import BOS, PAD, UNK, Vocabulary
 
 __all__ = ["PublicModel"]
+
+_OPUS_CARD = re.compile(
+    r"^(#+|-|base_model:(\n-)?) *(Helsinki-NLP/)?opus-mt|OPUS readme", re.MULTILINE | re.IGNORECASE
+)
 
 
 class PublicModel(NamedTuple):
@@ -109,11 +113,25 @@ def check_list(pieces, size, path):
 
 def notes_of_card(folder):
     """Return {"licence": as the card of a folder names it}, or {}."""
-    with contextlib.suppress(OSError):
-        with open(folder / "README.md", encoding="utf-8", errors="replace") as card:
-            head = card.read(5000)
-        for line in head.split("\n"):
-            name, _, value = line.partition(":")
-            if name.strip() == "license" and value.strip():
-                return {"licence": value.strip()[:100]}
+    for line in _card(folder).split("\n"):
+        name, _, value = line.partition(":")
+        if name.strip() == "license" and value.strip():
+            return {"licence": value.strip()[:100]}
     return {}
+
+
+def is_opus(folder):
+    """Return whether the name of a folder or its card says that the model is OPUS-MT's.
+
+    A card that compares a model with OPUS-MT's, or names its corpus, says no such thing.
+    """
+    return "opus-mt" in folder.resolve().name.lower() or bool(_OPUS_CARD.search(_card(folder)))
+
+
+def _card(folder):
+    """Return the beginning of a folder's card, "" if it has none."""
+    try:
+        with open(folder / "README.md", encoding="utf-8", errors="replace") as card:
+            return card.read(5000)
+    except OSError:
+        return ""

@@ -10,6 +10,7 @@ from minitf.public.found import (
     PublicModel,
     check_list,
     config_of,
+    is_opus,
     layers_of,
     notes_of_card,
     read_json,
@@ -25,6 +26,7 @@ from minitf.transformer import sinusoid
 
 __all__ = [
     "CONFIG",
+    "NORMALISE",
     "NOTES",
     "OURS",
     "OUR_NOTES",
@@ -39,6 +41,7 @@ WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
 NOTES = ("source", "licence", "credit", "source_language", "target_language", "longest", "usual")
+NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "normalize_before": (False, "its norms come before the sub-layers (pre-norm)"),
@@ -73,17 +76,17 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     rows = rows_of(len(pieces), pad, pieces.index("<unk>"), start, eos)
     if len({pad, pieces.index("<unk>"), eos}) < 3 or start in (rows[1], eos):
         raise UserError(f"{folder / CONFIG}: two special tokens share an id: copy the model again")
-    subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]])
+    subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], settings)
     config = config.replace(vocabulary_size=len(rows))
     path = _weights(folder)
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
     with in_file(path):
-        notices = _forget_stray_output(arrays)
+        notices = [*_forget_stray_output(arrays), *_notice_of_normalisation(subwords, settings)]
         found = _arrays(arrays, config, len(pieces))
         if OURS in settings:
             config, found = from_halves(settings[OURS], config, found)
     notes = notes_of_card(folder) | _our_notes(settings)
-    return PublicModel(config, found, rows, subwords, notes, notices)
+    return PublicModel(config, found, rows, subwords, notes, tuple(notices))
 
 
 def _config(settings, like):
@@ -124,9 +127,13 @@ def _entry(settings, name):
 
 def _our_notes(settings):
     """Return the notes of a model that minitf exported, {} for others."""
-    found = settings.get(OUR_NOTES)
-    found = found if isinstance(found, dict) else {}
+    found = _exported_notes(settings)
     return {name: found[name] for name in NOTES if type(found.get(name)) in (str, int)}
+
+
+def _exported_notes(settings):
+    found = settings.get(OUR_NOTES)
+    return found if isinstance(found, dict) else {}
 
 
 def _pieces(path):
@@ -144,7 +151,7 @@ def _weights(folder):
     raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
 
 
-def _subwords(folder, pieces):
+def _subwords(folder, pieces, settings):
     """Return the vocabulary; one that minitf exported becomes one file again."""
     models = []
     for name in (PairedSubwords.source_name, PairedSubwords.target_name):
@@ -163,8 +170,21 @@ def _subwords(folder, pieces):
         else:
             if one.listed() == pieces:
                 return one
+    exported = _exported_notes(settings).get(NORMALISE)
     with in_file(folder / VOCABULARY):
-        return PairedSubwords(*models, pieces)
+        opus = exported == "opus" if exported else is_opus(folder)
+        return PairedSubwords(*models, pieces, opus)
+
+
+def _notice_of_normalisation(subwords, settings):
+    """Return a line, in a list, about text that is not normalised for want of a hint."""
+    known = NORMALISE in _exported_notes(settings)
+    if known or not isinstance(subwords, PairedSubwords) or subwords.opus:
+        return []
+    return [
+        "punctuation is not normalised, as neither name nor card says that this is a model of "
+        "OPUS-MT: if it is one, put its README.md into the folder, and convert it again"
+    ]
 
 
 def _arrays(arrays, config, size):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tiny_translator
-from public_files import PUBLIC, logits_of, rows
+from public_files import PUBLIC, hugging_face, logits_of, rows
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -81,6 +81,17 @@ def test_a_round_trip_leaves_where_lines_are_cut(tmp_path):
         import_model(tmp_path / name / "out", tmp_path / name / "back", say=quiet)
         first, second = (Translator.load(tmp_path / name / at) for at in (".", "back"))
         assert first.usual == second.usual == usual and first.longest == second.longest
+
+
+@pytest.mark.parametrize("name", ["opus-mt-en-de", "another"])
+def test_a_round_trip_keeps_the_normalisation(name, tmp_path):
+    import_model(hugging_face(tmp_path / name), tmp_path / "a", like="transformers", say=quiet)
+    said = []
+    export_model(tmp_path / "a", tmp_path / "b", say=quiet)
+    import_model(tmp_path / "b", tmp_path / "c", say=said.append)
+    first, second = (load_model(tmp_path / at)[1] for at in "ac")
+    assert first.opus == second.opus == (name != "another")
+    assert not any("normalised" in line for line in said)
 
 
 def test_an_imported_model_comes_back_bit_for_bit(tmp_path):

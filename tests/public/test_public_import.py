@@ -174,6 +174,34 @@ def test_the_source_is_normalised_as_opus_does():
     assert paired(opus=False).encode([curly]) != paired(opus=False).encode([plain])
 
 
+CARDS = {  # the beginning of a card: whether the model's text was normalised as OPUS does
+    "": False,
+    "### opus-mt-en-de\n": True,
+    "---\ntags:\n- translation\n- opus-mt-tc\n---\n": True,
+    "* OPUS readme: [en-de](https://github.com/Helsinki-NLP/...)": True,
+    "---\nbase_model: Helsinki-NLP/opus-mt-en-de\n---\n": True,
+    "# ElanMT\n| model | BLEU |\n| Helsinki-NLP/opus-mt-ja-en | 20 |\ntested on Tatoeba": False,
+    "trained on data of OPUS": False,
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_only_the_text_of_opus_is_normalised(card, tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    (folder / "README.md").write_text(card)
+    _, subwords, _, said = imported(folder, tmp_path)
+    assert subwords.opus == CARDS[card]
+    assert any("normalised" in line for line in said) != CARDS[card]
+
+
+@pytest.mark.parametrize(
+    ("name", "opus"), {"opus-mt-de-en": True, "elan-mt-bt-ja-en": False}.items()
+)
+def test_a_name_tells_whether_a_text_is_normalised(name, opus, tmp_path):
+    folder = hugging_face(tmp_path / f"somebody--{name}")
+    assert imported(folder, tmp_path)[1].opus == opus
+
+
 def test_the_vocabulary_survives_its_files(tmp_path):
     subwords = paired(opus=False)
     subwords.save(tmp_path / PairedSubwords.file_name)
