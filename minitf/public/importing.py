@@ -19,6 +19,7 @@ from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
 from minitf.transformer import Transformer
+from minitf.translation.languages import some_of
 from minitf.translation.probe import probe
 
 __all__ = ["import_model"]
@@ -199,8 +200,7 @@ def _languages_note(subwords):
     tokens = subwords.languages() if isinstance(subwords, PairedSubwords) else []
     if not tokens:
         return ""
-    shown = ", ".join(tokens[:6]) + (" ..." if len(tokens) > 6 else "")
-    return f"begin each line with the token of the language to translate into: {shown}"
+    return f"begin each line with the token of the language to translate into: {some_of(tokens)}"
 
 
 def _write_card(out, notes, dtype, like, note):

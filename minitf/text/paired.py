@@ -107,6 +107,11 @@ class PairedSubwords:
             for ids, pieces in zip(tokens, cut, strict=True)
         ]
 
+    def language_of(self, line: str) -> str:
+        """Return the `>>deu<<` that begins a line, known or not; "" if there is none."""
+        match = _LANGUAGE.match(line)
+        return match[1] if match else ""
+
     def split_language(self, line: str) -> tuple[list[int], str]:
         """Return the ids of the `>>deu<<` that begins a line, and the rest of the line."""
         match = _LANGUAGE.match(line)

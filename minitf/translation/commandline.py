@@ -12,6 +12,7 @@ from minitf.terminal import Progress
 from minitf.translation.arguments import parse
 from minitf.translation.console import Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
+from minitf.translation.languages import TargetLanguages
 from minitf.translation.output import opened_output, rendered, settle_stdout
 from minitf.translation.picture import draw
 from minitf.translation.translator import Translator
@@ -73,12 +74,14 @@ def translate(options):
         translations_of = (
             _sampler(translator, options) if options.sample else _Recent(translator, options)
         )
+        languages = TargetLanguages(translator.subwords, say)
         batches = joined_paragraphs(source.batches) if options.paragraphs else source.batches
         drawn = not options.attention
         number = 0  # of the first line of the batch
         start = 0  # of the batch in the text, in bytes
         with Progress(*_label(source)) as bar:
             for lines in batches:
+                languages.check(lines, number)
                 size = sum(len(line.encode()) + 1 for line in lines)
                 if not drawn:
                     drawn = draw(translator, filter(translator.parts, lines), options)

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from minitf import Translator
 from minitf.errors import UserError
 from minitf.files.models import read_notes
+from minitf.public import translate
 from minitf.public.importing import import_model
 from minitf.text import PairedSubwords
 from minitf.translation.loading import load_model
@@ -138,6 +139,22 @@ def test_a_line_is_one_part_as_long_as_it_can_be_read_at_once(tmp_path):
     line = "The dog sleeps. The bird sings. " * 4
     assert translator.longest == 200 > len(translator.subwords.encode([line])[0]) > 33
     assert len(translator.parts(line)) == 1
+
+
+def test_a_missing_or_unknown_target_language_is_told(tmp_path, capsys):
+    import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
+    lines = [">>deu<< the dog", "", "the dog", "a bird", ">>ger<< dog", ">>ger<< dog", " >>x<<a"]
+    (tmp_path / "in.txt").write_text("\n".join(lines))
+    command = ["--model", str(tmp_path / "out"), "--max-extra", "1"]
+    assert translate.main([*command, "--input", str(tmp_path / "in.txt")]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == len(lines)
+    missing, unknown, other = (line for line in err.split("\n") if line.startswith("notice"))
+    assert "line 3 " in missing and ">>deu<<, >>fra<<" in missing
+    assert "line 5 " in unknown and "'>>ger<<'" in unknown and ">>deu<<, >>fra<<" in unknown
+    assert "line 7 " in other and "'>>x<<'" in other
+    assert translate.main([*command, ">>fra<< the dog"]) == 0
+    assert "notice" not in capsys.readouterr().err
 
 
 # The vocabulary -----------------------------------------------------------------------------------
