@@ -16,7 +16,7 @@ from typing import NamedTuple
 from minitf.errors import UserError
 from minitf.terminal import Progress
 
-__all__ = ["NoConnection", "NotFound", "Remote", "fetch"]
+__all__ = ["NoConnection", "NotAllowed", "NotFound", "Remote", "fetch"]
 
 TRIES = 5  # attempts in a row without a new byte
 WAIT = 2.0  # seconds before the second attempt; doubled before each further one
@@ -33,6 +33,10 @@ class NoConnection(UserError):
 
 class NotFound(UserError):
     """The server has no such file."""
+
+
+class NotAllowed(UserError):
+    """The server gives the file to those with an account only, or does not say that it has none."""
 
 
 class Remote(NamedTuple):
@@ -60,8 +64,8 @@ def fetch(remote, path, say=print):
     An interrupted download is resumed, by this process or a later one; `path` appears when the file
     is complete and verified. If no sha256 is published, that of the first download is recorded and
     checked later.
-    Raises NoConnection if the server cannot be reached, NotFound if it has no such file, and
-    UserError for every other failure.
+    Raises NoConnection if the server cannot be reached, NotFound if it has no such file, NotAllowed
+    if it wants an account, and UserError for every other failure.
     """
     path = Path(path)
     found = path.exists()
@@ -89,6 +93,8 @@ def fetch(remote, path, say=print):
         )
         _record(path, sha256)
 
+
+_REFUSALS = {404: NotFound, 410: NotFound, 401: NotAllowed, 403: NotAllowed}
 
 # Downloading --------------------------------------------------------------------------------------
 
@@ -135,7 +141,7 @@ def _fetch_all(remote, part):
         except urllib.error.HTTPError as error:
             reached, reason = True, f"{error.code} {error.reason}"
             if error.code < 500 and error.code not in (408, 429):
-                kind = NotFound if error.code in (404, 410) else UserError
+                kind = _REFUSALS.get(error.code, UserError)
                 raise kind(f"cannot download {remote.url} ({reason}): {_advice(part)}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minitf.data.corpora import data_folder
-from minitf.data.fetch import NoConnection, NotFound, Remote, fetch
+from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
@@ -124,6 +124,11 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
         ) from None
     except NotFound as error:
         raise UserError(f"{full} is not a MarianMT model of the hub: {error}") from None
+    except NotAllowed:  # the answer of the hub for a name that it does not know
+        raise UserError(
+            f"there is no public model {full}, or it needs an account: check the name at {page}; "
+            f"with an account, download {', '.join(_missing(folder))} into {folder}"
+        ) from None
     return folder
 
 

@@ -150,6 +150,17 @@ def test_a_model_that_the_hub_does_not_have(server, tmp_path, capsys):
     assert err.count("\n") == 1 and "somebody/no-model is not a MarianMT model of the hub" in err
 
 
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_model_that_the_hub_keeps_to_itself_or_has_not(code, monkeypatch, tmp_path, capsys):
+    """The hub gives this answer for an unknown repository, too."""
+    with serving(lambda handler: handler.send_error(code)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        assert commandline.main(["somebody/no-model", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "try again later" not in err
+    assert "no public model somebody/no-model, or it needs an account: check the name" in err
+
+
 def test_offline_one_line_names_the_files_and_the_folder(monkeypatch, tmp_path, capsys):
     with socket.socket() as taken:  # nobody listens there
         taken.bind(("127.0.0.1", 0))
