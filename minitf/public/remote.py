@@ -4,8 +4,12 @@ Every address is below that of a hub, `HF_ENDPOINT` or https://huggingface.co. A
 the environment names one (`https_proxy`), as by any program that uses Python's urllib.
 """
 
+import contextlib
 import os
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +17,7 @@ from typing import NamedTuple
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
+from minitf.files.atomic import writing
 from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 from minitf.text import PairedSubwords
@@ -24,6 +29,7 @@ OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
 SMALL = (CONFIG, VOCABULARY, PairedSubwords.source_name, PairedSubwords.target_name)
 CARD = "README.md"
 _OWNER = "Helsinki-NLP"
+_UNFINISHED = "unfinished-"  # the beginning of the names of folders of models in conversion
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -76,8 +82,35 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
     full = _full(name)
     out = data_folder() / "models" / full.replace("/", "--")
     if not (out / CONFIG).exists():
-        import_model(fetched(name, say), out, notes=notes_of(name), say=say)
+        _convert(fetched(name, say), out, notes_of(name), say)
     return out
+
+
+def _convert(source, out, notes, say):
+    """Import into a folder beside `out`, and rename it: a killed process leaves no half there.
+
+    What killed processes have left is removed after an hour.
+    """
+
+    def told(line):
+        say(line.replace(str(new), str(out)))
+
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
+    with aside as folder:
+        new = Path(folder) / out.name
+        import_model(source, new, notes=notes, say=told)
+        if (out / CONFIG).exists():  # by another process, meanwhile
+            return
+        with writing(out):
+            if out.exists():
+                shutil.rmtree(out)
+            os.replace(new, out)
+    for left in out.parent.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < time.time() - 3600:
+                shutil.rmtree(left)
 
 
 def notes_of(name: str) -> dict:

@@ -1,6 +1,7 @@
 """Public models by name: fetched once from a hub, a mirror or a proxy, verified, and converted."""
 
 import hashlib
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from minitf.files.models import read_notes
 from minitf.public import commandline, remote, translate
 from minitf.training import Settings
 from minitf.training.commandline import build
+from minitf.translation.loading import load_model
 
 NAME = "Helsinki-NLP/opus-mt-en-de"
 TEXTS = "train", "valid"
@@ -73,6 +75,41 @@ def test_a_name_becomes_a_model_once(server, tmp_path):
     notes = read_notes(folder)
     assert notes["licence"] == remote.OPUS and notes["source"].endswith("/tree/0123abcd")
     assert (notes["source_language"], notes["target_language"]) == ("en", "de")
+
+
+KILLED = """
+import os, sys
+from minitf.files import models
+from minitf.public import remote
+models.install = lambda *arguments: os.kill(os.getpid(), 9)  # in the middle of the conversion
+remote.imported(sys.argv[1])
+"""
+
+
+def test_a_conversion_that_was_killed_is_done_again(server, tmp_path):
+    command = [sys.executable, "-c", KILLED, "opus-mt-fr-en"]  # not pinned here
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    said = []
+    folder = remote.imported("opus-mt-fr-en", said.append)
+    assert any(line.startswith(f"made     {folder}:") for line in said)
+    (left,) = (path for path in folder.parent.iterdir() if path != folder)
+    os.utime(left, (1e9, 1e9))  # as if it were from 2001
+    assert len(load_model(folder)[1]) == len(load_model(remote.imported("opus-mt-en-de"))[1])
+    assert not left.exists()
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"--model {folder.name} " in card
+
+
+def test_a_folder_without_its_configuration_is_replaced(server, tmp_path):
+    left = tmp_path / "data" / "models" / "Helsinki-NLP--opus-mt-en-de"
+    left.mkdir(parents=True)
+    (left / "config.next.json").write_text("{}")
+    assert remote.imported("opus-mt-en-de", quiet) == left
+    assert sorted(path.name for path in left.iterdir()) == [
+        *("README.md", "config.json", "model.safetensors"),
+        *("source.spm", "target.spm", "vocabulary.json"),
+    ]
 
 
 def test_translate_takes_the_name(server, capsys):
