@@ -37,6 +37,7 @@ _REFUSED = {  # setting: (the values that minitf needs, what another one means);
     "transformer-ffn-depth": (("2", ""), "its feed-forward networks have other depths"),
     "transformer-decoder-ffn-depth": (("2", "0", ""), "its feed-forward networks differ in depth"),
     "transformer-decoder-dim-ffn": (("0", ""), "its decoder has another d_ff"),
+    "right-left": (("false", ""), "it writes from the last word to the first"),
     "tied-embeddings-all": (("true",), "its source and target have tables of their own"),
 }
 _LINE = re.compile(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)

@@ -68,12 +68,17 @@ def test_other_architectures_and_settings(settings, message, tmp_path):
         ({"transformer-ffn-activation": "gelu"}, "'gelu': minitf has relu and swish"),
         ({"tied-embeddings-all": "false"}, "tables of their own"),
         ({"type": "s2s"}, "not a Transformer"),
+        ({"right-left": "true"}, "writes from the last word to the first"),
         ({"enc-depth": "many"}, "'enc-depth' is not a number"),
         ({"enc-depth": "999999999"}, "999999999 and 1 layers"),
     ],
 )
 def test_other_architectures_of_marian(settings, message, tmp_path):
     assert message in refused(marian(tmp_path / "in", settings), tmp_path)
+
+
+def test_the_usual_direction_of_marian_is_read(tmp_path):
+    import_model(marian(tmp_path / "in", {"right-left": "false"}), tmp_path / "out", say=print)
 
 
 def test_ssru_and_integers_are_known_by_their_arrays(tmp_path):
