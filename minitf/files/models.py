@@ -168,6 +168,11 @@ def _read_config(path):
     with user_errors(path):
         found = json.loads(path.read_bytes())
     version = found.get("format") if isinstance(found, dict) else None
+    if isinstance(found, dict) and version is None and "model_type" in found:
+        raise UserError(
+            f"{path}: a model for Hugging Face's transformers: convert it first: "
+            f"python -m minitf.public {path.parent} OUT"
+        )
     if version != FORMAT:
         raise UserError(
             f"{path}: not a {CONFIG} of this minitf (format {version!r}; this version reads "

@@ -1,5 +1,6 @@
 """What is common to all formats of public models: their content, and how arrays are checked."""
 
+import contextlib
 import json
 import re
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from minitf.text import BOS, PAD, UNK, Vocabulary
 
 __all__ = ["PublicModel"]
 
+_POINTER = b"version https://git-lfs"
 _OPUS_CARD = re.compile(
     r"^(#+|-|base_model:(\n-)?) *(Helsinki-NLP/)?opus-mt|OPUS readme", re.MULTILINE | re.IGNORECASE
 )
@@ -100,6 +102,17 @@ def read_json(path):
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
     return found
+
+
+def check_pulled(*paths):
+    """Raise UserError for a file that git, without git-lfs, has replaced by a pointer to it."""
+    for path in paths:
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if file.read(len(_POINTER)) == _POINTER:
+                raise UserError(
+                    f"{path}: a pointer of git-lfs in place of the file: install git-lfs, and run "
+                    "`git lfs pull` in this folder"
+                )
 
 
 def check_list(pieces, size, path):

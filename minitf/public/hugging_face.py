@@ -9,6 +9,7 @@ from minitf.files.arrays import read_arrays
 from minitf.public.found import (
     PublicModel,
     check_list,
+    check_pulled,
     config_of,
     is_opus,
     layers_of,
@@ -38,6 +39,7 @@ __all__ = [
 
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
+_MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
 NOTES = ("source", "licence", "credit", "source_language", "target_language", "longest", "usual")
@@ -67,6 +69,8 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
         pad = _entry(settings, "pad_token_id")
         start = _entry(settings, "decoder_start_token_id")
         eos = _entry(settings, "eos_token_id")
+    path = _weights(folder)
+    check_pulled(path, *(folder / name for name in (VOCABULARY, *_MODELS)))
     pieces = _pieces(folder / VOCABULARY)
     check_list(pieces, config.vocabulary_size, folder / VOCABULARY)
     if not all(0 <= i < len(pieces) for i in (pad, start, eos)) or "<unk>" not in pieces:
@@ -78,7 +82,6 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
         raise UserError(f"{folder / CONFIG}: two special tokens share an id: copy the model again")
     subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], settings)
     config = config.replace(vocabulary_size=len(rows))
-    path = _weights(folder)
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
     with in_file(path):
         notices = [*_forget_stray_output(arrays), *_notice_of_normalisation(subwords, settings)]
@@ -154,7 +157,7 @@ def _weights(folder):
 def _subwords(folder, pieces, settings):
     """Return the vocabulary; one that minitf exported becomes one file again."""
     models = []
-    for name in (PairedSubwords.source_name, PairedSubwords.target_name):
+    for name in _MODELS:
         if not (folder / name).exists():
             raise UserError(
                 f"{folder} has no {name}: minitf cannot read models whose text is cut by other "

@@ -8,6 +8,7 @@ from minitf.files.arrays import read_arrays, user_errors
 from minitf.public.found import (
     PublicModel,
     check_list,
+    check_pulled,
     config_of,
     layers_of,
     notes_of_card,
@@ -49,6 +50,7 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     like: as for `read_hugging_face`. Raises UserError for a missing or damaged file, and for a
     model of another architecture.
     """
+    check_pulled(path, *path.parent.glob("*.spm"), *path.parent.glob("*vocab.yml"))
     arrays, _ = read_arrays(path)
     with in_file(path):
         config = _config(arrays, like)

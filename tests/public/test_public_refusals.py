@@ -14,6 +14,7 @@ from public_files import PUBLIC, hugging_face, marian
 from safetensors.numpy import load_file, save_file
 
 from minitf.errors import UserError
+from minitf.public import translate
 from minitf.public.commandline import main
 from minitf.public.importing import import_model
 from minitf.public.torch_file import read_torch
@@ -133,6 +134,39 @@ def test_tables_that_differ_and_positions_that_are_learned(tmp_path):
     more = {"model.encoder.embed_positions.weight": np.ones((9, 16), "f4")}
     save_file(weights | more, folder / "model.safetensors")
     assert "learned positions" in refused(folder, tmp_path)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 295000000\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (hugging_face, ["model.safetensors", "source.spm", "target.spm", "vocab.json"]),
+        (lambda folder: hugging_face(folder, "new.bin"), ["pytorch_model.bin"]),
+        (marian, ["opus.npz", "source.spm", "opus.vocab.yml"]),
+    ],
+)
+def test_a_folder_that_was_cloned_without_git_lfs(make, names, tmp_path):
+    for name in names:
+        folder = make(tmp_path / f"with {name}")
+        (folder / name).write_bytes(POINTER)
+        message = refused(folder, tmp_path)
+        assert message.startswith(f"{folder / name}: ") and "git lfs pull" in message
+
+
+def test_a_pointer_that_is_not_needed_is_ignored(tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    (folder / "pytorch_model.bin").write_bytes(POINTER)
+    import_model(folder, tmp_path / "out", say=lambda line: None)
+
+
+def test_translate_tells_how_to_convert_a_folder_of_the_hub(tmp_path, capsys):
+    folder = hugging_face(tmp_path / "in")
+    assert translate.main(["--model", str(folder), "the dog"]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and "update minitf" not in message
+    assert f"convert it first: python -m minitf.public {folder} OUT" in message
 
 
 def test_files_that_are_missing_or_something_else(tmp_path):
