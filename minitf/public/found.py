@@ -16,6 +16,7 @@ from minitf.text import BOS, PAD, UNK, Vocabulary
 __all__ = ["PublicModel"]
 
 _POINTER = b"version https://git-lfs"
+_PAIR = re.compile(r"(?:^|[-/]|_tiny_)([a-z]{2,3})-([a-z]{2,3})$")
 _OPUS_CARD = re.compile(
     r"^(#+|-|base_model:(\n-)?) *(Helsinki-NLP/)?opus-mt|OPUS readme", re.MULTILINE | re.IGNORECASE
 )
@@ -131,6 +132,18 @@ def notes_of_card(folder):
         if name.strip() == "license" and value.strip():
             return {"licence": value.strip()[:100]}
     return {}
+
+
+def languages_of_name(name):
+    """Return the notes about the languages that the name of a model tells; {} if not one of each.
+
+    >>> languages_of_name("opus-mt-en-de")
+    {'source_language': 'en', 'target_language': 'de'}
+    >>> languages_of_name("opus-mt-tc-big-en-cat_oci_spa")
+    {}
+    """
+    found = _PAIR.search(name.removesuffix(".zip"))
+    return {"source_language": found[1], "target_language": found[2]} if found else {}
 
 
 def is_opus(folder):

@@ -1,5 +1,7 @@
 """A MarianMT model as Hugging Face has it: a folder with config.json, weights and vocabulary."""
 
+import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +39,7 @@ __all__ = [
     "read_hugging_face",
 ]
 
-CONFIG, VOCABULARY = "config.json", "vocab.json"
+CONFIG, VOCABULARY, TOKENIZER = "config.json", "vocab.json", "tokenizer_config.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 _MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
@@ -88,7 +90,7 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
         found = _arrays(arrays, config, len(pieces))
         if OURS in settings:
             config, found = from_halves(settings[OURS], config, found)
-    notes = notes_of_card(folder) | _our_notes(settings)
+    notes = notes_of_card(folder) | _languages(folder / TOKENIZER) | _our_notes(settings)
     return PublicModel(config, found, rows, subwords, notes, tuple(notices))
 
 
@@ -137,6 +139,17 @@ def _our_notes(settings):
 def _exported_notes(settings):
     found = settings.get(OUR_NOTES)
     return found if isinstance(found, dict) else {}
+
+
+def _languages(path):
+    """Return the notes about single languages in tokenizer_config.json, which may be missing."""
+    with contextlib.suppress(UserError):
+        found = read_json(path)
+        names = {
+            f"{side}_language": str(found.get(f"{side}_lang")) for side in ("source", "target")
+        }
+        return {name: code for name, code in names.items() if re.fullmatch("[a-z]{2,3}", code)}
+    return {}
 
 
 def _pieces(path):

@@ -14,7 +14,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.atomic import save_text
 from minitf.files.models import CONFIG, save_model
-from minitf.public.found import PublicModel
+from minitf.public.found import PublicModel, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
@@ -27,7 +27,6 @@ __all__ = ["import_model"]
 # Subwords: a longer line is rare in the text that the models were trained on. A shorter one stays
 # as it is, because the ends of sentences are known in few languages.
 LENGTHS = {"longest": 200, "usual": 200}
-_PAIR = re.compile(r"(?:^|[-_/])([a-z]{2,3})[-_]([a-z]{2,3})$")
 _NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
 _CARD = """\
 # {title}
@@ -69,7 +68,7 @@ def import_model(
     must_be_free(out)
     model = read_public(source, like)
     notes = {"source": source.name} | model.notes | (notes or {})
-    notes = {**_languages(str(notes["source"])), **notes}
+    notes = languages_of_name(str(notes["source"])) | notes
     if "longest" not in notes:  # a model of minitf that comes back has its own
         notes |= LENGTHS
     notes.setdefault("licence", UNKNOWN)
@@ -187,12 +186,6 @@ def _rows(array, rows):
     chosen = array[np.maximum(rows, 0)]
     chosen[rows < 0] = 0
     return chosen
-
-
-def _languages(name):
-    """Return the notes about the languages that the name of a model tells."""
-    found = _PAIR.search(name.removesuffix(".zip"))
-    return {"source_language": found[1], "target_language": found[2]} if found else {}
 
 
 def _languages_note(subwords):

@@ -18,6 +18,7 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.atomic import writing
+from minitf.public.found import languages_of_name
 from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 from minitf.text import PairedSubwords
@@ -120,10 +121,7 @@ def notes_of(name: str) -> dict:
     if full in PINNED:
         notes |= {"source": f"{HUB}/{full}/tree/{PINNED[full].commit}"}
         notes |= {"licence": PINNED[full].licence}
-    languages = re.search(r"([a-z]{2,3})[-_]([a-z]{2,3})$", full)
-    if languages:
-        notes |= {"source_language": languages[1], "target_language": languages[2]}
-    return notes
+    return notes | languages_of_name(full)
 
 
 def fetched(name: str, say: Callable[[str], object] = print) -> Path:

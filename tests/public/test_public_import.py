@@ -16,6 +16,7 @@ from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.public import translate
 from minitf.public.importing import import_model
+from minitf.public.remote import notes_of
 from minitf.text import PairedSubwords
 from minitf.translation.loading import load_model
 
@@ -130,6 +131,39 @@ def test_it_translates_and_draws_like_any_other_model(tmp_path):
     assert [len(best) for best in found] == [1, 1, 1] and found[1][0].text == ""
     weights, rows, columns = translator.attention("the dog sleeps", max_extra=3)
     assert weights.shape == (4, len(rows), len(columns)) and columns[-1] == "</s>"
+
+
+LANGUAGES = {  # the name of a model: the languages that it tells
+    "opus-mt-en-de": ("en", "de"),
+    "Helsinki-NLP/opus-mt-tc-big-en-fi": ("en", "fi"),
+    "Helsinki-NLP/opus-mt_tiny_fra-eng": ("fra", "eng"),
+    "HPLT/translate-en-de": ("en", "de"),
+    "eng-deu": ("eng", "deu"),
+    "opus-mt-tc-big-en-cat_oci_spa": (None, None),  # several targets
+    "opus-mt-tc-big-cat_oci_spa-en": (None, None),
+    "opus-mt-tc-base-uk-ces_slk": (None, None),
+    "my_model_ab_cd": (None, None),
+}
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_name_tells_single_languages_only(name, tmp_path):
+    folder = hugging_face(tmp_path / name)
+    _, _, notes, _ = imported(folder, tmp_path)
+    sides = "source_language", "target_language"
+    assert tuple(notes.get(side) for side in sides) == LANGUAGES[name]
+    assert tuple(notes_of(name).get(side) for side in sides) == LANGUAGES[name]
+
+
+def test_the_tokenizer_tells_single_languages(tmp_path):
+    folder = hugging_face(tmp_path / "en-ab")
+    path = folder / "tokenizer_config.json"
+    for number, (target, expected) in enumerate({"de": "de", "cat+oci": "ab", 7: "ab"}.items()):
+        path.write_text(json.dumps({"source_lang": "en", "target_lang": target}))
+        notes = imported(folder, tmp_path / str(number))[2]
+        assert (notes["source_language"], notes["target_language"]) == ("en", expected)
+    path.write_text("damaged")
+    assert imported(folder, tmp_path / "last")[2]["target_language"] == "ab"
 
 
 def test_a_line_is_one_part_as_long_as_it_can_be_read_at_once(tmp_path):
