@@ -126,12 +126,13 @@ def check_list(pieces, size, path):
 
 
 def notes_of_card(folder):
-    """Return {"licence": as the card of a folder names it}, or {}."""
+    """Return {"licence": as the card of a folder names it, or LICENSE in its first line}, or {}."""
     for line in _card(folder).split("\n"):
         name, _, value = line.partition(":")
         if name.strip() == "license" and value.strip():
             return {"licence": value.strip()[:100]}
-    return {}
+    title = _beginning(folder / "LICENSE").strip().split("\n")[0].strip()
+    return {"licence": title[:100]} if title else {}
 
 
 def languages_of_name(name):
@@ -155,9 +156,13 @@ def is_opus(folder):
 
 
 def _card(folder):
-    """Return the beginning of a folder's card, "" if it has none."""
+    return _beginning(folder / "README.md")
+
+
+def _beginning(path):
+    """Return the beginning of a text file, "" if there is none."""
     try:
-        with open(folder / "README.md", encoding="utf-8", errors="replace") as card:
-            return card.read(5000)
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(5000)
     except OSError:
         return ""

@@ -56,6 +56,7 @@ _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "share_encoder_decoder_embeddings": (True, "its source and target have separate vocabularies"),
     "tie_word_embeddings": (True, "its output has a matrix of its own"),
 }
+_DEFAULTS = {"scale_embedding": False}  # of transformers, where they are not what minitf needs
 
 
 def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
@@ -102,7 +103,7 @@ def _config(settings, like):
             f"a model of type {str(kind)[:40]!r}: minitf reads MarianMT models only (type 'marian')"
         )
     for name, (needed, meaning) in _REFUSED.items():
-        if settings.get(name, needed) != needed:
+        if settings.get(name, _DEFAULTS.get(name, needed)) != needed:
             raise UserError(f"{meaning} ({name}): minitf cannot run this architecture")
     activation = settings.get("activation_function")
     if activation not in _ACTIVATIONS:
@@ -125,6 +126,8 @@ def _config(settings, like):
 
 def _entry(settings, name):
     value = settings.get(name)
+    if isinstance(value, list) and len(value) == 1:  # as transformers allows for the end mark
+        (value,) = value
     if type(value) is not int:
         raise UserError(f"entry {name!r} is not an integer: copy the model again")
     return value

@@ -67,7 +67,8 @@ def import_model(
     source, out = Path(source), Path(out)
     must_be_free(out)
     model = read_public(source, like)
-    notes = {"source": source.name} | model.notes | (notes or {})
+    known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
+    notes = {"source": source.name} | model.notes | (notes or {}) | known
     notes = languages_of_name(str(notes["source"])) | notes
     if "longest" not in notes:  # a model of minitf that comes back has its own
         notes |= LENGTHS

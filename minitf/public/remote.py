@@ -65,7 +65,7 @@ PINNED = {
 def is_name(name: str) -> bool:
     """Return whether this may be the name of a model on the hub: `owner/model`, or `opus-mt-...`.
 
-    >>> is_name("opus-mt-en-de"), is_name("HPLT/translate-en-de"), is_name("models/a/b")
+    >>> is_name("opus-mt-en-de"), is_name("Mitsua/elan-mt-bt-ja-en"), is_name("models/a/b")
     (True, True, False)
     """
     return bool(_NAME.fullmatch(_full(name)))

@@ -133,6 +133,20 @@ def test_it_translates_and_draws_like_any_other_model(tmp_path):
     assert weights.shape == (4, len(rows), len(columns)) and columns[-1] == "</s>"
 
 
+def test_an_end_mark_in_a_list_of_one(tmp_path):
+    folder = hugging_face(tmp_path / "in", settings={"eos_token_id": [0]})
+    assert difference(imported(folder, tmp_path, like="transformers")[0]) < 1e-6
+
+
+def test_the_licence_of_a_release_is_that_of_its_file(tmp_path):
+    folder = marian(tmp_path / "in")
+    (folder / "LICENSE").write_text("\n  Attribution 4.0 International\n\nmore\n")
+    release = zipped(folder, tmp_path / "opus-2020-02-26.zip")
+    assert imported(release, tmp_path / "a")[2]["licence"] == "Attribution 4.0 International"
+    (folder / "README.md").write_text("license: cc-by-4.0\n")
+    assert imported(folder, tmp_path / "b")[2]["licence"] == "cc-by-4.0"
+
+
 LANGUAGES = {  # the name of a model: the languages that it tells
     "opus-mt-en-de": ("en", "de"),
     "Helsinki-NLP/opus-mt-tc-big-en-fi": ("en", "fi"),

@@ -101,6 +101,15 @@ def test_marians_binaries(tmp_path):
     assert "Firefox" in refused(folder, tmp_path)
 
 
+def test_embeddings_are_not_scaled_where_nothing_says_so(tmp_path):
+    """As in transformers, whose default it is."""
+    folder = hugging_face(tmp_path / "in")
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["scale_embedding"]
+    (folder / "config.json").write_text(json.dumps(settings))
+    assert "root of d_model" in refused(folder, tmp_path)
+
+
 def test_words_without_sentencepiece(tmp_path):
     folder = hugging_face(tmp_path / "in")
     (folder / "source.spm").unlink()

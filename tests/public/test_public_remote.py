@@ -77,6 +77,11 @@ def test_a_name_becomes_a_model_once(server, tmp_path):
     assert (notes["source_language"], notes["target_language"]) == ("en", "de")
 
 
+def test_the_licence_of_the_card_is_kept(server):
+    server.files["README.md"] = b"---\nlicense: apache-2.0\n---\n"
+    assert read_notes(remote.imported("opus-mt-en-de", quiet))["licence"] == "apache-2.0"
+
+
 KILLED = """
 import os, sys
 from minitf.files import models
