@@ -58,10 +58,18 @@ function markScrolling() {
     else box.removeAttribute("tabindex");
 }
 
-// Return the name of a token: a word, or with a hyphen at its front, a piece that continues one.
+// Thai, Lao, Myanmar, Khmer, Chinese and Japanese have no blanks between words, so no token tells
+// whether it continues one. The ranges of minitf/page/writer.py.
+const UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fdf\u3005-\u3007"
+  + "\u3021-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff"
+  + "\uff66-\uff9f\u{1b000}-\u{1b16f}\u{20000}-\u{3ffff}]";
 const hasPieces = data.source.some((token) => token.startsWith("\u2581"));
+const PIECE = new RegExp(`^(?!${UNSPACED})[\\p{L}\\p{M}]`, "u");
+
+// Return the name of a token: a word, or with a hyphen at its front, a piece that continues one.
+const continues = (token) => hasPieces && PIECE.test(token);
 const word = (token) =>
-  (hasPieces ? token.replace(/^(?=\p{L})/u, "-") : token).replace(/^\u2581/, "") || "\u2423";
+  (continues(token) ? `-${token}` : token).replace(/^\u2581/, "") || "\u2423";
 const percent = (p) => (p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 
@@ -914,9 +922,9 @@ function unpackModel() {
 
 // Return the words that are read in pieces.
 function inPieces() {
-  const words = [];
-  for (const token of shown.source)
-    if (hasPieces && /^\p{L}/u.test(token)) words.at(-1)?.push(token);
+  const words = [], isUnspaced = new RegExp(`${UNSPACED}$`, "u");
+  for (const [i, token] of shown.source.entries())
+    if (i && continues(token) && !isUnspaced.test(shown.source[i - 1])) words.at(-1).push(token);
     else words.push([token]);
   return words.filter((pieces) => pieces.length > 1).map((pieces) => {
     const [blank, ...others] = pieces; // which may be a piece by itself

@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+import unicodedata
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,12 @@ FITTING = {
     "output_bias": False,
     "suppressed_ids": (),
 }
+# Thai, Lao, Myanmar, Khmer, Chinese and Japanese, which have no blanks between words.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fdf\u3005-\u3007"
+    "\u3021-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff"
+    "\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+)
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # in its vocabulary, after the special tokens
 _ADVICE = "write the page without --with-model"
 
@@ -170,9 +177,16 @@ def _word(token, has_pieces):
 
     Without the sign of a blank at its front; a piece that continues a word gets a hyphen there.
     """
-    if has_pieces and token[:1].isalpha():
+    if has_pieces and _is_piece(token):
         token = f"-{token}"
     return html.escape(token.removeprefix("\u2581") or "\u2423")
+
+
+def _is_piece(token):
+    """Return whether a token without the sign of a blank continues a word."""
+    if not token or _UNSPACED.match(token):
+        return False
+    return unicodedata.category(token[0])[0] in "LM"
 
 
 def _short(weight):

@@ -1,5 +1,6 @@
 """The numbers that the views of the page show, in a browser, against the model's in Python."""
 
+import html
 import json
 import re
 
@@ -10,7 +11,7 @@ from paths import ROOT
 
 from minitf.decode import length_penalty
 from minitf.page.explained import attention_and_logits
-from minitf.page.writer import write_page
+from minitf.page.writer import _word, write_page
 from minitf.text import BOS
 from minitf.translation.translator import Translator
 
@@ -303,6 +304,47 @@ def test_the_sum_by_hand_is_softmax_times_v_of_the_model(toy, explained, path):
         numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", lines[kind])]
         assert np.abs(np.array(numbers) - expected[kind][1, 2]).max() < 0.01, kind
         assert np.abs(expected[kind][1, 2]).max() > 0.1
+
+
+NAMED = {  # a token: what the views call it
+    "\u2581Hund": "Hund",
+    "hütte": "-hütte",
+    "\u2581": "\u2423",
+    ".": ".",
+    "8": "8",
+    "\u093f\u0930": "-\u093f\u0930",  # a vowel sign and a letter of Hindi
+    "\u2581\u0939\u093f": "\u0939\u093f",
+    "\u5eea": "\u5eea",
+    "喜欢": "喜欢",  # scripts without blanks between words: whether a word goes on is not known
+    "ます": "ます",
+    "カメラ": "カメラ",
+    "ー": "ー",
+    "\u0e1b\u0e23": "\u0e1b\u0e23",  # Thai
+    "\u0e34\u0e19": "\u0e34\u0e19",  # a vowel sign of Thai
+    "\u0ea5": "\u0ea5",  # Lao
+    "\u1781": "\u1781",  # Khmer
+    "\u1019": "\u1019",  # Myanmar
+    "\U00020bb7": "\U00020bb7",
+    "네요": "-네요",  # Korean has blanks
+}
+
+
+def test_the_hyphen_of_a_piece_in_every_script(path):
+    assert asked(path, "return GIVEN.map(word);", [*NAMED]) == [*NAMED.values()]
+    assert [html.unescape(_word(token, True)) for token in NAMED] == [*NAMED.values()]
+
+
+def test_what_is_read_in_pieces(path):
+    script = "return GIVEN.map((source) => { shown = { source }; return inPieces(); });"
+    sources = [
+        ["\u2581der", "\u2581Hund", "e", "hütte", ".", "</s>"],
+        ["\u2581", "H", "und"],
+        ["\u2581我", "喜欢", "机器翻译", "。"],
+        ["\u2581我", "喜欢", "GPU", "s"],
+        ["\u2581\u0939", "\u093f"],
+    ]
+    expected = [["Hundehütte (Hund -e -hütte)"], ["Hund (H -und)"], [], ["-GPUs (-GPU -s)"]]
+    assert asked(path, script, sources) == [*expected, ["\u0939\u093f (\u0939 -\u093f)"]]
 
 
 def test_a_typed_line_is_read_as_python_reads_it(toy, path):
