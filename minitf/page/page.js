@@ -70,6 +70,24 @@ const PIECE = new RegExp(`^(?!${UNSPACED})[\\p{L}\\p{M}]`, "u");
 const continues = (token) => hasPieces && PIECE.test(token);
 const word = (token) =>
   (continues(token) ? `-${token}` : token).replace(/^\u2581/, "") || "\u2423";
+
+// Return a name, or another piece of text, so that its direction does not change that of the text
+// around it.
+const isolated = (name) => `\u2068${name}\u2069`;
+
+const FROM_RIGHT = new RegExp("^(ara?|arz|ary|acm|apc|arc|aii|syr|syc|he|heb|iw|fa|fas|pes|prs|ur"
+  + "|urd|yi|yid|ji|ps|pus|pbt|sd|snd|ug|uig|dv|div|ckb|ks|azb|nqo)([-_]|$)");
+const RIGHT_SCRIPTS = ["Arabic", "Hebrew", "Syriac", "Thaana", "Nko"]
+  .map((name) => `\\p{Script=${name}}`).join("");
+const RIGHT_LETTER = new RegExp(`^\\P{L}*[${RIGHT_SCRIPTS}]`, "u");
+
+// Return the direction in which the source or the target is written: that of its language, or if
+// that is not known, of its first letter.
+function directionOf(isSource) {
+  const code = data.languages[isSource ? 0 : 1], text = isSource ? shown.line : shown.translation;
+  return (code ? FROM_RIGHT.test(code) : RIGHT_LETTER.test(text)) ? "rtl" : "ltr";
+}
+
 const percent = (p) => (p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 
@@ -154,9 +172,9 @@ function tablesOf(rows, columns, matrix, title) {
     const part = columns.slice(start, start + TABLE), end = start + part.length;
     const which = part.length < columns.length ? `, columns ${start + 1} to ${end}` : "";
     const head = element("tr", {}, element("td"), ...part.map((name) =>
-      element("th", { scope: "col" }, word(name))));
+      element("th", { scope: "col", dir: "auto" }, word(name))));
     const body = rows.map((name, t) => element("tr", {},
-      element("th", { scope: "row" }, word(name)),
+      element("th", { scope: "row", dir: "auto" }, word(name)),
       ...matrix[t].slice(start, end).map((weight) => element("td", {}, weight.toFixed(2)))));
     tables.push(scrollBox(`Numbers${which}`, element("table", {},
       element("caption", {}, `${title}${which}`), element("thead", {}, head),
@@ -226,7 +244,7 @@ function showAttention(section) {
 // Return a sentence about a chosen token of the output, which looks before it is written.
 function whoLooks() {
   if (chosen.kind === "encoder" || chosen.reverse) return "";
-  return ` Computed at the token before it, ${word(alreadyRead()[chosen.row])}.`;
+  return ` Computed at the token before it, ${isolated(word(alreadyRead()[chosen.row]))}.`;
 }
 
 // Return the weights between the chosen token and those of the other line; null where the mask
@@ -240,9 +258,10 @@ function weightsOfChosen() {
 // Return in words where the chosen token looks, or which tokens look at it.
 function saidOf(rows, columns) {
   const [own, others] = chosen.reverse ? [columns, rows] : [rows, columns];
-  const weights = weightsOfChosen(), name = word(own[chosen.row]);
+  const weights = weightsOfChosen(), name = isolated(word(own[chosen.row]));
   const told = greatest(weights, 4).filter((i, rank) => weights[i] > (rank ? 0.05 : 0));
-  const list = told.map((i) => `${word(others[i])} ${weights[i].toFixed(2)}`).join(", ");
+  const list = told.map((i) => `${isolated(word(others[i]))} ${weights[i].toFixed(2)}`)
+    .join(", ");
   return `${name} ${chosen.reverse ? "is looked at by" : "attends to"} ${list || "none of these"}`;
 }
 
@@ -266,6 +285,7 @@ function tokenLine(title, names, isColumns) {
     return node;
   };
   return moveWithArrows(element("div", { class: "words", role: "group", "aria-label": title,
+    dir: directionOf(isOfSource(chosen.kind, isColumns)),
     lang: languageOf(chosen.kind, isColumns) }, ...names.map(buttonOf)), true);
 }
 
@@ -324,10 +344,11 @@ function tallBar(p) {
   return bar;
 }
 
+const isOfSource = (kind, isColumns) => kind === "encoder" || (kind === "source" && isColumns);
+
 // Return the language of the rows or columns of a kind, for screen readers.
 function languageOf(kind, isColumns) {
-  const isSource = kind === "encoder" || (kind === "source" && isColumns);
-  return data.languages[isSource ? 0 : 1] || null;
+  return data.languages[isOfSource(kind, isColumns) ? 0 : 1] || null;
 }
 
 function controls() {
@@ -524,8 +545,9 @@ function mapOf(kind, matrix, title) {
   rows.forEach((name, t) => {
     picture.append(svg("text", { x: left - 6, y: top + cell * (t + 0.65), "text-anchor": "end",
       fill: "#111" }, word(name)));
+    const pair = (s) => [name, columns[s]].map((each) => isolated(word(each))).join(" \u2192 ");
     matrix[t].forEach((weight, s) => picture.append(...cellOf(weight, isHidden(kind, t, s),
-      left + cell * s, top + cell * t, cell, `${word(name)} \u2192 ${word(columns[s])}`)));
+      left + cell * s, top + cell * t, cell, pair(s))));
   });
   return picture;
 }
@@ -617,7 +639,7 @@ function showSteps(section) {
     const now = `Step ${t + 1} of ${last + 1}`;
     place.textContent = `${now} `;
     slider.value = t;
-    slider.setAttribute("aria-valuetext", `${now}: ${word(shown.target[t])}`);
+    slider.setAttribute("aria-valuetext", `${now}: ${isolated(word(shown.target[t]))}`);
     body.replaceChildren(...stepOf(t, cross[t], layer));
   };
   const play = (begin) => {
@@ -653,9 +675,9 @@ function stepOf(t, weights, layer) {
     + "left for all others: it was trained with label smoothing, to give the right token a "
     + "little less than 100 %." : "";
   return [
-    element("p", { class: "sofar", dir: "auto", lang: data.languages[1] || null },
-      ...alreadyRead().slice(0, t + 1).map((token) => `${word(token)} `),
-      element("b", {}, `[ ${word(shown.target[t])} ]`)),
+    element("p", { class: "sofar", dir: directionOf(false), lang: data.languages[1] || null },
+      ...alreadyRead().slice(0, t + 1).flatMap((token) => [element("bdi", {}, word(token)), " "]),
+      element("b", {}, "[ ", element("bdi", {}, word(shown.target[t])), " ]")),
     element("div", { class: "columns" },
       element("div", {}, element("h3", {}, "The most likely next tokens"),
         bars([...tokens.map(word), "all others"], [...likely, others], percent),
@@ -809,7 +831,7 @@ function lineTo(node, isWon) {
 function boxOf(node, isWon) {
   const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
   const { x, y } = node, { width, height } = BOX, middle = x + width / 2, text = word(node.token);
-  const told = `${textOf(node) || text}: ln P ${node.total.toFixed(3)}, ${state}`;
+  const told = `${isolated(textOf(node) || text)}: ln P ${node.total.toFixed(3)}, ${state}`;
   const tell = () => {
     document.getElementById("text-of-node").textContent = `${told}.`;
     for (const picked of document.querySelectorAll(".picked")) picked.classList.remove("picked");
@@ -997,7 +1019,7 @@ function noteOn(seconds) {
   return `${shown.target.length} output tokens with the end mark, ${seconds.toFixed(2)} s.`
     + (shown.isPart ? " Of several sentences, the page translates the first." : "")
     + (pieces.length ? " Read in pieces, as words are that the model has seen rarely or never: "
-      + `${pieces.join(", ")}. So the translation may well be wrong.` : "")
+      + `${pieces.map(isolated).join(", ")}. So the translation may well be wrong.` : "")
     + (shown.source.some((token) => BYTE.test(token)) ? " Characters that it does not know are "
       + "read as bytes, such as <0xE6>; \u2423 is a blank before one." : "");
 }
@@ -1130,7 +1152,7 @@ function handTable({ query, keys, values, products, hidden, weights }, few) {
   return element("table", { class: "numbers" },
     element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
     ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null },
-      element("th", { scope: "row" }, word(name)),
+      element("th", { scope: "row", dir: "auto" }, word(name)),
       ...[products[s].toFixed(2), (products[s] / Math.sqrt(K)).toFixed(2),
         hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(3), few(keys[s]),
         few(values[s])].map(

@@ -347,6 +347,46 @@ def test_what_is_read_in_pieces(path):
     assert asked(path, script, sources) == [*expected, ["\u0939\u093f (\u0939 -\u093f)"]]
 
 
+ARABIC = ["\u2581\u0631\u0623\u0649", "\u2581\u062a\u0648\u0645", "\u2581\u0643\u0644\u0628\u0627"]
+
+
+@pytest.mark.parametrize("codes", [["en", "ar"], ["eng", "heb"], ["en", "ps-AF"], ["", ""]])
+def test_a_language_that_is_written_from_right_to_left(path, codes):
+    """Its tokens begin on the right; if no language is known, the text tells."""
+    script = """
+    data.languages = GIVEN[0];
+    Object.assign(shown, { target: [...GIVEN[1], "</s>"], translation: GIVEN[1].join("") });
+    Object.assign(shown, { translation: shown.translation.replaceAll("\u2581", " ") });
+    for (const kind of ["source", "encoder", "decoder"])
+      shown.weights[kind] = shown.weights[kind].map((heads) => heads.map((rows) =>
+        rows.slice(0, 4).map((row) => row.slice(0, 4))));
+    Object.assign(chosen, { kind: "source", row: 1, reverse: false, step: 2 });
+    shown.source = shown.source.slice(0, 4);
+    update(showAttention);
+    update(showSteps);
+    const left = (node) => node.getBoundingClientRect().left;
+    const sofar = [...at("steps").querySelectorAll(".sofar bdi")];
+    const above = [at("column-0"), at("column-1")], below = [at("row-0"), at("row-1")];
+    return { above: above.map(left), below: below.map(left), sofar: sofar.map(left),
+      names: sofar.map((node) => node.textContent), said: at("said").textContent };
+    """
+    found = asked(path, script, [codes, ARABIC])
+    assert found["above"] == sorted(found["above"])
+    for lefts in (found["below"], found["sofar"]):
+        assert len(lefts) >= 2 and lefts == sorted(lefts, reverse=True)
+    assert found["names"] == ["<s>", *(token[1:] for token in ARABIC)]
+    assert f"\u2068{ARABIC[1][1:]}\u2069 attends to \u2068" in found["said"]
+
+
+def test_a_language_that_is_written_from_left_to_right(path):
+    script = """
+    chosen.step = 2;
+    update(showSteps);
+    return [...document.querySelectorAll(".words, #steps .sofar")].map((node) => node.dir);
+    """
+    assert asked(path, script) == ["ltr"] * 3
+
+
 def test_a_typed_line_is_read_as_python_reads_it(toy, path):
     """U+FEFF, which JavaScript takes for white space, is a character of the sentence."""
     lines = ["\ufeffTom saw a dog.", "Tom saw a dog\ufeff", "\u3000\x1c Tom \x85saw\x00 a dog. "]
