@@ -91,6 +91,22 @@ function directionOf(isSource) {
 const percent = (p) => (p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 
+const ruler = document.createElement("canvas").getContext("2d");
+
+// Return how wide a text is, in pixels; font: size and family.
+function widthOf(text, font) {
+  ruler.font = font;
+  return ruler.measureText(text).width;
+}
+
+// Return a text, or if it is wider than `room`, its beginning. No character is cut in two.
+function fitted(text, room, font) {
+  if (widthOf(text, font) <= room) return text;
+  const characters = [...text], cut = () => `${characters.join("")}\u2026`;
+  while (characters.length > 1 && widthOf(cut(), font) > room) characters.pop();
+  return cut();
+}
+
 // Let a screen reader say a text; language: its code, if it is not English.
 function announce(text, language) {
   const live = document.getElementById("live");
@@ -534,8 +550,10 @@ function largeMap() {
 function mapOf(kind, matrix, title) {
   const [rows, columns] = namesOf(kind);
   const cell = columns.length > 16 ? 26 : 36; // large on a projector
-  const left = 12 + 8 * longestOf(rows), top = 30 + 7 * longestOf(columns);
-  const size = [left + cell * columns.length + 60, top + cell * rows.length + 8];
+  const across = widestOf(columns); // written at 50 degrees, upwards
+  const left = 12 + widestOf(rows), top = 30 + Math.ceil(0.77 * across);
+  const right = Math.max(60, 20 + Math.ceil(0.65 * across));
+  const size = [left + cell * columns.length + right, top + cell * rows.length + 8];
   const picture = pictureOf(...size, { role: "img",
     "aria-label": `${title}; its numbers are in the table below`,
     "font-family": "sans-serif", "font-size": 13, "data-map": true });
@@ -569,7 +587,9 @@ function cellOf(weight, hidden, x, y, size, title) {
   weight.toFixed(2).replace(/^0/, ""))];
 }
 
-const longestOf = (names) => Math.max(...names.map((name) => word(name).length));
+// Return the pixels of the widest name in a large map.
+const widestOf = (names) =>
+  Math.ceil(Math.max(...names.map((name) => widthOf(word(name), "13px sans-serif"))));
 
 // Return the numbers as rows of a spreadsheet, with the tokens as headings; one that contains a
 // quote is quoted.
@@ -844,7 +864,7 @@ function boxOf(node, isWon) {
     box.append(svg("rect", { x: x + 3, y: y + 3, width: width - 6, height: height - 6, rx: 2 }));
   box.append(
     svg("text", { x: middle, y: y + 15, "text-anchor": "middle" },
-      text.length > 10 ? `${text.slice(0, 9)}\u2026` : text),
+      fitted(text, width - 8, "12px system-ui, sans-serif")),
     svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
       node.total.toFixed(2)));
   node.box = box;
@@ -910,7 +930,7 @@ function mask(title, rows, columns, isVisible) {
   const picture = pictureOf(left + cell * columns.length + 40, top + cell * rows.length + 4, {
     role: "img", class: "mask",
     "aria-label": `${title}: ${hidden} of ${cells.length} cells are hidden` });
-  const short = (name) => (word(name).length > 9 ? `${word(name).slice(0, 8)}\u2026` : word(name));
+  const short = (name) => fitted(word(name), left - 8, "10px system-ui, sans-serif");
   columns.forEach((name, s) => picture.append(svg("text", {
     transform: `translate(${left + cell * (s + 0.7)} ${top - 4}) rotate(-55)` }, short(name))));
   rows.forEach((name, t) => {

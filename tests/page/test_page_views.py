@@ -347,6 +347,66 @@ def test_what_is_read_in_pieces(path):
     assert asked(path, script, sources) == [*expected, ["\u0939\u093f (\u0939 -\u093f)"]]
 
 
+WIDE = ["\u2581WWWWWWWW", "\u2581机器翻译机器翻译机器", "\u2581Überraschungsmoment", "</s>"]
+WITHIN = """
+    // Shown are 4 tokens; of the picture, the texts that reach out of it.
+    const cut = (rows) => rows.slice(0, 4).map((row) => row.slice(0, 4));
+    Object.assign(shown, { source: GIVEN, target: GIVEN, isCut: false });
+    for (const kind of Object.keys(KINDS))
+      shown.weights[kind] = shown.weights[kind].map((heads) => heads.map(cut));
+    const outside = (picture) => {
+      const box = picture.getBoundingClientRect();
+      return [...picture.querySelectorAll("text")].filter((node) => {
+        const of = node.getBoundingClientRect();
+        return of.left < box.left || of.right > box.right || of.top < box.top
+          || of.bottom > box.bottom;
+      }).map((node) => node.textContent);
+    };
+"""
+
+
+@pytest.mark.parametrize("names", [[WIDE[0]] * 3, [WIDE[1]] * 3, WIDE[:3]])
+def test_the_names_of_a_map_have_room(path, names):
+    script = """
+    update(showHeads);
+    const picture = document.querySelector("svg[data-map]");
+    return [outside(picture), [...picture.querySelectorAll("text")].map((n) => n.textContent)];
+    """
+    outside, texts = asked(path, WITHIN + script, [*names, "</s>"])
+    assert outside == [] and all(token.lstrip("\u2581") in texts for token in names)
+
+
+def test_the_names_of_masks_are_shortened_to_their_room(path):
+    script = """
+    update(showMasks);
+    const pictures = [...document.querySelectorAll("#masks svg")];
+    return [pictures.flatMap(outside), pictures[0].textContent];
+    """
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466" * 3
+    outside, text = asked(path, WITHIN + script, [WIDE[0], WIDE[1], f"\u2581a{family}", "</s>"])
+    assert outside == [] and "\u2026" in text and "WWWW" in text and "机器翻" in text
+    assert not re.search("[\ud800-\udfff\ufffd]", text)  # half of an emoji
+
+
+def test_the_tokens_of_the_beam_are_shortened_to_their_boxes(path):
+    script = """
+    const step = { parents: [0, 0, 0, 0, 0], tokens: GIVEN, kept: [0, 1, 2, 3], finished: [4],
+      log_probabilities: [-1, -2, -3, -4, -5] };
+    shown = { ...shown, beam: [step], width: 4 };
+    update(showBeam);
+    return [...document.querySelectorAll(".node")].map((node) => {
+      const text = node.querySelector("text"), room = node.querySelector("rect");
+      return [text.getBBox().width < room.getBBox().width, text.textContent];
+    });
+    """
+    tokens = [*WIDE[:3], "\u2581aaaaaaa" + "\U0001f642" * 9, "</s>"]
+    found = asked(path, script, tokens)
+    assert all(fits for fits, _ in found)
+    assert [text for _, text in found][4] == "</s>"
+    assert all(text.endswith("\u2026") for _, text in found[1:4])
+    assert found[3][1].startswith("aaaaaaa") and not re.search("[\ud800-\udfff\ufffd]", found[3][1])
+
+
 ARABIC = ["\u2581\u0631\u0623\u0649", "\u2581\u062a\u0648\u0645", "\u2581\u0643\u0644\u0628\u0627"]
 
 
