@@ -66,7 +66,7 @@ function strip(text) {
 // first, again and again. What is not in the vocabulary is spelled in bytes.
 function encodeText(model, text) {
   if (!text) return [];
-  const parts = [...(BLANK + text.toWellFormed().replaceAll(" ", BLANK))];
+  const parts = [...(BLANK + text.replace(/\p{Surrogate}/gu, "\ufffd").replaceAll(" ", BLANK))];
   const isLearned = (piece) => model.ids.get(piece) >= N_SPECIAL && !BYTE.test(piece);
   for (;;) {
     let first = Infinity, at = -1;
@@ -88,15 +88,15 @@ const INITIAL = `(?<!(?<![${IN_WORD}\\p{M}'\u2019])(?![\u2e80-\u{10ffff}])\\p{L}
 const MONTHS = "Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober"
   + "|November|Dezember";
 const DATE = `(?!(?<=\\p{Nd})\\.${SPACE}+(?:${MONTHS})(?![${IN_WORD}]))`;
-const SENTENCE = new RegExp(`(?:${TITLE}${INITIAL}${DATE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*`
+const SENTENCE = `(?:${TITLE}${INITIAL}${DATE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*`
   + `${SPACE}+(?!${SPACE}|\\p{Lowercase})`
-  + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`, "u");
+  + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`;
 
 // Return the part of a line that is translated by itself: all of it, or if it has more than
 // `usual` subwords, its first sentence, as a model that learned from single sentences drops some of
 // several.
 function partOf(model, line, usual) {
-  const end = SENTENCE.exec(line);
+  const end = new RegExp(SENTENCE, "u").exec(line); // here, as Safari 16.3 refuses it
   if (!end || !hasMoreThan(model, line, usual)) return line;
   return strip(line.slice(0, end.index + end[0].length));
 }

@@ -56,6 +56,24 @@ def test_subwords_are_those_of_sentencepiece(translator, tmp_path):
     assert [each["ids"] for each in found] == translator.subwords.encode(lines)
 
 
+OLD = """
+delete String.prototype.toWellFormed; // of Firefox 119
+RegExp = new Proxy(RegExp, { construct(target, given) { // of Safari 16.4
+  if (/\\(\\?<[!=]/.test(given[0])) throw new SyntaxError("invalid group specifier name");
+  return new target(...given);
+} });
+"""
+
+
+def test_an_older_browser_runs_what_it_can(translator, tmp_path, monkeypatch):
+    """Firefox 115 does all; Safari before 16.4 loads the program, which then names the reason."""
+    (tmp_path / "old.js").write_text(OLD)
+    monkeypatch.setenv("NODE_OPTIONS", f"--require {tmp_path / 'old.js'}")
+    lines = ["Tom saw a dog.", "a\ud800b\udc00", "\U0001f642"]
+    found = run_engine(tmp_path, translator, lines, ids_only=True)
+    assert [each["ids"] for each in found] == translator.subwords.encode([valid(x) for x in lines])
+
+
 def sentences(translator, count):
     """Return made-up sentences, each short enough for the model to read it as one part."""
     rng = random.Random(1)
