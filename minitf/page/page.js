@@ -592,10 +592,10 @@ const widestOf = (names) =>
   Math.ceil(Math.max(...names.map((name) => widthOf(word(name), "13px sans-serif"))));
 
 // Return the numbers as rows of a spreadsheet, with the tokens as headings; one that contains a
-// quote is quoted.
+// quote is quoted. At the front, the hyphen of ASCII would make a formula of it.
 function tsvOf(rows, columns, matrix) {
   const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
-  const cell = (token) => word(token).replace(/^.*".*$/, quoted);
+  const cell = (token) => word(token).replace(/^-/, "\u2010").replace(/^.*".*$/, quoted);
   const lines = [["", ...columns.map(cell)],
     ...rows.map((name, t) => [cell(name), ...matrix[t].map((weight) => weight.toFixed(3))])];
   return lines.map((line) => line.join("\t")).join("\n");
