@@ -114,11 +114,15 @@ class MultiHeadAttention(Module):
     ) -> Tensor:
         """Attend from x (B, T, D) to memory (B, S, D), which is x itself in self-attention.
 
+        mask: bool, broadcasts to (B, H, T, S): see padding_mask and causal_mask.
         cache: a callable (see Cache in minitf.decode). Called with this attention and the memory,
-        it returns the keys (B, H, n, K) and values (B, H, n, U) of all tokens so far, or of
-        the source. Its attribute
-        `positions` has the positions of queries and keys, as `attend` takes them.
+        it returns the keys (B, H, n, K) and values (B, H, n, U) of all tokens so far, or of the
+        source. Its attribute `positions` has the positions of queries and keys, as `attend` takes
+        them.
+        Raises ValueError for a mask (B, T, S), whose first axis would be read as the heads.
         """
+        if mask is not None and mask.ndim == 3:
+            raise ValueError("a mask of 3 axes would be read as one per head: write mask[:, None]")
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
         if cache is None:
             keys, values = self.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
@@ -207,7 +211,11 @@ class Residual(Module):
 
 
 class EncoderLayer(Module):
-    """Self-attention, then the feed-forward network. Source: section 3.1."""
+    """Self-attention, then the feed-forward network.
+
+    Called with x (B, S, D) and a mask (B, 1, 1, S), as padding_mask returns it.
+    Source: section 3.1.
+    """
 
     def __init__(self, config: Config, rng: np.random.Generator | None):
         self.self_attention = MultiHeadAttention(config, rng)
@@ -223,6 +231,8 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Self-attention to the text so far, attention to the source, the feed-forward network.
 
+    Called with x (B, T, D), the memory (B, S, D), and the masks that causal_mask and padding_mask
+    return: (1, 1, T, T) for the target, (B, 1, 1, S) for the source.
     Source: section 3.1.
     """
 
@@ -313,7 +323,10 @@ class Encoder(Module):
 
 
 class Decoder(Module):
-    """A stack of N decoder layers, and a last norm if the norms come before the sub-layers."""
+    """A stack of N decoder layers, and a last norm if the norms come before the sub-layers.
+
+    Called as a DecoderLayer, with `caches` a pair for each layer.
+    """
 
     def __init__(self, config: Config, rng: np.random.Generator | None):
         self.layers = [DecoderLayer(config, rng) for _ in range(config.n_decoder_layers)]

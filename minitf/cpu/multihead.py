@@ -38,6 +38,8 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
         return NotImplemented
     if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory):
         return NotImplemented
+    if mask is not None and mask.ndim == 3:
+        return NotImplemented  # the equation refuses it
     if len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) > 1:
         return NotImplemented
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from models import SWITCHES, random_batch, small_config, small_model
 from plain import Plain, position
+from seam import forms_on
 from sizes import B, D, H, S, T, V
 
-from minitf import dropout
+from minitf import dropout, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.config import Config
@@ -143,6 +144,20 @@ def test_masks():
     assert padding_mask([[5, 0]], pad_id=5).ravel().tolist() == [False, True]
     assert causal_mask(T).shape == (1, 1, T, T)
     assert padding_mask(np.ones((B, S))).shape == (B, 1, 1, S)
+
+
+@pytest.mark.parametrize("program", [forms_on, forms.off])
+def test_a_mask_without_an_axis_for_the_heads_is_refused(rng, program):
+    """With as many sentences as heads it would hide from head i what it hides from sentence i."""
+    attention = MultiHeadAttention(small_config(), rng)
+    x, mask = Tensor(rng.normal(size=(H, T, D)).astype("float32")), rng.random((H, T, T)) < 0.5
+    with program():
+        with pytest.raises(ValueError, match=r"3 axes .* write mask\[:, None\]"):
+            attention(x, x, mask)
+        y = attention(x, x, mask[:, None]).numpy()
+        for i in range(H):
+            alone = attention(x[i : i + 1], x[i : i + 1], mask[i]).numpy()
+            assert np.allclose(y[i], alone[0], rtol=0, atol=1e-6)
 
 
 @switches
