@@ -123,13 +123,14 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     The length of the joined axis is the sum of theirs.
     Source: section 3.2.2.
     """
+    tensors = tuple(tensors)  # a generator could be read only once
     arrays = arrays_of(*tensors)
     ends = np.cumsum([array.shape[axis] for array in arrays])[:-1].tolist()
 
     def backward(gy):
         return tuple(xp.split(gy, ends, axis=axis))
 
-    return record(xp.concatenate(arrays, axis=axis), tuple(tensors), backward)
+    return record(xp.concatenate(arrays, axis=axis), tensors, backward)
 
 
 def softmax(x: ArrayLike, axis: int = -1) -> Tensor:

@@ -80,5 +80,6 @@ def stack(tensors: Sequence[ArrayLike], axis: int = 0) -> Tensor:
     tensors: a sequence of N of shape (..., D)   ->   (N, ..., D)
     axis: the position of the new axis in the result.
     """
+    tensors = tuple(tensors)  # a generator could be read only once
     y = xp.stack(arrays_of(*tensors), axis=axis)
-    return record(y, tuple(tensors), lambda gy: tuple(xp.moveaxis(gy, axis, 0)))
+    return record(y, tensors, lambda gy: tuple(xp.moveaxis(gy, axis, 0)))

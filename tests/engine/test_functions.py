@@ -361,6 +361,13 @@ def test_gelu_is_close_to_its_exact_form():
     assert 1e-4 < abs(variations.gelu_tanh(Tensor(x)).numpy() - exact).max() < 5e-4
 
 
+@pytest.mark.parametrize("join", [F.concatenate, variations.stack])
+def test_the_tensors_of_a_generator_get_their_gradients(join):
+    tensors = [Tensor([1.0, 2.0]), Tensor([3.0, 4.0])]
+    join(x for x in tensors).sum().backward()
+    assert [x.grad.tolist() for x in tensors] == [[1, 1], [1, 1]]
+
+
 def test_stack_puts_the_new_axis_where_it_is_told(library, rng):
     arrays = [rng.normal(size=(B, T)) for _ in range(3)]
     for axis in (0, 1, 2, -1, -3):
