@@ -274,17 +274,27 @@ def _xavier(rng, n_in, n_out):
     """Draw a matrix that about keeps the variance of what passes through it, in both directions.
 
     Forward that takes a variance of 1 / n_in, backward 1 / n_out; the rule is a compromise: uniform
-    within +- sqrt(6 / (n_in + n_out)). Without rng the numbers are not drawn.
+    within +- sqrt(6 / (n_in + n_out)). Without rng it is 0.
     Source: Glorot and Bengio 2010, eq. 16.
     """
     if rng is None:
-        return np.empty((n_in, n_out), dtype=np.float32)
+        return np.zeros((n_in, n_out), dtype=np.float32)
     limit = (6 / (n_in + n_out)) ** 0.5
-    return rng.uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
+    return _generator(rng).uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
+
+
+def _generator(rng):
+    """Return the generator. Raises TypeError for a seed: each layer would draw the same from it."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a generator: write np.random.default_rng({rng!r})")
+    return rng
 
 
 class Linear(Module):
-    """y = x W + b, with W drawn as by Glorot and Bengio, and b = 0 (no b if bias is False)."""
+    """y = x W + b, with W drawn as by Glorot and Bengio, and b = 0 (no b if bias is False).
+
+    rng: draws W; with None, W is 0.
+    """
 
     def __init__(self, n_in: int, n_out: int, rng: np.random.Generator | None, bias: bool = True):
         self.weight = Parameter(_xavier(rng, n_in, n_out))
@@ -295,13 +305,16 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) it has variance 1."""
+    """A table with one row per id, drawn from N(0, 1/D): times sqrt(D) it has variance 1.
+
+    rng: draws the table; with None, it is 0.
+    """
 
     def __init__(self, n: int, d_model: int, rng: np.random.Generator | None):
         if rng is None:
-            table = np.empty((n, d_model), dtype=np.float32)
+            table = np.zeros((n, d_model), dtype=np.float32)
         else:
-            table = rng.normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
+            table = _generator(rng).normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
         self.weight = Parameter(table)
 
     def __call__(self, ids: Ids) -> Tensor:

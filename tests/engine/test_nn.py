@@ -409,6 +409,23 @@ def test_embedding_rows_have_length_one_on_average(rng):
     assert table.var() == pytest.approx(1 / 64, rel=0.02)
 
 
+def test_weights_that_are_not_drawn_are_zero():
+    """Memory that is only reserved may hold any numbers, as if the model had been trained."""
+    left_over = np.full((300, 500), 7, np.float32)
+    del left_over  # the next array of this size gets its memory
+    assert not Linear(300, 500, None).weight.data.any()
+    left_over = np.full((300, 500), 7, np.float32)
+    del left_over
+    assert not Embedding(300, 500, None).weight.data.any()
+
+
+@pytest.mark.parametrize("layer", [Linear, Embedding])
+def test_a_seed_is_no_generator(layer):
+    """The four projections of an attention would all draw the same numbers from it."""
+    with pytest.raises(TypeError, match=r"write np\.random\.default_rng\(0\)"):
+        layer(2, 3, 0)
+
+
 def test_the_seed_decides_the_weights():
     one, same, other = (Transformer(Config.preset("tiny", V), seed).state() for seed in (5, 5, 6))
     for name, array in one.items():
