@@ -17,6 +17,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
+from minitf.errors import UserError
 from minitf.forms import accelerated
 from minitf.nn import Module
 from minitf.tensor import Ids, Tensor, no_grad
@@ -24,6 +25,8 @@ from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positi
 from minitf.unchanged import is_unchanged
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
+
+_NOTHING_ALLOWED = "after some text no token is allowed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +179,7 @@ def extend(
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if allowed is not None and np.isneginf(chosen).any():
-            raise ValueError("after some text no token is allowed")
+            raise ValueError(_NOTHING_ALLOWED)
         totals[rows] += chosen - normalisers
         lengths[rows] += 1
         for row, token in zip(rows, tokens, strict=True):
@@ -331,10 +334,15 @@ class _Search:
             hypotheses.append(Hypothesis(ids.tolist(), float(total), score))
 
     def best(self):
-        """Return the n_best: those that finished, then those cut off, each sorted by score."""
+        """Return the n_best: those that finished, then those cut off, each sorted by score.
+
+        Raises ValueError if there are none: no token was allowed after some beginning of each.
+        """
         found = []
         for hypotheses in (self.finished, self.cut):
             found += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+        if not found:
+            raise ValueError(_NOTHING_ALLOWED)
         return found[: self.n_best]
 
 
@@ -461,8 +469,11 @@ def with_normalisers(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
     normalisers were computed, so ln P of the other tokens is the model's own. Suppressed ids have
     such logits from the model itself, so the others are normalised without them.
+    Raises UserError if a normaliser, and so ln P of every token, is NaN or infinite.
     """
     normalisers = normalisers_of(logits)
+    if not np.isfinite(normalisers).all():
+        raise UserError("the model outputs NaN: its weights are broken, use another model")
     for never in (config.pad_id, config.bos_id):
         logits[:, never] = -xp.inf
     return logits, normalisers

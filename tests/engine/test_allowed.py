@@ -56,9 +56,10 @@ class Nothing:
         return np.zeros((len(texts), V), bool)
 
 
-def test_where_nothing_is_allowed_greedy_says_so(rng):
+@pytest.mark.parametrize("search", [greedy, beam_search])
+def test_where_nothing_is_allowed_the_search_says_so(rng, search):
     with pytest.raises(ValueError, match="no token is allowed"):
-        greedy(small_model(), random_batch(rng, rows=2).source, 5, allowed=Nothing())
+        search(small_model(), random_batch(rng, rows=2).source, max_extra=5, allowed=Nothing())
 
 
 @switches

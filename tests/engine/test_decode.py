@@ -17,6 +17,7 @@ from minitf import forms
 from minitf.backend import using
 from minitf.cpu.decoder import for_decoding
 from minitf.decode import beam_search, greedy, length_penalty
+from minitf.errors import UserError
 from minitf.tensor import is_recording
 
 EVERY = {**SWITCHES, "one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
@@ -349,3 +350,14 @@ def test_a_decoder_of_other_depth_than_the_encoder_is_cached_too():
                 [best if search is greedy else best[0] for best in each] for each in found
             )
             assert [best.ids for best in first] == [best.ids for best in second]
+
+
+@pytest.mark.parametrize("search", [greedy, beam_search])
+def test_a_model_that_computes_nan_is_refused(rng, search, library):
+    """Among NaN the first id would be the most probable, and the beam would keep no text."""
+    model = small_model("float32")
+    model.encoder.layers[0].feed_forward.inner.bias.data[0] = np.nan
+    with pytest.raises(UserError, match="the model outputs NaN"):
+        search(model, random_batch(rng).source, max_extra=3)
+    with pytest.raises(UserError, match="the model outputs NaN"), forms.off():
+        search(model, random_batch(rng).source, max_extra=3)
