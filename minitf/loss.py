@@ -34,7 +34,7 @@ import numpy as np
 from minitf.backend import to_device, xp
 from minitf.forms import accelerated
 from minitf.functions import integers, linear, log_softmax
-from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
+from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, no_grad, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 
@@ -95,9 +95,10 @@ def projected_cross_entropy(
 
     x: (..., D)   weight: (V, D)   target: int (...)   bias: (V,)   ->   (), ()
     The bias of suppressed ids is -infinity: see `Transformer.logit_bias`.
-    The second result, the nll, has smoothing 0 and no gradient. If n_tokens counts the complete
-    update, exp(sum of the nll of its batches) is the perplexity. This composition is an op so that
-    a form can compute it without the logits of all positions in memory at once.
+    The second result, the nll, has smoothing 0 and no graph: its backward() raises RuntimeError. If
+    n_tokens counts the complete update, exp(sum of the nll of its batches) is the perplexity. This
+    composition is an op so that a form can compute it without the logits of all positions in memory
+    at once.
     Raises the errors of `label_smoothed_cross_entropy`.
     Source: sections 3.4, 5.4.
     """
@@ -105,7 +106,8 @@ def projected_cross_entropy(
     logits = linear(x, weight.transpose() if isinstance(weight, Tensor) else w.T, bias)
     counting = pad_id, n_tokens, suppressed_ids
     loss = label_smoothed_cross_entropy(logits, target, smoothing, *counting)
-    nll = label_smoothed_cross_entropy(logits.data, target, 0.0, *counting)
+    with no_grad():
+        nll = label_smoothed_cross_entropy(logits, target, 0.0, *counting)
     return loss, nll
 
 

@@ -74,8 +74,8 @@ class Adam:
     the next step.
     Copy or pickle a model and its Adam together: copy.deepcopy((model, adam)).
     Raises TypeError for parameters without names, ValueError for repeated names, mixed types or no
-    parameters at all; RuntimeError in a step if the parameters were converted or given to another
-    optimizer.
+    parameters at all; RuntimeError in a step if no parameter has a gradient, and if the parameters
+    were converted or given to another optimizer.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
@@ -126,6 +126,10 @@ class Adam:
 
         finite: as in `adam_update`. The step is counted even if `finite` is False.
         """
+        if all(parameter.grad is None for _, parameter in self.named_parameters):
+            raise RuntimeError(
+                "no parameter has a gradient: call backward() of a loss that was computed from them"
+            )
         gradients = self.collect()
         self.step_count += 1
         constants = self.beta_1, self.beta_2, self.eps

@@ -12,7 +12,7 @@ import numpy as np
 from minitf import loss
 from minitf.cpu.sums import column_sums, row_sums
 from minitf.forms import form_of
-from minitf.tensor import is_recording, record
+from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products get slower
 
@@ -61,7 +61,9 @@ def projected_cross_entropy(
         return gx.reshape(shape), g_weight, None if b is None else g_bias * scale
 
     smoothed = record(total / n_tokens, (x, weight, bias), backward)
-    return smoothed, record(total_nll / n_tokens, (), None)
+    with no_grad():
+        nll = record(total_nll / n_tokens, (smoothed,), None)
+    return smoothed, nll
 
 
 def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):

@@ -10,7 +10,7 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_factor, matmul
-from minitf.tensor import is_recording, record
+from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
 
@@ -64,7 +64,9 @@ def projected_cross_entropy(
         return gx.reshape(shape), g_weight, None if b is None else g_bias * scale
 
     smoothed = record(total / n_tokens, (x, weight, bias), backward)
-    return smoothed, record(total_nll / n_tokens, (), None)
+    with no_grad():
+        nll = record(total_nll / n_tokens, (smoothed,), None)
+    return smoothed, nll
 
 
 def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):

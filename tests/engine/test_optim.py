@@ -12,6 +12,7 @@ from minitf.backend import to_device, to_numpy
 from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
 from minitf.optim import Adam, clip_gradient, gradient_norm, warmup_rate
+from minitf.tensor import Tensor
 
 
 class Three(Module):
@@ -103,6 +104,7 @@ def test_an_optimizer_whose_parameters_have_gone_elsewhere_says_so(change):
     give(model.weight, np.ones((2, 3)))
     optimizer.step(0.1)
     change(model)
+    give(model.weight, np.ones((2, 3)))
     with pytest.raises(
         RuntimeError, match="weight was converted or given to another optimizer: make a new Adam"
     ):
@@ -181,6 +183,7 @@ def test_what_is_assigned_to_a_parameter_counts(rng, steps_before):
 def test_what_cannot_be_copied_into_its_place_is_refused(rng):
     model = Three(rng)
     optimizer = Adam(model.named_parameters())
+    give(model.a, np.ones((2, 3)))
     model.b.data = np.zeros(1)  # would be broadcast
     with pytest.raises(
         RuntimeError, match=r"b.data is now float64 of shape \(1,\), but was float64 of \(4,\)"
@@ -259,12 +262,26 @@ def test_a_parameter_without_a_gradient_counts_as_zero(rng):
     assert model.c.data == start["c"], "what never had a gradient never moves"
 
 
+def test_a_step_without_any_gradient_is_refused(rng):
+    """backward() was forgotten, or called on a loss that was not computed from the parameters."""
+    model = Three(rng)
+    optimizer = Adam(model.named_parameters())
+    (Tensor(model.a.numpy()) * 2).sum().backward()
+    with pytest.raises(RuntimeError, match=r"no parameter has a gradient: call backward\(\)"):
+        optimizer.step(0.01)
+    assert optimizer.step_count == 0
+    optimizer.collect()  # for who has no data in this step and counts the gradient as 0
+    optimizer.step(0.01)
+    assert optimizer.step_count == 1
+
+
 def test_zero_gradients_move_nothing(rng):
     model = Three(rng)
     start = model.state()
     optimizer = Adam(model.named_parameters())
     for _ in range(3):
         optimizer.zero_grad()
+        give(model.a, np.zeros((2, 3)))
         optimizer.step(0.1)
     assert all(np.array_equal(start[name], array) for name, array in model.state().items())
 
