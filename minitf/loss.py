@@ -56,8 +56,9 @@ def label_smoothed_cross_entropy(
     Targets that are padding or suppressed ids are left out; n_tokens defaults to the number of the
     others.
     Raises IndexError for a target outside the vocabulary, TypeError for targets that are not
-    integers, ValueError for targets of another shape, for an n_tokens that is not positive, for
-    suppressed ids outside the vocabulary, and for smoothing over a vocabulary of one id.
+    integers, ValueError for targets of another shape, for an n_tokens that is not positive, for a
+    smoothing that is no probability, for suppressed ids outside the vocabulary, and for smoothing
+    over a vocabulary of one id.
     Source: section 5.4.
     """
     z = as_array(logits)
@@ -171,6 +172,8 @@ def _check_numbers(ids, size, smoothing, n_tokens, suppressed_ids):
         raise ValueError(
             f"n_tokens is {n_tokens}: the loss is divided by it, so it must be more than 0"
         )
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"the smoothing must be at least 0 and at most 1, not {smoothing}")
     possible = size - len(suppressed_ids)
     if possible < (2 if smoothing else 1):
         raise ValueError(

@@ -11,19 +11,21 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import DType, to_device, to_numpy, xp
 from minitf.errors import UserError
-from minitf.tensor import ArrayLike, Ids, Tensor
+from minitf.tensor import ArrayLike, Ids, Tensor, float_type
 
 __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter", "flatten"]
 
 
 class Parameter(Tensor):
-    """A Tensor that training changes.
+    """A Tensor that training changes, so it has a copy of the data.
 
-    After `flatten` its gradient is a slice of the flat array of all gradients.
+    After `flatten` its gradient is a slice of the flat array of all gradients, which the next
+    update overwrites: copy a gradient that you want to keep.
     """
 
     def __init__(self, data: ArrayLike):
         super().__init__(data)
+        self.data = self.data.copy()
         self._gradient_view = None  # a view of the flat gradients, of this parameter's shape
 
     def _receive(self, gradient):
@@ -163,10 +165,11 @@ class Module:
                 module.training = training
 
     def astype(self, dtype: DType) -> Self:
-        """Convert every parameter, as to float64 for gradient checks; return the module.
+        """Convert every parameter to float32 or float64, as for gradient checks; return the module.
 
         Make the optimizer afterwards: an older one still holds the unconverted arrays.
         """
+        dtype = float_type(dtype)
         for parameter in self.parameters():
             parameter.data = parameter.data.astype(dtype)
             parameter.grad = parameter._gradient_view = None

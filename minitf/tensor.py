@@ -193,8 +193,9 @@ def _name(backward):
 def as_array(x, dtype=None):
     """Return the array of a Tensor, or a constant as an array of the library in use.
 
-    A constant takes the dtype if one is given. Otherwise float32 and float64 stay, and integers
-    and float16 become float32. A Tensor's array is returned as it is.
+    A constant takes the dtype if one is given. Otherwise arrays of float64 stay so, and everything
+    else becomes float32: Python numbers, lists, integers, float16. A Tensor's array is returned as
+    it is.
     Raises TypeError for anything but real numbers.
     """
     if isinstance(x, Tensor):
@@ -203,8 +204,18 @@ def as_array(x, dtype=None):
     if array.dtype.kind not in "biuf":
         raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
     if dtype is None:
-        dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
+        dtype = np.float64 if getattr(x, "dtype", None) == np.float64 else np.float32
     return array.astype(dtype, copy=False)
+
+
+def float_type(dtype):
+    """Return a dtype that a Tensor can have. Raises TypeError for another one."""
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(
+            f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
+        )
+    return dtype
 
 
 def arrays_of(*inputs):
@@ -238,10 +249,10 @@ class Tensor:
     """An array that remembers how it was computed.
 
     Python numbers, lists, integers and float16 become float32. float64 stays float64, for gradient
-    checks. A NumPy array is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)`
-    bring the values back. Comparisons, including `==`, work element by element and return boolean
-    arrays, which are constants; so to look for a Tensor in a list, write
-    `any(t is x for x in tensors)`.
+    checks. An array that need not be converted is not copied: do not change it before backward().
+    A NumPy array is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` bring
+    the values back. Comparisons, including `==`, work element by element and return boolean arrays,
+    which are constants; so to look for a Tensor in a list, write `any(t is x for x in tensors)`.
     Raises TypeError for complex numbers and text, ValueError for lists of different lengths.
     """
 
@@ -253,7 +264,7 @@ class Tensor:
     __array_ufunc__ = None
 
     def __init__(self, data: ArrayLike):
-        self.data = as_array(data, None if hasattr(data, "dtype") else np.float32)
+        self.data = as_array(data)
         self.grad, self._node = None, None
 
     shape = property(lambda self: self.data.shape)
@@ -408,11 +419,7 @@ class Tensor:
 
     def astype(self, dtype: DType) -> Tensor:
         """Return the same numbers as float32 or float64; the gradient is converted back."""
-        before, dtype = self.dtype, np.dtype(dtype)
-        if dtype not in (np.float32, np.float64):
-            raise TypeError(
-                f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
-            )
+        before, dtype = self.dtype, float_type(dtype)
         return record(self.data.astype(dtype), (self,), lambda gy: gy.astype(before), converts=True)
 
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:

@@ -12,7 +12,7 @@ import copy
 import numpy as np
 
 from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import Tensor, as_array, is_recording, record
 
 __all__ = [
     "PackedParameter",
@@ -86,6 +86,10 @@ class PackedParameter(Parameter):
     """
 
     strips = packed_transpose = None
+
+    def __init__(self, data):
+        Tensor.__init__(self, data)  # not Parameter's, which copies the matrix
+        self._gradient_view = None
 
     def cut(self):
         """Cut the matrix into strips; return the parameter."""

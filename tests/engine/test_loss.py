@@ -146,6 +146,15 @@ def test_a_loss_is_not_divided_by_nothing(case, rng, n_tokens):
         )
 
 
+@pytest.mark.parametrize("smoothing", [-0.1, 10, math.nan])
+@pytest.mark.parametrize("program", [forms_on, forms.off])
+def test_the_smoothing_is_a_probability(case, rng, smoothing, program):
+    with program(), pytest.raises(ValueError, match=r"smoothing must be at least 0 and at most 1"):
+        projected_cross_entropy(
+            rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], smoothing
+        )
+
+
 def test_a_single_word(library):
     x = Tensor(np.array([[3.0], [5.0]], np.float32))
     loss = loss_module.label_smoothed_cross_entropy(x, [0, 0], smoothing=0.0)

@@ -100,6 +100,15 @@ def test_flat_parameters_are_views_that_keep_their_values(rng):
     assert np.array_equal(model.first.weight.data, before["first.weight"] + 1)
 
 
+def test_parameters_made_from_one_array_are_independent():
+    start = np.zeros((2, 3), np.float32)
+    one, other = Parameter(start), Parameter(start)
+    bias = Parameter(np.broadcast_to(np.float32(0), 3))  # a view that cannot be written to
+    for parameter in (one, bias):
+        parameter.data[...] = 1
+    assert other.data.sum() == start.sum() == 0
+
+
 def test_what_cannot_be_flat_is_refused(rng):
     model = Linear(3, 2, rng)
     with pytest.raises(ValueError, match="nothing to train"):
@@ -330,6 +339,12 @@ def test_state_carries_the_model_over(rng, changes):
     assert not np.allclose(logits, other(batch.source, batch.target_in).numpy())
     assert other.load_state(one.state()) is other
     assert np.array_equal(logits, other(batch.source, batch.target_in).numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float16", int])
+def test_a_model_is_float32_or_float64(rng, dtype):
+    with pytest.raises(TypeError, match="a Tensor is float32 or float64"):
+        Linear(3, 2, rng).astype(dtype)
 
 
 def test_state_is_a_copy():

@@ -36,6 +36,14 @@ def test_dtypes():
         assert isinstance(y.data, np.ndarray)
 
 
+def test_functions_take_lists_as_tensors_do():
+    """Python's numbers are float64, but not by the user's choice."""
+    for data in ([1.0, 2.0], 3.0, [1, 2]):
+        assert F.exp(data).dtype == np.float32
+    assert (F.softmax([1.0, 2.0]) * Tensor([3.0, 4.0])).dtype == np.float32
+    assert F.exp(np.ones(2)).dtype == F.exp(np.float64(1)).dtype == np.float64
+
+
 def test_float32_and_float64_do_not_mix():
     with pytest.raises(TypeError, match="mixes float32 and float64"):
         Tensor([1.0]) + Tensor(np.ones(1))
