@@ -17,15 +17,16 @@ __all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter",
 
 
 class Parameter(Tensor):
-    """A Tensor that training changes, so it has a copy of the data.
+    """A Tensor that training changes, so it copies the data unless `copy` is False.
 
     After `flatten` its gradient is a slice of the flat array of all gradients, which the next
     update overwrites: copy a gradient that you want to keep.
     """
 
-    def __init__(self, data: ArrayLike):
+    def __init__(self, data: ArrayLike, copy: bool = True):
         super().__init__(data)
-        self.data = self.data.copy()
+        if copy:
+            self.data = self.data.copy()
         self._gradient_view = None  # a view of the flat gradients, of this parameter's shape
 
     def _receive(self, gradient):
@@ -300,7 +301,7 @@ class Linear(Module):
     """
 
     def __init__(self, n_in: int, n_out: int, rng: np.random.Generator | None, bias: bool = True):
-        self.weight = Parameter(_xavier(rng, n_in, n_out))
+        self.weight = Parameter(_xavier(rng, n_in, n_out), copy=False)
         self.bias = Parameter(np.zeros(n_out, dtype=np.float32)) if bias else None
 
     def __call__(self, x: ArrayLike) -> Tensor:
@@ -318,7 +319,7 @@ class Embedding(Module):
             table = np.zeros((n, d_model), dtype=np.float32)
         else:
             table = _generator(rng).normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
-        self.weight = Parameter(table)
+        self.weight = Parameter(table, copy=False)
 
     def __call__(self, ids: Ids) -> Tensor:
         return F.embedding(self.weight, ids)

@@ -12,7 +12,7 @@ import copy
 import numpy as np
 
 from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import Tensor, as_array, is_recording, record
+from minitf.tensor import as_array, is_recording, record
 
 __all__ = [
     "PackedParameter",
@@ -87,10 +87,6 @@ class PackedParameter(Parameter):
 
     strips = packed_transpose = None
 
-    def __init__(self, data):
-        Tensor.__init__(self, data)  # not Parameter's, which copies the matrix
-        self._gradient_view = None
-
     def cut(self):
         """Cut the matrix into strips; return the parameter."""
         self.strips = in_strips(self.data)
@@ -126,12 +122,13 @@ def packed_copy(model, part):
     linears = [module for module in part.modules() if isinstance(module, Linear)]
     matrices = [getattr(linear, "weight", None) for linear in linears]
     table = getattr(getattr(part, "output_embedding", None), "weight", None)
-    copies = {id(p): PackedParameter(p) for p in (*matrices, table) if _can_be_packed(p)}
+    packable = [p for p in (*matrices, table) if _can_be_packed(p)]
+    copies = {id(p): PackedParameter(p, copy=False) for p in packable}
     for matrix in matrices:
         if id(matrix) in copies:
             copies[id(matrix)].cut()
     if id(table) in copies:
-        copies[id(table)].packed_transpose = PackedParameter(table.data.T).cut()
+        copies[id(table)].packed_transpose = PackedParameter(table.data.T, copy=False).cut()
     return _copied(model, copies)
 
 
