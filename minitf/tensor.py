@@ -196,10 +196,15 @@ def as_array(x, dtype=None):
     A constant takes the dtype if one is given. Otherwise arrays of float64 stay so, and everything
     else becomes float32: Python numbers, lists, integers, float16. A Tensor's array is returned as
     it is.
-    Raises TypeError for anything but real numbers.
+    Raises TypeError for anything but real numbers, and for a list of Tensors.
     """
     if isinstance(x, Tensor):
         return x.data
+    if isinstance(x, list | tuple) and any(isinstance(item, Tensor) for item in x):
+        raise TypeError(
+            "an array made of Tensors would have no history: use functions.concatenate, or float() "
+            "for the values alone"
+        )
     array = to_device(x)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
@@ -253,7 +258,9 @@ class Tensor:
     A NumPy array is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` bring
     the values back. Comparisons, including `==`, work element by element and return boolean arrays,
     which are constants; so to look for a Tensor in a list, write `any(t is x for x in tensors)`.
-    Raises TypeError for complex numbers and text, ValueError for lists of different lengths.
+    NumPy's own functions refuse a Tensor, because their results would have no history.
+    Raises TypeError for complex numbers, text, and a list of Tensors, ValueError for lists of
+    different lengths.
     """
 
     data: np.ndarray
@@ -512,6 +519,13 @@ class Tensor:
 
     def __array__(self, dtype=None, copy=None):
         return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __array_function__(self, function, types, arguments, options):
+        """Refuse np.concatenate, np.where ..., whose results would have no history."""
+        raise TypeError(
+            f"np.{function.__name__} takes no Tensor, because its result would have no history: use "
+            "minitf.functions or a method of the Tensor, or .numpy() for the values alone"
+        )
 
     def __bool__(self):
         if self.size != 1:

@@ -461,12 +461,31 @@ def test_numpy_reads_a_tensor(library):
         np.asarray(x),
         np.array(x),
         np.asarray(x, dtype=np.float64),
-        np.concatenate([x, x])[:1],
     ):
         assert array.tolist() == [[3, 5]]
     assert np.asarray(x).dtype == np.float32 and np.array(x, dtype=np.int64).dtype == np.int64
     np.array(x)[...] = 7
     assert x.numpy().tolist() == [[3, 5]], "np.array copies"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        np.exp,
+        lambda x: np.concatenate([x, x]),
+        lambda x: np.stack([x, x]),
+        lambda x: np.where(x > 0, x, 0),
+        lambda x: np.einsum("ij->i", x),
+        np.linalg.norm,
+        np.sum,
+        lambda x: Tensor([x, x]),
+        lambda x: F.exp([x, 1.0]),
+    ],
+)
+def test_what_would_cut_the_graph_is_refused(call, library):
+    """The result would be a constant: what it was computed from would not be trained."""
+    with pytest.raises(TypeError):
+        call(Tensor([[1.5, 2.5]]) * 2)
 
 
 def test_detach(library):
