@@ -523,8 +523,8 @@ class Tensor:
     def __array_function__(self, function, types, arguments, options):
         """Refuse np.concatenate, np.where ..., whose results would have no history."""
         raise TypeError(
-            f"np.{function.__name__} takes no Tensor, because its result would have no history: use "
-            "minitf.functions or a method of the Tensor, or .numpy() for the values alone"
+            f"np.{function.__name__} takes no Tensor, because its result would have no history: "
+            "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
         )
 
     def __bool__(self):
