@@ -88,17 +88,17 @@ class Config:
         _check_range("attention_dropout", self.attention_dropout, 0.9999)
         _check_range("feed_forward_dropout", self.feed_forward_dropout, 0.9999)
         _check_range("label_smoothing", self.label_smoothing, 0.9999)
-        _check_choice("norm", self.norm, "post", "pre")
+        check_choice("norm", self.norm, "post", "pre")
         _check_range("eps", self.eps, 0.9999)
-        _check_choice("positions", self.positions, "sinusoid", "learned")
-        _check_choice("sinusoid_layout", self.sinusoid_layout, "interleaved", "halves")
-        _check_choice("sinusoid_base", self.sinusoid_base, "paper", "t2t")
+        check_choice("positions", self.positions, "sinusoid", "learned")
+        check_choice("sinusoid_layout", self.sinusoid_layout, "interleaved", "halves")
+        check_choice("sinusoid_base", self.sinusoid_base, "paper", "t2t")
         if self.positions == "sinusoid" and self.d_model % 2:
             raise UserError(f"sinusoids need an even d_model, not {self.d_model}")
         _check_size("max_length", self.max_length)
         _check_bool("tie", self.tie)
         _check_bool("attention_bias", self.attention_bias)
-        _check_choice("activation", self.activation, "relu", "swish")
+        check_choice("activation", self.activation, "relu", "swish")
         _check_bool("output_bias", self.output_bias)
         if self.n_decoder_layers is None:
             object.__setattr__(self, "n_decoder_layers", self.n_layers)
@@ -220,7 +220,7 @@ def _check_range(name, value, greatest):
         )
 
 
-def _check_choice(name, value, *choices):
+def check_choice(name, value, *choices):
     if value not in choices:
         raise UserError(f"{name} must be {' or '.join(choices)}, not {reprlib.repr(value)}")
 

@@ -372,8 +372,8 @@ def _checked(source, alpha):
         raise ValueError(
             f"source ids have the shape (B, S), one row for each sentence, not {source.shape}"
         )
-    if not 0 <= alpha < np.inf:
-        raise ValueError(f"alpha must be a number of at least 0, not {alpha}")
+    if not 0 <= alpha <= 10:
+        raise ValueError(f"alpha must be at least 0 and at most 10, not {alpha}")
     return source
 
 

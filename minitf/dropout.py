@@ -65,7 +65,8 @@ def dropout_mask(
 
     The probability is rounded to a multiple of 1/65536. seed, step, place: see the top of the file.
     first_row, shape: the first row and the shape of the slice of the mask.
-    Raises ValueError for a rate that is not at least 0 and less than 1.
+    Raises ValueError for a rate that is not at least 0 and less than 1, and for a seed or step that
+    is negative or no integer.
     """
     count = math.prod(shape)
     start = first_row * math.prod(shape[1:])  # the index of the slice's first element
@@ -85,8 +86,15 @@ def mask_key(seed, step, place):
     Each step has 65536 places: place 65536 of step 0 has the mask of place 0 of step 1. Outside all
     `dropout_state` blocks the step is always 0 and the place counts on, so calls
     without a seed repeat no mask within a thread.
+    Raises ValueError for a seed or step that is negative, no integer, or too large.
     """
-    return seed, 65536 * step + place
+    key = seed, 65536 * step + place
+    if not all(isinstance(n, int | np.integer) and 0 <= n < 2**64 for n in key):
+        raise ValueError(
+            "dropout needs a seed and a step that are integers of at least 0 and less than 2^64 "
+            f"and 2^48, not {seed!r} and {step!r}"
+        )
+    return key
 
 
 def threshold_of(rate):

@@ -125,12 +125,13 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     """
     tensors = tuple(tensors)  # a generator could be read only once
     arrays = arrays_of(*tensors)
+    y = xp.concatenate(arrays, axis=axis)
     ends = np.cumsum([array.shape[axis] for array in arrays])[:-1].tolist()
 
     def backward(gy):
         return tuple(xp.split(gy, ends, axis=axis))
 
-    return record(xp.concatenate(arrays, axis=axis), tensors, backward)
+    return record(y, tensors, backward)
 
 
 def softmax(x: ArrayLike, axis: int = -1) -> Tensor:

@@ -62,6 +62,8 @@ def label_smoothed_cross_entropy(
     Source: section 5.4.
     """
     z = as_array(logits)
+    if not z.ndim:
+        raise ValueError("the logits need an axis for the vocabulary, not shape ()")
     size = z.shape[-1]
     rows, ids, n = real_rows(
         target, z.shape[:-1], size, smoothing, pad_id, n_tokens, suppressed_ids
@@ -118,10 +120,10 @@ def projected_arrays(x, weight, bias):
         (x, w), b = arrays_of(x, weight), None
     else:
         x, w, b = arrays_of(x, weight, bias)
-    if x.shape[-1] != w.shape[1]:
+    if w.ndim != 2 or x.shape[-1:] != w.shape[1:]:
         raise ValueError(
-            f"projected_cross_entropy: x has {x.shape[-1]} features, but the weight has "
-            f"{w.shape[1]}"
+            "projected_cross_entropy takes x (..., D) and a weight (V, D), not the shapes "
+            f"{x.shape} and {w.shape}"
         )
     if b is not None and b.shape != w.shape[:1]:
         raise ValueError(

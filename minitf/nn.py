@@ -190,7 +190,8 @@ class Module:
     def load_state(self, arrays: dict[str, np.ndarray]) -> Self:
         """Set every parameter to the array of its name; return the module.
 
-        Raises UserError, and changes nothing, unless names and shapes are the model's.
+        Raises UserError, and changes nothing, unless names and shapes are the model's and all
+        arrays have floating-point numbers.
         """
         parameters = dict(self.named_parameters())
         unknown = sorted(arrays.keys() - parameters.keys())
@@ -206,6 +207,8 @@ class Module:
                     f"{name} has shape {arrays[name].shape} in the file and "
                     f"{parameter.shape} in the model: {advice}"
                 )
+            if arrays[name].dtype.kind != "f":
+                raise UserError(f"{name} in the file is {arrays[name].dtype}, not float")
         for name, parameter in parameters.items():
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
         return self

@@ -30,6 +30,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from minitf.backend import DType, to_device, to_numpy, xp
 
@@ -434,7 +435,7 @@ class Tensor:
         shape = self.shape
 
         def backward(gy):
-            if axis is not None and not keepdims:
+            if axis is not None and shape and not keepdims:
                 gy = xp.expand_dims(gy, axis)
             return xp.broadcast_to(gy, shape)
 
@@ -445,7 +446,7 @@ class Tensor:
 
         Raises ValueError if there are no numbers to average.
         """
-        axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
+        axes = range(self.ndim) if axis is None else normalize_axis_tuple(axis, self.ndim)
         count = math.prod(self.shape[i] for i in axes)
         if not count:
             raise ValueError(
@@ -477,9 +478,9 @@ class Tensor:
         before = self.shape
         return record(self.data.reshape(shape), (self,), lambda gy: gy.reshape(before))
 
-    def transpose(self, *axes: int | tuple[int, ...]) -> Tensor:
+    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """Return the numbers with the axes in another order; reversed by default."""
-        axes = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple) else axes
+        axes = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
         axes = axes or tuple(reversed(range(self.ndim)))
         y = self.data.transpose(axes)
         # Axis axes[i] became axis i. The inverse permutation moves axis i of the gradient back.

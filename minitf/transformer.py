@@ -14,7 +14,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import DType, to_device
-from minitf.config import Config
+from minitf.config import Config, check_choice
 from minitf.errors import UserError
 from minitf.forms import accelerated
 from minitf.loss import projected_cross_entropy
@@ -51,8 +51,13 @@ def sinusoid(
 
     The result is a NumPy array (length, D). layout: "halves" puts all sines before all cosines.
     base: "t2t" has tensor2tensor's exponent i / (d_model/2 - 1), which reaches 10000 exactly.
+    Raises UserError for another layout or base, and for an odd d_model.
     Source: section 3.5.
     """
+    check_choice("layout", layout, "interleaved", "halves")
+    check_choice("base", base, "paper", "t2t")
+    if d_model % 2:
+        raise UserError(f"sinusoids need an even d_model, not {d_model}")
     half = d_model // 2
     i = np.arange(half)
     exponents = 2 * i / d_model if base == "paper" else i / max(1, half - 1)

@@ -123,6 +123,17 @@ def test_part_of_a_batch_draws_the_masks_of_the_whole():
             assert np.array_equal(part, all_of_it[rows])
 
 
+@pytest.mark.parametrize("numbers", [(0.5, 0), (0, 1.5), (-1, 0), (0, -1), (2**64, 0), (0, 2**48)])
+def test_seed_and_step_are_integers_that_are_not_negative(numbers, library):
+    """A fraction would be cut off: seed 0.5 would have the masks of seed 0."""
+    x = np.ones((3, 4), np.float32)
+    with F.dropout_state(*numbers), pytest.raises(ValueError, match="integers of at least 0"):
+        F.dropout(x, RATE)
+    if numbers[1] == 0:
+        with pytest.raises(ValueError, match="integers of at least 0"):
+            F.dropout(x, RATE, seed=numbers[0])
+
+
 def test_an_own_seed_takes_no_place():
     x = np.ones((B, D))
     with F.dropout_state(seed=1, step=1):

@@ -105,6 +105,18 @@ def test_reductions_are_those_of_numpy(name, shape, rng):
             check_gradients(reduce, x)
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "max"])
+def test_a_wrong_axis_is_named(name, library):
+    with pytest.raises(ValueError, match="axis 5 is out of bounds for array of dimension 2"):
+        getattr(Tensor([[1.0, 2.0]]), name)(axis=5)
+
+
+def test_the_sum_of_one_number_along_no_axis(library):
+    x = Tensor(3.0)
+    x.sum(axis=0).backward()
+    assert x.grad.item() == 1
+
+
 def test_mean_divides_by_what_it_added_up():
     x = np.arange(24.0).reshape(2, 3, 4)
     assert Tensor(x).mean(1).numpy().tolist() == x.mean(1).tolist()
@@ -291,6 +303,7 @@ def test_linear_maps_of_any_size(shapes, library, rng):
             r"cannot multiply shapes \(2, 5\) and \(3, 4\)",
         ),
         (lambda: Tensor(np.ones(5)) @ Tensor(np.ones((5, 4))), "reshape a vector"),
+        (lambda: F.concatenate([Tensor(1.0), Tensor(2.0)]), "zero-dimensional arrays"),
     ],
 )
 def test_sizes_that_do_not_fit_are_named_in_one_line(call, message):

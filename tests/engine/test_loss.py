@@ -182,8 +182,19 @@ def test_predictions_of_no_positions():
 
 
 def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
-    with pytest.raises(ValueError, match="x has 12 features, but the weight has 13"):
+    with pytest.raises(ValueError, match=r"not the shapes \(2, 5, 12\) and \(11, 13\)"):
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D + 1)), case[1])
+
+
+@pytest.mark.parametrize("program", [forms_on, forms.off])
+def test_arrays_without_the_axes_that_the_loss_needs_are_named(program):
+    with program():
+        for shapes in (((), (V, D)), ((T, D), (D,))):
+            x, weight = map(np.ones, shapes)
+            with pytest.raises(ValueError, match=r"takes x \(\.\.\., D\) and a weight"):
+                projected_cross_entropy(x, weight, np.ones(T, int))
+        with pytest.raises(ValueError, match="an axis for the vocabulary"):
+            label_smoothed_cross_entropy(1.0, 1)
 
 
 def both_forms(hidden, weight, target, smoothing, n_tokens=None):

@@ -378,6 +378,7 @@ def test_state_that_does_not_fit_is_refused(rng):
             **state,
             "weight": state["weight"].T,
         },
+        r"weight in the file is int64, not float": {**state, "weight": np.ones((3, 2), np.int64)},
     }
     for message, wrong in cases.items():
         with pytest.raises(UserError, match=message) as error:

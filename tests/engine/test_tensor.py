@@ -373,6 +373,7 @@ def test_transpose_and_reshape_take_a_tuple_as_numpy_does():
     x = Tensor(np.arange(24.0).reshape(2, 3, 4))
     assert x.transpose((2, 0, 1)).shape == x.transpose(2, 0, 1).shape == (4, 2, 3)
     assert x.reshape((4, -1)).shape == x.reshape(4, -1).shape == (4, 6)
+    assert x.reshape([4, -1]).shape == (4, 6) and x.transpose([1, 0, 2]).shape == (3, 2, 4)
 
 
 def test_the_mean_keeps_an_axis_where_it_is_asked_to():

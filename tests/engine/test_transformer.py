@@ -64,6 +64,14 @@ def test_the_layouts_hold_the_same_numbers_and_the_bases_do_not():
     assert np.abs(paper[:, 2:] - t2t[:, 2:]).max() > 0.1
 
 
+@pytest.mark.parametrize(
+    "arguments", [(4, 6, "halfs"), (4, 6, "interleaved", "papr"), (4, 5), (4, 5, "halves")]
+)
+def test_sinusoids_that_do_not_exist_are_refused(arguments):
+    with pytest.raises(UserError, match=r"(layout|base) must be|even d_model, not 5"):
+        sinusoid(*arguments)
+
+
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_a_shift_is_one_linear_map_of_the_sinusoids(layout):
     """PE(pos + k) = PE(pos) M with one matrix M, a rotation of each pair, for all
