@@ -469,12 +469,12 @@ def attention_arrays(query, key, value, mask):
     """
     q, k, v = arrays = arrays_of(query, key, value)
     mask = None if mask is None else boolean(mask)
-    shapes = [x.shape for x in arrays] if mask is None else [q.shape, k.shape, v.shape, mask.shape]
-    front = _axes_in_front(*shapes)
+    front = _axes_in_front(q.shape, k.shape, v.shape, () if mask is None else mask.shape)
     if front is None:
         raise ValueError(
             "attention takes a query (..., T, K), a key (..., S, K), a value (..., S, N) and "
-            f"optionally a mask (..., T, S), not the shapes {', '.join(map(str, shapes))}"
+            f"optionally a mask (..., T, S), not query {q.shape}, key {k.shape}, value {v.shape}"
+            f"{'' if mask is None else f', mask {mask.shape}'}"
         )
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] == front:
         q, k, v = (xp.broadcast_to(x, (*front, *x.shape[-2:])) for x in arrays)
@@ -482,7 +482,7 @@ def attention_arrays(query, key, value, mask):
 
 
 @functools.lru_cache(maxsize=256)  # every layer asks for the same shapes
-def _axes_in_front(q, k, v, mask=()):
+def _axes_in_front(q, k, v, mask):
     """Return the axes in front that attention's shapes broadcast to, or None if they do not fit."""
     if min(len(q), len(k), len(v)) < 2:
         return None
@@ -507,8 +507,8 @@ def boolean(mask):
     mask = to_device(mask.data if isinstance(mask, Tensor) else mask)
     if mask.dtype != bool:
         raise TypeError(
-            f"a mask must be boolean, True = may attend, not {mask.dtype}: write mask != 0 for a "
-            "mask of 1 and 0, mask == 0 for one of 0 and -inf"
+            f"a mask must be boolean, not {mask.dtype}: write mask != 0 for a mask of 1 and 0, "
+            "mask == 0 for one of 0 and -inf"
         )
     return mask
 

@@ -155,7 +155,10 @@ class Module:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[Self]:
-        """Switch dropout off inside a `with` block, and restore every module's setting after it."""
+        """Switch dropout off inside a `with` block, and restore every module's setting after it.
+
+        Not for one model in several threads at once: there, give each thread a copy.
+        """
         before = [(module, module.training) for module in self.modules()]
         try:
             for module, _ in before:
@@ -198,17 +201,17 @@ class Module:
         missing = sorted(parameters.keys() - arrays.keys())
         advice = "use the settings and the code that it was saved with"
         if unknown:
-            raise UserError(f"the file contains {_and_more(unknown)}, not in the model: {advice}")
+            raise UserError(f"the given weights have {_and_more(unknown)}, not the model: {advice}")
         if missing:
-            raise UserError(f"the file lacks {_and_more(missing)}: {advice}")
+            raise UserError(f"the given weights lack {_and_more(missing)}: {advice}")
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
                 raise UserError(
-                    f"{name} has shape {arrays[name].shape} in the file and "
+                    f"{name} is given with the shape {arrays[name].shape}, but has "
                     f"{parameter.shape} in the model: {advice}"
                 )
             if arrays[name].dtype.kind != "f":
-                raise UserError(f"{name} in the file is {arrays[name].dtype}, not float")
+                raise UserError(f"{name} is given as {arrays[name].dtype}, not float")
         for name, parameter in parameters.items():
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
         return self

@@ -19,7 +19,7 @@ def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float
 
         rate = factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
 
-    step: 1 for the first update.
+    step: 1 for the first update. warmup_steps: at least 1.
     >>> f"{warmup_rate(4000, 512):.3e}"
     '6.988e-04'
 
@@ -27,6 +27,8 @@ def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float
     """
     if step < 1:
         raise ValueError(f"step must be at least 1, not {step}")
+    if warmup_steps < 1:
+        raise ValueError(f"warmup_steps must be at least 1, not {warmup_steps}")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
@@ -66,7 +68,8 @@ def adam_update(
 class Adam:
     """Adam: each number moves by its mean gradient over the root of its mean squared gradient.
 
-    named_parameters: as `model.named_parameters()` returns them.
+    named_parameters: as `model.named_parameters()` returns them. The learning rate is given to each
+    step.
     Why flat arrays: Adam treats every number alike, whichever matrix it belongs to. The values of
     all parameters are moved into one flat array; there are three more for their next gradients, m
     and v. So a step is one `adam_update` instead of hundreds. The `data` and `grad` of a parameter
@@ -82,6 +85,7 @@ class Adam:
     def __init__(
         self,
         named_parameters: Iterable[tuple[str, Parameter]],
+        *,
         beta_1: float = 0.9,
         beta_2: float = 0.98,
         eps: float = 1e-9,
@@ -113,12 +117,14 @@ class Adam:
                     f"{name} was converted or given to another optimizer: make a new Adam"
                 )
             if parameter.data is not data:  # an array was assigned to parameter.data
-                parameter.data = _copied(f"{name}.data", parameter.data, data)
+                advice = "make a new Adam if the model was changed"
+                parameter.data = _copied(f"{name}.data", parameter.data, data, advice)
             if parameter.grad is None:
                 gradient[...] = 0
                 parameter.grad = gradient
             elif parameter.grad is not gradient:
-                parameter.grad = _copied(f"{name}.grad", parameter.grad, gradient)
+                advice = "a NumPy scalar in a product makes float32 to float64, a float does not"
+                parameter.grad = _copied(f"{name}.grad", parameter.grad, gradient, advice)
         return self.gradients
 
     def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
@@ -214,12 +220,12 @@ def _is_named_parameter(pair):
     return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
 
 
-def _copied(name, array, view):
+def _copied(name, array, view, advice):
     """Copy an array assigned to a parameter into its view of a flat array; return the view."""
     if array.shape != view.shape or array.dtype != view.dtype:
         raise RuntimeError(
-            f"{name} is now {array.dtype} of shape {array.shape}, but was {view.dtype} of "
-            f"{view.shape} when Adam was made: make a new Adam"
+            f"{name} is {array.dtype} of shape {array.shape}, but Adam needs {view.dtype} of "
+            f"{view.shape}: {advice}"
         )
     view[...] = to_device(array)
     return view

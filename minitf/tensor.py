@@ -178,7 +178,8 @@ def _sum_to(gradient, shape):
 
 def _freed(gy):
     raise RuntimeError(
-        "backward() has already freed this graph: compute the result again before a second call"
+        "backward() has already freed this graph: compute the result again before a second call, "
+        "or add several losses and call backward() of the sum"
     )
 
 

@@ -159,9 +159,10 @@ def test_what_does_not_fit_is_refused_with_its_shapes(shapes, library):
             else:
                 with no_grad():
                     F.attention(*arrays, mask)
-        assert str(error.value).endswith(", ".join(map(str, shapes))) and "\n" not in str(
-            error.value
-        )
+        names = ("query", "key", "value", "mask")
+        given = [f"{name} {shape}" for name, shape in zip(names, shapes, strict=False)]
+        assert str(error.value).endswith(f"not {', '.join(given)}")
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["0 and -inf", "float", "integers", "lists", "a tensor"])
@@ -181,9 +182,7 @@ def test_masks_are_boolean(kind, library, rng):
         lambda mask: F.attention_weights(*arrays[:2], mask),
         lambda mask: F.where(mask, arrays[0] @ arrays[1].T, 0.0),
     ):
-        with pytest.raises(
-            TypeError, match=r"boolean, True = may attend, not (float|int)"
-        ) as error:
+        with pytest.raises(TypeError, match=r"a mask must be boolean, not (float|int)") as error:
             call(mask)
         assert "\n" not in str(error.value)
         assert np.array_equal(call(may).numpy(), call(may.tolist()).numpy())

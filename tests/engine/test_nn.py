@@ -369,16 +369,16 @@ def test_state_that_does_not_fit_is_refused(rng):
     model = Linear(3, 2, rng)
     state = model.state()
     cases = {
-        r"^the file lacks bias: use the settings and the code": {"weight": state["weight"]},
-        r"^the file contains gain, not in the model: use": {
+        r"^the given weights lack bias: use the settings and the code": {"weight": state["weight"]},
+        r"^the given weights have gain, not the model: use": {
             **state,
             "gain": np.ones(2),
         },
-        r"weight has shape \(2, 3\) in the file and \(3, 2\) in the model": {
+        r"weight is given with the shape \(2, 3\), but has \(3, 2\) in the model": {
             **state,
             "weight": state["weight"].T,
         },
-        r"weight in the file is int64, not float": {**state, "weight": np.ones((3, 2), np.int64)},
+        r"weight is given as int64, not float": {**state, "weight": np.ones((3, 2), np.int64)},
     }
     for message, wrong in cases.items():
         with pytest.raises(UserError, match=message) as error:
@@ -472,7 +472,7 @@ def test_new_weights_are_float32():
 def test_a_state_that_does_not_fit_changes_nothing():
     linear = Linear(3, 2, np.random.default_rng(0))
     before = linear.state()
-    with pytest.raises(UserError, match="bias has shape"):
+    with pytest.raises(UserError, match="bias is given with the shape"):
         linear.load_state({"weight": np.ones((3, 2)), "bias": np.ones(3)})
     assert np.array_equal(linear.weight.numpy(), before["weight"])
 

@@ -64,6 +64,8 @@ def test_the_highest_rate_is_at_the_last_step_of_the_warmup(warmup_steps):
 def test_the_first_step_is_one():
     with pytest.raises(ValueError, match="step must be at least 1, not 0"):
         warmup_rate(0, 512)
+    with pytest.raises(ValueError, match="warmup_steps must be at least 1, not 0"):
+        warmup_rate(1, 512, 0)
 
 
 # Adam ---------------------------------------------------------------------------------------------
@@ -186,13 +188,19 @@ def test_what_cannot_be_copied_into_its_place_is_refused(rng):
     give(model.a, np.ones((2, 3)))
     model.b.data = np.zeros(1)  # would be broadcast
     with pytest.raises(
-        RuntimeError, match=r"b.data is now float64 of shape \(1,\), but was float64 of \(4,\)"
+        RuntimeError, match=r"b.data is float64 of shape \(1,\), but Adam needs float64 of \(4,\)"
     ):
         optimizer.step(0.1)
     model = Three(rng)
     optimizer = Adam(model.named_parameters())
     model.b.grad = np.zeros(4, dtype=np.float32)
-    with pytest.raises(RuntimeError, match=r"b.grad is now float32 .* make a new Adam"):
+    with pytest.raises(RuntimeError, match=r"b.grad is float32 .* Adam needs float64"):
+        optimizer.step(0.1)
+    weight = Parameter([1.0, 2.0])
+    optimizer = Adam([("weight", weight)])
+    give(weight, [3.0, 4.0])
+    weight.grad = weight.grad * np.float64(0.5)
+    with pytest.raises(RuntimeError, match=r"weight.grad is float64 .* a NumPy scalar"):
         optimizer.step(0.1)
 
 
@@ -207,6 +215,8 @@ def test_what_adam_cannot_train_is_refused(rng):
     ):
         with pytest.raises(TypeError, match=r"write Adam\(model.named_parameters\(\)\)"):
             Adam(wrong)
+    with pytest.raises(TypeError, match="positional"):
+        Adam(model.named_parameters(), 1e-3)  # a learning rate, as elsewhere: it would be beta_1
     with pytest.raises(ValueError, match="nothing to train"):
         Adam(())
     with pytest.raises(ValueError, match="two parameters have the name a"):
