@@ -2,7 +2,7 @@
 
 import dataclasses
 import reprlib
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self
 
 from minitf.errors import UserError
@@ -71,12 +71,14 @@ class Config:
     suppressed_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
+        # The class is frozen, so an ordinary assignment is refused.
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _without_numpy(getattr(self, field.name)))
         _check_size("vocabulary_size", self.vocabulary_size)
         _check_size("n_layers", self.n_layers)
         _check_size("d_model", self.d_model)
         _check_size("d_ff", self.d_ff)
         _check_size("n_heads", self.n_heads)
-        # The class is frozen, so an ordinary assignment is refused.
         if self.d_k is None:
             object.__setattr__(self, "d_k", self._width_of_a_head("d_k"))
         if self.d_v is None:
@@ -201,6 +203,13 @@ class Config:
         if "vocabulary_size" not in fields:
             raise UserError("vocabulary_size is missing from the settings: copy the file again")
         return cls(**fields)
+
+
+def _without_numpy(value):
+    """Return integers of NumPy, alone or in a list, as Python's, which JSON takes; others as is."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_numpy, value))
+    return int(value) if isinstance(value, Integral) and type(value) is not bool else value
 
 
 def _check_size(name, value):

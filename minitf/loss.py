@@ -137,7 +137,7 @@ def _smoothed(ids, size, smoothing, suppressed_ids, dtype):
     """Return the target distributions q of the true ids: (N,) -> (N, V)."""
     others = probability_of_others(smoothing, size - len(suppressed_ids))
     q = xp.full((len(ids), size), others, dtype=dtype)
-    if suppressed_ids:
+    if len(suppressed_ids):
         q[:, to_device(np.array(suppressed_ids))] = 0
     q[xp.arange(len(ids)), ids] = 1 - smoothing
     return q
@@ -158,7 +158,7 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens, suppressed_ids=(
         raise ValueError(f"targets have shape {target.shape}, but the predictions need {shape}")
     target = target.ravel()
     counts = np.ones(target.shape, dtype=bool) if pad_id is None else target != pad_id
-    if suppressed_ids:
+    if len(suppressed_ids):
         counts &= np.isin(target, suppressed_ids, invert=True)
     rows = np.flatnonzero(counts)
     ids = target[rows]

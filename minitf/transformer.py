@@ -71,8 +71,11 @@ def sinusoid(
 
 
 def padding_mask(ids: Ids, pad_id: int = 0) -> np.ndarray:
-    """Return the mask that hides padding: bool (B, 1, 1, S) for ids (B, S)."""
-    return (np.asarray(ids) != pad_id)[:, None, None, :]
+    """Return the mask that hides padding: bool (B, 1, 1, S) for ids (B, S).
+
+    Raises TypeError or ValueError for anything else than ids (B, S).
+    """
+    return (_ids(ids, "ids", "(B, S)") != pad_id)[:, None, None, :]
 
 
 def causal_mask(length: int) -> np.ndarray:
@@ -144,13 +147,15 @@ class MultiHeadAttention(Module):
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Return the features as heads: (B, T, H*K) -> (B, H, T, K), a view."""
-        batch, length, _ = x.shape
-        return x.reshape(batch, length, self.n_heads, -1).transpose(0, 2, 1, 3)
+        if x.ndim != 3:
+            raise ValueError(f"x must be (B, T, D), got {x.shape}: one sentence is x[None]")
+        batch, length, size = x.shape
+        return x.reshape(batch, length, self.n_heads, size // self.n_heads).transpose(0, 2, 1, 3)
 
     def merge_heads(self, heads: Tensor) -> Tensor:
         """Concatenate the features of all heads: (B, H, T, U) -> (B, T, H*U)."""
-        batch, _, length, _ = heads.shape
-        return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+        batch, n_heads, length, size = heads.shape
+        return heads.transpose(0, 2, 1, 3).reshape(batch, length, n_heads * size)
 
     def attend(
         self,
@@ -385,7 +390,7 @@ class Transformer(Module):
 
     def decode(
         self,
-        target: np.ndarray,
+        target: Ids,
         memory: Tensor,
         source_mask: np.ndarray | None,
         start: int = 0,
@@ -405,6 +410,7 @@ class Transformer(Module):
         target_mask: (B, 1, W, n), which tokens in the caches each text may attend to (default:
         all).
         """
+        target = _ids(target, "target", "(B, T)")
         x = self.target_embedding(target) * self.config.d_model**0.5
         if caches is None:
             _check_rows(len(memory), len(target))

@@ -83,7 +83,7 @@ def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     logits -= logits.max(axis=-1, keepdims=True)
     true = logits[rows, target]
     # Without the logits of suppressed ids, which would make the sum infinite.
-    others = np.delete(logits, suppressed_ids, axis=1) if suppressed_ids else logits
+    others = np.delete(logits, suppressed_ids, axis=1) if len(suppressed_ids) else logits
     total = row_sums(others)[:, 0]
     p = np.exp(logits, out=logits)
     sums = row_sums(p)

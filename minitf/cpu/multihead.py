@@ -49,7 +49,7 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     rate = module.rate if module.training else 0.0
     keep, factor = next_mask((*q.shape[:-1], k.shape[-2]), rate)
     y, write_gradients = attend(q, k, v, mask, keep, factor)
-    batch, _, length, _ = y.shape
+    batch, n_heads, length, size = y.shape
     y = y.transpose(0, 2, 1, 3)  # (B, T, H, N), with N = d_v
 
     def backward(gy):
@@ -59,7 +59,7 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
         return tuple(gradient for p, g_y in pairs for gradient in p.backward(g_y))
 
     parents = [parent for p in projections for parent in p.parents]
-    return module.output(record(y.reshape(batch, length, -1), parents, backward))
+    return module.output(record(y.reshape(batch, length, n_heads * size), parents, backward))
 
 
 class _Projection:
@@ -95,8 +95,12 @@ class _Projection:
 
     def heads(self, array):
         """Return the heads of each layer, (B, H, T, K), as views of an array like y."""
-        front = *self.shape[:-1], self.n_heads, -1
-        return [array[:, columns].reshape(front).transpose(0, 2, 1, 3) for columns in self.columns]
+        heads = []
+        for columns in self.columns:
+            size = (columns.stop - columns.start) // self.n_heads
+            of_layer = array[:, columns].reshape(*self.shape[:-1], self.n_heads, size)
+            heads.append(of_layer.transpose(0, 2, 1, 3))
+        return heads
 
     def backward(self, gy):
         """Return the gradients of the parents."""

@@ -72,7 +72,7 @@ def projected_cross_entropy(
 def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     """Turn logits (N, V) into p - q in place; return the smoothed and the plain losses."""
     suppressed = xp.empty(1, dtype=bool)  # not read if there are no such ids
-    if suppressed_ids:
+    if len(suppressed_ids):
         suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
     launch(

@@ -9,8 +9,10 @@ import json
 import numpy as np
 import pytest
 from models import PUBLIC, random_batch, small_config, small_model, sources
+from seam import forms_on
 from sizes import B, D, T, V
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond.sampling import sample
@@ -182,6 +184,18 @@ def test_the_projected_loss_is_that_of_its_logits(case, rng, library, dtype, smo
     assert close(to_numpy(bias.grad), g_logits.sum((0, 1)))
     assert not to_numpy(bias.grad)[list(NEVER)].any(), "exactly 0"
     assert not to_numpy(weight.grad)[list(NEVER)].any(), "exactly 0"
+
+
+@pytest.mark.parametrize("program", [forms_on, forms.off])
+def test_suppressed_ids_may_be_an_array(rng, program):
+    hidden, weight, target = rng.normal(size=(2, D)), rng.normal(size=(V, D)), [6, 7]
+    for ids in (np.array([4, 5]), np.array([], int)):
+        with program():
+            found, expected = (
+                projected_cross_entropy(hidden, weight, target, suppressed_ids=given)[0].item()
+                for given in (ids, ids.tolist())
+            )
+        assert found == expected
 
 
 def test_suppressed_ids_that_are_refused(case):

@@ -151,7 +151,7 @@ def test_masks():
     ]
     assert padding_mask([[5, 0]], pad_id=5).ravel().tolist() == [False, True]
     assert causal_mask(T).shape == (1, 1, T, T)
-    assert padding_mask(np.ones((B, S))).shape == (B, 1, 1, S)
+    assert padding_mask(np.ones((B, S), int)).shape == (B, 1, 1, S)
 
 
 @pytest.mark.parametrize("program", [forms_on, forms.off])
@@ -377,6 +377,11 @@ def test_ids_of_another_kind_are_refused(ids, message):
     for call in (lambda: model(good, ids), lambda: model.loss(good, ids, ids)):
         with pytest.raises((TypeError, ValueError), match=message.format("target", "T")):
             call()
+    memory, mask = model.encode(good)
+    with pytest.raises((TypeError, ValueError), match=message.format("target", "T")):
+        model.decode(ids, memory, mask)
+    with pytest.raises((TypeError, ValueError), match=message.format("ids", "S")):
+        padding_mask(ids)
 
 
 def test_targets_in_and_out_have_one_shape():
@@ -397,6 +402,27 @@ def test_lists_of_ids_are_ids():
         model(lists, lists).numpy(), model(np.array(lists), np.array(lists)).numpy()
     )
     assert float(model.loss(lists, lists, lists)[0]) == float(model.loss(*[np.array(lists)] * 3)[0])
+    memory, mask = model.encode(lists)
+    assert model.decode(lists, memory, mask).shape == (2, 3, D)
+
+
+@pytest.mark.parametrize("program", [forms_on, forms.off])
+def test_a_batch_of_no_sentences(program, library):
+    model = small_model("float32")
+    none = np.zeros((0, 4), int)
+    with program():
+        loss, _ = model.loss(none, none, none)
+        loss.backward()
+        assert model(none, none).shape == (0, 4, V)
+        assert float(loss) == 0
+        assert not any(to_numpy(p.grad).any() for p in model.parameters())
+
+
+@pytest.mark.parametrize("program", [forms_on, forms.off])
+def test_a_sentence_is_no_batch(rng, program):
+    attention, x = MultiHeadAttention(small_config(), rng), Tensor(np.ones((T, D), np.float32))
+    with program(), pytest.raises(ValueError, match=r"got \(5, 18\): one sentence is x\[None\]"):
+        attention(x, x)
 
 
 # Layers -------------------------------------------------------------------------------------------

@@ -2,16 +2,16 @@
 
 MUTANTS = {
     "heads taken apart in the wrong order": (
-        "self.n_heads, -1).transpose(0, 2, 1, 3)",
-        "-1, self.n_heads).transpose(0, 3, 1, 2)",
+        "self.n_heads, size // self.n_heads).transpose(0, 2, 1, 3)",
+        "size // self.n_heads, self.n_heads).transpose(0, 3, 1, 2)",
     ),
     "heads put together in the wrong order": (
-        "return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)",
-        "return heads.transpose(0, 2, 3, 1).reshape(batch, length, -1)",
+        "return heads.transpose(0, 2, 1, 3).reshape(batch, length, n_heads * size)",
+        "return heads.transpose(0, 2, 3, 1).reshape(batch, length, n_heads * size)",
     ),
     "heads put together without an exchange of axes": (
-        "return heads.transpose(0, 2, 1, 3).reshape(batch, length, -1)",
-        "return heads.reshape(batch, length, -1)",
+        "return heads.transpose(0, 2, 1, 3).reshape(batch, length, n_heads * size)",
+        "return heads.reshape(batch, length, n_heads * size)",
     ),
     "queries from the keys' map": (
         "queries = self.split_heads(self.query(x))",
