@@ -48,9 +48,10 @@ def grad_check(
         L(x) = sum_i c_i fn(x)_i                      with random weights c
         dL/dx_k = (L(x + h e_k) - L(x - h e_k)) / 2h  for every element k
 
-    arrays: the arguments. Floating-point arrays are checked, in float64; integers, masks, Python
-    numbers and None are passed on unchanged. fn takes Tensors and returns a Tensor, or a tuple
-    whose first element is checked.
+    arrays: the arguments. Floating-point arrays are checked, in float64; integers, masks, lists,
+    Python numbers and None are passed on unchanged. fn takes Tensors and returns a Tensor, or a
+    tuple whose first element is checked. At a kink, as that of relu at 0, there is no slope, and
+    the check fails: move the element away from it.
     step: h as a fraction of the mean size of the input's elements. rtol, atol: an element may be
     wrong by rtol times its own size, plus the rounding error of the difference, plus atol.
     If some elements seem wrong, or too small to tell, `minitf.differences` tries other steps before

@@ -216,10 +216,27 @@ class Examination:
         else:
             cause = _common_cause(got, numeric)
         where = index_text(np.unravel_index(worst, self.x.shape))
+        if self.is_kink(worst):
+            cause = ": the function has a kink there, and so no slope; move the input away from it"
         raise AssertionError(
             f"{self.subject}{where} is {slopes[worst].got:.9g}, but should be "
             f"{slopes[worst].numeric:.9g}{cause}"
         )
+
+    def is_kink(self, at):
+        """Return whether the slopes on both sides of an element differ, as those of relu at 0.
+
+        The difference of a smooth function shrinks with the step, that of a kink does not.
+        """
+        jumps, at = [], np.unravel_index(at, self.x.shape)
+        for h in self.step * self.unit * np.array([1, 0.1]):
+            above, below = self.x.copy(), self.x.copy()
+            above[at] += h
+            below[at] -= h
+            left, right = self.f(self.x) - self.f(below), self.f(above) - self.f(self.x)
+            jumps.append(float(abs((self.weights * (right - left)).sum()) / h))
+        rounding = rounding_error(self.weights * self.f(self.x)) / h
+        return jumps[1] > max(0.5 * jumps[0], 10 * rounding)
 
     def suspect(self, group):
         """Halve a wrong group, always taking the half with the larger error; return the element."""

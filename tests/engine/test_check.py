@@ -552,3 +552,20 @@ def test_an_input_may_hold_infinity(size, rng):
     """A mask of 0 and -infinity, added to the scores."""
     x, mask = rng.normal(size=(size, size)), np.triu(np.full((size, size), -np.inf), k=1)
     grad_check(lambda x, mask: F.softmax(x + mask), x, mask, verbose=False)
+
+
+def test_an_element_at_a_kink_is_said_to_be_at_one():
+    """Neither the gradient nor the difference is wrong there."""
+    with pytest.raises(AssertionError, match=r"at \(0,\) .* the function has a kink there"):
+        grad_check(F.relu, np.array([0.0, 1.0]))
+    grad_check(lambda x: x * x, np.array([0.0, 1.0]))  # the slope changes its sign, but is one
+
+
+@pytest.mark.parametrize("x", [np.array([0.0, 1.0]), np.array([0.5, -2.0])])
+def test_a_wrong_gradient_of_a_smooth_function_is_no_kink(x):
+    def square(x):
+        return record(x.data**2, (x,), lambda gy: gy * (2 * x.data + 1))
+
+    with pytest.raises(AssertionError, match="should be") as error:
+        grad_check(square, x)
+    assert "kink" not in str(error.value)
