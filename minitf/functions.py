@@ -316,22 +316,18 @@ def feed_forward(
     b_2: ArrayLike | None,
     rate: float = 0.0,
     seed: int | None = None,
-    activation: str = "relu",
 ) -> Tensor:
     """Return two linear maps with a ReLU between them, the same at each position.
 
-        y = max(0, x W_1 + b_1) W_2 + b_2    or swish(...) in place of max(0, ...)
+        y = max(0, x W_1 + b_1) W_2 + b_2
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    activation: "relu" or "swish". With a rate, dropout follows it (not in the paper).
+    With a rate, dropout follows the ReLU (not in the paper).
     `FeedForward` computes the same; its form calls this op.
-    Raises the errors of `linear` and `dropout`, ValueError for another activation.
+    Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
-    if activation not in ("relu", "swish"):
-        raise ValueError(f"the activation must be relu or swish, not {activation!r}")
-    activate = relu if activation == "relu" else swish
-    hidden = dropout(activate(linear(x, w_1, b_1)), rate, seed)  # (..., F)
+    hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
     return linear(hidden, w_2, b_2)
 
 

@@ -32,7 +32,7 @@ class Parameter(Tensor):
     def _receive(self, gradient):
         """Copy the first gradient into the view; `Tensor` adds the others to it."""
         if self.grad is None and self._gradient_view is not None:
-            if gradient is not self._gradient_view:  # as when an op wrote to `gradient_buffer`
+            if gradient is not self._gradient_view:  # as when a form wrote to it
                 xp.copyto(self._gradient_view, gradient)
             self.grad = self._gradient_view
         else:
@@ -41,25 +41,6 @@ class Parameter(Tensor):
     def __getstate__(self):
         """Leave out the view: the copy of a view is no view of the copied flat array."""
         return {**vars(self), "_gradient_view": None}
-
-
-def gradient_buffer(x: ArrayLike, *others: ArrayLike | None) -> np.ndarray | None:
-    """Return the array to which an op may write the gradient of x, or None.
-
-    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
-    also returns it, and the gradient need not be copied. It may do so for one of its inputs only.
-    others: the other inputs of the op; if x is among them, their gradients would overwrite its own.
-    None if x is not a flattened parameter, has a gradient already, or is among the others:
-    `out=None` is a new array.
-    """
-    if not isinstance(x, Parameter) or x.grad is not None or x._gradient_view is None:
-        return None
-    if any(x is other for other in others):
-        return None
-    view = x._gradient_view
-    if (view.shape, view.dtype) != (x.shape, x.dtype):
-        return None  # another array was assigned to x.data; Adam refuses it
-    return view
 
 
 def flatten(parameters: Iterable[Parameter]) -> tuple[np.ndarray, np.ndarray]:

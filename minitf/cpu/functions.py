@@ -16,7 +16,7 @@ from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Parameter, gradient_buffer
+from minitf.nn import Parameter
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
 from minitf.unchanged import feed_forward_by_op, residual_by_op
@@ -45,9 +45,9 @@ def linear(x, weight, bias=None):
 
 
 @form_of(functions.feed_forward)
-def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None, activation="relu"):
+def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     """Compute bias, ReLU and dropout in the array of the first product."""
-    if activation != "relu" or not is_recording():
+    if not is_recording():
         return NotImplemented
     x_data, w, b = linear_arrays(x, w_1, b_1)
     shape = *x_data.shape[:-1], w.shape[1]
@@ -180,3 +180,22 @@ def embedding(table, ids):
         return g_table, None
 
     return record(weight[ids], (table, None), backward)
+
+
+def gradient_buffer(x, *others):
+    """Return the array to which a form may write the gradient of x, or None.
+
+    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
+    also returns it, and the gradient need not be copied. It may do so for one of its inputs only.
+    others: the other inputs of the op; if x is among them, their gradients would overwrite its own.
+    None if x is not a flattened parameter, has a gradient already, or is among the others:
+    `out=None` is a new array.
+    """
+    if not isinstance(x, Parameter) or x.grad is not None or x._gradient_view is None:
+        return None
+    if any(x is other for other in others):
+        return None
+    view = x._gradient_view
+    if (view.shape, view.dtype) != (x.shape, x.dtype):
+        return None  # another array was assigned to x.data; Adam refuses it
+    return view

@@ -12,6 +12,7 @@ from sizes import D, F, V
 
 from minitf import functions
 from minitf.config import Config
+from minitf.cpu.functions import gradient_buffer
 from minitf.errors import UserError
 from minitf.nn import (
     Dropout,
@@ -21,7 +22,6 @@ from minitf.nn import (
     Module,
     Parameter,
     flatten,
-    gradient_buffer,
 )
 from minitf.optim import Adam
 from minitf.tensor import Tensor

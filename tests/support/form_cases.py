@@ -54,8 +54,6 @@ def rows():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
         no_bias = function is F.feed_forward and arguments[2] is None
         declined = ("gpu",) if no_bias else ()
-        if options.get("activation") == "swish":
-            declined = "cpu", "gpu"
         named.append(
             Row(
                 f"{' '.join(shapes)} {options or ''}".strip(),
@@ -143,10 +141,6 @@ def _layers(rng):
         two_maps = normal(*shape), normal(D, 16), normal(16), normal(16, D), normal(D)
         found.append(Row(name, F.feed_forward, two_maps))
         found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
-        swish = {"activation": "swish"}
-        found.append(
-            Row(f"{name}, swish", F.feed_forward, two_maps, swish, declined=("cpu", "gpu"))
-        )
     found += [
         Row(
             "one row for all",

@@ -58,7 +58,6 @@ def table():
         (F.feed_forward, feed_forward, {}),
         (F.feed_forward, (*feed_forward, 0.3), {"seed": 6}),
         (F.feed_forward, (feed_forward[0], feed_forward[1], None, feed_forward[3], None), {}),
-        (F.feed_forward, feed_forward, {"activation": "swish"}),
         (F.attention_weights, (query, key, mask), {}),
         (F.attention_weights, (query, key), {}),
         (F.attention, (query, key, value, mask), {}),
