@@ -178,9 +178,10 @@ draw(figure_1, "06_here.png", walk=walk)
 #    beginning with the start mark, and adds the sinusoids.
 # 7. **Masked multi-head attention** is self-attention again, but each position asks
 #    only itself and those before it. The mask forbids the scores above the diagonal.
-# 8. **Multi-head attention**, in the middle, is the *source attention*. The queries
-#    come from the decoder, the keys and values from the memory. So the scores have a
-#    row for each target position and a column for each source token.
+# 8. **Multi-head attention**, in the middle, is the *source attention*: the paper's
+#    encoder-decoder attention, now usually called cross-attention. The queries come
+#    from the decoder, the keys and values from the memory. So the scores have a row
+#    for each target position and a column for each source token.
 # 9. **Feed-forward**, and again N x. An add & norm follows each of 7, 8 and 9.
 # 10. **Linear.** Times the embedding table, transposed: a number for each token of the
 #     vocabulary at each position. These numbers are the *logits*.

@@ -3,7 +3,8 @@
 Letters for the axes of arrays, everywhere:
 
     B batch     T target length   S source length   D d_model
-    H heads     K d_k             F d_ff            V vocabulary
+    H heads     K d_k             U d_v             F d_ff          V vocabulary
+    W beams     R = B * W texts, decoded side by side
 
 Masks are boolean, True = may attend. Gradients are called gx, gy: of x, of y.
 """

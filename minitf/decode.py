@@ -9,7 +9,7 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -282,10 +282,11 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         recorded = recorded and [recorded[i] for i in alive]
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
-            chosen = np.array(alive)[:, None], np.array(ranks)[alive]  # (B, 1), (B, W)
-            texts = longer[chosen].reshape(-1, longer.shape[2])
-            totals = totals[chosen]
-            scorer.select(parents[chosen].ravel())
+            kept = np.array(ranks)[alive]  # (B, W): the ranks of the texts that go on
+            of = np.array(alive)[:, None]  # (B, 1): their sentences
+            texts = longer[of, kept].reshape(-1, longer.shape[2])
+            totals = totals[of, kept]
+            scorer.select(parents[of, kept].ravel())
 
 
 def _step(parents, tokens, totals, kept, search):
@@ -495,6 +496,7 @@ def normalisers_of(logits: np.ndarray) -> np.ndarray:
 class Cache:
     """The keys (R, H, n, K) and values (R, H, n, U) of one attention, kept from step to step.
 
+    Elsewhere called a KV cache.
     grows: whether each step adds the newest token, as in self-attention; the source is the same at
     all steps.
     positions: of the queries (1, 1) and of the keys (1, n) in their texts, at the latest step.
@@ -504,7 +506,7 @@ class Cache:
         self.grows, self.kept, self.steps = grows, None, 0
         self.positions = None
 
-    def __call__(self, attention: MultiHeadAttention, x: Tensor) -> list[Tensor]:
+    def __call__(self, attention: MultiHeadAttention, x: Tensor) -> Sequence[Tensor]:
         """Return all keys and values, those of x included: a new token, or the source."""
         if self.kept is None:
             self.kept = attention.keys_and_values(x)

@@ -1,8 +1,8 @@
 """The differentiable functions of the Transformer, each followed by its gradient.
 
 Letters in shape lines: B batch, T target length, S source length, D d_model, F d_ff, H heads,
-K d_k, V vocabulary, N any other size; `...` means any axes in front. In equations, gx is dL/dx, the
-gradient of x (see tensor.py), and delta_ij is 1 if i = j and 0 otherwise.
+K d_k, U d_v, V vocabulary, N any other size; `...` means any axes in front. In equations, gx is
+dL/dx, the gradient of x (see tensor.py), and delta_ij is 1 if i = j and 0 otherwise.
 
 Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers on
 the CPU: there a wrong one raises an error, while a GPU would silently read some other row.
@@ -119,8 +119,8 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
 
         y = Concat(x_1, ..., x_n)
 
-    tensors: a sequence of (..., N) that may differ in N   ->   (..., N)
-    The length of the joined axis is the sum of theirs.
+    tensors: a sequence of (..., N)   ->   (..., N)
+    They may differ in the length of the joined axis; that of the result is the sum.
     Source: section 3.2.2.
     """
     tensors = tuple(tensors)  # a generator could be read only once
@@ -230,7 +230,7 @@ def layer_norm(x: ArrayLike, gain: ArrayLike, bias: ArrayLike, eps: float = 1e-6
     """
     x_data, g, b = layer_norm_arrays(x, gain, bias)
     mean = x_data.mean(axis=-1, keepdims=True)  # (..., 1)
-    deviation = xp.sqrt(x_data.var(axis=-1, keepdims=True) + float(eps))
+    deviation = xp.sqrt(x_data.var(axis=-1, keepdims=True) + float(eps))  # NumPy's eps is float64
     normal = (x_data - mean) / deviation  # (..., D)
 
     def backward(gy):
@@ -350,7 +350,7 @@ def attention(
         gZ_ts = P_ts (gP_ts - sum_r gP_tr P_tr)    as in `softmax`, for each query t
         gquery = gZ key / sqrt(d_k),  gkey = gZ^T query / sqrt(d_k)
 
-    query: (..., T, K)  key: (..., S, K)  value: (..., S, N)  mask: bool (..., T, S) -> (..., T, N)
+    query: (..., T, K)  key: (..., S, K)  value: (..., S, U)  mask: bool (..., T, S) -> (..., T, U)
     Where the mask is False, Z is -infinity and P is 0. The gradient needs no mask: where P_ts is 0,
     gZ_ts is 0 too. A query that may attend to no key gets zeros. The axes in front broadcast, those
     of the mask too.
@@ -468,7 +468,7 @@ def attention_arrays(query, key, value, mask):
     front = _axes_in_front(q.shape, k.shape, v.shape, () if mask is None else mask.shape)
     if front is None:
         raise ValueError(
-            "attention takes a query (..., T, K), a key (..., S, K), a value (..., S, N) and "
+            "attention takes a query (..., T, K), a key (..., S, K), a value (..., S, U) and "
             f"optionally a mask (..., T, S), not query {q.shape}, key {k.shape}, value {v.shape}"
             f"{'' if mask is None else f', mask {mask.shape}'}"
         )

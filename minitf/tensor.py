@@ -13,9 +13,9 @@ slope dy/dx is 2x, so gx = gy * 2x:
     >>> x.grad.tolist()
     [6.0]
 
-`record` makes the result a node of a graph, whose parents are the inputs. `Tensor.backward` walks
-from the last node back to the data. If L depends on x through several results, as in x * x + x, the
-gradients that they send to x add up.
+`record` makes the result a node of a graph (elsewhere called a tape), whose parents are the inputs.
+`Tensor.backward` walks from the last node back to the data. If L depends on x through several
+results, as in x * x + x, the gradients that they send to x add up.
 
 Tensors get gradients. Plain arrays, lists and numbers beside them are constants, which get none.
 Type hints call all of them `ArrayLike`.
@@ -48,7 +48,7 @@ def record(
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
     backward: takes dL/d(result) and returns a tuple of dL/d(parent), one for each parent, with None
     for a parent that gets no gradient; for a single parent the gradient alone will do. It must not
-    change the array it is given: other nodes may hold it.
+    change the array it is given: other nodes may hold it. None will do where nothing is recorded.
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
     operation `converts`.
     """

@@ -241,6 +241,7 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Self-attention to the text so far, attention to the source, the feed-forward network.
 
+    The paper calls the second encoder-decoder attention; now it is usually called cross-attention.
     Called with x (B, T, D), the memory (B, S, D), and the masks that causal_mask and padding_mask
     return: (1, 1, T, T) for the target, (B, 1, 1, S) for the source.
     Source: section 3.1.
@@ -403,12 +404,11 @@ class Transformer(Module):
         Without caches the mask is the causal one. Padding comes only at the end of a text, so that
         mask keeps every real token from seeing it.
         caches: for each layer a pair, one cache for self-attention and one for attention to the
-        source (see minitf.decode). With them, target (B, W) has only the newest tokens, one for
-        each of W texts that continue the same source; all are at position `start`. In decode.py
-        every text is a row, so W is 1 and target_mask is None. Only minitf/cpu/decode.py needs
-        more: there all texts of a sentence share a cache.
-        target_mask: (B, 1, W, n), which tokens in the caches each text may attend to (default:
-        all).
+        source (see minitf.decode). With them, target is only the newest token of each text, (B, 1),
+        at position `start`.
+        If all texts of a sentence share a cache, as in minitf/cpu/decode.py, target is (B, W), the
+        newest token of each of its W texts, and target_mask (B, 1, W, n) says which tokens in the
+        cache each text may attend to (default: all).
         """
         target = _ids(target, "target", "(B, T)")
         x = self.target_embedding(target) * self.config.d_model**0.5

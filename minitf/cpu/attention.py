@@ -76,7 +76,7 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
         y, backward = attend(q, k, v, mask, keep, factor)
         backward(gy, (g_q, g_k, g_v))
 
-    q: (..., T, K)  k: (..., S, K)  v: (..., S, N), with equal axes in front  ->  y: (..., T, N)
+    q: (..., T, K)  k: (..., S, K)  v: (..., S, U), with equal axes in front  ->  y: (..., T, U)
     keep, factor: the mask of dropout (..., T, S) as next_mask returns it, or None and 1
     g_q, g_k, g_v: arrays with the shapes of q, k and v, which are overwritten. They may have any
     memory layout and be views of one array.

@@ -50,7 +50,7 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     keep, factor = next_mask((*q.shape[:-1], k.shape[-2]), rate)
     y, write_gradients = attend(q, k, v, mask, keep, factor)
     batch, n_heads, length, size = y.shape
-    y = y.transpose(0, 2, 1, 3)  # (B, T, H, N), with N = d_v
+    y = y.transpose(0, 2, 1, 3)  # (B, T, H, U)
 
     def backward(gy):
         pairs = [(p, np.empty_like(p.y)) for p in projections]  # each with the gradient of its y
