@@ -230,6 +230,7 @@ def _check_range(name, value, greatest):
 
 
 def check_choice(name, value, *choices):
+    """Raise UserError unless the value is one of the choices."""
     if value not in choices:
         raise UserError(f"{name} must be {' or '.join(choices)}, not {reprlib.repr(value)}")
 
