@@ -176,7 +176,7 @@ MUTANTS = {
     "heads: merged without an exchange of axes": (
         MultiHeadAttention.__call__,
         "cpu/multihead",
-        "y = y.transpose(0, 2, 1, 3)  # (B, T, H, N), with N = d_v",
+        "y = y.transpose(0, 2, 1, 3)  # (B, T, H, U)",
         "y = y.reshape(batch, length, *y.shape[1::2])",
     ),
     "embedding: added twice": (

@@ -30,8 +30,8 @@ MUTANTS = {
         "dtype=bool)",
     ),
     "a padding mask that shows padding only": (
-        "(np.asarray(ids) != pad_id)",
-        "(np.asarray(ids) == pad_id)",
+        '(_ids(ids, "ids", "(B, S)") != pad_id)',
+        '(_ids(ids, "ids", "(B, S)") == pad_id)',
     ),
     "a padding mask read from right to left": (
         "[:, None, None, :]",

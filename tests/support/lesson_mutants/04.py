@@ -58,12 +58,12 @@ MUTANTS = {
         "self.dropout(self.inner(x))",
     ),
     "a feed-forward op without ReLU": (
-        "dropout(activate(linear(x, w_1, b_1))",
+        "dropout(relu(linear(x, w_1, b_1))",
         "dropout((linear(x, w_1, b_1))",
     ),
     "a feed-forward op with dropout before the ReLU's map": (
-        "hidden = dropout(activate(linear(x, w_1, b_1)), rate, seed)",
-        "hidden = activate(linear(dropout(x, rate, seed), w_1, b_1))",
+        "hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)",
+        "hidden = relu(linear(dropout(x, rate, seed), w_1, b_1))",
     ),
     "a dropout that does not keep the mean": (
         "x * mask * factor",
@@ -94,8 +94,8 @@ MUTANTS = {
         "_state.place = 1",
     ),
     "coins that ignore the update": (
-        "return seed, 65536 * step + place",
-        "return seed, place",
+        "key = seed, 65536 * step + place",
+        "key = seed, place",
     ),
     "coins of a slice that begin at the first row": (
         "start = first_row * math.prod(shape[1:])  # the index of the slice's first element",

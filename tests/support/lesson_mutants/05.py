@@ -25,12 +25,12 @@ MUTANTS = {
         "if ids.size and not (ids.max() < len(table)):",
     ),
     "rows of the table with variance 1": (
-        "rng.normal(0, d_model**-0.5, (n, d_model))",
-        "rng.normal(0, 1, (n, d_model))",
+        "(rng).normal(0, d_model**-0.5, (n, d_model))",
+        "(rng).normal(0, 1, (n, d_model))",
     ),
     "rows of the table with variance 1/d_model^2": (
-        "rng.normal(0, d_model**-0.5, (n, d_model))",
-        "rng.normal(0, 1 / d_model, (n, d_model))",
+        "(rng).normal(0, d_model**-0.5, (n, d_model))",
+        "(rng).normal(0, 1 / d_model, (n, d_model))",
     ),
     "the gradient of the last use in place of the sum of all": (
         "            self.grad += gradient\n\n    # Operators",

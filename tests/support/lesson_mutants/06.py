@@ -18,8 +18,8 @@ MUTANTS = {
         "target_mask = None",
     ),
     "a padding mask that hides the words": (
-        "(np.asarray(ids) != pad_id)[",
-        "(np.asarray(ids) == pad_id)[",
+        '(_ids(ids, "ids", "(B, S)") != pad_id)[',
+        '(_ids(ids, "ids", "(B, S)") == pad_id)[',
     ),
     "a padding mask for another id": (
         "padding_mask(source, self.config.pad_id)",

@@ -100,8 +100,8 @@ MUTANTS = {
         "(xp.exp(log_p) - q) * gy",
     ),
     "a plain loss that is smoothed": (
-        "label_smoothed_cross_entropy(logits.data, target, 0.0, *counting)",
-        "label_smoothed_cross_entropy(logits.data, target, smoothing, *counting)",
+        "nll = label_smoothed_cross_entropy(logits, target, 0.0, *counting)",
+        "nll = label_smoothed_cross_entropy(logits, target, smoothing, *counting)",
     ),
     "a model that does not smooth": (
         "smoothing = c.label_smoothing if smoothing is None",
