@@ -401,7 +401,8 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 
 # %%
 def weight_of_first(lead):
-    return F.softmax([lead, 0.0]).numpy()[0]
+    # An array, as a list would become float32: too few digits for a step of 1e-6.
+    return F.softmax(np.array([lead, 0.0])).numpy()[0]
 
 
 def slope_of_first(lead):
