@@ -191,11 +191,8 @@ def gradient_buffer(x, *others):
     None if x is not a flattened parameter, has a gradient already, or is among the others:
     `out=None` is a new array.
     """
-    if not isinstance(x, Parameter) or x.grad is not None or x._gradient_view is None:
+    view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
+    if view is None or any(x is other for other in others):
         return None
-    if any(x is other for other in others):
-        return None
-    view = x._gradient_view
-    if (view.shape, view.dtype) != (x.shape, x.dtype):
-        return None  # another array was assigned to x.data; Adam refuses it
-    return view
+    # If another array was assigned to x.data, Adam will refuse it.
+    return view if (view.shape, view.dtype) == (x.shape, x.dtype) else None
