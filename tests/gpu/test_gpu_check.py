@@ -277,7 +277,7 @@ def test_translations_of_both_sides(monkeypatch, tmp_path):
     monkeypatch.setattr(
         gpu_check,
         "_run",
-        lambda command, deadline: run(
+        lambda command, deadline=None: run(
             [w.replace("cupy", "numpy") for w in command[:3]] + command[3:]
         ),
     )
