@@ -2,8 +2,8 @@
 
 import json
 import os
-import re
 import platform
+import re
 import shlex
 import signal
 from itertools import chain
@@ -261,7 +261,9 @@ def test_a_signal_while_rank_0_scores_the_model():
     os.kill(process.pid, signal.SIGUSR1)
     code, said, error = finish(process)
     assert code == 0, error
-    assert re.search(r"all updates are done; --resume --out here --steps \d+ scores the model", said)
+    assert re.search(
+        r"all updates are done; --resume --out here --steps \d+ scores the model", said
+    )
 
 
 @pytest.mark.slow
