@@ -81,7 +81,7 @@ def _from_zip(file, path, wanted):
             name = posixpath.normpath(member.filename)
             if name not in wanted:
                 continue
-            if stat.S_ISLNK(member.external_attr >> 16):
+            if member.is_dir() or stat.S_ISLNK(member.external_attr >> 16):
                 raise UserError(
                     f"{path} looks wrong or unsafe ({name} in it is not a plain file): {AGAIN}"
                 )

@@ -34,6 +34,7 @@ __all__ = [
 
 MAX_RATIO = 3.0  # longer side / shorter side; beyond it a pair is seldom a translation
 RATIO_FLOOR = 10  # subwords; shorter sides may differ by any ratio, as one word may mean six
+_MARK = b"\xef\xbb\xbf"  # the byte-order mark, in UTF-8
 MAX_IN_MEMORY = 1 << 28  # bytes of both files together; a larger text is streamed from the disk
 
 
@@ -51,7 +52,7 @@ class Lines:
         for path in self.paths:
             with _opened(path) as file:
                 for i, line in enumerate(file):
-                    line = line.removeprefix(b"\xef\xbb\xbf") if i == 0 else line
+                    line = line.removeprefix(_MARK) if i == 0 else line
                     if line:
                         yield (
                             line.removesuffix(b"\n")
@@ -220,7 +221,8 @@ def _complete(layout, data, languages, say):
     for stem in layout.stems():
         folder = stem.rpartition("/")[0]
         recipe = recipes.RECIPES.get(folder)
-        complete = all((data / f"{stem}.{language}").exists() for language in languages)
+        files = [data / f"{stem}.{language}" for language in languages]
+        missing = [path.name for path in files if not path.exists()]
         if not (data / folder).is_dir():
             if not recipe:
                 raise UserError(
@@ -228,8 +230,12 @@ def _complete(layout, data, languages, say):
                     f"{folder}"
                 )
             incomplete.append(folder)
-        elif recipe and recipe.reproducible and not complete:
+        elif missing and recipe and recipe.reproducible:
             incomplete.append(folder)
+        elif missing:
+            again = "move this folder away, and it will be made again"
+            advice = again if recipe else "copy it again"
+            raise UserError(f"{data / folder} lacks {' and '.join(missing)}: {advice}")
     if incomplete:
         recipes.make(incomplete, data, say)
 
@@ -238,10 +244,16 @@ def data_folder() -> Path:
     """Return the folder of the corpora: `MINITF_DATA`, else `minitf` in the user's cache folder."""
     if named := os.environ.get("MINITF_DATA"):
         try:
-            return Path(named).expanduser()
+            folder = Path(named).expanduser()
+            folder.exists()  # raises an error if nobody can know
+            return folder
         except RuntimeError:
             raise UserError(
                 f"MINITF_DATA={named}: this home folder does not exist: give the full path"
+            ) from None
+        except OSError as error:
+            raise UserError(
+                f"MINITF_DATA={named}: cannot be read ({error.strerror}): name another folder"
             ) from None
     return _cache_folder()
 
@@ -304,7 +316,7 @@ def stream_pairs(source_path, target_path) -> Pairs:
     Raises UserError for different numbers of lines, and for a pipe, which can be read only once.
     """
     for path in (source_path, target_path):
-        if Path(path).is_fifo():
+        if os.path.exists(path) and Path(path).is_fifo():
             raise UserError(f"{path} is a pipe, which can be read only once: name a file")
     return _equally_long(Pairs(Lines(source_path), Lines(target_path)), source_path, target_path)
 
@@ -312,7 +324,8 @@ def stream_pairs(source_path, target_path) -> Pairs:
 def open_pairs(source_path, target_path) -> Pairs:
     """Return the pairs of a training text, as Lines if it is too long for the memory."""
     paths = Path(source_path), Path(target_path)
-    sizes = [path.stat().st_size for path in paths if path.is_file()]
+    # Path.is_file raises errors for names that are too long, and in folders that are not readable.
+    sizes = [path.stat().st_size for path in paths if os.path.isfile(path)]
     if len(sizes) == 2 and sum(sizes) > MAX_IN_MEMORY:
         return stream_pairs(*paths)
     return read_pairs(source_path, target_path)
@@ -328,7 +341,7 @@ def _equally_long(pairs, source_path, target_path):
 
 
 def _opened(path):
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         raise UserError(f"{path} is a folder: name a text file")
     with contextlib.ExitStack() as stack:
         try:
@@ -360,7 +373,8 @@ def _scan_once(path, size, changed):
             digest.update(chunk)
             count += chunk.count(b"\n")
             progress.to(file.tell())
-    return count + (chunk[-1:] not in (b"", b"\n")), digest.hexdigest()
+    unended = chunk[-1:] not in (b"", b"\n") and not (size == len(_MARK) and chunk == _MARK)
+    return count + unended, digest.hexdigest()
 
 
 def clean(

@@ -173,7 +173,8 @@ def prepare(settings, corpus, log, subwords=None):
     if not len(corpus.train.source):
         raise UserError("the training text is empty: give one sentence per line")
     _warn_about_files(settings, corpus, log)
-    if subwords is None:
+    learned = subwords is None
+    if learned:
         subwords = _learn_subwords(corpus, settings, log)
     _check_sampling(settings, corpus, subwords)
     pairs = corpus.train
@@ -208,7 +209,7 @@ def prepare(settings, corpus, log, subwords=None):
     log(f"pairs    {counts['kept']:,} to train on{_left_out(counts)}")
     if not counts["kept"]:
         raise UserError(f"no pair is left to train on{_left_out(counts)}: {_CHECK}")
-    _check_unknown(unknown / n_ids, log)
+    _check_unknown(unknown / n_ids, learned, log)
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
@@ -292,8 +293,16 @@ def _check_sampling(settings, corpus, subwords):
         )
 
 
-def _check_unknown(share, log):
-    """Log the fraction of unknown ids. Raises UserError if it is most of the text."""
+def _check_unknown(share, learned, log):
+    """Log the fraction of unknown ids. Raises UserError if it is most of the text.
+
+    learned: whether the vocabulary was learned from this text, rather than that of a model.
+    """
+    if share > MAX_UNKNOWN and learned:
+        raise UserError(
+            f"{share:.0%} of the tokens are not in so small a vocabulary of words: raise "
+            "--vocabulary-size, or leave it out to use all words"
+        )
     if share > MAX_UNKNOWN:
         raise UserError(
             f"{share:.0%} of the tokens are not in the model's vocabulary: split the text into "

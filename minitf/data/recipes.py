@@ -11,7 +11,6 @@ import os
 import posixpath
 import re
 import shutil
-import time
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
 from minitf.data.archives import members
+from minitf.data.aside import filling, install
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 from minitf.terminal import counted
@@ -101,7 +101,6 @@ TEXTS = {  # the training texts of a language, and their names inside the archiv
         (GIGA, "giga-fren.release2.fixed.{}.gz"),
     ),
 }
-_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
 # For each corpus of Tatoeba, the sentences of its validation and test text, as hashes. So everyone
 # who downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
@@ -200,24 +199,12 @@ def _quiet(line):
 
 
 def _fill(folder, archives, data, say):
-    for left in data.glob(f"{folder}.*.making"):  # by a killed process, or another is writing it
-        with contextlib.suppress(OSError):
-            if time.time() - max(p.stat().st_mtime for p in (left, *left.iterdir())) > _STALE_AFTER:
-                shutil.rmtree(left)
-    aside = data / f"{folder}.{os.urandom(4).hex()}.making"  # another process may make it, too
-    aside.mkdir(parents=True)
-    try:
+    with filling(data / folder) as aside:
         RECIPES[folder].build(archives, aside, data, say)
-        try:
-            os.replace(aside, data / folder)
-        except OSError:
-            if not (data / folder).is_dir():
-                raise
+        if not install(aside, data / folder):  # another process was faster, or a file was missing
             for path in aside.iterdir():
                 if not (data / folder / path.name).exists():
                     os.replace(path, data / folder / path.name)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     say(f"made     {data / folder}")
 
 
@@ -310,10 +297,12 @@ def _multi30k_tokenized(archives, folder, data, say):
 def _tatoeba(language, archives, folder, data, say):
     """Write the sentences of the held-out lists to val and test, and all others to train.
 
-    Other translations of a held-out sentence are left out.
+    Other translations of a held-out sentence are left out, on either side: the corpus may be read
+    in both directions.
     """
     remote, name = TATOEBA[language]
     listed = _held_out(f"tatoeba-en-{language}")
+    translations = {translation for _, _, translation in listed.values()}
     found, n_train, sides = {split: {} for split, *_ in listed.values()}, 0, ("en", language)
     with contextlib.ExitStack() as stack:
         train = [stack.enter_context(open(folder / f"train.{side}", "wb")) for side in sides]
@@ -322,10 +311,13 @@ def _tatoeba(language, archives, folder, data, say):
                 pair = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
                 if len(pair) < 2 or not all(pair):
                     continue
-                split, number, translation = listed.get(hashed(pair[0]), ("train", 0, ""))
-                if split != "train":
-                    if hashed(pair[1]) == translation:
+                sentence, translated = map(hashed, pair)
+                if sentence in listed:
+                    split, number, translation = listed[sentence]
+                    if translated == translation:
                         found[split].setdefault(number, pair)
+                    continue
+                if translated in translations:
                     continue
                 n_train += 1
                 for stream, text in zip(train, pair, strict=True):

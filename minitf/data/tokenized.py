@@ -21,6 +21,7 @@ from itertools import chain, islice
 import numpy as np
 
 from minitf.data import corpora
+from minitf.data.aside import filling, install
 from minitf.errors import UserError
 from minitf.terminal import Progress
 from minitf.text import UNK
@@ -31,7 +32,6 @@ __all__ = ["Encoded", "encode_pairs"]
 FORMAT = 2
 IDS, LENGTHS, FACTS = "ids.bin", "lengths.bin", "facts.json"
 _BLOCK = 20_000  # pairs that are cut into subwords at a time
-_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
 
 
 class Encoded:
@@ -40,7 +40,7 @@ class Encoded:
     ids: all ids, mapped. lengths: (2, pairs), of sources and targets. ends: (2, pairs), the index
     in `ids` after the last id of each. counts: pairs left out by each rule, and kept. unknown: the
     number of ids that are UNK. digest: a hash of the content. It is pickled as its path: the
-    receiving process maps the same file. Raises UserError for a missing folder.
+    receiving process checks and maps the same file. Raises UserError for a missing folder.
     """
 
     def __init__(self, folder, facts):
@@ -60,12 +60,21 @@ class Encoded:
         np.subtract(self.ends[1], self.lengths[1], out=self.ends[0])
 
     def __reduce__(self):
-        return Encoded, (self.folder, self.facts)
+        return _received, (self.folder, self.facts)
 
     def release(self):
         """Return the pages that were read to the system, which keeps them while there is room."""
         if hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
             self.ids.base.madvise(mmap.MADV_DONTNEED)
+
+
+def _received(folder, facts):
+    """Return the Encoded of another process. Raises UserError if this machine has other files."""
+    if folder.exists() and _facts(folder, facts["key"]) != facts:
+        raise UserError(
+            f"{folder} is damaged, or not that of rank 0: all machines need the same data folder"
+        )
+    return Encoded(folder, facts)
 
 
 def _mapped(path, dtype):
@@ -82,12 +91,15 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
 
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
     once; a damaged folder is rebuilt. pairs: of Lines. threads: see Subwords.encode. Raises
-    UserError if the folder cannot be written.
+    UserError if the folder cannot be written, and for a damaged one that cannot be removed.
     """
     key = _key(pairs, subwords, max_length)
     folder = corpora.encoded_folder() / f"{name}-{key[:16]}"
-    _remove_stale(folder)
-    facts = _check(folder, key, log) if folder.exists() else None
+    facts = None
+    if folder.exists():
+        facts = _facts(folder, key)
+        found = "exists already" if facts else "is damaged and will be rebuilt"
+        log(f"encoded  {folder} {found}")
     if facts is None:
         started = time.monotonic()
         try:
@@ -116,7 +128,7 @@ def _key(pairs, subwords, max_length):
     return digest.hexdigest()
 
 
-def _check(folder, key, log):
+def _facts(folder, key):
     """Return the facts of a folder, or None if it is damaged."""
     try:
         stored = json.loads((folder / FACTS).read_text())
@@ -125,7 +137,6 @@ def _check(folder, key, log):
         complete = complete and _content(folder) == facts["content"]
     except (OSError, ValueError, KeyError, TypeError):
         complete = False
-    log(f"encoded  {folder} {'exists already' if complete else 'is damaged and will be rebuilt'}")
     return facts if complete else None
 
 
@@ -147,27 +158,13 @@ def _content(folder):
     return digest.hexdigest()
 
 
-def _remove_stale(folder):
-    """Delete the unfinished folders of killed processes.
-
-    Another process may be making the same folder just now: it writes all the time.
-    """
-    for aside in folder.parent.glob(f"{folder.name}.*.tmp"):
-        with contextlib.suppress(OSError):
-            changed = max(path.stat().st_mtime for path in (aside, *aside.iterdir()))
-            if time.time() - changed > _STALE_AFTER:
-                shutil.rmtree(aside)
-
-
 def _make(folder, key, pairs, subwords, max_length, log, threads):
     """Write the files under another name, and rename their folder when it is complete."""
-    aside = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}.tmp")
     dtype = id_type(len(subwords))
     # The length with the end mark has to fit.
     length_dtype = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)
     lengths, counts, unknown, digest = [], Counter(), 0, hashlib.sha256()
-    aside.mkdir()
-    try:
+    with filling(folder) as aside:
         with _durable(aside / IDS) as file:
             for ids, block_lengths, block_counts in _blocks(
                 pairs, subwords, max_length, dtype, log, threads
@@ -186,13 +183,13 @@ def _make(folder, key, pairs, subwords, max_length, log, threads):
         facts |= {"unknown": unknown, "type": dtype.str, "length_type": length_dtype.str}
         with _durable(aside / FACTS) as file:
             file.write(json.dumps({"facts": facts, "sha256": _hash(facts)}).encode())
-        try:
-            os.replace(aside, folder)
-        except OSError:
-            if not folder.is_dir():  # else another process has made the same folder meanwhile
-                raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        # Either another process has made the same folder meanwhile, or a damaged one could not be
+        # removed: it belongs to another user.
+        if not install(aside, folder) and _facts(folder, key) is None:
+            raise UserError(
+                f"{folder} is damaged and cannot be replaced: ask its owner to delete it, or set "
+                "MINITF_DATA to another folder"
+            )
     return facts
 
 

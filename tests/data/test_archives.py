@@ -107,6 +107,8 @@ def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path):
     link.external_attr = 0o120777 << 16
     with pytest.raises(UserError, match=r"dir/a\.en in it is not a plain file"):
         read(write(tmp_path / "archive.zip", [(link, b"../secret")], "zip"))
+    with pytest.raises(UserError, match=r"dir/a\.en in it is not a plain file"):
+        read(write(tmp_path / "archive.zip", [("dir/a.en/", b"")], "zip"))
     beside = write(
         tmp_path / "archive.tgz", [special("dir/latest", tarfile.SYMTYPE, "a.en"), *WANTED.items()]
     )

@@ -35,6 +35,8 @@ REAL = pytest.mark.skipif(
         ("a\u2028b\u0085c\x0bd\x1ce\n".encode(), ["a\u2028b\u0085c\x0bd\x1ce"]),
         (b"\xff\xc3\n\xe4", ["\ufffd\ufffd", "\ufffd"]),
         (b"\xef\xbb\xbfa\n\x00", ["a", "\x00"]),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbf\n", [""]),
     ],
 )
 def test_lines_end_at_line_feeds_only(tmp_path, content, lines):
@@ -149,7 +151,7 @@ def test_a_corpus_is_found_by_name(data):
     with pytest.raises(UserError, match="has 2 lines but"):
         corpora.load("tatoeba-en-de")
     (data / "tatoeba-en-de" / "val.de").unlink()
-    with pytest.raises(UserError, match=r"val\.de cannot be read"):
+    with pytest.raises(UserError, match=r"en-de lacks val\.de: move this folder away, and it"):
         corpora.load("tatoeba-en-de")
 
 
@@ -344,3 +346,9 @@ def test_everyday_sentences_survive_the_subwords():
     for pairs in (corpus.valid, *corpus.tests.values()):
         for lines in pairs:
             assert pieces.decode(pieces.encode(lines)) == lines
+
+
+def test_a_data_folder_that_cannot_be_read(monkeypatch):
+    monkeypatch.setenv("MINITF_DATA", "x" * 300)
+    with pytest.raises(UserError, match=r"^MINITF_DATA=x+: cannot be read \(File name too long"):
+        corpora.load("multi30k")

@@ -2,7 +2,10 @@
 the seed.
 """
 
+import bz2
 import dataclasses
+import gzip
+import lzma
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +22,14 @@ from minitf.text import Subwords, Words, make_batch
 from minitf.training.settings import Settings
 
 QUIET = []
+
+
+def utf_16(text):
+    return text.decode().encode("utf-16")
+
+
+def zstandard(text):
+    return b"\x28\xb5\x2f\xfd" + text  # not compressed, but this is how such a file begins
 
 
 def own(train, valid=(("a b",), ("c d",)), **more):
@@ -152,6 +163,12 @@ def test_the_validation_text_is_the_first_thousand_that_fit():
     # An absurd ratio stays: a test is a test.
     short = made(own((["a b"], ["a"]), (["a b", "a " * 30], ["a", "b"])))
     assert len(short.valid.source) == 2
+
+
+def test_a_vocabulary_of_too_few_words():
+    corpus = own((["a b c d e f g"], ["h i j k"]))
+    with pytest.raises(UserError, match=r"in so small a vocabulary .*: raise --vocabulary-size"):
+        made(corpus, vocabulary_size=6)
 
 
 def test_words_that_the_vocabulary_lacks():
@@ -348,6 +365,14 @@ def test_each_side_is_cut_by_its_own_vocabulary(tmp_path, monkeypatch, held):
     assert (data.encoded is None) == held
     assert {id for ids in data.sources for id in ids} == {7}
     assert {id for ids in data.targets for id in ids} == {8}
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, gzip.compress, lzma.compress, utf_16, zstandard])
+def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack):
+    path = tmp_path / "s"
+    path.write_bytes(pack("Это кошка\n".encode()))
+    with pytest.raises(UserError, match=r"is (a compressed file|in UTF-16): save it as"):
+        corpora.read_lines(path)
 
 
 @pytest.mark.parametrize("start", [b"\xff\xfe", b"\x1f\x8b", b"PK\x03\x04"])

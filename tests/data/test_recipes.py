@@ -308,6 +308,7 @@ def test_everyone_has_the_same_sentences_of_tatoeba_to_test_on(
     held_out(tmp_path, val=[("Go.", "Geh.")], test=[("Stop!", "Halt!"), ("I know.", "Ich weiß.")])
     monkeypatch.setattr(recipes, "_HELD_OUT", tmp_path)
     other = [("stop", "stehenbleiben"), ("I KNOW!", "Weiß ich."), ("Go!", "Los!")]
+    other += [("Halt!", "Halt!"), ("I do know.", "ich weiß")]  # tests of the other direction
     train = [("Run.", "Lauf."), ("Run.", "Renn."), ("I know Tom.", "Ich kenne Tom.")]
     kept = [("I know.", "Ich weiß."), ("Go.", "Geh."), ("Stop!", "Halt!"), ("Stop.", "Halt.")]
     tatoeba(internet, *other, *kept, *train)

@@ -129,6 +129,13 @@ def test_another_process_maps_the_same_files(data, monkeypatch, pairs):
         rows = dataset.plan(0, 100, 0)[3]
         assert np.array_equal(again.batch(rows).source, dataset.batch(rows).source)
     assert len(packed) < 2000 < len(pickle.dumps(held)) / 5  # the path of the folder, and the words
+    ids = filed.encoded.folder / "ids.bin"
+    right = ids.read_bytes()
+    for wrong in (bytes([right[0] ^ 1]) + right[1:], right[:-2]):
+        os.remove(ids)  # it is mapped
+        ids.write_bytes(wrong)
+        with pytest.raises(UserError, match="is damaged, or not that of rank 0: all machines"):
+            pickle.loads(packed)
     packed = packed.replace(b"own-", b"gone")
     with pytest.raises(
         UserError, match=r"gone\w{16} cannot be read .*: all machines need the same data folder"
@@ -220,6 +227,25 @@ def test_two_processes_make_the_same_folder(data, monkeypatch, pairs):
     assert len(found.ids) == folder.joinpath("ids.bin").stat().st_size // 2 > 0
 
 
+def test_a_damaged_folder_that_cannot_be_removed_is_not_used(data, monkeypatch, pairs):
+    """It belongs to another user, who shares a data folder."""
+    encode_pairs("x", pairs, WORDS, 20, lambda line: None)
+    (folder,) = files(data)
+    ids = bytearray((folder / "ids.bin").read_bytes())
+    ids[0] ^= 1
+    (folder / "ids.bin").write_bytes(ids)
+    rmtree = shutil.rmtree
+
+    def refuse(path, **keywords):
+        if path != folder:
+            rmtree(path, **keywords)
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(UserError, match="is damaged and cannot be replaced: ask its owner"):
+        encode_pairs("x", pairs, WORDS, 20, lambda line: None)
+    assert files(data) == [folder], "nothing unfinished is left"
+
+
 def test_ids_and_lengths_of_four_bytes(data):
     many = Words([f"w{i}" for i in range(70_000)])
     sides = [["w69999 w0", "", "w1", "w2"], ["w65532 w65533 w5", "w1", "w2", "w3 w4"]]
@@ -276,9 +302,8 @@ def test_a_disk_that_is_full(data, monkeypatch, pairs):
 def test_unfinished_folders_of_killed_processes_are_removed(data, pairs):
     name = f"x-{tokenized._key(pairs, WORDS, 20)[:16]}"
     encoded = data / "data" / "encoded"
-    other, stale, busy = (
-        encoded / each for each in ("x-1234567890123456.77.tmp", f"{name}.78.tmp", f"{name}.79.tmp")
-    )
+    names = "x-1234567890123456.77", f"{name}.78", f"{name}.79"
+    other, stale, busy = (encoded / f"{each}.making" for each in names)
     for folder in (other, stale, busy):
         folder.mkdir(parents=True)
         (folder / "ids.bin").write_bytes(b"half")

@@ -1,0 +1,51 @@
+"""Folders that are complete as soon as they exist: filled under another name, and renamed."""
+
+import contextlib
+import os
+import shutil
+import time
+
+__all__ = ["filling", "install"]
+
+_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
+_SUFFIX = ".making"
+
+
+@contextlib.contextmanager
+def filling(folder):
+    """Give a new folder beside `folder`, to be filled and installed; it is deleted in the end.
+
+    Unfinished folders of killed processes are deleted first; another process may be making the same
+    folder at this moment.
+    Raises OSError if it cannot be made.
+    """
+    _remove_stale(folder)
+    aside = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{_SUFFIX}")
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def install(aside, folder):
+    """Give a filled folder its name; return False if there is a folder of that name already.
+
+    Raises OSError if it cannot be renamed for any other reason.
+    """
+    try:
+        os.replace(aside, folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        return False
+    return True
+
+
+def _remove_stale(folder):
+    """Delete unfinished folders in which nothing was written for an hour."""
+    for aside in folder.parent.glob(f"{folder.name}.*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            changed = max(path.stat().st_mtime for path in (aside, *aside.iterdir()))
+            if time.time() - changed > _STALE_AFTER:
+                shutil.rmtree(aside)
