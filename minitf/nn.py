@@ -182,17 +182,21 @@ class Module:
         missing = sorted(parameters.keys() - arrays.keys())
         advice = "use the settings and the code that it was saved with"
         if unknown:
-            raise UserError(f"the given weights have {_and_more(unknown)}, not the model: {advice}")
+            raise UserError(
+                f"the model has no {_and_more(unknown)}, which the weights have: {advice}"
+            )
         if missing:
-            raise UserError(f"the given weights lack {_and_more(missing)}: {advice}")
+            raise UserError(f"the weights lack {_and_more(missing)}: {advice}")
         for name, parameter in parameters.items():
             if parameter.shape != arrays[name].shape:
                 raise UserError(
-                    f"{name} is given with the shape {arrays[name].shape}, but has "
+                    f"{name} has shape {arrays[name].shape} in the weights and "
                     f"{parameter.shape} in the model: {advice}"
                 )
             if arrays[name].dtype.kind != "f":
-                raise UserError(f"{name} is given as {arrays[name].dtype}, not float")
+                raise UserError(
+                    f"{name} is {arrays[name].dtype} in the weights, not float: {advice}"
+                )
         for name, parameter in parameters.items():
             parameter.data[...] = to_device(arrays[name], parameter.dtype)
         return self

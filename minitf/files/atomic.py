@@ -61,7 +61,9 @@ def _is_ours(entry):
     if not entry.name.startswith(".tmp"):
         return True
     with open(entry.path, "rb") as file:
-        return file.read(9)[8:] in (b"", b"{")  # where the header of a safetensors file begins
+        start = file.read(9)  # the header's length, eight bytes, and where the header begins
+        # safetensors makes the file as long as it will be, full of zeros, before it writes.
+        return start[8:] in (b"", b"{") or not any(start)
 
 
 @contextlib.contextmanager

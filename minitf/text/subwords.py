@@ -36,8 +36,9 @@ class Subwords:
     """One vocabulary of subwords for all languages, by SentencePiece's byte-pair encoding.
 
     Unknown characters are spelled in bytes. The text is not normalised and blanks are kept:
-    `decode(encode(lines)) == lines`, except for control characters, which `decode` removes, and
-    for U+2581, SentencePiece's sign for a blank.
+    `decode(encode(lines)) == lines`, except that `decode` removes control characters, and writes a
+    blank for those that separate words (such as a tab) and for U+2581, SentencePiece's sign for
+    one; a lone surrogate becomes U+FFFD.
     Source: Sennrich et al. 2016; Kudo and Richardson 2018.
 
     >>> subwords = Subwords.train(["the cat sat", "the hat"], 280, log=lambda notice: None)
@@ -92,7 +93,12 @@ class Subwords:
 
         if not any(line.strip() for line in sample()):
             raise UserError("no text to learn subwords from: the training lines are empty")
-        longer = sum(len(line) > LONGEST // 4 and len(line.encode()) > LONGEST for line in sample())
+        longer = sum(map(_too_long, sample()))
+        if longer and not any(line.strip() and not _too_long(line) for line in sample()):
+            raise UserError(
+                f"no text to learn subwords from: each line has more than {LONGEST:,} bytes: give "
+                "one sentence per line"
+            )
         if longer:
             log(
                 f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
@@ -193,6 +199,11 @@ def load_subwords(directory: str | Path) -> Vocabulary:
         f"{PairedSubwords.file_name}: "
         "name the folder of a trained model"
     )
+
+
+def _too_long(line):
+    """Return whether SentencePiece learns nothing from a line."""
+    return len(line) > LONGEST // 4 and len(line.encode()) > LONGEST
 
 
 def _train(lines, vocabulary_size, symbols):

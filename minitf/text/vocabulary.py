@@ -48,9 +48,10 @@ NOT_TEXT = {  # the first bytes of files that are not plain text
     rb"\xd0\xcf\x11\xe0": "an old Word file",
     rb"%PDF-": "a PDF",
     rb"\x89PNG|\xff\xd8\xff|GIF8": "a picture",
-    rb"\x1f\x8b": "a compressed file",
+    rb"\x1f\x8b|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd": "a compressed file",
     rb"\{\\rtf": "an RTF file",
-    rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]": "in UTF-16",
+    # A byte-order mark and a character: these two bytes are in no text in UTF-8.
+    rb"(\xff\xfe|\xfe\xff)..": "in UTF-16",
 }
 
 

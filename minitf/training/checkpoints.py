@@ -21,8 +21,16 @@ import numpy as np
 from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.atomic import writing
-from minitf.files.models import CONFIG, forget_other_vocabularies, save_model
-from minitf.text import load_subwords
+from minitf.files.models import (
+    CONFIG,
+    NEXT_CONFIG,
+    OLD_WEIGHTS,
+    WEIGHTS,
+    forget_other_vocabularies,
+    save_model,
+)
+from minitf.text import PairedSubwords, Subwords, Words, load_subwords
+from minitf.training.log import CURVES, LINES
 from minitf.translation.probe import probe
 
 try:
@@ -34,7 +42,17 @@ __all__ = ["RunFolder"]
 
 CHECKPOINT = "checkpoint.safetensors"
 OLD_CHECKPOINT = "checkpoint.npz"  # of minitf 0.1
-WEIGHTS = re.compile(r"weights-(\d{8,})\.(safetensors|npz)")
+STEP_WEIGHTS = re.compile(r"weights-(\d{8,})\.(safetensors|npz)")
+RESULTS = "results.json"
+_VOCABULARIES = (
+    Subwords.file_name,
+    Words.file_name,
+    PairedSubwords.file_name,
+    PairedSubwords.source_name,
+    PairedSubwords.target_name,
+)
+# Files that a run writes or deletes; those of another origin are not its to touch.
+_OF_A_RUN = (*_VOCABULARIES, LINES, CURVES, RESULTS, WEIGHTS, OLD_WEIGHTS, NEXT_CONFIG)
 # The values in every checkpoint, and those that earlier versions did not write.
 META = {
     "settings": dict,
@@ -56,9 +74,25 @@ LATER_META = {
     "probe": (list, type(None)),
 }
 
+_LOCKED = set()  # descriptors of locked folders
+
+
+def _leave_locks():
+    """Close what a forked worker inherits: a lock lasts until its last descriptor is closed."""
+    for descriptor in _LOCKED:
+        os.close(descriptor)
+
+
+if fcntl:
+    os.register_at_fork(after_in_child=_leave_locks)
+
 
 class RunFolder:
-    """The folder of one run. say: called with each line to print."""
+    """The folder of one run.
+
+    path: of the folder, which need not exist before something is saved. say: called with each line
+    to print. Every method raises UserError if the disk refuses to read or to write.
+    """
 
     def __init__(self, path, say=print):
         self.path, self.say = Path(path), say
@@ -66,21 +100,32 @@ class RunFolder:
     @property
     def checkpoint(self):
         """The path of the checkpoint, or of the one that will be written."""
-        old = self.path / OLD_CHECKPOINT
-        new = self.path / CHECKPOINT
-        return old if old.exists() and not new.exists() else new
+        only_old = self._has(OLD_CHECKPOINT) and not self._has(CHECKPOINT)
+        return self.path / (OLD_CHECKPOINT if only_old else CHECKPOINT)
 
     def has_checkpoint(self):
         """Return whether there is a checkpoint to resume from."""
-        return self.checkpoint.exists()
+        return self._has(self.checkpoint.name)
 
     def has_model(self):
         """Return whether there is a model to translate with."""
-        return (self.path / CONFIG).exists()
+        return self._has(CONFIG)
 
-    def must_be_free(self):
-        """Raise UserError if the folder already contains a run or a model, or is a file."""
-        if self.path.exists() and not self.path.is_dir():
+    def _has(self, name=""):
+        """Return whether there is a file of this name; without a name, whether there is a folder.
+
+        Raises UserError for a folder that cannot be read.
+        """
+        with _reading(self.path):
+            return (self.path / name).exists()
+
+    def must_be_free(self, texts=()):
+        """Raise UserError if the folder is a file, or contains what a new run would overwrite.
+
+        That is another run, a model, or any file with a name of the run's. texts: the names of
+        those whose translations the run will write.
+        """
+        if self._has() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file: choose another folder with --out")
         if self.has_checkpoint():
             raise UserError(
@@ -91,6 +136,21 @@ class RunFolder:
             raise UserError(
                 f"{self.path} already contains a model: choose another folder with --out"
             )
+        if name := self._in_the_way(map(translations, texts)):
+            raise UserError(
+                f"{self.path} contains {name}, which a run would overwrite or delete: move it "
+                "away, or choose another folder with --out"
+            )
+
+    def _in_the_way(self, outputs):
+        """Return the name of a file that is not of this run but has a name of its own, or None."""
+        with _reading(self.path):
+            found = set(os.listdir(self.path)) if self._has() else set()
+        names = {*_OF_A_RUN, *outputs, *filter(STEP_WEIGHTS.fullmatch, found)} & found
+        # A run that was killed before its first checkpoint left an empty log, and its vocabulary.
+        if LINES in names and not (self.path / LINES).stat().st_size:
+            names -= {LINES, *_VOCABULARIES}
+        return min(names, default=None)
 
     @contextlib.contextmanager
     def locked(self):
@@ -102,7 +162,9 @@ class RunFolder:
         if not fcntl:
             yield
             return
-        descriptor = os.open(self.path, os.O_RDONLY)
+        with _reading(self.path):
+            descriptor = os.open(self.path, os.O_RDONLY)
+        _LOCKED.add(descriptor)
         try:
             with contextlib.suppress(OSError):  # no locks here
                 try:
@@ -114,11 +176,12 @@ class RunFolder:
                     ) from None
             yield
         finally:
+            _LOCKED.remove(descriptor)
             os.close(descriptor)
 
     def must_be_unlocked(self):
         """Raise UserError if another trainer is in the folder."""
-        if self.path.exists():
+        if self._has():
             with self.locked():
                 pass
 
@@ -126,7 +189,8 @@ class RunFolder:
         """Return what changes whenever a checkpoint is written; None if there is none."""
         if not self.has_checkpoint():
             return None
-        found = self.checkpoint.stat()
+        with _reading(self.path):
+            found = self.checkpoint.stat()
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def must_be_as(self, stamp):
@@ -150,7 +214,10 @@ class RunFolder:
     # Weights and their average --------------------------------------------------------------------
 
     def add_weights(self, names, step, arrays, count):
-        """Write the weights of a step; returns the last `count` of the names and this one."""
+        """Write the weights of a step; return the last `count` of the names and this one.
+
+        names: of the files with the weights of earlier steps. arrays: {parameter: array}.
+        """
         name = f"weights-{step:08d}.safetensors"
         save_arrays(self.path / name, arrays, {"step": step})
         others = [old for old in names if Path(old).stem != Path(name).stem]
@@ -172,16 +239,21 @@ class RunFolder:
 
     def step_of(self, name):
         """Return the step after which weights were written."""
-        return int(WEIGHTS.fullmatch(name)[1])
+        return int(STEP_WEIGHTS.fullmatch(name)[1])
 
     def forget_weights(self, names):
         """Delete all weights but these: those of older steps, and what a killed run left behind."""
-        for path in self.path.iterdir():
-            if WEIGHTS.fullmatch(path.name) and path.name not in names:
-                path.unlink(missing_ok=True)
+        with writing(self.path):
+            for path in self.path.iterdir():
+                if STEP_WEIGHTS.fullmatch(path.name) and path.name not in names:
+                    path.unlink(missing_ok=True)
 
     def save_model(self, model, arrays, subwords, notes):
-        """Write the model for translate.py --model, with these weights instead of its own."""
+        """Write the model for translate.py --model, with these weights instead of its own.
+
+        arrays: {parameter: array}. notes: for config.json, such as the step.
+        Raises UserError for weights that are not finite.
+        """
         config = model.config.to_dict()
         save_model(
             self.path, arrays, config, subwords, notes=notes, probe=functools.partial(probe, model)
@@ -192,8 +264,8 @@ class RunFolder:
     def save_checkpoint(self, model, optimizer, meta, subwords):
         """Write the state of the run: arrays by name, and plain values.
 
-        The sha256 of the subwords is stored.
-
+        model, optimizer: {name: array}. meta: the values, those of META at least. The sha256 of the
+        subwords is added.
         Raises UserError for an array that is not finite: the checkpoint before it is kept.
         """
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer
@@ -210,6 +282,7 @@ class RunFolder:
     def read_checkpoint(self):
         """Return the arrays of the model and of the optimizer, the values, and the subwords.
 
+        They are what `save_checkpoint` was given, but for weights whose files are missing.
         Raises UserError for a missing, damaged or changed file.
         """
         path = self.checkpoint
@@ -237,13 +310,31 @@ class RunFolder:
         return model, optimizer, meta, subwords
 
     def _existing(self, names):
-        found = [name for name in names if WEIGHTS.fullmatch(name) and (self.path / name).exists()]
+        found = [
+            name for name in names if STEP_WEIGHTS.fullmatch(name) and (self.path / name).exists()
+        ]
         if missing := len(names) - len(found):
             self.say(
                 f"average  {missing} of the run's weights-* files "
                 f"{'is' if missing == 1 else 'are'} missing; the others are used"
             )
         return found
+
+
+@contextlib.contextmanager
+def _reading(folder):
+    """Turn any OSError in this block into one line about the folder of a run."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be read ({error.strerror}): choose another folder with --out"
+        ) from None
+
+
+def translations(name):
+    """Return the name of the file with the translations of a text."""
+    return f"{name}.out"
 
 
 def _sha256_of(subwords):

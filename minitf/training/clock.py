@@ -9,9 +9,11 @@ WARM_UP = 3  # updates of a session that take longer than later ones, and say no
 
 
 class Clock:
-    """Measures the seconds of a session, from its first update to now.
+    """Measures a session, from its first update to now. All times are in seconds.
 
-    earlier: seconds that earlier sessions of the run took.
+    A run has one session or, if it is resumed, several; a session has laps, one for each entry of
+    the log.
+    earlier: what earlier sessions of the run took.
     first_step: the number of updates done before this session.
     """
 
@@ -48,14 +50,17 @@ class Clock:
         self._lap += time.perf_counter() - started
 
     def count(self, step):
-        """Take note that `step` updates are done."""
+        """Take note that `step` updates are done; call it after each update."""
         if step == self.first_step + WARM_UP:
             self._warm = step, time.perf_counter()
 
     def left(self, step, steps, minutes=0.0):
         """Return the seconds until the run ends, None while they cannot be judged yet.
 
-        They are judged by all updates and validations of this session but the first few.
+            left = (steps - step) * (now - t_w) / (step - w),  at most 60 minutes - session()
+
+        w is the step after the first three updates of the session, which take longer than later
+        ones, and t_w the time when it was done. So validations count as well.
         step, steps: updates done, and in all. minutes: the time limit of a session, 0 for none.
         """
         if step >= steps:

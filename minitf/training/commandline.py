@@ -1,7 +1,10 @@
-"""The command line of lessons/09_train_wmt.py: begins or resumes a run, and scores its model."""
+"""The trainer's command line, of lessons/09_train_wmt.py and minitf-train, and its call in Python:
+begins or resumes a run, and scores its model.
+"""
 
 import contextlib
 import dataclasses
+import functools
 import os
 import shlex
 import sys
@@ -22,16 +25,18 @@ from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
-from minitf.training.results import finish
+from minitf.training.results import finish, to_translate
 from minitf.training.settings import (
     Settings,
     as_typed,
     check,
     check_model,
     check_stored,
+    check_together,
     flag,
     model_changes,
     parse,
+    plain,
     resumed,
     resumed_model,
 )
@@ -99,8 +104,7 @@ def build(
             trainer.load(start.weights, start.optimizer, start.meta)
         _say_resumed(trainer, start)
     elif start.weights:
-        with in_file(settings.start_from):
-            load_weights(trainer.model, start.weights, "do not change this with --set")
+        _load_first(trainer.model, start.weights, settings)
     ranks.copy_first(trainer.optimizer.data)  # other machines may draw weights with other last bits
     _say_machine(trainer)
     return trainer
@@ -110,8 +114,8 @@ def _read_new(settings, given, model):
     """Return the Start of a new run, and its log. Raises UserError."""
     if not settings.plan:
         folder = RunFolder(settings.out)
+        folder.must_be_unlocked()  # says more than that there are files
         folder.must_be_free()
-        folder.must_be_unlocked()
     _choose_device(settings)
     weights = config = subwords = None
     if settings.start_from:
@@ -120,6 +124,8 @@ def _read_new(settings, given, model):
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         del first  # its memory is needed for the text
         check_model(settings, config, len(subwords))
+        if settings.set:  # said before the text is read
+            _load_first(model(config, initialise=False), weights, settings)
     corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out)
     dataset = prepare(settings, corpus, log.say, subwords)
@@ -131,11 +137,17 @@ def _read_new(settings, given, model):
     return Start(settings, config, dataset, weights), log
 
 
+def _load_first(model, weights, settings):
+    """Give a model the weights of --start-from. Raises UserError if --set changed its sizes."""
+    with in_file(settings.start_from):
+        load_weights(model, weights, "do not change this with --set")
+
+
 def _read_checkpoint(settings, given, model):
     """Return the Start of a resumed run, and its log. Raises UserError."""
     folder = RunFolder(settings.out)
     if not settings.plan:
-        folder.must_be_unlocked()  # before the log of the other trainer is cut
+        folder.must_be_unlocked()
     weights, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
     with in_file(folder.checkpoint):
@@ -202,7 +214,7 @@ def _say_machine(trainer):
 def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -> dict | None:
     """Train from Python as the command line does; return the content of results.json.
 
-    Returns None if a signal stopped the run.
+    Returns None if a signal stopped the run, and with plan=True, which trains nothing.
 
         texts = {"train": ["my.en", "my.de"], "valid": ["valid.en", "valid.de"]}
         results = train(Settings(**texts, out="runs/variant"), model=MyTransformer)
@@ -212,14 +224,19 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     defaults replace those of the checkpoint.
     Raises UserError.
     """
-    settings = dataclasses.replace(settings, out=str(settings.out))
+    settings = plain(settings)
     check(settings)
     given = {
         field.name
         for field in dataclasses.fields(Settings)
         if getattr(settings, field.name) != getattr(Settings(), field.name)
     }
-    results, _ = _train(build(settings, given, model=model), "minitf.training.train", "")
+    check_together(settings, given)
+    trainer = build(settings, given, model=model)
+    if settings.plan:
+        trainer.plan()
+        return None
+    results, _ = _train(trainer, "minitf.training.train", None)
     return results
 
 
@@ -227,14 +244,19 @@ def _train(trainer, command, started):
     """Train, and on rank 0 score the model; return the content of results.json and the exit code.
 
     The content is None if a signal stopped the run, and on the other ranks. started: how the
-    program was started, such as "python my.py", to tell how to continue.
+    program was started, such as "python my.py", to tell how to continue; None for a call of
+    `train`.
     """
-    resume = _resume(trainer.settings, started)
+    resume = functools.partial(_resume, trainer.settings, started)
     # Only rank 0 writes to the folder.
     locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
         if not trainer.team.ranks.rank:
-            trainer.folder.must_be_as(trainer.stamp)  # the text was read without the lock
+            # The text was read without the lock.
+            trainer.folder.must_be_as(trainer.stamp)
+            if not trainer.settings.resume:
+                trainer.folder.must_be_free(to_translate(trainer.dataset))
+            trainer.log.begin()
         try:
             finished = trainer.run()
         except UserError:
@@ -242,7 +264,7 @@ def _train(trainer, command, started):
             raise
         if not finished:
             reason = trainer.stop.reason or "another rank received a signal"
-            trainer.log.say(f"stopped  {reason}: {resume} continues from step {trainer.step:,}")
+            trainer.log.say(f"stopped  {reason}: {resume()} continues from step {trainer.step:,}")
         trainer.log.draw()
         if not finished or trainer.team.ranks.rank:
             return None, 0
@@ -251,16 +273,22 @@ def _train(trainer, command, started):
         except Interrupted:
             trainer.log.say(
                 f"stopped  {trainer.stop.reason}: all updates are done; "
-                f"{resume} --steps {trainer.step} scores the model"
+                f"{resume(steps=trainer.step)} scores the model"
             )
             return None, 0
     _say_usage(trainer, command)
-    return results, _exit_code(trainer, results["valid"]["bleu"])
+    # Where a command would be too long, its options are enough.
+    resume = _resume(trainer.settings, None if started is None else "")
+    return results, _exit_code(trainer, results["valid"]["bleu"], resume)
 
 
-def _resume(settings, started):
-    """Return the command that continues a run."""
-    return f"{started} --resume --out {shlex.quote(settings.out)}".lstrip()
+def _resume(settings, started, **changes):
+    """Return the command that continues a run, or for started=None the call in Python."""
+    if started is None:
+        given = "".join(f", {name}={value!r}" for name, value in changes.items())
+        return f"train(Settings(resume=True, out={settings.out!r}{given}))"
+    given = "".join(f" {flag(name)} {value}" for name, value in changes.items())
+    return f"{started} --resume --out {shlex.quote(settings.out)}{given}".lstrip()
 
 
 @contextlib.contextmanager
@@ -276,14 +304,17 @@ def _say_usage(trainer, command):
     out = trainer.settings.out
     if trainer.make_model is Transformer:
         translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
-        usage = f"{translate} --model {out}"
+        usage = f"{translate} --model {shlex.quote(out)}"
     else:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")
 
 
-def _exit_code(trainer, score):
-    """Return the exit code of a run, and say so if its model cannot translate."""
+def _exit_code(trainer, score, resume):
+    """Return the exit code of a run, and say so if its model cannot translate.
+
+    resume: what continues the run.
+    """
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
         return 0
@@ -305,7 +336,7 @@ def _exit_code(trainer, score):
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
         f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "
-        f"{counted(s.warmup_steps, 'update')}): continue with {_resume(s, '')} and {more}"
+        f"{counted(s.warmup_steps, 'update')}): continue with {resume} and {more}"
     )
     return code
 

@@ -236,8 +236,10 @@ class Ranks:
     def fail(self, message, code):
         """Print a one-line message, and end all ranks with this exit code.
 
-        Most errors occur on all ranks. So another rank waits until rank 0 has had time to report
-        the error and end all.
+        A process that is alone returns from here, and exits itself; several ranks are ended by MPI.
+        Most errors occur on all ranks. So another rank waits for three seconds, in which rank 0
+        reports the error and ends all; if that does not happen, the error is its own, and its
+        message ends in its number and the name of its machine.
         """
         if self.rank:
             message += f" (rank {self.rank} on {platform.node()})"

@@ -47,7 +47,8 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
     hypotheses' n-grams that also occur in the reference of the same sentence, each counted at most
     as often as there. Both sides are plain text: sacreBLEU cuts them into tokens by the rules of
     WMT ("13a") unless `tokenize` names another of its schemes; "none" is for text whose tokens are
-    already separated by blanks. A p_n without any match is smoothed ("exp"), so that BLEU is not 0.
+    already separated by blanks. A p_n without any match is smoothed ("exp"): BLEU is 0 only if no
+    token matches, or if no translation has four tokens.
 
     Raises UserError if there are no sentences, for unequal counts, and for an unknown scheme.
     Source: section 6.1; Papineni et al. 2002; Post 2018, "A Call for Clarity in

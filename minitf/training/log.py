@@ -5,6 +5,7 @@ import errno
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import time
 from pathlib import Path
@@ -17,35 +18,42 @@ __all__ = ["RunLog", "read_history", "step_line", "versions"]
 
 LINES = "log.jsonl"
 CURVES = "curves.png"
+# CuPy: the package that is compiled when it is installed, and those for a version of CUDA.
+CUPY = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 
 
 class RunLog:
     """Prints each entry as one line, and appends it to log.jsonl in the run's folder.
 
-    folder: None to print lines and write no files. after: when a run is resumed, the step of its
-    checkpoint; later entries are removed. closed: whether nobody reads the lines any more,
-    as in `... | head`. bar: a Progress on the terminal, which a line replaces.
+    folder: made if it is missing; None to print lines and write no files. after: when a run is
+    resumed, the step of its checkpoint. closed: whether nobody reads the lines any more,
+    as in `... | head`. bar: a Progress on the terminal, which a line replaces. write: called with
+    each line instead of printing it.
     Raises UserError if the folder cannot be written; later, a full disk costs log entries but
     never the run.
     """
 
     def __init__(self, folder, after=None, write=None):
         self.folder = None if folder is None else Path(folder)
-        self.history, self.closed, self.bar = [], False, None
+        self.after, self.history, self.closed, self.bar = after, [], False, None
         self._write, self._lossy, self._drawn = write or _print, False, time.monotonic()
-        if self.folder is None:
+        if self.folder:
+            with _writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(self.folder, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def begin(self):
+        """Begin log.jsonl; that of a resumed run keeps the entries up to its checkpoint.
+
+        Only under the folder's lock: else this may be the log of a trainer that is at work.
+        """
+        if not self.folder:
             return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if after is not None:
-                self.history = [
-                    entry for entry in read_history(self.folder) if entry["step"] <= after
-                ]
-        except OSError as error:
-            raise UserError(
-                f"{self.folder}: cannot be written ({error.strerror}): choose another folder with "
-                "--out"
-            ) from None
+        if self.after is not None:
+            with _writing(self.folder):
+                entries = read_history(self.folder)
+            self.history = [entry for entry in entries if entry["step"] <= self.after]
         save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
 
     def say(self, text):
@@ -91,6 +99,17 @@ class RunLog:
             # A missing picture must not end a run.
             self.say(f"notice   {CURVES} could not be drawn: {error}")
         self._drawn = time.monotonic()
+
+
+@contextlib.contextmanager
+def _writing(folder):
+    """Turn any OSError in this block into one line about the folder of a run."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be written ({error.strerror}): choose another folder with --out"
+        ) from None
 
 
 def _print(text):
@@ -142,7 +161,8 @@ def step_line(entry):
 def versions():
     """Return the versions of Python and of the packages on which a result depends."""
     found = {"python": platform.python_version(), "minitf": __version__}
-    for package in ("numpy", "cupy", "sentencepiece", "sacrebleu"):
+    for package in ("numpy", *CUPY, "sentencepiece", "sacrebleu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # CuPy is optional
-            found[package] = importlib.metadata.version(package)
+            name = "cupy" if package in CUPY else package
+            found[name] = importlib.metadata.version(package)
     return found

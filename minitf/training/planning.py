@@ -369,10 +369,10 @@ def _repeated(measure, ranks):
 def _short(number):
     """Return a number in three digits, with the prefix of its unit.
 
-    >>> _short(63_082_496), _short(3.1e9), _short(999.7), _short(100e12)
-    ('63.1 M', '3.10 G', '1.00 k', '100 T')
+    >>> _short(63_082_496), _short(3.1e9), _short(999.7), _short(100e12), _short(2e18)
+    ('63.1 M', '3.10 G', '1.00 k', '100 T', '2.00 E')
     """
-    prefixes = iter(["", "k", "M", "G", "T", "P"])
+    prefixes = iter(["", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"])
     prefix = next(prefixes)
     while number >= 999.5:
         number, prefix = number / 1000, next(prefixes)

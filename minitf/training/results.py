@@ -8,14 +8,14 @@ from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.files.models import read_model
 from minitf.terminal import counted
+from minitf.training.checkpoints import RESULTS, translations
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions
 from minitf.training.trainer import Trainer
 from minitf.translation import Translator
 
-__all__ = ["finish"]
+__all__ = ["finish", "to_translate"]
 
-RESULTS = "results.json"
 PAPER_CORPORA = ("wmt14-en-de", "wmt14-en-fr")
 
 
@@ -27,7 +27,7 @@ def finish(trainer: Trainer, command: str) -> dict:
     last step are kept. Writes results.json and returns its content.
     """
     translator, valid = _better_model(trainer)
-    texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
+    texts = to_translate(trainer.dataset)
     results = {
         "tests": {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()},
         "valid": valid,
@@ -40,6 +40,11 @@ def finish(trainer: Trainer, command: str) -> dict:
     }
     save_text(trainer.folder.path / RESULTS, json.dumps(results, indent=1) + "\n")
     return results
+
+
+def to_translate(dataset):
+    """Return {name: pairs} of the texts to translate, without a test the validation text."""
+    return dataset.corpus.tests or {"valid": dataset.valid}
 
 
 def _better_model(trainer):
@@ -82,7 +87,7 @@ def _test(trainer, translator, name, pairs):
     trainer.log.say(f"{title}: {sentences}, beam {s.beam}, alpha {s.alpha}")
     task = f"sentences of {name} translated"
     lines = validator.translate(translator, pairs.source, task, s.beam)
-    save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
+    save_text(trainer.folder.path / translations(name), "".join(line + "\n" for line in lines))
     score = validator.score(lines, pairs.target)
     trainer.log.say(f"{title}: {score.text}")
     found = {

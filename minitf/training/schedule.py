@@ -8,12 +8,13 @@ __all__ = ["cooldown_start", "learning_rate"]
 def learning_rate(settings, d_model, step):
     """Return the learning rate of a step: the paper's, and less and less in the cooldown.
 
-        rate = warmup_rate * min(1, (steps + 1 - step) / (c steps + 1))
+        rate = warmup_rate * min(1, (steps + 1 - step) / (n + 1)),  n = round(c * steps)
 
     settings: steps, warmup_steps, learning_rate (a factor), and c = cooldown, a fraction of the
-    steps. step: 1 for the first update; later than `steps`, the rate of the last one.
-    In the last c steps the rate falls linearly, and the last update still has some. c = 0 is the
-    paper's schedule.
+    steps. d_model: the width of the model. step: 1 for the first update; after `steps`, the second
+    factor stays what it was there.
+    In the last n steps the second factor falls linearly from n / (n + 1) to 1 / (n + 1): the last
+    update still has some. c = 0 is the paper's schedule.
     Source: section 5.3 for warmup_rate; Hägele et al. 2024 for the cooldown.
 
     >>> from types import SimpleNamespace
@@ -27,5 +28,5 @@ def learning_rate(settings, d_model, step):
 
 
 def cooldown_start(settings):
-    """Return the last step before the cooldown; without one, the last step."""
+    """Return the last step before the cooldown, steps - n; without one, the last step."""
     return settings.steps - round(settings.cooldown * settings.steps)

@@ -4,10 +4,14 @@
 
 import argparse
 import dataclasses
+import inspect
+import os
 import re
 import reprlib
 import types
 import typing
+
+import numpy as np
 
 from minitf.config import PRESETS, Config
 from minitf.cpu.machine import free_memory
@@ -22,9 +26,11 @@ __all__ = [
     "check",
     "check_model",
     "check_stored",
+    "check_together",
     "fill_in",
     "model_changes",
     "parse",
+    "plain",
     "resumed",
     "resumed_model",
 ]
@@ -346,7 +352,7 @@ def parse(arguments, program=LESSON):
         prog=as_typed(program),
         description="Train a Transformer to translate."
         + (
-            " Without options, or with only --figures DIR, this runs lesson 09, which explains how."
+            " Without options, or with only --figures DIR and --backend, it is lesson 09."
             if program == LESSON
             else ""
         ),
@@ -385,11 +391,12 @@ def parse(arguments, program=LESSON):
             other = "--quick" if defaults else "--start-from"
             raise UserError(f"--recipe is for a new model of your own: leave out {other}")
         defaults = RECIPES[recipe]
-    if "set" in given:  # the later of two values of a field counts
+    # The later of two values of a field counts. A resumed run has a model already.
+    if "set" in given and "resume" not in given:
         given["set"] = defaults.get("set", []) + given["set"]
     settings = Settings(**{**defaults, **given})
     check(settings)
-    _check_together(settings, given)
+    check_together(settings, set(given))
     return settings, set(given)
 
 
@@ -458,24 +465,27 @@ def check(settings: Settings) -> None:
         )
     if not settings.out:
         raise UserError("--out must name a folder")
-    # The vocabulary's size is not known yet. This one is so large that it refuses no suppressed id.
-    Config.preset(settings.preset, 10**9, **model_changes(settings.set))
+    changes = model_changes(settings.set)
+    if settings.resume or settings.start_from:  # the sizes of that model are not known yet
+        changes = {name: value for name, value in changes.items() if name in _RATES}
+    # Nor is the vocabulary's size. This one is so large that it refuses no suppressed id.
+    Config.preset(settings.preset, 10**9, **changes)
 
 
-def _check_together(settings, given):
+def check_together(settings, given):
     """Raise UserError for options that contradict each other.
 
-    given: the options of the command line, without those that --quick implies.
+    given: the names of the settings that were asked for, without those that --quick implies.
     """
     if settings.valid and not settings.train and not settings.resume:
         raise UserError(
             "--valid is only used with --train: leave it out, a named corpus has its own "
             "validation sentences"
         )
-    if {"corpus", "train"} <= given.keys():
+    if {"corpus", "train"} <= given:
         raise UserError("--corpus and --train are both given: choose one of them")
     if settings.start_from and not settings.resume:
-        for name in sorted(given.keys() & {"preset", "vocabulary_size", "subwords"}):
+        for name in sorted(given & {"preset", "vocabulary_size", "subwords"}):
             raise UserError(
                 f"--start-from uses that model's size and subwords: leave out {flag(name)}"
             )
@@ -536,18 +546,42 @@ def check_model(settings, config, n_subwords):
 
 def check_stored(stored):
     """Raise UserError for settings of a checkpoint that no run can have had."""
-    _check_types(_known(stored))
-    check(Settings(**_known(stored)))
+    known = _known(stored)
+    if name := _wrong_type(known):
+        raise UserError(
+            f"the setting {name} cannot be {reprlib.repr(known[name])}: copy the file again"
+        )
+    check(Settings(**known))
 
 
-def _check_types(stored):
-    """Raise UserError for a value from a file that a field of Settings cannot have."""
+def plain(settings):
+    """Return settings of a Python program as the command line would give them.
+
+    Paths become text, tuples lists, and NumPy's numbers Python's, which a checkpoint can store.
+    Raises UserError for a value of another type.
+    """
+    values = {name: _plain(getattr(settings, name)) for name in _FIELDS}
+    if name := _wrong_type(values):
+        kind = inspect.formatannotation(typing.get_type_hints(Settings)[name])
+        raise UserError(f"the setting {name} cannot be {reprlib.repr(values[name])}: give {kind}")
+    return Settings(**values)
+
+
+def _plain(value):
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _wrong_type(values):
+    """Return the name of a value that a field of Settings cannot have, or None."""
     for name, hint in typing.get_type_hints(Settings).items():
         options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        if name in stored and not any(_is(stored[name], option) for option in options):
-            raise UserError(
-                f"the setting {name} cannot be {reprlib.repr(stored[name])}: copy the file again"
-            )
+        if name in values and not any(_is(values[name], option) for option in options):
+            return name
+    return None
 
 
 def _is(value, kind):
@@ -587,7 +621,8 @@ def resumed(settings, given, stored):
                 f"{getattr(before, name)}): leave it out, or start a new run in another folder "
                 "with --out"
             )
-    own = {name: getattr(settings, name) for name in given} | {"out": settings.out, "resume": True}
+    own = {name: getattr(settings, name) for name in given}
+    own |= {"out": settings.out, "resume": True, "plan": settings.plan}
     if "set" in given:
         newest = {item.partition("=")[0]: item for item in before.set + settings.set}
         own["set"] = list(newest.values())

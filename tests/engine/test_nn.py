@@ -369,16 +369,19 @@ def test_state_that_does_not_fit_is_refused(rng):
     model = Linear(3, 2, rng)
     state = model.state()
     cases = {
-        r"^the given weights lack bias: use the settings and the code": {"weight": state["weight"]},
-        r"^the given weights have gain, not the model: use": {
+        r"^the weights lack bias: use the settings and the code": {"weight": state["weight"]},
+        r"^the model has no gain, which the weights have: use": {
             **state,
             "gain": np.ones(2),
         },
-        r"weight is given with the shape \(2, 3\), but has \(3, 2\) in the model": {
+        r"weight has shape \(2, 3\) in the weights and \(3, 2\) in the model": {
             **state,
             "weight": state["weight"].T,
         },
-        r"weight is given as int64, not float": {**state, "weight": np.ones((3, 2), np.int64)},
+        r"weight is int64 in the weights, not float: use": {
+            **state,
+            "weight": np.ones((3, 2), np.int64),
+        },
     }
     for message, wrong in cases.items():
         with pytest.raises(UserError, match=message) as error:
@@ -472,7 +475,7 @@ def test_new_weights_are_float32():
 def test_a_state_that_does_not_fit_changes_nothing():
     linear = Linear(3, 2, np.random.default_rng(0))
     before = linear.state()
-    with pytest.raises(UserError, match="bias is given with the shape"):
+    with pytest.raises(UserError, match="bias has shape"):
         linear.load_state({"weight": np.ones((3, 2)), "bias": np.ones(3)})
     assert np.array_equal(linear.weight.numpy(), before["weight"])
 

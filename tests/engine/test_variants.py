@@ -95,7 +95,7 @@ def test_the_command_line_takes_the_class(folder):
 def test_without_its_class_a_variant_is_refused(folder, capsys):
     trained("here")
     capsys.readouterr()
-    said = "the given weights have decoder.layers.0.feed_forward.gate.weight and"
+    said = "the model has no decoder.layers.0.feed_forward.gate.weight and"
     with pytest.raises(UserError, match=f"^here: {said}"):
         Translator.load("here")
     for more, place in (
@@ -123,7 +123,7 @@ def test_a_layer_with_other_parameters(folder, monkeypatch, capsys):
         assert Translator.load("here").translate(["the cat"], beam=1)
         assert run("here", "--resume", "--steps", "14") == 0
     with pytest.raises(
-        UserError, match=r"^here: the given weights have decoder.layers.0.feed_forward.gate"
+        UserError, match=r"^here: the model has no decoder.layers.0.feed_forward.gate"
     ):
         Translator.load("here")
 

@@ -248,9 +248,12 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     os.utime(young)
     other = folder / ".tmpAbC123"  # of another program, in Rust as safetensors is
     other.write_bytes(b"what it is writing")
-    os.utime(other, (0, 0))
+    zeros = folder / ".tmpZeRo00"  # as safetensors makes the file, before it writes
+    zeros.write_bytes(bytes(360))
+    for path in (other, zeros):
+        os.utime(path, (0, 0))
     save_arrays(saved, arrays, {})
-    assert other.exists()
+    assert other.exists() and not zeros.exists()
     assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
     clean_leftovers(folder, minutes=0)
     assert not young.exists() and foreign.exists()

@@ -189,6 +189,11 @@ def test_odd_training_text():
     assert subwords.decode(subwords.encode(["the cat"])) == ["the cat"]
 
 
+def test_training_lines_that_are_all_too_long():
+    with pytest.raises(UserError, match="each line has more than 100,000 bytes: give one sentence"):
+        Subwords.train(["x" * 200_000, " ", "y z " * 50_000], 300, log=lambda notice: None)
+
+
 def test_sentencepiece_is_silent_and_lazy():
     """Its C++ side writes to file descriptor 2, which only another process can watch."""
     program = (

@@ -29,6 +29,39 @@ def test_a_run_of_the_first_edition_goes_on_in_the_new_format(folder):
     assert_same_run("here", "whole")
 
 
+MINE = (
+    "words.txt vocabulary.json source.spm subwords.model log.jsonl curves.png results.json "
+    "valid.out model.npz weights-00000001.npz"
+)
+
+
+@pytest.mark.parametrize("name", MINE.split())
+def test_files_of_the_user_are_not_overwritten_by_a_run(folder, capsys, name):
+    Path("mine").mkdir()
+    Path("mine", name).write_text("my own words\n")
+    assert run("mine") == 2
+    assert f"mine contains {name}, which a run would overwrite" in capsys.readouterr().err
+    assert [path.name for path in Path("mine").iterdir()] == [name]
+    assert Path("mine", name).read_text() == "my own words\n"
+
+
+def test_other_files_of_the_user_may_stay_in_the_folder_of_a_run(folder):
+    Path("mine").mkdir()
+    for name in ("notes.txt", "nohup.out", "weights-best.npz"):
+        Path("mine", name).write_text("my own words\n")
+    assert run("mine", "--steps", "2") == 0
+    assert Path("mine/nohup.out").read_text() == "my own words\n"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save_checkpoint", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run("here")
+    assert {path.name for path in Path("here").iterdir()} == {"log.jsonl", "words.txt"}
+    assert run("here", "--steps", "2") == 0
+
+
 def test_old_weights_remain_while_a_checkpoint_names_them(folder):
     copied_run("here", "--steps", "8")
     to_first_edition(Path("here"))
@@ -101,3 +134,34 @@ def test_only_weights_are_forgotten(tmp_path):
         (tmp_path / name).write_bytes(b"")
     RunFolder(tmp_path).forget_weights(["weights-00000008.safetensors"])
     assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_folder_that_may_not_be_read(tmp_path, monkeypatch):
+    """Path.exists raises an error for a file in it; who runs the tests may read everything."""
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    run_folder = RunFolder(tmp_path)
+    for ask in (run_folder.stamp, run_folder.must_be_free, run_folder.must_be_unlocked):
+        assert "cannot be read (Permission denied): choose another folder" in message(ask)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
+def test_a_worker_does_not_keep_the_lock_of_a_trainer_that_was_killed(tmp_path):
+    begun, end = os.pipe(), os.pipe()
+    with RunFolder(tmp_path).locked():
+        if (worker := os.fork()) == 0:
+            os.close(end[1])
+            os.write(begun[1], b"1")
+            os.read(end[0], 1)  # works on until the pipe is closed
+            os._exit(0)
+        os.read(begun[0], 1)
+    try:
+        RunFolder(tmp_path).must_be_unlocked()
+    finally:
+        os.close(end[1])
+        os.waitpid(worker, 0)
+        for descriptor in (*begun, end[0]):
+            os.close(descriptor)

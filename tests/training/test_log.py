@@ -1,6 +1,7 @@
 """The log: the same figures as lines, as JSON and as curves; no error in it stops a run."""
 
 import errno
+import importlib.metadata
 import json
 
 import pytest
@@ -50,13 +51,15 @@ def test_a_resumed_log_drops_entries_after_the_checkpoint(tmp_path):
         file.write('{"step": 40, "lo')  # killed here
     assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 30]
     again = RunLog(tmp_path, after=20, write=print)
+    assert len(read_history(tmp_path)) == 3  # it may be the log of another trainer
+    again.begin()
     again.step(ENTRY | {"step": 21})
     assert (
         [entry["step"] for entry in read_history(tmp_path)]
         == [10, 20, 21]
         == [e["step"] for e in again.history]
     )
-    RunLog(tmp_path)
+    RunLog(tmp_path).begin()
     assert read_history(tmp_path) == []  # a new run begins a new log
 
 
@@ -85,7 +88,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         RunLog(tmp_path / "file")
     (tmp_path / "run" / "log.jsonl").mkdir(parents=True)
     with pytest.raises(UserError, match=r"run: cannot be written \(Is a directory\)"):
-        RunLog(tmp_path / "run", after=3)
+        RunLog(tmp_path / "run", after=3).begin()
 
 
 def test_a_full_disk_costs_only_entries(tmp_path, monkeypatch):
@@ -173,6 +176,19 @@ def test_the_facts_on_which_last_bits_depend():
     assert here.keys() == {"arrays", "matrix products", "replicas"}
     assert here["arrays"].startswith("numpy 2.") and here["replicas"] == 2
     assert here == machine(2) and json.loads(json.dumps(here)) == here
+
+
+@pytest.mark.parametrize("ending", ["", "-cuda12x", "-cuda13x"])
+def test_cupy_is_found_under_the_name_of_its_package(monkeypatch, ending):
+    package = f"cupy{ending}"
+
+    def version(name):
+        if name.startswith("cupy") and name != package:
+            raise importlib.metadata.PackageNotFoundError
+        return "13.6.0"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert versions()["cupy"] == "13.6.0"
 
 
 def test_versions():

@@ -34,8 +34,9 @@ from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
-from minitf.training import commandline
+from minitf.training import commandline, planning
 from minitf.training.checkpoints import RunFolder
+from minitf.training.log import read_history
 from minitf.training.settings import Settings
 from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.trainer import Trainer
@@ -154,9 +155,30 @@ def test_a_run_that_another_process_trained_meanwhile_is_not_overwritten(
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 5
 
 
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_the_later_of_two_trainers_leaves_the_log_of_the_first(folder, monkeypatch, capsys, resume):
+    """They are started together: the later one reads its text while the first begins to train."""
+    if resume:
+        assert run("here", "--steps", "3") == 0
+    read_corpus = commandline.read_corpus
+
+    def slowly(settings):
+        with monkeypatch.context() as patch:
+            patch.setattr(commandline, "read_corpus", read_corpus)
+            assert run("here", "--steps", "5", *resume) == 0
+        return read_corpus(settings)
+
+    monkeypatch.setattr(commandline, "read_corpus", slowly)
+    assert run("here", "--steps", "6", *resume) == 2
+    assert "another process has trained in here meanwhile" in capsys.readouterr().err
+    steps = [entry["step"] for entry in read_history("here") if "loss" in entry]
+    assert steps == [1, 2, 3, 4, 5]
+
+
 def test_subwords_of_a_killed_run_do_not_come_in_the_way(folder):
     """They are written before the first checkpoint, and may be of another kind."""
     Path("here").mkdir()
+    Path("here/log.jsonl").touch()
     Path("here/subwords.model").write_bytes(b"of another run")
     assert run("here", "--steps", "3") == 0
     assert run("here", "--steps", "5", "--resume") == 0
@@ -169,6 +191,35 @@ def test_resuming_from_python_takes_the_settings_that_were_changed(folder):
     assert results["step"] == 5 and results["settings"]["train"] == ["train.en", "train.de"]
     with pytest.raises(UserError, match="--valid-every must be at least 1, not 0"):
         commandline.train(Settings(out="here", resume=True, valid_every=0))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_planning_from_python_trains_nothing(folder, capsys, monkeypatch, resume):
+    copied_run("here", "--steps", "8")
+    before = {path: path.read_bytes() for path in Path("here").iterdir()}
+    monkeypatch.setattr(Trainer, "run", lambda self: pytest.fail("a plan was asked for"))
+    monkeypatch.setattr(planning, "REPEAT_SECONDS", 0)
+    texts = {"train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"]}
+    texts = {} if resume else {**texts, "subwords": "none"}
+    assert commandline.train(Settings(**texts, out="here", plan=True, resume=resume)) is None
+    assert "per update" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
+
+
+def test_a_run_from_python_tells_how_python_continues(folder, monkeypatch, capsys):
+    texts = {"train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"]}
+    sizes = {"set": ["n_layers=1", "d_model=16", "d_ff=24", "n_heads=2"], "subwords": "none"}
+    given = Settings(**texts, **sizes, out="my run", batch_tokens=60, max_extra=2, minutes=0.5)
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, terminate)
+        assert commandline.train(given) is None
+    said = capsys.readouterr().out
+    assert "train(Settings(resume=True, out='my run')) continues from step 2" in said
+    monkeypatch.setattr(Trainer, "_limit_reached", lambda self: "time")
+    assert commandline.train(Settings(resume=True, out="my run"))["step"] == 2
+    said = capsys.readouterr().out
+    assert "--model 'my run'\n" in said, "it can be copied to a shell"
+    assert "continue with train(Settings(resume=True, out='my run')) and " in said
 
 
 def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch):

@@ -1,8 +1,11 @@
 """The command line: every setting arrives, and a resumed run keeps the settings it had."""
 
 import dataclasses
+import json
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minitf.config import Config
@@ -16,6 +19,7 @@ from minitf.training.settings import (
     fill_in,
     model_changes,
     parse,
+    plain,
     resumed,
     resumed_model,
 )
@@ -273,6 +277,43 @@ def test_resuming_can_change_the_rates_of_the_model():
     for assignment in ("d_model=32", "norm=pre", "eps=0.1", "tie=false", "positions=learned"):
         with pytest.raises(UserError, match="--resume cannot change"):
             resumed_model(config, [assignment])
+
+
+def test_resuming_with_a_recipe_changes_only_what_is_given():
+    """The recipe's own --set made the model when the run began."""
+    arguments = ["--resume", "--quick", "--set", "attention_dropout=0.2"]
+    assert parse(arguments)[0].set == ["attention_dropout=0.2"]
+    assert parse(arguments[1:])[0].set == [*QUICK["set"], "attention_dropout=0.2"]
+
+
+@pytest.mark.parametrize("more", [["--resume"], ["--start-from", "there"]])
+def test_sizes_of_a_model_that_exists_are_not_compared_with_those_of_a_preset(more):
+    parse([*more, "--set", "n_heads=7"])
+    with pytest.raises(UserError, match="n_heads"):
+        parse(["--set", "n_heads=7"])
+    with pytest.raises(UserError, match="dropout"):  # a rate is checked at once
+        parse([*more, "--set", "dropout=2"])
+
+
+def test_settings_of_a_python_program():
+    files = (Path("a"), "b")
+    given = Settings(train=files, valid=list(files), out=Path("o"), steps=np.int64(5), clip=1)
+    assert plain(given) == Settings(train=["a", "b"], valid=["a", "b"], out="o", steps=5, clip=1)
+    json.dumps(dataclasses.asdict(plain(given)))
+    for wrong in (
+        {"train": "st"},
+        {"train": [1, 2]},
+        {"steps": "10"},
+        {"steps": 1.5},
+        {"resume": 1},
+        {"out": None},
+        {"out": b"o"},
+        {"set": "norm=pre"},
+        {"clip": None},
+    ):
+        (name,) = wrong
+        with pytest.raises(UserError, match=f"the setting {name} cannot be .*: give "):
+            plain(Settings(**wrong))
 
 
 def test_a_model_must_fit_its_text():

@@ -14,11 +14,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import backend
 from minitf.cpu import replicas as parallel
+from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
 from minitf.training import commandline, planning, results, team
-from minitf.training.settings import parse
+from minitf.training.settings import Settings, parse
 from minitf.training.validation import Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
@@ -228,11 +229,12 @@ def test_starting_from_another_model(folder, capsys):
     assert new_config == config | {"dropout": 0.3}
     for name, array in arrays.items():
         assert np.allclose(array, after[name], atol=2e-3), name
-    assert (
-        commandline.main([*texts, "--start-from", "first", "--out", "third", "--set", "d_ff=8"])
-        == 2
-    )
-    assert capsys.readouterr().err.startswith("09_train_wmt.py: first: ")
+    capsys.readouterr()
+    other = ["--start-from", "first", "--out", "third", "--set", "d_ff=8"]
+    assert commandline.main([*texts, *other]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("09_train_wmt.py: first: ")
+    assert "corpus" not in said.out, "the text, which may be long, is not read in vain"
 
 
 def test_words_cut_by_bpe_are_joined(folder):
@@ -252,6 +254,21 @@ def test_words_cut_by_bpe_are_joined(folder):
         [line.replace("@@ ", "") for line in lines], lines
     ).score == pytest.approx(100)
     assert built.validator.score(lines, lines).score < 100
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"valid": ["valid.en", "valid.de"]}, "--valid is only used with --train"),
+        ({"train": ["a", "b"], "valid": ["a", "b"], "corpus": "multi30k"}, "choose one of them"),
+        ({"start_from": "there", "preset": "base"}, "leave out --preset"),
+        ({"train": "st", "valid": ["a", "b"]}, "the setting train cannot be 'st': give list"),
+    ],
+)
+def test_python_programs_learn_of_settings_that_contradict_each_other(folder, wrong, reason):
+    with pytest.raises(UserError, match=reason):
+        commandline.train(Settings(**wrong, out="made"))
+    assert not Path("made").exists()
 
 
 # Numbers ------------------------------------------------------------------------------------------
