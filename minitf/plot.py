@@ -98,10 +98,10 @@ def attention_maps(
     rows, columns = (
         [_label(token) for token in tokens] for tokens in (target_tokens, source_tokens)
     )
-    title = _drawable(title or "")
+    title = drawable(title or "")
     if caption:
         joined = words and weights.shape[1:] != sizes
-        caption = _explained(_drawable(caption), [*target_tokens, *source_tokens, title], joined)
+        caption = _explained(drawable(caption), [*target_tokens, *source_tokens, title], joined)
     grid = _Grid(len(weights), rows, columns)
     figure = new_figure(grid.width, grid.height)
     highest = float(np.nanmax(weights)) or 1.0
@@ -127,13 +127,13 @@ def _label_head(axes, head, grid, names):
     _name_cells(axes.xaxis, grid.columns, grid.cell, shown=grid.is_lowest(head))
     row_name = names[0] if grid.has_row_name(head, names[0]) else ""
     column_name = names[1] if grid.has_column_name(head, names[1]) else ""
-    axes.set_ylabel(row_name, fontsize=FONT, **_plain())
-    axes.set_xlabel(column_name, fontsize=FONT, **_plain())
+    axes.set_ylabel(row_name, fontsize=FONT, **text_style())
+    axes.set_xlabel(column_name, fontsize=FONT, **text_style())
 
 
 def _explained(caption, tokens, joined):
     """Return the caption with the hints that a reader of these tokens needs."""
-    boxes = not all(map(_has_glyph, set(_drawable("".join(tokens)))))
+    boxes = without_font("".join(tokens))
     hints = {JOINED: joined, MARKED: any("▁" in token for token in tokens), BOXES: boxes}
     return " ".join([caption, *(hint for hint, needed in hints.items() if needed)])
 
@@ -146,12 +146,12 @@ def _head(figure, title, caption):
     top = 1 + 0.1 / high
     if caption:
         lines = _lines(caption, int(72 * wide / (0.47 * size)))
-        style = {"va": "bottom", "ha": "center", "color": "#555555", "linespacing": 1.3, **_plain()}
-        figure.text(0.5, top, "\n".join(lines), fontsize=0.85 * size, **style)
+        style = {"va": "bottom", "ha": "center", "color": "#555555", "linespacing": 1.3}
+        figure.text(0.5, top, "\n".join(lines), fontsize=0.85 * size, **style, **text_style())
         top += (1.3 * len(lines) + 0.6) * 0.85 * size / 72 / high
     if title:
         lines = _lines(title, int(72 * wide / (0.6 * 1.3 * size)), most=2)
-        figure.suptitle("\n".join(lines), y=top, va="bottom", fontsize=1.3 * size, **_plain())
+        figure.suptitle("\n".join(lines), y=top, va="bottom", fontsize=1.3 * size, **text_style())
 
 
 def _lines(text, width, most=None):
@@ -238,15 +238,14 @@ def _name_cells(axis, labels, cell, shown):
         return
     size = min(FONT, 72 * cell * 0.7)
     every = 1 if size >= SMALLEST_FONT else int(np.ceil(SMALLEST_FONT / size))
-    axis.set_ticks(
-        range(0, len(labels), every), labels[::every], fontsize=max(size, SMALLEST_FONT), **_plain()
-    )
+    style = text_style() | {"fontsize": max(size, SMALLEST_FONT)}
+    axis.set_ticks(range(0, len(labels), every), labels[::every], **style)
     axis.set_tick_params(length=0, pad=2, labelrotation=90 if axis.axis_name == "x" else 0)
 
 
 def _label(token):
     # The mark ▁ is a heavy bar in most fonts.
-    return _cut(_drawable(token).replace("▁", "_"), LONGEST_LABEL)
+    return _cut(drawable(token).replace("▁", "_"), LONGEST_LABEL)
 
 
 def _cut(text, length):
@@ -530,8 +529,8 @@ def _fonts():
     return [name for name in FONTS if name in installed]
 
 
-def _plain():
-    """Return the options of text in which a dollar sign does not begin a formula."""
+def text_style():
+    """Return the options of text: in any installed font, and a dollar sign begins no formula."""
     return {"parse_math": False, "usetex": False, "fontfamily": _fonts()}
 
 
@@ -539,7 +538,7 @@ def _printable(text):
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def _drawable(text):
+def drawable(text):
     """Leave out invisible characters; name signs that no font has, such as [waving hand sign]."""
     text = _printable(
         "".join(character for character in text if unicodedata.category(character) != "Cf")
@@ -551,6 +550,11 @@ def _drawable(text):
         for sign, name in names.items()
     }
     return "".join(names.get(character, character) for character in text)
+
+
+def without_font(text):
+    """Return the characters of a text, as it is drawn, that no installed font has: the boxes."""
+    return "".join(sign for sign in dict.fromkeys(drawable(text)) if not _has_glyph(sign))
 
 
 def _has_glyph(character):

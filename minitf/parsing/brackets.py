@@ -40,7 +40,7 @@ class Brackets:
     tokens more than pieces of words: two brackets and the end mark.
 
     subwords: those of a model for trees. sentences: the ids of each word of each sentence, at least
-    one. Raises UserError for the subwords of another model.
+    one. end_id: of the end mark. Raises UserError for the subwords of another model.
     """
 
     def __init__(

@@ -9,19 +9,20 @@ import sys
 from pathlib import Path
 
 from minitf.backend import use
-from minitf.errors import UserError, in_file
+from minitf.errors import in_file
 from minitf.parsing.grammar import Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
 from minitf.parsing.words import cut
-from minitf.terminal import Progress, counted, number, plainly
+from minitf.terminal import Progress, counted, number
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
-from minitf.translation.commandline import signals_as_exceptions
-from minitf.translation.console import USAGE, Mistake, complain, is_terminal, say
+from minitf.translation.arguments import OneLineParser, parse_text
+from minitf.translation.commandline import exit_code, signals_as_exceptions
+from minitf.translation.console import PROGRAM, USAGE, Mistake, complain, say, terminal_safe
 from minitf.translation.input import opened_input
-from minitf.translation.output import opened_output, settle_stdout
+from minitf.translation.output import opened_output
 
 __all__ = ["main"]
 
@@ -32,7 +33,8 @@ MORE = """\
 The words of a tree are those of the line: signs at the edges of words are cut
 off, as in the Penn Treebank, unless some in the line are cut off already.
 Brackets in words are written -LRB- and -RRB-. A model writes no parts of speech,
-so it tags each word XX; a grammar writes them. An empty line stays empty.
+so it tags each word XX; a grammar writes them. An empty line stays empty. Put --
+before a sentence that starts with a dash.
 
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C.
@@ -44,22 +46,19 @@ _PICTURES = {".png", ".svg", ".pdf"}
 _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise SystemExit(complain(f"{plainly(self, message)} (see --help)"))
-
-
 def _options(arguments, model):
     """Return the options of a command line; model: the folder that is used without --model."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog=USAGE,
         usage=f"{USAGE} [OPTIONS] [TEXT ...]",
         description=DESCRIPTION,
         epilog=MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
     add = parser.add_argument
+    add("--help", action="help", help="show this text (also -h)")
     add("text", nargs="*", metavar="TEXT", help="sentences, in quotes")
     add("--input", metavar="FILE", help="read the sentences from this file, one on each line")
     add("--output", metavar="FILE", help="write the trees to this file when everything is parsed")
@@ -98,12 +97,12 @@ def _options(arguments, model):
         help=f"length penalty (default: {ALPHA})",
     )
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
-    options = parser.parse_intermixed_args(arguments)
+    options = parse_text(parser, arguments)
     options.paragraphs = False  # for opened_input: each line is a sentence
     _check(options, parser.error)
-    if not options.grammar:
-        options.model = options.model or model
-    if not (options.grammar or options.model):
+    if not options.grammar and options.model is None:
+        options.model = model
+    if not options.grammar and options.model is None:
         parser.error(
             "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
             "which has one"
@@ -113,25 +112,35 @@ def _options(arguments, model):
 
 def _check(options, refuse):
     """Refuse options that do not go together, before anything is read."""
-    if options.model and options.grammar:
+    if options.model is not None and options.grammar:
         refuse("--model and --grammar are both given: choose one of them")
-    if options.score and (options.text or options.input):
+    if options.score and (options.text or options.input is not None):
         refuse("--score reads its sentences from the gold trees: leave the other text out")
-    if options.score and (options.draw or options.pretty):
+    if options.score and (options.draw is not None or options.pretty):
         refuse("--score prints scores: leave out --draw and --pretty")
     if options.score and options.output == "-":
         refuse("--score prints scores: name a file with --output for the trees")
-    for path in (*(options.score or ()), *(options.grammar or ())):
-        if options.output and _same(options.output, path):
-            refuse(f"--output would replace {path}: give it another name")
-    if options.draw and Path(options.draw).suffix.lower() not in _PICTURES:
-        refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
-    if options.draw and not Path(options.draw).parent.is_dir():
-        refuse(f"--draw: the folder of {options.draw} does not exist: make it, or choose another")
-    if options.draw and options.output and _same(options.draw, options.output):
-        refuse("--draw and --output name the same file: choose another for one of them")
+    read = [*(options.score or ()), *(options.grammar or ()), options.input]
+    for name, written in (("--output", options.output), ("--draw", options.draw)):
+        for path in filter(None, read):
+            if written and _same(written, path):
+                refuse(f"{name} would replace {path}: give it another name")
+    if options.draw is not None:
+        _check_picture(options, refuse)
     if options.text and options.input is not None:
         refuse("TEXT and --input are both given: choose one of them")
+
+
+def _check_picture(options, refuse):
+    path = Path(options.draw)
+    if path.suffix.lower() not in _PICTURES:
+        refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        refuse(f"--draw: the folder of {path} does not exist: make it, or choose another")
+    if path.is_dir():
+        refuse(f"--draw: {path} is a folder: name a file")
+    if options.output and _same(path, options.output):
+        refuse("--draw and --output name the same file: choose another for one of them")
 
 
 def _same(path, other):
@@ -144,44 +153,43 @@ def main(arguments=None, model=None, backend=""):
     model: the folder of the model that is used without --model. backend: the value of
     MINITF_BACKEND, if the caller has hidden it from `import minitf`.
     """
-    try:
-        options = _options(sys.argv[1:] if arguments is None else arguments, model)
-        with in_file("--backend" if options.backend else "MINITF_BACKEND"):
-            if options.backend or backend:
-                use(options.backend or backend)
-        _run(options)
-        return 0
-    except (UserError, Mistake) as error:
-        return complain(error)
-    except KeyboardInterrupt:
-        if is_terminal(sys.stderr):
-            say("")
-        return 130
-    except BrokenPipeError:  # the reader of the output has read enough
-        return 0
-    finally:
-        settle_stdout()
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    return exit_code(lambda: _run(_options(arguments, model), backend))
 
 
-def _run(options):
+def _run(options, backend):
+    with in_file("--backend" if options.backend else "MINITF_BACKEND"):
+        if options.backend or backend:
+            use(options.backend or backend)
     with signals_as_exceptions():
-        if options.score:
-            _score(options)
-            return
-        with (
-            opened_input(options) as source,
-            opened_output(options.output, source.file) as write,
-        ):
-            parse, to_draw = _parser(options), options.draw
-            for lines in source.batches:
-                sentences = list(map(_words, lines))
-                trees, _ = _completed(parse(sentences), sentences)
-                if to_draw and (first := next(filter(None, trees), None)):
-                    _draw(first, to_draw)
-                    to_draw = None
-                write("".join(_written(tree, options.pretty) for tree in trees))
-        if to_draw:
-            raise Mistake("--draw: there is no text to draw a tree of: give a sentence")
+        return _score(options) if options.score else _parse(options)
+
+
+def _parse(options):
+    """Write the trees, and draw the first; return the exit code."""
+    code, to_draw, number = 0, options.draw, 0  # number: of lines parsed
+    with (
+        opened_input(options) as source,
+        opened_output(options.output, source.file) as write,
+        Progress("sentences parsed") as bar,
+    ):
+        parse = _parser(options)
+        for lines in source.batches:
+            sentences = list(map(_words, lines))
+
+            def show(done, parts, before=number, lines=lines):
+                bar.to(before + len(lines) * done // parts)
+
+            found = parse(sentences, progress=None if source.typed else show)
+            trees, _ = _completed(found, sentences)
+            number += len(lines)
+            bar.wipe()
+            write("".join(_written(tree, options.pretty) for tree in trees))
+            if to_draw and (first := next(filter(None, trees), None)):
+                code, to_draw = _draw(first, to_draw), None
+    if to_draw:
+        raise Mistake("--draw: there is no text to draw a tree of: give a sentence")
+    return code
 
 
 def _parser(options):
@@ -220,33 +228,47 @@ def _written(tree, in_lines):
 
 
 def _draw(tree, path):
+    """Draw a tree; return the exit code. No trees are lost if it cannot be drawn."""
     try:
-        draw(tree, path)
+        boxes = draw(tree, path)
     except ValueError as error:
-        raise Mistake(f"--draw: {error}") from None
+        return complain(f"--draw: {error}")
+    if boxes:
+        say(terminal_safe(f"{PROGRAM}: {path} has boxes: no installed font has {boxes}"))
+    return 0
 
 
 def _score(options):
     """Print how well the parser finds the gold trees, and write those it found to --output."""
-    with contextlib.ExitStack() as stack:
-        # Before the parsing, which may take an hour: is there a place for the trees?
-        opened = (
-            stack.enter_context(opened_output(options.output, None)) if options.output else None
-        )
+    with opened_output(None, None) as write:
+        gold, found, fallen = _parsed_gold(options)
+        rows = dict(_rows(gold, found))
+        lines = [f"{name:18}  {sum(scores, Scores())}" for name, scores in rows.items()]
+        low, high = interval(rows["all sentences"])
+        lines.append(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
+        if options.grammar:
+            why = "too long, or no tree by the grammar"
+            lines.append(f"{counted(fallen, 'sentence')} right-branching: {why}")
+        write("".join(f"{line}\n" for line in lines))
+
+
+def _parsed_gold(options):
+    """Return the gold trees, those found, and how many of these are right-branching.
+
+    Those found are complete in --output before anything else can fail.
+    """
+    trees_file = contextlib.nullcontext()
+    if options.output is not None:  # before the parsing, which may take an hour
+        trees_file = opened_output(options.output, None)
+    with trees_file as write:
         gold, parse = _trees(options.score), _parser(options)
         sentences = list(map(words, gold))
         with Progress("sentences parsed", len(gold)) as bar:
-            found = parse(sentences, progress=lambda done, _: bar.to(done))
-        found, fallen = _completed(found, sentences)
-        if opened:
-            opened("".join(f"{penn(tree)}\n" for tree in found))
-    rows = dict(_rows(gold, found))
-    for name, scores in rows.items():
-        print(f"{name:18}  {sum(scores, Scores())}")
-    low, high = interval(rows["all sentences"])
-    print(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
-    if options.grammar:
-        print(f"{counted(fallen, 'sentence')} right-branching: too long, or no tree by the grammar")
+            trees = parse(sentences, progress=lambda done, parts: bar.to(done * len(gold) // parts))
+        found, fallen = _completed(trees, sentences)
+        if write:
+            write("".join(f"{penn(tree)}\n" for tree in found))
+    return gold, found, fallen
 
 
 def _rows(gold, found):

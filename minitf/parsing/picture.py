@@ -1,9 +1,10 @@
 """A picture of a tree."""
 
 import math
+import unicodedata
 from pathlib import Path
 
-from minitf.plot import new_figure, save_figure
+from minitf.plot import drawable, new_figure, save_figure, text_style, without_font
 from minitf.text.trees import Leaf, Tree
 
 __all__ = ["draw"]
@@ -18,8 +19,10 @@ _LEAST_DPI = 50  # the letters are about five pixels high
 _MOST_PIXELS = 40_000_000  # memory: a few times four bytes for each
 
 
-def draw(tree: Tree, path: str) -> None:
+def draw(tree: Tree, path: str | Path) -> str:
     """Draw a tree, the words in a row at the bottom, and write it to a file.
+
+    Return the characters that no installed font has, which are boxes in the picture.
 
     Raises ValueError for an unknown format, for a tree too large for a format other than .svg, and
     for a file that cannot be written.
@@ -36,13 +39,15 @@ def draw(tree: Tree, path: str) -> None:
         corner = y - 0.5
         heights = [y - 0.25, corner, corner, below_y + 0.25]
         axes.plot([x, x, below_x, below_x], heights, color="#888888", linewidth=1)
+    style = text_style()
     for x, y, text, is_word in nodes:
         axes.text(
-            x, y, text, parse_math=False, ha="center", va="center", fontsize=11,
+            x, y, text, ha="center", va="center", fontsize=11, **style,
             color="black" if is_word else "#1f5fa8", weight="normal" if is_word else "bold",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )  # fmt: skip
     save_figure(figure, path)
+    return without_font("".join(text for _, _, text, _ in nodes))
 
 
 def _size(width, height, path):
@@ -78,10 +83,10 @@ def _layout(tree):
             stack.append([])
             continue
         if isinstance(item, Leaf):
-            word = item.word
+            word = drawable(item.word)
             if len(word) > _MOST_CHARACTERS:
                 word = f"{word[:_MOST_CHARACTERS]}\N{HORIZONTAL ELLIPSIS}"
-            room = len(word) + _GAP
+            room = _width(word) + _GAP
             point = x + room / 2, 0
             x += room
             nodes.append((*point, word, True))
@@ -89,7 +94,12 @@ def _layout(tree):
             parts = stack.pop()
             point = (parts[0][0] + parts[-1][0]) / 2, 1 + max(y for _, y in parts)
             lines += [(point, part) for part in parts]
-            nodes.append((*point, item[1:], False))
+            nodes.append((*point, drawable(item[1:]), False))
         if stack:
             stack[-1].append(point)
     return nodes, lines, x
+
+
+def _width(word):
+    """Return the width of a word in characters; a Chinese one is as wide as two others."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in word)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from minitf.errors import UserError, in_file
 
 __all__ = [
+    "ROOT",
     "WITH_WORDS",
     "WORD",
     "Leaf",
@@ -36,7 +37,7 @@ __all__ = [
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
 WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
-LONGEST_LABEL = 100  # characters
+_LONGEST_LABEL = 100  # characters
 _TOKEN = re.compile(r"[()]|[^\s()]+")  # at any blank, such as U+2009, which is in CRAFT
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
@@ -127,9 +128,9 @@ def _read(token, stack, number):
                         "file of trees?")  # fmt: skip
     bracket = stack[-1]
     if bracket.label is None and not bracket.is_constituent:
-        if len(token) > LONGEST_LABEL:
+        if len(token) > _LONGEST_LABEL:
             raise UserError(f"line {number}: the label {_quoted(token)} has {len(token):,} "
-                            f"characters; at most {LONGEST_LABEL} are possible")  # fmt: skip
+                            f"characters; at most {_LONGEST_LABEL} are possible")  # fmt: skip
         bracket.label = token
     elif bracket.is_constituent:
         raise UserError(f"line {number}: the word {_quoted(token)} is beside a bracket: give it a "
@@ -232,10 +233,10 @@ def linear(tree: Tree, with_words: bool = False) -> list[str]:
 def is_bracket(token: str) -> bool:
     """Return whether a token of the linear form is a bracket, and not a word.
 
-    >>> is_bracket("(NP"), is_bracket("(")
-    (True, False)
+    >>> is_bracket("(NP"), is_bracket("("), is_bracket("")
+    (True, False, False)
     """
-    return token[0] in _ESCAPED and len(token) > 1
+    return token[:1] in _ESCAPED and len(token) > 1
 
 
 def beside_brackets(word: str) -> str:
@@ -303,21 +304,19 @@ def penn(tree: Tree) -> str:
 
 def pretty(tree: Tree) -> str:
     """Return the tree in several lines: each constituent begins one, and its words share one."""
-    lines, depth = [], 0
+    parts, depth = [], 0
     for i, item in enumerate(tree):
+        new_line = "\n" + "  " * min(depth, _DEEPEST)
         if isinstance(item, Leaf):
-            text = f"({item.tag} {_escaped(item.word)})"
-            if i and (isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1)):
-                lines[-1] += f" {text}"
-            else:
-                lines.append("  " * min(depth, _DEEPEST) + text)
+            is_beside = i and (isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1))
+            parts.append(f"{' ' if is_beside else new_line}({item.tag} {_escaped(item.word)})")
         elif item[0] == "(":
-            lines.append("  " * min(depth, _DEEPEST) + item)
+            parts.append(new_line + item)
             depth += 1
         else:
-            lines[-1] += ")"
+            parts.append(")")
             depth -= 1
-    return "\n".join(lines)
+    return "".join(parts).removeprefix("\n")
 
 
 def _only_words(tree, start):

@@ -1,6 +1,7 @@
 """examples/parse.py: its output, its manners, and what it says about mistakes."""
 
 import functools
+import os
 import subprocess
 import sys
 from unittest import mock
@@ -8,6 +9,7 @@ from unittest import mock
 import pytest
 from paths import EXAMPLES
 
+from minitf import plot
 from minitf.config import Config
 from minitf.files.models import save_model
 from minitf.parsing import commandline, picture
@@ -248,7 +250,8 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["--grammar", "no.tree", "the cat ."], "no such file: no.tree, the cat .; put sentences"),
         (["--grammar", "no.tree"], "no.tree: cannot be read (No such file"),
         (["a", "--modle", "HERE"], "unknown option --modle: did you mean --model?"),
-        (["a", "--nonsense"], "unknown option: --nonsense"),
+        (["a", "--nonsense"], "unknown option --nonsense: put -- before text"),
+        (["-hello"], "unknown option -hello: put -- before text"),
         (["a", "--grammar", GRAMMAR, "--output", GRAMMAR], "would replace"),
         (["--model", "HERE", "--draw", "x.bmp", "a"], "unknown picture format"),
         (["--model", "HERE", "--score", "x.tree", "--pretty"], "leave out --draw and --pretty"),
@@ -258,11 +261,18 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["a", "--model", "HERE", "--grammar", GRAMMAR], "--model and --grammar are both given"),
         (["--model", "HERE", "--draw", "no/x.png", "a"], "the folder of no/x.png does not exist"),
         (["a", "--model", "HERE", "--draw", "x.svg", "--output", "./x.svg"], "name the same file"),
+        (["--model", "HERE", "--draw", "x.svg", "--input", "./x.svg"], "--draw would replace"),
+        (["--model", "HERE", "--draw", "", "a"], "unknown picture format ''"),
+        (["--model", "HERE", "--draw", "folder.png", "a"], "folder.png is a folder: name a file"),
+        (["--model", "", "a"], ". is not the folder of a trained model"),
+        (["--model", "HERE", "--score", GRAMMAR, "--output", ""], "it is a folder: name a file"),
+        (["--model", "HERE", "--score", GRAMMAR, "--input", ""], "leave the other text out"),
     ],
 )
 def test_mistakes_get_one_line(folder, capsys, arguments, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / GRAMMAR).write_text("(NP (DT the) (NN cat))", encoding="utf-8")
+    (tmp_path / "folder.png").mkdir()
     arguments = [folder if argument == "HERE" else argument for argument in arguments]
     try:
         code, out, err = run(capsys, *arguments)
@@ -274,3 +284,86 @@ def test_mistakes_get_one_line(folder, capsys, arguments, said, tmp_path, monkey
     assert len(err.splitlines()) == 1
     assert (tmp_path / GRAMMAR).read_text(encoding="utf-8") == "(NP (DT the) (NN cat))"
     assert said in err
+
+
+@pytest.fixture
+def grammar(tmp_path, monkeypatch):
+    """The options of a grammar in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / GRAMMAR).write_text("(NP (DT the) (NN cat))", encoding="utf-8")
+    return "--grammar", GRAMMAR
+
+
+def test_a_tree_too_large_for_a_picture_is_written_all_the_same(capsys, grammar):
+    given = ["a " * 1200, "the cat", *grammar, "--draw", "tree.png"]
+    code, out, err = run(capsys, *given)
+    assert (code, out.count("\n"), out.splitlines()[1]) == (2, 2, "(NP (DT the) (NN cat))")
+    assert err.count("\n") == 1 and "is too large for a .png that can be read" in err
+    code, out, err = run(capsys, *given, "--output", "out.txt")
+    assert (code, out) == (2, "")
+    with open("out.txt", encoding="utf-8") as file:
+        assert len(file.readlines()) == 2
+
+
+def test_characters_without_a_font_are_named(capsys, grammar, monkeypatch):
+    monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans"])
+    code, out, err = run(capsys, "the \u732b", *grammar, "--draw", "tree.svg")
+    assert (code, out) == (0, "(NP (DT the) (NN \u732b))\n")
+    assert err.endswith("tree.svg has boxes: no installed font has \u732b\n")
+    assert run(capsys, "the \u03b1", *grammar, "--draw", "tree.svg")[2] == ""
+
+
+def test_text_that_starts_with_a_dash(capsys, grammar):
+    code, out, _ = run(capsys, *grammar, "--", "--the", "-h", "--draw")
+    assert code == 0
+    assert [words(next(parse([line]))) for line in out.splitlines()] == [
+        ["--the"],
+        ["-h"],
+        ["--draw"],
+    ]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_scores_that_cannot_be_printed(tmp_path, grammar):
+    command = [sys.executable, EXAMPLES / "parse.py", *grammar, "--score", GRAMMAR]
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run(
+            [*command, "--output", "trees.txt"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    said = found.stderr.decode()
+    assert found.returncode == 2 and said.count("\n") == 1
+    assert "standard output: cannot be written" in said
+    assert (tmp_path / "trees.txt").read_text() == "(NP (DT the) (NN cat))\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt, 130, "stopped: nothing was written to "),
+        (MemoryError, 2, "out of memory: use a smaller --beam"),
+    ],
+)
+def test_what_ends_the_parsing_is_told(capsys, grammar, monkeypatch, error, code, said):
+    monkeypatch.setattr(commandline.Grammar, "parse", mock.Mock(side_effect=error))
+    found, out, err = run(capsys, *grammar, "--output", "out.txt", "the cat")
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert said in err
+    assert not os.path.exists("out.txt")
+
+
+def test_the_bar_counts_sentences_and_not_their_parts(folder, capsys, grammar, monkeypatch):
+    shown = []
+    monkeypatch.setattr(commandline.Progress, "to", lambda self, done: shown.append(done))
+
+    def parse_in_parts(self, sentences, progress, **options):
+        for done in (2, 4):
+            progress(done, 4)
+        return [None] * len(sentences)
+
+    monkeypatch.setattr(Parser, "parse", parse_in_parts)
+    code, _, _ = run(capsys, "--model", folder, "--score", GRAMMAR, GRAMMAR)
+    assert (code, shown) == (0, [1, 2])
+    shown.clear()
+    monkeypatch.setattr(reading, "LINES", 2)
+    code, _, _ = run(capsys, "--model", folder, "a", "b", "c", "d")
+    assert (code, shown) == (0, [1, 2, 3, 4])

@@ -1,6 +1,7 @@
 """parsing/scores.py: brackets counted by hand, and as another program counts them."""
 
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -142,3 +143,15 @@ def test_the_interval_of_f1_is_that_of_the_normal_approximation():
     half = 1.96 * np.sqrt(share * (1 - share) / len(right))
     assert np.allclose([low, high], 100 * (share + np.array([-half, half])), atol=0.2)
     assert interval([Scores(1, 1, 3, 3, 3)]) == (100, 100)
+
+
+def test_the_interval_of_many_sentences_needs_little_memory():
+    scores = [Scores(1, 0, 3, 3, i % 4) for i in range(5_000)]
+    interval(scores[:2], draws=2)  # numpy.random is loaded
+    tracemalloc.start()
+    try:
+        interval(scores, draws=200)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3e6, "bytes; all draws together would have 24 million"

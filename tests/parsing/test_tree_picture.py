@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 
+from minitf import plot
 from minitf.parsing import picture
 from minitf.parsing.picture import _MOST_PIXELS, draw
 from minitf.text.trees import Leaf, parse
@@ -90,3 +91,14 @@ def test_no_line_crosses_another_or_a_label(tmp_path):
         x, y = text.get_position()
         assert not any(min(a[1], b[1]) < y < max(a[1], b[1]) and a[0] == x for a, b in upright)
         assert all(a[1] != y for a, _ in level)
+
+
+def test_a_wide_word_gets_room_and_the_fonts_of_all_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans", "DejaVu Serif"])
+    (tree,) = parse(["(NP (NN \u732b\u732b\u732b) (NN cat) (NN \U0001f408))"])
+    with mock.patch.object(picture, "save_figure") as saved:
+        assert draw(tree, tmp_path / "tree.png") == "\u732b"
+    (axes,) = saved.call_args[0][0].axes
+    assert axes.get_xlim() == (0, (6 + 2) + (3 + 2) + (5 + 2))
+    assert [text.get_text() for text in axes.texts] == ["\u732b" * 3, "cat", "[cat]", "NP"]
+    assert all(text.get_family() == ["DejaVu Sans", "DejaVu Serif"] for text in axes.texts)

@@ -168,6 +168,12 @@ def test_a_tree_may_be_deeper_than_any_recursion():
     assert pretty(tree).count("\n") == depth - 1
 
 
+def test_many_words_take_no_long_time():
+    """A minute and a half, if each word that is written copies those before it in its line."""
+    n = 1_000_000
+    assert pretty(["(NP", *[Leaf("NN", "a")] * n, ")NP"]) == f"(NP{' (NN a)' * n})"
+
+
 def test_several_words_with_one_tag_are_several_words():
     assert tree_of("(NP (NN Xpd TTD))") == ["(NP", Leaf("NN", "Xpd"), Leaf("NN", "TTD"), ")NP"]
 
