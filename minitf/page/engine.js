@@ -92,6 +92,20 @@ const SENTENCE = `(?:${TITLE}${INITIAL}${DATE}\\.|[!?\u2026])["'\u201d\u2019\u00
   + `${SPACE}+(?!${SPACE}|\\p{Lowercase})`
   + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`;
 
+// Return a line IN CAPITALS in small letters but for the first of each sentence, if it has fewer
+// subwords then: a model that has read few words in capitals makes nonsense of them.
+function inSmallLetters(model, line) {
+  if (!/\p{Uppercase}/u.test(line) || /\p{Lowercase}|\p{Lt}/u.test(line)) return line;
+  let small = "", start = 0;
+  const ends = [...line.matchAll(new RegExp(SENTENCE, "gu"))].map((end) => end.index + end[0].length);
+  for (const end of [...ends, line.length]) {
+    const [first = "", ...others] = line.slice(start, end);
+    small += first + others.join("").toLowerCase();
+    start = end;
+  }
+  return encodeText(model, small).length < encodeText(model, line).length ? small : line;
+}
+
 // Return the part of a line that is translated by itself: all of it, or if it has more than
 // `usual` subwords, its first sentence, as a model that learned from single sentences drops some of
 // several.
@@ -444,5 +458,5 @@ function explainPass(model, sourceIds, targetIds) {
 
 if (typeof module !== "undefined") // in node, for tests
   module.exports = {
-    loadModel, encodeText, partOf, decodeIds, nameOf, greedy, beamSearch, explainPass,
+    loadModel, encodeText, inSmallLetters, partOf, decodeIds, nameOf, greedy, beamSearch, explainPass,
   };

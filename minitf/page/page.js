@@ -592,10 +592,12 @@ const widestOf = (names) =>
   Math.ceil(Math.max(...names.map((name) => widthOf(word(name), "13px sans-serif"))));
 
 // Return the numbers as rows of a spreadsheet, with the tokens as headings; one that contains a
-// quote is quoted. At the front, the hyphen of ASCII would make a formula of it.
+// quote is quoted. At the front, these signs of ASCII would make a formula of it.
 function tsvOf(rows, columns, matrix) {
   const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
-  const cell = (token) => word(token).replace(/^-/, "\u2010").replace(/^.*".*$/, quoted);
+  const others = { "-": "\u2010", "+": "\uff0b", "=": "\uff1d", "@": "\uff20" };
+  const cell = (token) =>
+    word(token).replace(/^[-+=@]/, (sign) => others[sign]).replace(/^.*".*$/, quoted);
   const lines = [["", ...columns.map(cell)],
     ...rows.map((name, t) => [cell(name), ...matrix[t].map((weight) => weight.toFixed(3))])];
   return lines.map((line) => line.join("\t")).join("\n");
@@ -978,8 +980,10 @@ function inPieces() {
 // Translate a text in the page. onText: called with the text so far.
 // Throws an Error with one line for the reader if there is nothing to translate, or too much.
 async function translate(text, width, onText = () => {}) {
-  const model = await unpackModel(), { alpha, max_extra: maxExtra, longest, usual } = data.search;
-  const typed = strip(printable(text)), line = partOf(model, typed, usual);
+  const model = await unpackModel();
+  const { alpha, max_extra: maxExtra, longest, usual, reads_capitals: loud } = data.search;
+  const given = strip(printable(text)), typed = loud ? given : inSmallLetters(model, given);
+  const line = partOf(model, typed, usual);
   if (!line) throw new Error("Type a sentence first.");
   if (hasMoreThan(model, line, longest))
     throw new Error(`This is too long: the model reads up to ${longest} tokens at once, and a word `

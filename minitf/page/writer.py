@@ -62,6 +62,7 @@ def page(
     subwords: Subwords | Words | None = None,
     longest: int = 100,
     usual: int = 100,
+    reads_capitals: bool = True,
     languages: Sequence[str] = ("", ""),
     origin: str = "",
     hint: str = "",
@@ -72,14 +73,16 @@ def page(
     It needs no other file and makes no request: its policy allows the one script that it contains,
     by its sha256, and nothing else.
     model, subwords: what the page translates with what is typed there, its weights as float16;
-    without them it only shows this line. It searches as this line was searched. longest, usual: of
-    the Translator: the subwords that it reads at once, and of a line that is never cut.
+    without them it only shows this line. It searches as this line was searched.
+    longest, usual, reads_capitals: of the Translator: the subwords that it reads at once, those of
+    a line that is never cut, and whether it reads a line in capitals as it is.
     languages: the codes of source and target, such as "en" and "de".
     origin: a sentence about the model: who made it, and its licence.
     hint, examples: what the model can translate: a sentence about it, and lines to choose from.
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
     """
     n_shown, weights = _weights(explained)
+    limits = {"longest": longest, "usual": usual, "reads_capitals": reads_capitals}
     names = ("page.js",) if model is None else ("engine.js", "page.js")
     script = "".join(_source(name) for name in names)
     style = _source("page.css")
@@ -95,7 +98,7 @@ def page(
         "origin": html.escape(origin),
         "note": html.escape(_note(explained, n_shown)),
         "table": _table(explained, n_shown),
-        "data": _json(_data(explained, n_shown, weights, longest, usual, languages) | more),
+        "data": _json(_data(explained, n_shown, weights, limits, languages) | more),
         "model": "" if model is None else _model(model, subwords),
         "style": style,
         "style_hash": _sha256(style),
@@ -194,8 +197,8 @@ def _short(weight):
     return f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else ""
 
 
-def _data(explained, n_shown, weights, longest, usual, languages):
-    """Return the content of the views, for JSON."""
+def _data(explained, n_shown, weights, limits, languages):
+    """Return the content of the views, for JSON. limits: of the Translator, how it reads lines."""
     beam = [
         {
             "parents": step.parents,
@@ -217,8 +220,7 @@ def _data(explained, n_shown, weights, longest, usual, languages):
             "alpha": explained.alpha,
             "max_extra": explained.max_extra,
             "limit": max(1, len(explained.source_ids) - 1 + explained.max_extra),
-            "longest": longest,
-            "usual": usual,
+            **limits,
         },
         "source": explained.source[:n_shown],
         "target": explained.target[:n_shown],

@@ -44,7 +44,10 @@ WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 _MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
-NOTES = ("source", "licence", "credit", "source_language", "target_language", "longest", "usual")
+NOTES = (
+    *("source", "licence", "credit", "source_language", "target_language"),
+    *("longest", "usual", "reads_capitals"),
+)
 NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
@@ -136,7 +139,7 @@ def _entry(settings, name):
 def _our_notes(settings):
     """Return the notes of a model that minitf exported, {} for others."""
     found = _exported_notes(settings)
-    return {name: found[name] for name in NOTES if type(found.get(name)) in (str, int)}
+    return {name: found[name] for name in NOTES if type(found.get(name)) in (str, int, bool)}
 
 
 def _exported_notes(settings):

@@ -25,8 +25,8 @@ from minitf.translation.probe import probe
 __all__ = ["import_model"]
 
 # Subwords: a longer line is rare in the text that the models were trained on. A shorter one stays
-# as it is, because the ends of sentences are known in few languages.
-LENGTHS = {"longest": 200, "usual": 200}
+# as it is, because the ends of sentences are known in few languages. Web pages have capitals, too.
+LINES = {"longest": 200, "usual": 200, "reads_capitals": True}
 _NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
 _CARD = """\
 # {title}
@@ -71,7 +71,7 @@ def import_model(
     notes = {"source": source.name} | model.notes | (notes or {}) | known
     notes = languages_of_name(str(notes["source"])) | notes
     if "longest" not in notes:  # a model of minitf that comes back has its own
-        notes |= LENGTHS
+        notes |= LINES
     notes.setdefault("licence", UNKNOWN)
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like

@@ -8,14 +8,14 @@ from minitf.terminal import misspelt, number
 from minitf.translation.console import USAGE, complain
 from minitf.translation.picture import CAPTIONS, PAGES
 
-__all__ = ["parse"]
+__all__ = ["OneLineParser", "parse", "parse_text"]
 
 DESCRIPTION = "Translate text: given in quotes, in a file, through a pipe or at a prompt."
 MORE = """\
 examples:
   translate.py "The children are playing in the garden."
   translate.py                                 (asks for sentences to translate)
-  translate.py --input letter.txt --paragraphs --output brief.txt
+  translate.py --input letter.txt --paragraphs --output letter.de.txt
   translate.py -- "-5 degrees?"                (text that starts with a dash)
   tail -f chat.txt | translate.py --format json
   translate.py --attention picture.png "The cat I saw was black."
@@ -52,7 +52,9 @@ does.
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class OneLineParser(argparse.ArgumentParser):
+    """Tells a mistake in one line."""
+
     def error(self, message):
         raise SystemExit(complain(f"{message} (see --help)"))
 
@@ -63,8 +65,19 @@ def parse(arguments=None, model=None):
     model: the folder of the model that is used without --model.
     """
     parser = _parser(model)
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # Everything after -- is text, also "-Hello.".
+    options = parse_text(parser, sys.argv[1:] if arguments is None else list(arguments))
+    _check(parser, options)
+    if options.beam is None:
+        options.beam = max(4, options.nbest)
+    if options.nbest > options.beam:
+        parser.error(
+            f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}"
+        )
+    return options
+
+
+def parse_text(parser, arguments):
+    """Return the options of a command line with `text`; after --, all is text, also "-Hello."."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     # argparse would read -hello as -h with a value, so -h is not an option of the parser.
     typed = ("--help" if argument == "-h" else argument for argument in arguments[:end])
@@ -73,13 +86,6 @@ def parse(arguments=None, model=None):
         advice = f"unknown option {unknown[0]}: put -- before text that starts with a dash"
         parser.error(misspelt(parser, unknown) or advice)
     options.text += arguments[end + 1 :]
-    _check(parser, options)
-    if options.beam is None:
-        options.beam = max(4, options.nbest)
-    if options.nbest > options.beam:
-        parser.error(
-            f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}"
-        )
     return options
 
 
@@ -131,7 +137,7 @@ def _check_picture_file(parser, options):
 
 
 def _parser(model):
-    parser = _Parser(
+    parser = OneLineParser(
         prog=USAGE,
         usage=f"{USAGE} [OPTIONS] [TEXT ...]",
         description=DESCRIPTION,

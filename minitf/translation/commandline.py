@@ -17,22 +17,29 @@ from minitf.translation.output import opened_output, rendered, settle_stdout
 from minitf.translation.picture import draw
 from minitf.translation.translator import Translator
 
-__all__ = ["main"]
+__all__ = ["exit_code", "main", "signals_as_exceptions"]
 
 RECENT = 10_000  # translations that are remembered, at most
 SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
 def main(arguments=None, model=None, backend="", folder_of=None):
-    """Run the command line; returns the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
+    """Run the command line; returns the exit code, as `exit_code`.
 
     model: the folder of the model that is used without --model. backend: the value of
     MINITF_BACKEND, if the caller has hidden it from `import minitf`, so that --backend can
     override a wrong name. folder_of: called with the value of --model if it is not None; returns
     the model's folder.
     """
+    return exit_code(lambda: _run(parse(arguments, model), backend, folder_of))
+
+
+def exit_code(run):
+    """Return the exit code of run(): 0, 2 after a one-line message, 130 after Ctrl-C."""
     try:
-        return _run(parse(arguments, model), backend, folder_of)
+        return run() or 0
+    except (UserError, Mistake) as error:
+        return complain(error)
     except KeyboardInterrupt as stop:
         if is_terminal(sys.stderr):
             say("")  # the terminal has written ^C
@@ -48,18 +55,14 @@ def main(arguments=None, model=None, backend="", folder_of=None):
 
 
 def _run(options, backend, folder_of):
-    try:
-        if folder_of is not None:
-            options.model = folder_of(options.model)
-        if options.backend:
-            use(options.backend)
-        elif backend:
-            with in_file("MINITF_BACKEND"):
-                use(backend)
-        translate(options)
-    except (UserError, Mistake) as error:
-        return complain(error)
-    return 0
+    if folder_of is not None:
+        options.model = folder_of(options.model)
+    if options.backend:
+        use(options.backend)
+    elif backend:
+        with in_file("MINITF_BACKEND"):
+            use(backend)
+    translate(options)
 
 
 def translate(options):

@@ -121,6 +121,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
         **chosen,
         longest=translator.longest,
         usual=translator.usual,
+        reads_capitals=translator.reads_capitals,
         languages=[str(notes.get(f"{side}_language") or "") for side in ("source", "target")],
         origin=_origin(folder, corpus),
         hint=known.hint if known else "",

@@ -42,6 +42,24 @@ def cut_lines(
     return [[ids + part for part in parts] for (ids, _), parts in zip(split, cut, strict=True)]
 
 
+def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
+    """Return the lines, those IN CAPITALS in small letters but for the first of each sentence.
+
+    A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
+    them. So a line is taken for one in capitals if it has no small letter, and fewer subwords when
+    written small: NATO stays as it is, and so does every line if all of the text is in capitals
+    that the model learned from.
+    """
+    loud = [row for row, line in enumerate(lines) if line.isupper()]
+    lines = [valid(line) for line in lines]
+    small = ["".join(each[:1] + each[1:].lower() for each in _sentences(lines[i])) for i in loud]
+    lengths = [map(len, subwords.encode(texts)) for texts in ([lines[i] for i in loud], small)]
+    for row, text, here, there in zip(loud, small, *lengths, strict=True):
+        if there < here:
+            lines[row] = text
+    return lines
+
+
 def _cut_texts(texts, subwords, longest, usual):
     """Return the parts of each text, as `cut_lines` does."""
     cut = []

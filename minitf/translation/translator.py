@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,7 +25,7 @@ from minitf.text import BOS, EOS, Vocabulary
 from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
-from minitf.translation.sentences import cut_lines
+from minitf.translation.sentences import cut_lines, in_small_letters
 
 __all__ = ["Explained", "Translation", "Translator"]
 
@@ -60,6 +59,10 @@ class Translator:
     usual: a line of more subwords is translated sentence by sentence, because a model that learned
     from single sentences tends to drop some of several (default: a sixth of the longest). `load`
     takes it from the notes that the import of a public model has written.
+    reads_capitals: whether a line IN CAPITALS is read as it is. Else it is read in small letters,
+    and its translation is written in capitals (see `in_small_letters`), except by `explain` and
+    `attention`, which show what the model does. `load` takes it from the notes: a public model
+    reads them, one of minitf's trainer does not.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class Translator:
         subwords: Vocabulary,
         longest: int = _LONGEST,
         usual: int | None = None,
+        reads_capitals: bool = True,
     ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
         if model.config.positions == "learned":  # the end mark takes one of them
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
+        self.reads_capitals = reads_capitals
 
     @classmethod
     def load(
@@ -88,7 +93,8 @@ class Translator:
             noted if isinstance(noted := notes.get(name), int) and noted > 0 else default
             for name, default in (("longest", _LONGEST), ("usual", 0))
         )
-        return cls(model, subwords, max(longest, whole), max(usual, whole))
+        capitals = notes.get("reads_capitals") is True
+        return cls(model, subwords, max(longest, whole), max(usual, whole), capitals)
 
     def translate(
         self,
@@ -118,15 +124,16 @@ class Translator:
             )
 
         lines = _listed(lines)
+        read = self._as_read(lines)
 
         def search(source, places):
-            rules = allowed([lines[line] for line, _ in places]) if allowed else None
+            rules = allowed([read[line] for line, _ in places]) if allowed else None
             # All of the beam, since some may be the same text.
             asked = beam if n_best > 1 else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        found = self._over_lines(lines, search, beam, batch_tokens, progress)
-        return [translations[:n_best] for translations in found]
+        found = self._over_lines(read, search, beam, batch_tokens, progress)
+        return [translations[:n_best] for translations in _as_written(found, lines, read)]
 
     def sample(
         self,
@@ -145,14 +152,22 @@ class Translator:
         number and the seed, and not on the other lines.
         """
 
+        lines = _listed(lines)
+        read = self._as_read(lines)
+
         def search(source, places):
             rows = [(first + line, part) for line, part in places]
             found = sample(
                 self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings
             )
-            return _finite([[best] for best in found])
+            return [[best] for best in found]
 
-        return self._over_lines(lines, search, 1, batch_tokens, progress)
+        found = self._over_lines(read, search, 1, batch_tokens, progress)
+        return _as_written(found, lines, read)
+
+    def _as_read(self, lines):
+        """Return the lines as the model reads them."""
+        return lines if self.reads_capitals else in_small_letters(lines, self.subwords)
 
     def _over_lines(self, lines, search, beam, batch_tokens, progress):
         """Translate the parts of all lines on all cores, then join those of each line.
@@ -161,7 +176,7 @@ class Translator:
         row, the number of its line and of the part in that line.
         """
         keep_memory()
-        parts_of_lines = cut_lines(_listed(lines), self.subwords, self.longest, self.usual)
+        parts_of_lines = cut_lines(lines, self.subwords, self.longest, self.usual)
         parts, places = [], []
         for i, parts_of_line in enumerate(parts_of_lines):
             parts += parts_of_line
@@ -201,16 +216,14 @@ class Translator:
         """Return the best hypotheses of each row of source ids (B, S); record: see beam_search."""
         if beam == 1:
             found = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
-            found = [[best] for best in found]
-        else:
-            found = beam_search(
-                self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed, record=record
-            )
-        return _finite(found)
+            return [[best] for best in found]
+        return beam_search(
+            self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed, record=record
+        )
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `longest` subword ids; none if there is no text."""
-        return cut_lines([line], self.subwords, self.longest, self.usual)[0]
+        return cut_lines(self._as_read([line]), self.subwords, self.longest, self.usual)[0]
 
     def attention(
         self,
@@ -290,11 +303,21 @@ def _listed(lines):
     return list(lines)
 
 
-def _finite(found):
-    """Return the hypotheses of each row; raise UserError if a row has none that is finite."""
-    if not all(best and math.isfinite(best[0].log_probability) for best in found):
-        raise UserError("the model outputs NaN: its weights are broken, use another model")
-    return found
+def _as_written(found, lines, read):
+    """Return the translations of each line; those of a line that was made small, in capitals."""
+    return [
+        _in_capitals(translations) if line.isupper() and not as_read.isupper() else translations
+        for translations, line, as_read in zip(found, lines, read, strict=True)
+    ]
+
+
+def _in_capitals(translations):
+    """Return translations in capitals; of those that are the same then, the first."""
+    distinct = {}
+    for each in translations:
+        loud = dataclasses.replace(each, text=each.text.upper())
+        distinct.setdefault(loud.text, loud)
+    return list(distinct.values())
 
 
 def _batches(lengths, beam, batch_tokens):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 
@@ -177,9 +178,29 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "Der 3. Oktober ist ein Feiertag. Am 24. Dezember ist es kalt.",
         "Der 3. Oktoberfesttag. Das 4. Haus.",
         "one two three four five six seven eight",
+        'THE DOG IS HERE. "WHERE?" SHE ASKED. ON TABLE NO. 3!',
+        "STRASSE. \u00dcBER DEM HAUS? \u0130\u01c5 A\u01c4",
+        "NATO",
+        "I",
+        "3.5",
     ]
     found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)
     for line, part in zip(lines, found, strict=True):
         (ids,) = translator.subwords.encode([part])
         # A sentence that is too long is cut by Python, and refused by the page.
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
+
+
+def test_no_name_of_a_saved_row_or_column_is_a_formula():
+    page = (PACKAGE / "page" / "page.js").read_text(encoding="utf-8")
+    (function,) = re.findall(r"^function tsvOf\(.*?^}$", page, re.MULTILINE | re.DOTALL)
+    names = ["=", "+", "@x", "-y", "a-b", '"']
+    program = (
+        f"const word = (token) => token;\n{function}\n"
+        f"console.log(JSON.stringify(tsvOf({json.dumps(names)}, {json.dumps(names)}, "
+        f"{json.dumps([[0.5] * len(names)] * len(names))})))"
+    )
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    lines = [line.split("\t") for line in json.loads(done.stdout).split("\n")]
+    expected = ["\uff1d", "\uff0b", "\uff20x", "\u2010y", "a-b", '""""']
+    assert lines[0] == ["", *expected] and [line[0] for line in lines[1:]] == expected

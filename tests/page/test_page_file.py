@@ -125,7 +125,8 @@ def test_the_page_searches_as_the_line_was_searched(toy):
     explained = toy.explain("Tom saw a dog.", beam=3, alpha=1.25, max_extra=7)
     data = json.loads(parsed(page(explained, longest=toy.longest, usual=toy.usual))["data"])
     assert data["search"] == {
-        "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12, "longest": 20, "usual": 3
+        "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12, "longest": 20, "usual": 3,
+        "reads_capitals": True,
     }  # fmt: skip
 
 
@@ -259,7 +260,9 @@ def test_a_page_that_cannot_be_written_is_one_line(explained, tmp_path):
 def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
     """If it is not, write it with the command in lessons/README.md."""
     stored = parsed(PAGE.read_text(encoding="utf-8"))
-    made = parsed(page(explained, toy.model, toy.subwords, toy.longest, toy.usual, ("en", "de")))
+    made = parsed(
+        page(explained, toy.model, toy.subwords, toy.longest, toy.usual, False, ("en", "de"))
+    )
     for key in ("script", "style", "head", "line", "translation"):
         assert stored[key] == made[key], key
     assert json.loads(stored["data"])["search"] == json.loads(made["data"])["search"]

@@ -73,7 +73,7 @@ def test_notes_come_back(tmp_path):
 
 def test_a_round_trip_leaves_where_lines_are_cut(tmp_path):
     model = Transformer(Config(len(SUBWORDS), **SIZES))
-    notes = {"longest": 48}
+    notes = {"longest": 48, "reads_capitals": False}
     save_model(tmp_path / "mine", model.state(), model.config.to_dict(), SUBWORDS, notes=notes)
     import_model(PUBLIC, tmp_path / "theirs", like="transformers", say=quiet)
     for name, usual in {"mine": 8, "theirs": 200}.items():
@@ -81,6 +81,7 @@ def test_a_round_trip_leaves_where_lines_are_cut(tmp_path):
         import_model(tmp_path / name / "out", tmp_path / name / "back", say=quiet)
         first, second = (Translator.load(tmp_path / name / at) for at in (".", "back"))
         assert first.usual == second.usual == usual and first.longest == second.longest
+        assert first.reads_capitals == second.reads_capitals == (name == "theirs")
 
 
 @pytest.mark.parametrize("name", ["opus-mt-en-de", "another"])

@@ -21,13 +21,17 @@ function stepsOf(model, source, target) {
   return engine.explainPass(model, [...source, eos], [...target, eos]).steps;
 }
 
+function partOf(model, line) {
+  return engine.partOf(model, engine.inSmallLetters(model, line), request.parts_of);
+}
+
 async function run() {
   const bytes = zlib.inflateRawSync(Buffer.from(request.weights, "base64"));
   const model = engine.loadModel(request.head, new Uint8Array(bytes));
   const begun = performance.now(), results = [];
   for (const line of request.lines)
     if (request.texts_of) results.push(engine.decodeIds(model, line));
-    else if (request.parts_of) results.push(engine.partOf(model, line, request.parts_of));
+    else if (request.parts_of) results.push(partOf(model, line));
     else if (request.ids_only) results.push({ ids: engine.encodeText(model, line) });
     else results.push(await translated(model, line));
   const tokens = results.reduce((sum, result) => sum + (result.found?.length ?? 0) + 1, 0);

@@ -33,6 +33,10 @@ NAMES = (
     "Hannah Max Leon Mia"
 )
 EVERYDAY = (NAMES + " Ben Noah Emily Jack Olivia Harry Lucy Oscar Alice Henry").split()
+SPELLED = {  # a small number may become a word: "two apples"; by the language of the sentence
+    "en": ["zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"],
+    "de": ["two", "three", "four", "five", "six", "seven", "eight", "nine"],
+}
 AT_LEAST = {  # shares of what is asked; the card says how many it really are
     **{f"{digits} digits": 0.95 for digits in range(1, 6)},
     "everyday names": 0.85,
@@ -66,23 +70,34 @@ def copied(translator, language):
     counts = {}
     for what, pairs in questions(language).items():
         texts = [best[0].text for best in translator.translate([sentence for sentence, _ in pairs])]
-        right = [
-            re.search(
-                rf"(?<!\w){re.escape(sign)}(?!\w)",
-                text.replace(".", "") if sign.isdigit() else text,
-            )
-            is not None
-            for (_, sign), text in zip(pairs, texts, strict=True)
-        ]
+        right = [stands(sign, text, language) for (_, sign), text in zip(pairs, texts, strict=True)]
         counts[what] = sum(right), len(right)
     return counts
 
 
+def stands(sign, text, language):
+    """Whether a name, a number or an emoji stands in a translation; 4711 may be 4.711."""
+    ways = [re.escape(sign)]
+    if sign.isdigit():
+        text = re.sub(r"(?<=\d)[.,](?=\d{3})", "", text)
+        if int(sign) < 10:
+            ways.append(SPELLED[language][int(sign) - 2])
+    return re.search(rf"(?<!\w)(?:{'|'.join(ways)})(?!\w)", text) is not None
+
+
+def test_what_counts_as_copied():
+    assert stands("4711", "Es sind 4.711.", "en") and stands("4711", "There are 4,711.", "de")
+    assert stands("2", "Tom bought two apples.", "de") and stands("9", "Ich habe 9 Bücher.", "en")
+    assert not stands("2", "Tom bought 3 apples.", "de") and not stands("47", "Es sind 4711.", "en")
+    assert not stands("Anna", "Annas Buch", "en") and not stands("20", "two apples", "de")
+
+
 @pytest.mark.slow
-def test_the_bundled_model_copies():
-    counts = copied(Translator.load(EXAMPLES / "models" / "en-de"), "en")
+@pytest.mark.parametrize("name", ["en-de"])
+def test_a_bundled_model_copies(name):
+    counts = copied(Translator.load(EXAMPLES / "models" / name), name[:2])
     for what, (right, asked) in counts.items():
-        print(f"{what:15s} {right} of {asked}")
+        print(f"{name} {what:15s} {right} of {asked}")
     short = {
         what: counts[what]
         for what, share in AT_LEAST.items()

@@ -16,6 +16,7 @@ from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation import translator as translator_module
+from minitf.translation.sentences import in_small_letters
 
 EMPTY = [Translation("", 0.0, 0.0)]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -497,3 +498,43 @@ def test_attention_of_a_translation_that_reaches_the_limit(subwords):
     for kind, side in (("source", explained.target), ("decoder", explained.target)):
         assert explained.weights[kind][0].shape[-2] == len(side)
     assert explained.translation == translator.translate(["the dog"])[0][0].text
+
+
+def test_a_line_in_capitals_is_read_in_small_letters(translator, subwords):
+    """And its translation is in capitals; so is a text of several sentences, and the n best."""
+    loud = Translator(translator.model, subwords, LONGEST)
+    lines = ["THE DOG SAW A BIRD.", "WE SING. YOU DO NOT.", "the dog", "IN THE Old House", "I", ""]
+    small = ["The dog saw a bird.", "We sing. You do not.", *lines[2:]]
+    for n_best, beam in ((1, 1), (3, 4)):
+        found = translator.translate(lines, beam, n_best=n_best)
+        plain = loud.translate(small, beam, n_best=n_best)
+        for line, here, there in zip(lines, found, plain, strict=True):
+            texts = [best.text.upper() if line in lines[:2] else best.text for best in there]
+            assert [best.text for best in here] == list(dict.fromkeys(texts))
+            assert here[0].score == there[0].score
+    (drawn,), (plain,) = translator.sample(lines[:1])[0], loud.sample(small[:1])[0]
+    assert drawn.text == plain.text.upper() != plain.text
+    assert translator.parts(lines[0]) == loud.parts(small[0]) != loud.parts(lines[0])
+    assert translator.explain(lines[0]).line == small[0]
+
+
+def test_capitals_that_the_model_learned_from_stay():
+    subwords = Subwords.train(["THE DOG SAW A BIRD.", "the cat"] * 9, 330, log=lambda notice: None)
+    lines = ["THE DOG", "THE CAT", "THE \ud800 CAT", "\u0130\u0130"]
+    assert in_small_letters(lines, subwords)[:2] == ["THE DOG", "The cat"]
+    assert in_small_letters([], subwords) == []
+
+
+def test_two_translations_that_differ_in_capitals_only_are_one(translator, monkeypatch):
+    made = [Translation(text, score, score) for text, score in (("Ab", -1), ("aB", -2), ("c", -3))]
+    monkeypatch.setattr(translator, "_over_lines", lambda *_: [made])
+    assert translator.translate(["THE DOG."], n_best=3) == [
+        [Translation("AB", -1, -1), Translation("C", -3, -3)]
+    ]
+
+
+def test_load_takes_from_the_notes_whether_capitals_are_read(subwords, tmp_path):
+    for noted, expected in ((None, False), (True, True), ("yes", False), (False, False)):
+        notes = {} if noted is None else {"reads_capitals": noted}
+        folder = save(tmp_path / str(noted), subwords, notes)
+        assert Translator.load(folder).reads_capitals is expected
