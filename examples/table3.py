@@ -36,6 +36,7 @@ from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
 from minitf.terminal import number
 from minitf.training import settings
+from minitf.translation.output import settle_stdout
 
 CORPUS = "multi30k"
 VOCABULARY = 4000
@@ -175,35 +176,43 @@ def train(row, seed, folder, data, options, trainers):
     Raises UserError if the trainer fails.
     """
     if not (folder / "results.json").exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
         given = ["--resume", *options]
         if not (folder / "checkpoint.safetensors").exists():
             given = [*files(data), *sizes(row), *RECIPE.split(), "--seed", str(seed), *options]
         log = folder.with_suffix(".log")
         try:
             trainers.run([*TRAINER, *given, "--out", str(folder)], log)
-            last = (log.read_text(encoding="utf-8").splitlines() or [""])[-1]
         except OSError as error:
             raise UserError(f"{row}, seed {seed}: {log}: {error.strerror}") from None
         if not (folder / "results.json").exists():
-            raise UserError(f"{row}, seed {seed}: the trainer ended: {last}")
+            said = log.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+            raise UserError(f"{row}, seed {seed}: the trainer ended: {said[-1]}")
     return kept(row, seed, folder)
 
 
 def kept(row, seed, folder):
-    """Return what is kept of a row that was trained in a folder."""
-    found = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return {
-        "row": row,
-        "seed": seed,
-        "perplexity": found["valid"]["averaged"]["perplexity"],  # of one checkpoint, the last
-        "BLEU": found["tests"]["valid"]["bleu"],
-        "parameters": Config.from_dict(config["model"]).count_parameters(),
-        "updates": found["step"],
-        "minutes": round(found["seconds"] / 60, 1),
-        "versions": found["versions"],
-    }
+    """Return what is kept of a row that was trained in a folder.
+
+    Raises UserError for damaged files.
+    """
+    try:
+        found = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return {
+            "row": row,
+            "seed": seed,
+            "perplexity": found["valid"]["averaged"]["perplexity"],  # of one checkpoint, the last
+            "BLEU": found["tests"]["valid"]["bleu"],
+            "parameters": Config.from_dict(config["model"]).count_parameters(),
+            "updates": found["step"],
+            "minutes": round(found["seconds"] / 60, 1),
+            "versions": found["versions"],
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder}: results.json or config.json is damaged ({error!r}): delete the folder, and "
+            "the row is trained again"
+        ) from None
 
 
 def files(data):
@@ -244,7 +253,7 @@ def train_all(pairs, out, data, options, jobs):
             run, said = None, f"not trained: {error}"
         if run or not trainers.stopped:
             with printing:
-                print(said, flush=True)
+                say(said)
         return run
 
     with ThreadPoolExecutor(jobs) as pool:
@@ -255,6 +264,12 @@ def train_all(pairs, out, data, options, jobs):
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [run for run in found if run]
+
+
+def say(text):
+    """Print a text; the work goes on if nobody reads it any more."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 def differences(runs, value):
@@ -475,15 +490,18 @@ def picture(rows, path):
 
 
 def show(kept, folder):
-    """Print the table of the kept runs, and write it and the picture into a folder."""
+    """Print the table of the kept runs, and write it and the picture into a folder.
+
+    Raises UserError if no row can be compared with base.
+    """
     rows = table(kept["runs"])
     if not any(row.of_bleu for row in rows):
         raise UserError("there is no row to compare with base: train one, or leave --rows out")
     text = markdown(rows)
     save_text(folder / "table3.md", text)
+    say(text)
     picture(rows, folder / "table3.png")
-    print(text)
-    print(f"wrote {folder / 'table3.md'} and {folder / 'table3.png'}")
+    say(f"wrote {folder / 'table3.md'} and {folder / 'table3.png'}")
 
 
 def read_kept(path):
@@ -511,7 +529,7 @@ def options_of(arguments):
     add = parser.add_argument
     add("--out", type=Path, help="a folder (default runs/table3; with --show, that of the file)")
     add(
-        "--rows", nargs="+", choices=PAPER, metavar="ROW", default=list(PAPER),
+        "--rows", nargs="+", choices=PAPER, metavar="ROW",
         help=f"only these, and base; of {', '.join(PAPER)}",
     )  # fmt: skip
     add(
@@ -531,6 +549,8 @@ def options_of(arguments):
         name = word.partition("=")[0]
         if name.startswith("-") and not is_number(name) and name not in OF_TRAINER:
             raise UserError(f"{name} is not an option that all rows can share: --help lists these")
+    if options.show and (of_trainer or options.rows):
+        raise UserError("--show trains nothing: leave out --rows and the trainer's options")
     settings.parse([*sizes("base"), *RECIPE.split(), *of_trainer])  # a wrong value ends here
     return options, of_trainer
 
@@ -547,20 +567,22 @@ def main(arguments):
     """Train what is missing, and show the table."""
     options, of_trainer = options_of(arguments)
     out = options.out or (options.show.parent if options.show else Path("runs/table3"))
+    shown = read_kept(options.show) if options.show else None
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"{out} cannot be made ({error.strerror}): choose another folder with --out"
         ) from None
-    if options.show:
-        show(read_kept(options.show), out)
+    if shown:
+        show(shown, out)
         return
-    corpora.load(CORPUS)  # downloads it, if it is missing
-    data = corpora.data_folder() / CORPUS
     used = {"recipe": RECIPE, "vocabulary": VOCABULARY, "options": of_trainer}
     remember(used, out / "options.json")
-    rows = list(dict.fromkeys(["base", *options.rows]))
+    trained(out)  # damaged files end here, and not after an evening
+    corpora.load(CORPUS)  # downloads it, if it is missing
+    data = corpora.data_folder() / CORPUS
+    rows = list(dict.fromkeys(["base", *(options.rows or PAPER)]))
     pairs = [(row, seed) for seed in range(options.seeds) for row in rows]
     train_all(pairs, out, data, of_trainer, options.jobs)
     first = [run for run in trained(out) if run["seed"] < options.seeds]
@@ -571,7 +593,8 @@ def main(arguments):
     runs = trained(out)
     save_text(out / "table3.json", json.dumps(used | {"runs": runs}, indent=1) + "\n")
     missing = set(pairs) - {(run["row"], run["seed"]) for run in runs}
-    if not any(row == "base" for row, _ in missing):
+    of_base = any(row == "base" for row, _ in missing)
+    if not missing or (differences(runs, bleu) and not of_base):
         show({"runs": runs}, out)
     if missing:
         names = ", ".join(f"{row}-{seed}" for row, seed in sorted(missing))
@@ -579,7 +602,10 @@ def main(arguments):
 
 
 def trained(out):
-    """Return what is kept of each run in a folder, those of earlier commands included."""
+    """Return what is kept of each run in a folder, those of earlier commands included.
+
+    Raises UserError for damaged files.
+    """
     return [
         kept(row, seed, out / f"{row}-{seed}")
         for row in PAPER
@@ -589,15 +615,24 @@ def trained(out):
 
 
 def remember(used, path):
-    """Write how the rows are trained to a file. Raises UserError if they were trained otherwise."""
+    """Write how the rows are trained to a file.
+
+    Raises UserError if they were trained otherwise, and for a damaged file.
+    """
     if path.exists() and any(path.parent.glob("*/checkpoint.safetensors")):
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before != used:
-            what = "options" if before["options"] != used["options"] else "recipe"
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            options, recipe = before["options"], before["recipe"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is damaged ({error!r}): choose another --out") from None
+        if options != used["options"]:
             raise UserError(
-                f"{path.parent} has runs with another {what}, {before[what]}: "
-                + ("give the same, or" if what == "options" else "choose")
-                + " another --out"
+                f"{path.parent} has runs with other options, {options}: give the same, or another "
+                "--out"
+            )
+        if before != used:
+            raise UserError(
+                f"{path.parent} has runs with another recipe, {recipe}: choose another --out"
             )
     save_text(path, json.dumps(used, indent=1) + "\n")
 
@@ -614,6 +649,7 @@ if __name__ == "__main__":
     stop_like_ctrl_c()
     try:
         main(sys.argv[1:])
+        settle_stdout()
     except UserError as error:
         print(f"table3.py: {error}", file=sys.stderr)
         sys.exit(2)

@@ -2,16 +2,18 @@
 
 Everyday sentences are short, are about Tom, and contain no emoji. The text that people want
 translated is different: longer, typed without capitals and full stops, SHOUTED, or already in the
-language that they want. The pairs that this program writes close some of that gap:
+language that they want; it contains addresses and telephone numbers. The pairs that this program
+writes close some of that gap:
 
-    python examples/models/augment.py --train train.en train.de --join 20000 --copy 8000 \
-        --typed 6000 --capitals 4000 --same 4000 --output added.en added.de
+    python examples/models/augment.py --train train.en train.de --join 20000 --copy 40000 \
+        --typed 6000 --capitals 12000 --same 4000 --verbatim 8000 --names 10000 \
+        --output added.en added.de
     python -m minitf.training --train train.en train.de --add added.en added.de ...
 
 If the name of the first file ends in .de, the pairs are for a model that translates from German.
 The same input and the same seed give the same pairs, with one version of Python and NumPy. In the
-functions below, `pairs` is
-(sources, targets), two lists of lines of equal length, and so is their result.
+functions below, `pairs` is (sources, targets), two lists of lines of equal length, and so is their
+result.
 """
 
 import argparse
@@ -24,11 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.data.corpora import read_pairs
+from minitf.data.corpora import read_pairs, undecoded
 from minitf.errors import UserError
 from minitf.files.atomic import install, staged
+from minitf.terminal import counted
 
-__all__ = ["added", "capitals", "copy_through", "join", "same", "typed"]
+__all__ = ["added", "capitals", "copy_through", "join", "names", "same", "typed", "verbatim"]
 
 
 def _listed(words):
@@ -37,23 +40,28 @@ def _listed(words):
 
 # Names spelled alike in English and German, so that one can replace another on both sides.
 MEN = _listed(
-    "Adam Ahmed Alexander Andrew Anton Ben Brian Carlos Chen Daniel David Dimitri Emil Eric "
-    "Felix Frank George Hassan Henry Hugo Ivan Jack James Jan Jim Joe John José Karl Kenji Kevin "
-    "Leo Liam Luca Mark Martin Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul "
-    "Peter Pierre Rafael Raj Richard Robert Sam Simon Stefan Steve Søren Ted Tim Tom Viktor "
-    "Walter Wei Yusuf"
+    "Adam Ahmed Alexander Andreas Andrew Anton Ben Brian Carlos Chen Christian Daniel David "
+    "Dimitri Emil Eric Felix Finn Florian Frank George Hans Hassan Henry Hugo Ivan Jack James Jan "
+    "Jim Joe John Jonas José Jürgen Karl Kenji Kevin Klaus Leo Leon Liam Luca Lukas Mark Martin "
+    "Matthias Max Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul Peter Philipp "
+    "Pierre Rafael Raj Richard Robert Sam Sebastian Simon Stefan Steve Søren Ted Thomas Tim Tobias "
+    "Tom Viktor Walter Wei Wolfgang Yusuf"
 )
 WOMEN = _listed(
-    "Ada Aisha Alice Amelia Amy Ana Andrea Anna Anne Barbara Carla Carmen Chloé Clara Claudia "
-    "Diana Elena Ellen Emily Emma Erika Eva Fatima Gloria Hannah Helen Ida Ingrid Jane Jenny "
-    "Jessica Judy Julia Karen Kate Laura Leila Lena Linda Lisa Lucy Maria Marie Mary Mei Mia "
-    "Nadia Nancy Nina Olga Olivia Petra Priya Rita Rosa Sara Sofia Susan Tina Vera Yuki Zoe"
+    "Ada Aisha Alice Amelia Amy Ana Andrea Anja Anna Anne Barbara Birgit Carla Carmen Charlotte "
+    "Chloé Clara Claudia Diana Elena Ellen Emilia Emily Emma Erika Eva Fatima Frieda Gloria Greta "
+    "Hannah Heike Helen Ida Ingrid Jane Jenny Jessica Johanna Judy Julia Karen Kate Katrin Laura "
+    "Lea Leila Lena Lina Linda Lisa Lucy Maria Marie Mary Mei Mia Monika Nadia Nancy Nicole Nina "
+    "Olga Olivia Petra Priya Rita Rosa Sabine Sandra Sara Sarah Sofia Sophie Stefanie Susan "
+    "Susanne Tina Ursula Vera Yuki Zoe"
 )
 FAMILIES = _listed(
-    "Baker Bauer Becker Brown Carter Clark Cooper Fischer Garcia Green Hoffmann Ito Jackson "
-    "Johnson Keller Kim Klein Kowalski Krüger Lee Lehmann Miller Moore Müller Nakamura Nguyen "
-    "Nowak O'Brien Parker Peterson Rossi Scott Singh Smith Tanaka Taylor Thompson Turner Wagner "
-    "Walker Weber White Wilson Wood Yamamoto Young Öztürk"
+    "Baker Bauer Becker Brown Carter Clark Cooper Davis Evans Fischer Garcia Green Hartmann "
+    "Hoffmann Huber Ito Jackson Johnson Jones Keller Kim Klein Kowalski Krause Krüger Köhler Lee "
+    "Lehmann Maier Meyer Miller Moore Müller Nakamura Neumann Nguyen Nowak O'Brien Parker Peterson "
+    "Roberts Rossi Schmidt Schneider Schröder Schulz Schäfer Scott Singh Smith Tanaka Taylor "
+    "Thompson Turner Wagner Walker Weber Werner White Williams Wilson Wood Yamamoto Young "
+    "Zimmermann Öztürk"
 )
 TOWNS = _listed(
     "Adelaide Amsterdam Atlanta Auckland Bangkok Barcelona Berlin Boston Bremen Buenos_Aires "
@@ -63,11 +71,33 @@ TOWNS = _listed(
     "Oslo Oxford Portland Quito Rostock San_Francisco Seattle Seoul Shanghai Stockholm Stuttgart "
     "Sydney Toronto Vancouver Zagreb"
 )
+# Places that German names otherwise; all without an article there, as towns are.
+PLACES = dict(
+    pair.split("/")
+    for pair in _listed(
+        "Africa/Afrika America/Amerika Antwerp/Antwerpen Asia/Asien Athens/Athen "
+        "Australia/Australien Austria/Österreich Bavaria/Bayern Beijing/Peking "
+        "Belgium/Belgien Brazil/Brasilien Brussels/Brüssel Cairo/Kairo California/Kalifornien "
+        "Canada/Kanada China/China Cologne/Köln Copenhagen/Kopenhagen Croatia/Kroatien "
+        "Denmark/Dänemark Egypt/Ägypten England/England Europe/Europa Finland/Finnland "
+        "Florence/Florenz France/Frankreich Geneva/Genf Genoa/Genua Germany/Deutschland "
+        "Greece/Griechenland Hanover/Hannover Havana/Havanna Hungary/Ungarn Iceland/Island "
+        "India/Indien Ireland/Irland Israel/Israel Italy/Italien Japan/Japan Kiev/Kiew "
+        "Lisbon/Lissabon Lucerne/Luzern Mexico/Mexiko Milan/Mailand Morocco/Marokko "
+        "Moscow/Moskau Munich/München Naples/Neapel New_Zealand/Neuseeland Norway/Norwegen "
+        "Nuremberg/Nürnberg Paris/Paris Poland/Polen Portugal/Portugal Prague/Prag Rome/Rom "
+        "Russia/Russland Saxony/Sachsen Scotland/Schottland Singapore/Singapur "
+        "South_Africa/Südafrika Spain/Spanien Sweden/Schweden Tokyo/Tokio Turin/Turin "
+        "Venice/Venedig Vienna/Wien Vietnam/Vietnam Wales/Wales Warsaw/Warschau "
+        "Zurich/Zürich"
+    )
+)
 _KINDS = (MEN, WOMEN, TOWNS, FAMILIES)
 _GERMAN = {"Mary": ("Mary", "Maria")}  # names that are translated: all their German forms
 _KIND = {name: kind for kind in _KINDS for name in kind}
 _NAME = re.compile(rf"\b(?:{'|'.join(_KIND)})\b")
 _NUMBER = re.compile(r"\b[0-9]+\b")
+_LONE = re.compile(r"(?<=\s)[0-9]+(?=\s|[.?!]?$)")  # not a part of a number, and not an ordinal
 # Limits between hours, days, minutes, percentages, ..., years.
 _BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)
 
@@ -101,6 +131,7 @@ _ADDRESSES = (
     "@{name}",
     "#{name}",
 )
+_TELEPHONES = ("0## #######", "0#### ######", "+49 ## #######", "+1 ### ### ####", "###-####")
 _CODE = (
     *(
         "{word}({code})",
@@ -137,6 +168,8 @@ _SYLLABLES = _listed(
 
 def join(pairs, n: int, rng):
     """Return n new pairs, each of two or three random pairs in a row.
+
+    Raises ValueError if there are none to join.
 
     >>> import numpy as np
     >>> join((["Good day!"], ["Guten Tag!"]), 1, np.random.default_rng(0))
@@ -218,6 +251,63 @@ def same(pairs, n: int, rng):
     _, targets = pairs
     lines = [targets[row] for row in rng.integers(len(targets), size=n)]
     return lines, list(lines)
+
+
+def verbatim(pairs, n: int, rng):
+    """Return n new pairs with an address, a signed number or a telephone number on both sides.
+
+    An address takes the place of a name, a number that of another one, where either stands once.
+
+    >>> import numpy as np
+    >>> verbatim((["I have 3 cats."], ["Ich habe 3 Katzen."]), 1, np.random.default_rng(4))
+    (['I have +9702 cats.'], ['Ich habe +9702 Katzen.'])
+    """
+    sources, targets = pairs
+    named = [row for row, source in enumerate(sources) if _address_places(source, targets[row])]
+    numbered = [row for row, source in enumerate(sources) if _lone_number(source, targets[row])]
+    made = []
+    for draw in rng.random(n if named or numbered else 0):
+        if named and (draw < 0.6 or not numbered):
+            row = _pick(named, rng)
+            old, new = _pick(_address_places(sources[row], targets[row]), rng), _address(rng)
+        else:
+            row = _pick(numbered, rng)
+            old, new = _lone_number(sources[row], targets[row]), _exact_number(rng)
+        place = re.compile(rf"(?<!\w){old}(?!\w)")
+        made.append([place.sub(lambda _, new=new: new, side[row]) for side in pairs])
+    return _sides(made)
+
+
+def names(pairs, n: int, rng):
+    """Return n new pairs with a name that is not spelled alike: Vienna, Mr. Smith, Ms. Weber.
+
+    A place takes the place of a town; a title and a family name that of a first name, where either
+    stands once. The sources are English: German writes "Herrn" unless Mr. Smith is the subject, so
+    a man's name is replaced only at the beginning of both sides.
+
+    >>> import numpy as np
+    >>> names((["He is in Boston."], ["Er ist in Boston."]), 1, np.random.default_rng(15))
+    (['He is in Vienna.'], ['Er ist in Wien.'])
+    """
+    sources, targets = pairs
+    found = [
+        (name, row)
+        for row, source in enumerate(sources)
+        for name in _address_places(source, targets[row])
+        if _KIND[name] is not MEN or _begin((source, targets[row]), name)
+    ]
+    groups = [
+        group
+        for kind in (TOWNS, MEN, WOMEN)
+        if (group := [place for place in found if _KIND[place[0]] is kind])
+    ]
+    made = []
+    for _ in range(n if groups else 0):
+        old, row = _pick(_pick(groups, rng), rng)
+        new = _translated_name(_KIND[old], rng)
+        sides = zip((sources[row], targets[row]), new, strict=True)
+        made.append([re.sub(rf"\b{old}\b", name, side) for side, name in sides])
+    return _sides(made)
 
 
 def invented_name(rng) -> str:
@@ -321,6 +411,46 @@ def _other_number(number, rng, any_length):
     return first + "".join(str(digit) for digit in rng.integers(10, size=len(number) - 1))
 
 
+def _address_places(source, target):
+    """Return the names that stand once on each side, spelled alike and without a genitive's s."""
+
+    def once(name, side):
+        return side.count(name) == 1 and re.search(rf"\b{name}\b(?!')", side)
+
+    names = _names(source, target)
+    return [name for name in names if once(name, source) and once(name, target)]
+
+
+def _translated_name(kind, rng):
+    """Return a name as English and German have it."""
+    if kind is TOWNS:
+        return _pick(list(PLACES.items()), rng)
+    english, german = ("Mr.", "Herr") if kind is MEN else (_pick(("Mrs.", "Ms."), rng), "Frau")
+    family = _pick(FAMILIES, rng)
+    return f"{english} {family}", f"{german} {family}"
+
+
+def _begin(sides, name):
+    return all(side.startswith(name) for side in sides)
+
+
+def _lone_number(source, target):
+    """Return the number that stands alone in the source and in the target, or None.
+
+    It is neither 0 nor 1, whose grammar differs from that of other numbers.
+    """
+    found = _NUMBER.findall(source)
+    alone = found == _NUMBER.findall(target) == _LONE.findall(source) == _LONE.findall(target)
+    return found[0] if alone and len(found) == 1 and found[0] not in ("0", "1") else None
+
+
+def _exact_number(rng):
+    """Return a telephone number or a number with a sign."""
+    if rng.random() < 0.4:
+        return re.sub("#", lambda _: str(rng.integers(10)), _pick(_TELEPHONES, rng))
+    return _pick("--\N{MINUS SIGN}+", rng) + str(rng.integers(1, 10 ** int(rng.integers(1, 5))))
+
+
 def _with_signs(sources, targets, rng):
     row, place = signs(rng), rng.random()
     if place < 0.3 or not len(sources):
@@ -406,6 +536,8 @@ KINDS = {
     "typed": (typed, "pairs with a source without its end mark and its capital letters"),
     "capitals": (capitals, "pairs in capitals"),
     "same": (same, "pairs whose source is already translated"),
+    "verbatim": (verbatim, "pairs with an address, a telephone number or a minus sign"),
+    "names": (names, "pairs with Mr., Mrs., or a place whose name is translated"),
 }
 
 
@@ -414,6 +546,7 @@ def added(pairs, seed: int, from_german: bool = False, **counts: int):
 
     Pairs with an empty side are not used: joined to another, such a pair would be a long sentence
     of which only half is translated. from_german: whether German is the language of the sources.
+    Raises TypeError for a kind that does not exist.
     """
     if unknown := counts.keys() - KINDS.keys():
         raise TypeError(f"there is no kind {', '.join(sorted(unknown))}: {', '.join(KINDS)}")
@@ -424,7 +557,8 @@ def added(pairs, seed: int, from_german: bool = False, **counts: int):
     made = []
     for name, (make, _) in KINDS.items():
         sides = _sides(complete)
-        turned = from_german and make is copy_through  # which knows how German inflects names
+        # These know how German inflects names.
+        turned = from_german and make in (copy_through, verbatim, names)
         new = make(sides[::-1] if turned else sides, counts.get(name, 0), rng)
         made.append(new[::-1] if turned else new)
     sources, targets = zip(*made, strict=True)
@@ -435,10 +569,11 @@ def save_pair(paths, sides):
     """Write the two files; if one cannot be written, both stay as they were.
 
     A new file beside an old one would be pairs of sentences that do not belong together.
+    paths: of ordinary files, as `_output` returns them.
     """
     texts = ("".join(line + "\n" for line in lines).encode() for lines in sides)
     writers = {
-        Path(path): lambda aside, text=text: aside.write_bytes(text)
+        path: lambda aside, text=text: aside.write_bytes(text)
         for path, text in zip(paths, texts, strict=True)
     }
     with staged(writers) as files:
@@ -446,8 +581,22 @@ def save_pair(paths, sides):
             install(files, path)
 
 
-def main(arguments=None) -> int:
-    """Run the command line; return the exit code."""
+def _output(name):
+    """Return the path of a file to write; of a link, that of its target.
+
+    Raises UserError for a missing folder, and for what a new file must not replace: a folder, which
+    would be noticed only after the other file was written, a pipe, or a device.
+    """
+    path = Path(name).resolve()
+    if not path.parent.is_dir():
+        raise UserError(f"{name}: its folder does not exist: make it, or choose another folder")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{name} is a folder, a pipe or a device: name a file")
+    return path
+
+
+def _options(arguments):
+    """Return the options of the command line, and the number of pairs of each kind."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     files = {"nargs": 2, "metavar": ("SOURCE", "TARGET"), "required": True}
     parser.add_argument("--train", help="the pairs to start from", **files)
@@ -465,16 +614,42 @@ def main(arguments=None) -> int:
     paths = [*options.train, *options.output]
     if len({Path(path).resolve() for path in paths}) < len(paths):
         parser.error("--train and --output must name four different files")
-    try:
-        from_german = Path(options.train[0]).suffix == ".de"
-        sides = added(read_pairs(*options.train), options.seed, from_german, **counts)
-        if not sides[0]:
-            raise UserError(f"{options.train[0]} has no pair to start from: give another")
-        save_pair(options.output, sides)
-    except UserError as error:
-        print(f"augment.py: {error}", file=sys.stderr)
-        return 2
+    return options, counts
+
+
+def _run(options, counts):
+    outputs = [_output(name) for name in options.output]
+    pairs = read_pairs(*options.train)
+    for path, lines in zip(options.train, pairs, strict=True):
+        if warning := undecoded(path, lines):
+            _say(warning)
+    from_german = Path(options.train[0]).suffix == ".de"
+    sides = added(pairs, options.seed, from_german, **counts)
+    if not sides[0]:
+        raise UserError(f"{options.train[0]} has no pair to start from: give another")
+    save_pair(outputs, sides)
+    if missing := sum(counts.values()) - len(sides[0]):
+        _say(
+            f"{counted(missing, 'pair')} fewer than asked for: no pair of {options.train[0]} has "
+            "a name or number that --verbatim or --names could replace"
+        )
     print(f"{len(sides[0]):,} pairs written to {' and '.join(options.output)}")
+
+
+def _say(message):
+    print(f"augment.py: {message}", file=sys.stderr)
+
+
+def main(arguments=None) -> int:
+    """Run the command line; return the exit code."""
+    options, counts = _options(arguments)
+    try:
+        _run(options, counts)
+    except UserError as error:
+        _say(error)
+        return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -16,7 +16,6 @@ lines, before the models were trained.
 """
 
 import argparse
-import csv
 import sys
 from collections import Counter
 from pathlib import Path
@@ -29,10 +28,13 @@ from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.files.models import read_model
 from minitf.translation import Translator
+from minitf.translation.output import settle_stdout
 
 JUDGED = Path(__file__).resolve().parent / "judged"
 CORPUS, LANGUAGES = "tatoeba-en-de", ("en", "de")
 TEST = 976  # lines of the test
+COLUMNS = ("sentence", "translation", "meaning", "grammar")  # of a file with judgements
+FORMULA = ("=", "+", "-", "@")  # a spreadsheet takes a cell that begins so for a formula
 HARDER = 400  # of these; the longest third of the test is 325 of them
 RESAMPLED = 1000  # times
 
@@ -104,7 +106,7 @@ def _parts(lines):
     A newer collection may lack a sentence of the test: then the numbers of these lines are wrong.
     """
     if len(lines) != TEST:
-        print(f"no harder lines: this test has {len(lines)} lines, not {TEST}", file=sys.stderr)
+        _say(f"no harder lines: this test has {len(lines)} lines, not {TEST}")
         return (("the whole test", range(len(lines))),)
     harder = [int(number) - 1 for number in (JUDGED / "harder.txt").read_text().split()]
     return ("the whole test", range(len(lines))), ("its harder lines", harder)
@@ -139,8 +141,10 @@ def hundred(folder, name="hundred"):
     rows = rows_of(JUDGED / f"{name}.{_languages(folder)[0]}.tsv")
     translations = Translator.load(folder).translate([row["sentence"] for row in rows])
     print("kind\tsentence\ttranslation")
-    for row, (best, *_) in zip(rows, translations, strict=True):
+    for number, (row, (best, *_)) in enumerate(zip(rows, translations, strict=True), start=2):
         print(f"{row['kind']}\t{row['sentence']}\t{best.text}")
+        if row["sentence"].startswith(FORMULA) or best.text.startswith(FORMULA):
+            _say(f"line {number} looks like a formula: import it into a spreadsheet as text")
 
 
 def odd(folder):
@@ -149,29 +153,44 @@ def odd(folder):
 
 
 def rows_of(path):
-    """Return the rows of a file with tabs between its columns, a dictionary each."""
+    """Return the rows of a file with tabs between its columns, a dictionary each.
+
+    Raises UserError for a file that cannot be read, or is not UTF-8.
+    """
+    return [row for _, row in _numbered_rows(path)]
+
+
+def _numbered_rows(path):
+    """Return (number of the line, row) for each row; empty lines are none."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+    names, *lines = [line.split("\t") for line in text.split("\n")]
+    numbered = enumerate(lines, start=2)  # the first line names the columns
+    return [
+        (number, dict(zip(names, cells, strict=False))) for number, cells in numbered if any(cells)
+    ]
 
 
 def judgements(path):
     """Return the rows of a file with judgements.
 
-    Raises UserError if an answer is neither yes nor no, or no reason is given for a no.
+    Raises UserError if there are none, a column is missing, an answer is neither yes nor no, or no
+    reason is given for a no.
     """
-    rows = rows_of(path)
-    for number, row in enumerate(rows, start=2):  # the first line names the columns
+    rows = _numbered_rows(path)
+    if missing := [name for name in COLUMNS if not any(name in row for _, row in rows)]:
+        raise UserError(f"{path} has no judgements: fill in the columns {', '.join(missing)}")
+    for number, row in rows:
         answers = row.get("meaning"), row.get("grammar")
         if not set(answers) <= {"yes", "no"}:
             raise UserError(f"{path}, line {number}: answer meaning and grammar with yes or no")
         if "no" in answers and not row.get("reason"):
             raise UserError(f"{path}, line {number}: give the reason for the no")
-    return rows
+    return [row for _, row in rows]
 
 
 def table(*paths):
@@ -183,7 +202,7 @@ def table(*paths):
     names = [Path(path).stem for path in paths]
     print(f"| sentence | {' | '.join(names)} |\n|---{'|---' * len(names)}|")
     for sentence, *rows in zip(sentences[0], *columns, strict=True):
-        print(f"| {sentence} | {' | '.join(map(cell, rows))} |")
+        print(f"| {_in_table(sentence)} | {' | '.join(map(cell, rows))} |")
 
 
 def cell(row):
@@ -194,7 +213,11 @@ def cell(row):
     """
     wrong = [question for question in ("meaning", "grammar") if row[question] == "no"]
     said = f" (*{' and '.join(wrong)}: {row['reason']}*)" if wrong else ""
-    return f"{row['translation']}{said}".replace("|", "\\|")
+    return _in_table(f"{row['translation']}{said}")
+
+
+def _in_table(text):
+    return text.replace("|", "\\|")
 
 
 def harder():
@@ -230,14 +253,31 @@ def main():
     wanted = {"compare": 2, "harder": 0}.get(options.command, 1)
     if options.command != "table" and len(options.paths) != wanted:
         parser.error(f"{options.command} needs {wanted or 'no'} folder{'s' * (wanted != 1)}")
+    return _exit_code(commands[options.command], options.paths)
+
+
+def _exit_code(command, paths):
+    """Run a command, whose output is UTF-8 on every system; return its exit code."""
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     try:
-        commands[options.command](*options.paths)
+        command(*paths)
+        sys.stdout.flush()
+        return 0
     except UserError as error:
-        print(f"judge.py: {error}", file=sys.stderr)
-        return 2
+        return _say(error)
     except KeyboardInterrupt:
         return 130
-    return 0
+    except BrokenPipeError:  # the reader of the output has read enough
+        return 0
+    except OSError as error:
+        return _say(f"the output cannot be written ({error.strerror}): write it to another disk")
+    finally:
+        settle_stdout()
+
+
+def _say(message):
+    print(f"judge.py: {message}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

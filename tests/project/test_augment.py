@@ -1,10 +1,12 @@
 """examples/models/augment.py: both sides of a new pair change alike, and nothing else changes."""
 
 import doctest
+import os
 import re
 import shlex
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -100,7 +102,9 @@ def test_genitives_and_several_names():
 
 def test_names_stay_apart():
     pairs = ["Tom met Paul, not Tim."], ["Tom traf ihn und nicht Tim."]
-    for source, target in only(pairs, 200, r"\w+ met .*\."):
+    made = only(pairs, 200, r"\w+ met .*\.")
+    assert len(made) > 50
+    for source, target in made:
         first, middle, last = re.fullmatch(r"(.+) met (.+), not (.+)\.", source).groups()
         assert (
             middle == "Paul" and first != last and target == f"{first} traf ihn und nicht {last}."
@@ -126,9 +130,9 @@ def test_names_stay_apart():
     ],
 )
 def test_what_does_not_match_is_left_alone(source, target):
-    for new_source, new_target in zip(
-        *augment.copy_through(([source], [target]), 60, rng()), strict=True
-    ):
+    made = list(zip(*augment.copy_through(([source], [target]), 60, rng()), strict=True))
+    assert len(made) == 60
+    for new_source, new_target in made:
         if new_source != new_target:
             assert source in new_source and new_source.replace(source, target) == new_target
 
@@ -173,7 +177,7 @@ def test_a_part_of_a_number_keeps_its_length(monkeypatch):
 
 
 def test_the_examples_in_docstrings():
-    assert doctest.testmod(augment) == (0, 10)
+    assert doctest.testmod(augment) == (0, 14)
 
 
 def test_rows_of_signs():
@@ -223,10 +227,61 @@ def test_text_typed_shouted_or_already_translated():
     for source, target in zip(*augment.typed(PAIRS, 50, rng()), strict=True):
         (original,) = [each for each in german if each.lower().rstrip(".!") == source.lower()]
         assert german[original] == target, "the target is complete"
-    for source, target in zip(*augment.capitals(PAIRS, 50, rng()), strict=True):
+    shouted = list(zip(*augment.capitals(PAIRS, 50, rng()), strict=True))
+    assert len(shouted) == 50
+    for source, target in shouted:
         assert (source, target) in {(s.upper(), t.upper()) for s, t in german.items()}
     sources, targets = augment.same(PAIRS, 50, rng())
     assert sources == targets and set(sources) == set(german.values())
+
+
+def test_addresses_and_signed_numbers_are_copied():
+    made = list(zip(*augment.verbatim(PAIRS, 200, rng()), strict=True))
+    addresses = [source.removesuffix(" draws a cat.") for source, _ in made if "draws" in source]
+    assert 100 < len(addresses) < 200 and any("@" in each for each in addresses)
+    assert {t for s, t in made if "draws" in s} >= {
+        f"{each} zeichnet eine Katze." for each in addresses
+    }
+    assert all(source.count(" aunt in ") == target.count(" Tante in ") for source, target in made)
+    assert not any("12" not in source and "dogs" in source for source, _ in made), "two numbers"
+    lone = (["I have 3 cats."], ["Ich habe 3 Katzen."])
+    numbers = [source[7:-6] for source in augment.verbatim(lone, 60, rng())[0]]
+    assert {each[0] for each in numbers} >= {"-", "+", "0", "\N{MINUS SIGN}"}
+    assert augment.verbatim((["Tom's cat"], ["Toms Katze"]), 9, rng()) == ([], [])
+    assert augment.verbatim((["I have 1 cat."], ["Ich habe 1 Katze."]), 9, rng()) == ([], [])
+    assert augment.verbatim((["on May 3 or 4"], ["am 3. oder 4. Mai"]), 9, rng()) == ([], [])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_verbatim_pairs_say_the_same_on_both_sides(turned):
+    english, german = ["Tom has 3 cats."] * 9, ["Tom hat 3 Katzen."] * 9
+    pairs = (german, english) if turned else (english, german)
+    sources, targets = augment.added(pairs, 0, from_german=turned, verbatim=40)
+    assert len(sources) == 40
+    words = [[line.split() for line in side] for side in (sources, targets)]
+    for source, target in zip(*words, strict=True):
+        assert (source[0], source[2:-1]) == (target[0], target[2:-1])
+        assert (source[0] == "Tom") != (source[2:-1] == ["3"])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_names_that_are_translated(turned):
+    lines = ["Tom lives in Boston.", "I saw Tom.", "Lisa sees Tom's cat."]
+    german = ["Tom wohnt in Boston.", "Ich sah Tom.", "Lisa sieht Toms Katze."]
+    pairs = (german, lines) if turned else (lines, german)
+    sides = augment.added(pairs, 0, from_german=turned, names=300)
+    made = set(zip(*(sides[::-1] if turned else sides), strict=True))
+    assert len(made) > 100
+    for english, target in made:
+        found = re.fullmatch(r"Tom lives in (.+)\.", english)
+        if found:
+            assert target == f"Tom wohnt in {augment.PLACES[found[1]]}."
+        elif found := re.fullmatch(r"Mr\. (\S+) lives in Boston\.", english):
+            assert target == f"Herr {found[1]} wohnt in Boston."
+        else:
+            found = re.fullmatch(r"Mr?s\. (\S+) sees Tom's cat\.", english)
+            assert target == f"Frau {found[1]} sieht Toms Katze.", "never Ich sah Herr Smith"
+    assert augment.names((["I saw Tom."], ["Ich sah Tom."]), 9, rng()) == ([], [])
 
 
 def test_more_kinds_leave_the_pairs_of_the_first_as_they_were():
@@ -276,6 +331,57 @@ def test_the_command_writes_two_files(tmp_path):
         assert "Traceback" not in refused.stderr
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The pairs as train.en and train.de in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name, lines in zip(("train.en", "train.de"), PAIRS, strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_an_output_that_is_no_file_leaves_the_other_as_it_was(folder, capsys, monkeypatch):
+    monkeypatch.setattr(augment, "added", None)  # nothing is made before
+    (folder / "a.en").write_text("old")
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    for name in ("folder", "pipe"):
+        arguments = f"--train train.en train.de --join 3 --output a.en {name}"
+        assert augment.main(arguments.split()) == 2
+        said = f"augment.py: {name} is a folder, a pipe or a device: name a file\n"
+        assert capsys.readouterr().err == said
+        assert (folder / "a.en").read_text() == "old"
+
+
+def test_a_link_stays_a_link(folder):
+    (folder / "real.en").write_text("old")
+    (folder / "link.en").symlink_to("real.en")
+    arguments = "--train train.en train.de --join 3 --output link.en a.de"
+    assert augment.main(arguments.split()) == 0
+    assert (folder / "link.en").is_symlink()
+    assert len((folder / "real.en").read_text().splitlines()) == 3
+
+
+def test_pairs_that_could_not_be_made_and_damaged_lines_are_told(folder, capsys):
+    (folder / "a.en").write_text("Good day!\n")
+    (folder / "a.de").write_bytes("Schönen Tag!\n".encode("latin-1"))
+    arguments = "--train a.en a.de --join 3 --verbatim 4 --names 5 --output b.en b.de"
+    assert augment.main(arguments.split()) == 0
+    out, err = capsys.readouterr()
+    damaged, fewer = err.splitlines()
+    assert damaged.startswith("augment.py: a.de: 1 line has")
+    assert fewer.startswith("augment.py: 9 pairs fewer than asked for: no pair of a.en has")
+    assert out == "3 pairs written to b.en and b.de\n"
+
+
+def test_ctrl_c_ends_it_without_a_traceback(folder, capsys, monkeypatch):
+    monkeypatch.setattr(augment, "added", mock.Mock(side_effect=KeyboardInterrupt))
+    arguments = "--train train.en train.de --join 3 --output a.en a.de"
+    assert augment.main(arguments.split()) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_the_card_of_the_model_names_the_options():
     card = (ROOT / "examples" / "models" / "en-de" / "README.md").read_text(encoding="utf-8")
     assert "augment.py --train" in card and "--add" in card
@@ -285,4 +391,5 @@ def test_every_name_list_is_sound():
     for kind in (augment.MEN, augment.WOMEN, augment.FAMILIES, augment.TOWNS):
         assert len(set(kind)) == len(kind) > 40 and all(name[0].isupper() for name in kind)
     assert not set(augment.MEN) & set(augment.WOMEN)
+    assert len(augment.PLACES) > 60 and not set(augment.PLACES) & set(augment.TOWNS)
     assert augment.invented_name(rng(1)).istitle()

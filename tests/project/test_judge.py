@@ -1,7 +1,9 @@
 """examples/models/judge.py and the fixed lists by which models are judged."""
 
 import doctest
+import os
 import re
+import subprocess
 import sys
 from unittest import mock
 
@@ -86,7 +88,7 @@ def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
     faults = sum("(*" in line for line in lines)
     assert faults == sum("no" in (row["meaning"], row["grammar"]) for row in rows_of(old))
     other = tmp_path / "other.tsv"
-    other.write_text("sentence\tmeaning\tgrammar\nb\tyes\tyes\n", encoding="utf-8")
+    other.write_text("sentence\ttranslation\tmeaning\tgrammar\nb\tc\tyes\tyes\n", encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(old), str(other)])
     assert judge.main() == 2
     assert "not about the same sentences" in capsys.readouterr().err
@@ -176,7 +178,9 @@ def test_what_is_scored_and_what_is_printed(monkeypatch, capsys):
 def test_a_test_that_lacks_a_line_has_no_harder_lines(capsys):
     (whole,) = judge._parts(["a"] * 975)
     assert whole == ("the whole test", range(975))
-    assert capsys.readouterr().err == "no harder lines: this test has 975 lines, not 976\n"
+    assert (
+        capsys.readouterr().err == "judge.py: no harder lines: this test has 975 lines, not 976\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,6 +211,73 @@ def test_what_is_not_judged_is_not_taken_for_right(row, said, tmp_path, monkeypa
     monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(path)])
     assert judge.main() == 2
     assert capsys.readouterr().err == f"judge.py: {path}, {said}\n"
+
+
+def judgement(path, *lines, head="sentence\ttranslation\tmeaning\tgrammar"):
+    path.write_text("\n".join([head, *lines, ""]), encoding="utf-8")
+    return str(path)
+
+
+def test_a_table_of_unusual_judgements(tmp_path, monkeypatch, capsys):
+    """A bar, a byte order mark, carriage returns, empty lines, a long cell, no last line feed."""
+    long = "z" * 200_000
+    text = f"\ufeffsentence\ttranslation\tmeaning\tgrammar\r\n\r\na|b\t{long}\tyes\tyes"
+    (tmp_path / "odd.tsv").write_bytes(text.encode())
+    monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(tmp_path / "odd.tsv")])
+    assert judge.main() == 0
+    assert capsys.readouterr().out == f"| sentence | odd |\n|---|---|\n| a\\|b | {long} |\n"
+    path = judgement(tmp_path / "blank.tsv", "", "", "a\tb\tyes\tperhaps")
+    with pytest.raises(UserError, match="line 4: answer meaning and grammar"):
+        judge.judgements(path)
+
+
+@pytest.mark.parametrize("lines", [["x\tyes\tyes\t"], []])
+def test_a_file_without_judgements(lines, tmp_path, monkeypatch, capsys):
+    path = judgement(tmp_path / "a.tsv", *lines, head="sentence\tmeaning\tgrammar\treason")
+    monkeypatch.setattr(sys, "argv", ["judge.py", "table", path])
+    assert judge.main() == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "has no judgements: fill in the columns " in err
+
+
+def test_what_a_spreadsheet_takes_for_a_formula_is_told(monkeypatch, capsys):
+    rows = [{"kind": "k", "sentence": s} for s in ("One.", "=2", "Three.")]
+    texts = ("Eins.", "zwei", "+49 30")
+    found = [[mock.Mock(text=text)] for text in texts]
+    monkeypatch.setattr(judge, "rows_of", lambda path: rows)
+    monkeypatch.setattr(judge, "_languages", lambda folder: ("en", "de"))
+    loaded = mock.Mock(translate=lambda _: found)
+    monkeypatch.setattr(judge.Translator, "load", lambda folder: loaded)
+    judge.hundred("model")
+    out, err = capsys.readouterr()
+    assert out.splitlines()[2:] == ["k\t=2\tzwei", "k\tThree.\t+49 30"]
+    assert [line.split(":")[1] for line in err.splitlines()] == [
+        *(" line 3 looks like a formula", " line 4 looks like a formula")
+    ]
+
+
+def judged(*arguments, **options):
+    command = [sys.executable, judge.__file__, "table", *map(str, arguments)]
+    return subprocess.run(command, stderr=subprocess.PIPE, check=False, **options)
+
+
+def test_the_output_is_utf_8_on_every_system():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = judged(JUDGEMENTS[0], env=environment, stdout=subprocess.PIPE)
+    assert done.returncode == 0 and "ß" in done.stdout.decode()
+
+
+def test_an_output_that_nobody_reads_or_that_is_full():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = judged(JUDGEMENTS[0], stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            done = judged(JUDGEMENTS[0], stdout=full)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1
+        assert b"judge.py: the output cannot be written (No space" in done.stderr
 
 
 def test_a_file_that_is_not_utf_8(tmp_path):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 from paths import EXAMPLES
@@ -179,7 +180,7 @@ def test_undecided_rows_get_a_third_seed_and_base_too(tmp_path, monkeypatch, tra
     assert {(r["row"], r["seed"]) for r in kept["runs"] if r["seed"] == 2} == {
         *(("base", 2), ("A-h4", 2))  # not a row that was not asked for
     }
-    with pytest.raises(UserError, match=r"has runs with another options, \[\]: give the same, or"):
+    with pytest.raises(UserError, match=r"has runs with other options, \[\]: give the same, or"):
         table3.main([*given, "--steps", "9"])
     monkeypatch.setattr(table3, "RECIPE", table3.RECIPE.replace("--alpha 0.6", "--alpha 1"))
     with pytest.raises(UserError, match=r"has runs with another recipe, .*: choose another --out"):
@@ -248,6 +249,73 @@ def test_without_base_it_says_what_failed(tmp_path, trainer):
 def test_without_a_row_to_compare_it_says_so(tmp_path, trainer):
     with pytest.raises(UserError, match="there is no row to compare with base"):
         table3.main(["--out", str(tmp_path / "runs"), "--rows", "base"])
+
+
+def test_a_row_that_failed_is_named_even_if_no_other_can_be_compared(
+    tmp_path, trainer, monkeypatch
+):
+    run = table3.Trainers.run
+
+    def fails(self, command, log):
+        run(self, [*command, *(["--steps", "1"] * ("n_layers=1" in command))], log)
+
+    monkeypatch.setattr(table3.Trainers, "run", fails)
+    with pytest.raises(UserError, match=r"not trained: C-N2-0; see their \.log"):
+        table3.main(["--out", str(tmp_path / "runs"), "--seeds", "1", "--rows", "C-N2"])
+
+
+def test_what_the_trainer_says_may_be_in_any_encoding(tmp_path, trainer, capsys):
+    trainer.write_text("import sys; sys.exit(sys.stdout.buffer.write(b'f\\xfcr\\n'))")
+    with pytest.raises(UserError, match="not trained: base-0"):
+        table3.main(["--out", str(tmp_path / "runs"), "--seeds", "1", "--rows", "base"])
+    assert "the trainer ended: f\ufffdr" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("base-0/results.json", '{"valid"', "base-0: results.json or config.json is damaged"),
+        ("base-0/results.json", "{}", "base-0: results.json or config.json is damaged"),
+        ("base-0/config.json", "[]", "base-0: results.json or config.json is damaged"),
+        ("options.json", "{}", "options.json is damaged"),
+        ("options.json", "[", "options.json is damaged"),
+    ],
+)
+def test_damaged_files_end_it_before_anything_is_trained(
+    tmp_path, trainer, monkeypatch, name, content, said
+):
+    given = ["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024"]
+    table3.main(given)
+    (tmp_path / name).write_text(content)
+    monkeypatch.setattr(table3.corpora, "load", None)
+    with pytest.raises(UserError, match=said):
+        table3.main([*given, "C-ff4096"])
+
+
+def test_nothing_is_downloaded_for_other_options(tmp_path, trainer, monkeypatch):
+    given = ["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024"]
+    table3.main(given)
+    monkeypatch.setattr(table3.corpora, "load", None)
+    with pytest.raises(UserError, match="has runs with other options"):
+        table3.main([*given, "--steps", "9"])
+
+
+def test_a_closed_pipe_stops_no_training(tmp_path, trainer, monkeypatch):
+    closed = mock.Mock(write=mock.Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr(sys, "stdout", closed)
+    table3.main(["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024"])
+    assert (tmp_path / "table3.png").exists()
+    assert closed.write.called
+
+
+def test_show_refuses_what_it_would_not_use(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given in ("--rows big", "--steps 5"):
+        with pytest.raises(UserError, match="--show trains nothing: leave out --rows"):
+            table3.main(["--show", "kept.json", *given.split()])
+    with pytest.raises(UserError, match=r"kept\.json cannot be read"):
+        table3.main(["--show", "kept.json", "--out", "new"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_show_writes_beside_the_file(tmp_path, monkeypatch):
