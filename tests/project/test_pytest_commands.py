@@ -13,7 +13,7 @@ from lesson_files import ROOT
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "minitf/README.md", "setup.cfg", ".ci/run")),
     *sorted((ROOT / "lessons").glob("*.md")),
-    *sorted((ROOT / "examples").rglob("README.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
 ]
 COMMAND = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w-]+| tests/\S+\b)*')
 EVERY = sorted(

@@ -14,6 +14,8 @@ from minitf.files.arrays import load_arrays, save_arrays
 
 TEXTS = "--train train.en train.de --valid valid.en valid.de"
 
+LONG = "x" * 300  # no file system has such names
+
 TRAINER = {
     # the command line
     "--steps soon": "--steps must be a whole number, not 'soon'",
@@ -53,6 +55,10 @@ TRAINER = {
     "--replicas 9999": "--replicas must be at most 256",
     # texts
     "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
+    f"--train {LONG} train.de --valid valid.en valid.de": "cannot be read (File name too long)",
+    f"{TEXTS} --add train.en {LONG}": "cannot be read (File name too long)",
+    f"{TEXTS} --out {LONG}": "cannot be read (File name too long): choose another folder",
+    f"--resume --out {LONG}": "cannot be read (File name too long): choose another folder",
     "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
     "--train train.en valid.de --valid valid.en valid.de": (
         "train.en has 60 lines but valid.de has 5"
