@@ -7,8 +7,9 @@ all rows with several seeds, and compares each with the small base model of the 
 
 One quarter of the paper's widths, half of its layers, the same numbers of heads; Multi30k, which is
 downloaded, in place of WMT; equal updates for all rows. It trains as many models at a time as the
-machine has cores, and can be stopped at any time: the same command goes on. At the end it writes
-table3.json, table3.png and table3.md to the folder. The last two can be made again from the first:
+machine has cores, and can be stopped at any time: the same command goes on. Each trained row is
+added to table3.json in that folder; a row that is in it already, such as in a copy of ours, is not
+trained again. At the end it writes table3.png and table3.md as well, which can be made again:
 
     python examples/table3.py --show runs/table3/table3.json
 """
@@ -39,6 +40,7 @@ from minitf.training import settings
 from minitf.translation.output import settle_stdout
 
 CORPUS = "multi30k"
+KEPT = "table3.json"
 VOCABULARY = 4000
 SEEDS = 2
 # Chosen on the base row, so that little is left to learn: the last tenth of its updates lowers
@@ -237,33 +239,35 @@ def one_thread():
     return os.environ | dict.fromkeys(names, "1")
 
 
-def train_all(pairs, out, data, options, jobs):
-    """Train each (row, seed), `jobs` at a time; return what is kept of each that succeeded."""
+def train_all(pairs, out, data, used, jobs):
+    """Train each (row, seed) that is missing, `jobs` at a time, and keep those that succeed."""
     printing, trainers = threading.Lock(), Trainers()
 
     def one(pair):
         row, seed = pair
         try:
-            run = train(row, seed, out / f"{row}-{seed}", data, options, trainers)
+            run = train(row, seed, out / f"{row}-{seed}", data, used["options"], trainers)
             said = (
                 f"{named(row)}, seed {seed}: perplexity {run['perplexity']:.2f}, "
                 f"BLEU {run['BLEU']:.1f}, {run['minutes']:.0f} minutes"
             )
         except UserError as error:  # the other rows can still be compared
             run, said = None, f"not trained: {error}"
-        if run or not trainers.stopped:
-            with printing:
+        with printing:
+            if run:
+                keep(out, used)
+            if run or not trainers.stopped:
                 say(said)
-        return run
 
+    done = {(run["row"], run["seed"]) for run in trained(out, used)}
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            found = [job.result() for job in [pool.submit(one, pair) for pair in pairs]]
+            for job in [pool.submit(one, pair) for pair in pairs if pair not in done]:
+                job.result()
         except BaseException:  # Ctrl-C: the trainers save their state, and no other begins
             trainers.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [run for run in found if run]
 
 
 def say(text):
@@ -579,19 +583,18 @@ def main(arguments):
         return
     used = {"recipe": RECIPE, "vocabulary": VOCABULARY, "options": of_trainer}
     remember(used, out / "options.json")
-    trained(out)  # damaged files end here, and not after an evening
+    trained(out, used)  # damaged files end here, and not after an evening
     corpora.load(CORPUS)  # downloads it, if it is missing
     data = corpora.data_folder() / CORPUS
     rows = list(dict.fromkeys(["base", *(options.rows or PAPER)]))
     pairs = [(row, seed) for seed in range(options.seeds) for row in rows]
-    train_all(pairs, out, data, of_trainer, options.jobs)
-    first = [run for run in trained(out) if run["seed"] < options.seeds]
+    train_all(pairs, out, data, used, options.jobs)
+    first = [run for run in trained(out, used) if run["seed"] < options.seeds]
     if more := [row for row in undecided(first) if row in rows]:
         thirds = [(row, options.seeds) for row in ["base", *more]]
-        train_all(thirds, out, data, of_trainer, options.jobs)
+        train_all(thirds, out, data, used, options.jobs)
         pairs += thirds
-    runs = trained(out)
-    save_text(out / "table3.json", json.dumps(used | {"runs": runs}, indent=1) + "\n")
+    runs = keep(out, used)
     missing = set(pairs) - {(run["row"], run["seed"]) for run in runs}
     of_base = any(row == "base" for row, _ in missing)
     if not missing or (differences(runs, bleu) and not of_base):
@@ -601,17 +604,34 @@ def main(arguments):
         raise UserError(f"not trained: {names}; see their .log in {out}")
 
 
-def trained(out):
-    """Return what is kept of each run in a folder, those of earlier commands included.
+def trained(out, used):
+    """Return what is kept of each run: in table3.json, or in a folder of its own.
 
-    Raises UserError for damaged files.
+    Raises UserError for damaged files, and if those of table3.json were trained otherwise.
     """
-    return [
-        kept(row, seed, out / f"{row}-{seed}")
-        for row in PAPER
-        for seed in range(101)
-        if (out / f"{row}-{seed}" / "results.json").exists()
-    ]
+    known = {}
+    if (path := out / KEPT).exists():
+        before = read_kept(path)
+        try:
+            _same_recipe(before, used, path)
+        except (KeyError, TypeError):
+            raise UserError(
+                f"{path} does not say how its rows were trained: move it away"
+            ) from None
+        known = {(run["row"], run["seed"]): run for run in before["runs"]}
+    pairs = [(row, seed) for row in PAPER for seed in range(101)]
+    for row, seed in pairs:
+        folder = out / f"{row}-{seed}"
+        if (folder / "results.json").exists():
+            known[row, seed] = kept(row, seed, folder)
+    return [known[pair] for pair in pairs if pair in known]
+
+
+def keep(out, used):
+    """Write what is kept of each run to table3.json, and return it."""
+    runs = trained(out, used)
+    save_text(out / KEPT, json.dumps(used | {"runs": runs}, indent=1) + "\n")
+    return runs
 
 
 def remember(used, path):
@@ -622,19 +642,23 @@ def remember(used, path):
     if path.exists() and any(path.parent.glob("*/checkpoint.safetensors")):
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
-            options, recipe = before["options"], before["recipe"]
+            _same_recipe(before, used, path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} is damaged ({error!r}): choose another --out") from None
-        if options != used["options"]:
-            raise UserError(
-                f"{path.parent} has runs with other options, {options}: give the same, or another "
-                "--out"
-            )
-        if before != used:
-            raise UserError(
-                f"{path.parent} has runs with another recipe, {recipe}: choose another --out"
-            )
     save_text(path, json.dumps(used, indent=1) + "\n")
+
+
+def _same_recipe(before, used, path):
+    """Raise UserError if the rows of a file were trained otherwise, KeyError if it is damaged."""
+    if before["options"] != used["options"]:
+        raise UserError(
+            f"{path.parent} has runs with other options, {before['options']}: give the same, or "
+            "another --out"
+        )
+    if {name: before[name] for name in used} != used:
+        raise UserError(
+            f"{path.parent} has runs with another recipe, {before['recipe']}: choose another --out"
+        )
 
 
 def stop_like_ctrl_c():

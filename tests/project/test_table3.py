@@ -196,6 +196,38 @@ def test_the_rows_of_an_earlier_command_stay_in_the_table(tmp_path, trainer):
     assert small == table3.small("C-ff1024").replace(vocabulary_size=400).count_parameters() < wide
 
 
+def test_rows_that_only_table3_json_has_are_not_trained_again(tmp_path, trainer, monkeypatch):
+    """Such as ours: with a copy of that file, the command goes on where another machine ended."""
+    given = ["--seeds", "1", "--rows", "C-ff1024"]
+    table3.main(["--out", str(tmp_path / "there"), *given])
+    kept = (tmp_path / "there" / "table3.json").read_text()
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "table3.json").write_text(kept)
+    table3.main(["--out", str(here), *given, "C-ff4096"])
+    assert [path.name for path in here.iterdir() if path.is_dir()] == ["C-ff4096-0"]
+    runs = json.loads((here / "table3.json").read_text())["runs"]
+    assert runs[:2] == json.loads(kept)["runs"] and runs[2]["row"] == "C-ff4096"
+    with pytest.raises(UserError, match="has runs with other options"):
+        table3.main(["--out", str(here), *given, "--steps", "9"])
+    (here / "table3.json").write_text(json.dumps({"runs": runs}))
+    with pytest.raises(UserError, match="does not say how its rows were trained: move it away"):
+        table3.main(["--out", str(here), *given])
+
+
+def test_a_row_is_kept_as_soon_as_it_is_trained(tmp_path, trainer, monkeypatch):
+    run, found = table3.Trainers.run, []
+
+    def look(self, command, log):
+        path = tmp_path / "table3.json"
+        found.append(len(json.loads(path.read_text())["runs"]) if path.exists() else 0)
+        run(self, command, log)
+
+    monkeypatch.setattr(table3.Trainers, "run", look)
+    table3.main(["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024", "--jobs", "1"])
+    assert found == [0, 1]
+
+
 def test_a_stopped_run_goes_on(tmp_path, trainer):
     out = tmp_path / "runs"
     program = (
