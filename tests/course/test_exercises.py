@@ -24,6 +24,12 @@ each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.s
 SCRIPT = ROOT / "lessons" / "exercise.py"
 
 
+@pytest.fixture(autouse=True)
+def no_notebook(monkeypatch):
+    """Earlier tests may have loaded ipykernel, by which a sheet knows that it is a notebook."""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+
+
 def load(path):
     spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
