@@ -181,7 +181,7 @@ def train(row, seed, folder, data, options, trainers):
         given = ["--resume", *options]
         if not (folder / "checkpoint.safetensors").exists():
             given = [*files(data), *sizes(row), *RECIPE.split(), "--seed", str(seed), *options]
-        log = folder.with_suffix(".log")
+        log = folder.with_name(f"{folder.name}.log")
         try:
             trainers.run([*TRAINER, *given, "--out", str(folder)], log)
         except OSError as error:
@@ -212,8 +212,8 @@ def kept(row, seed, folder):
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{folder}: results.json or config.json is damaged ({error!r}): delete the folder, and "
-            "the row is trained again"
+            f"{folder}: results.json or config.json is damaged ({error!r}): delete the folder; "
+            f"the row is then trained again, unless {KEPT} has it"
         ) from None
 
 

@@ -18,6 +18,7 @@ result.
 
 import argparse
 import itertools
+import os
 import re
 import string
 import sys
@@ -412,13 +413,18 @@ def _other_number(number, rng, any_length):
 
 
 def _address_places(source, target):
-    """Return the names that stand once on each side, spelled alike and without a genitive's s."""
+    """Return the names that stand once on each side, spelled alike and without a genitive's s.
 
-    def once(name, side):
-        return side.count(name) == 1 and re.search(rf"\b{name}\b(?!')", side)
+    No family names, which follow others. source: English, where a capital letter after a name
+    begins one: Tom Jackson.
+    """
 
-    names = _names(source, target)
-    return [name for name in names if once(name, source) and once(name, target)]
+    def once(name, side, after):
+        return side.count(name) == 1 and re.search(rf"\b{name}\b(?!{after})", side)
+
+    names = [name for name in _names(source, target) if _KIND[name] is not FAMILIES]
+    alone = [name for name in names if once(name, source, r"'|\s+[A-Z]")]
+    return [name for name in alone if once(name, target, "'")]
 
 
 def _translated_name(kind, rng):
@@ -588,9 +594,10 @@ def _output(name):
     would be noticed only after the other file was written, a pipe, or a device.
     """
     path = Path(name).resolve()
-    if not path.parent.is_dir():
+    # Path.is_dir raises errors for names that are too long, and in folders that are not readable.
+    if not os.path.isdir(path.parent):
         raise UserError(f"{name}: its folder does not exist: make it, or choose another folder")
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{name} is a folder, a pipe or a device: name a file")
     return path
 
@@ -625,14 +632,16 @@ def _run(options, counts):
             _say(warning)
     from_german = Path(options.train[0]).suffix == ".de"
     sides = added(pairs, options.seed, from_german, **counts)
+    missing = sum(counts.values()) - len(sides[0])
+    lacking = "has a name or number that --verbatim or --names could replace"
+    lacking = f"no pair of {options.train[0]} {lacking}"
+    if not sides[0] and any(all(map(str.strip, pair)) for pair in zip(*pairs, strict=True)):
+        raise UserError(f"{lacking}: give another text")
     if not sides[0]:
         raise UserError(f"{options.train[0]} has no pair to start from: give another")
     save_pair(outputs, sides)
-    if missing := sum(counts.values()) - len(sides[0]):
-        _say(
-            f"{counted(missing, 'pair')} fewer than asked for: no pair of {options.train[0]} has "
-            "a name or number that --verbatim or --names could replace"
-        )
+    if missing:
+        _say(f"{counted(missing, 'pair')} fewer than asked for: {lacking}")
     print(f"{len(sides[0]):,} pairs written to {' and '.join(options.output)}")
 
 

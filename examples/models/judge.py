@@ -185,6 +185,8 @@ def judgements(path):
     if missing := [name for name in COLUMNS if not any(name in row for _, row in rows)]:
         raise UserError(f"{path} has no judgements: fill in the columns {', '.join(missing)}")
     for number, row in rows:
+        if not {"sentence", "translation"} <= row.keys():
+            raise UserError(f"{path}, line {number}: has too few cells: fill in the translation")
         answers = row.get("meaning"), row.get("grammar")
         if not set(answers) <= {"yes", "no"}:
             raise UserError(f"{path}, line {number}: answer meaning and grammar with yes or no")

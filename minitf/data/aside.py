@@ -1,6 +1,7 @@
 """Folders that are complete as soon as they exist: filled under another name, and renamed."""
 
 import contextlib
+import glob
 import os
 import shutil
 import time
@@ -44,7 +45,7 @@ def install(aside, folder):
 
 def _remove_stale(folder):
     """Delete unfinished folders in which nothing was written for an hour."""
-    for aside in folder.parent.glob(f"{folder.name}.*{_SUFFIX}"):
+    for aside in folder.parent.glob(f"{glob.escape(folder.name)}.*{_SUFFIX}"):
         with contextlib.suppress(OSError):
             changed = max(path.stat().st_mtime for path in (aside, *aside.iterdir()))
             if time.time() - changed > _STALE_AFTER:

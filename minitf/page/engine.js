@@ -99,8 +99,8 @@ function inSmallLetters(model, line) {
   let small = "", start = 0;
   const ends = [...line.matchAll(new RegExp(SENTENCE, "gu"))].map((end) => end.index + end[0].length);
   for (const end of [...ends, line.length]) {
-    const [first = "", ...others] = line.slice(start, end);
-    small += first + others.join("").toLowerCase();
+    const [first = ""] = line.slice(start, end).match(/^[^\p{L}\p{N}]*./su) ?? [];
+    small += first + line.slice(start + first.length, end).toLowerCase();
     start = end;
   }
   return encodeText(model, small).length < encodeText(model, line).length ? small : line;

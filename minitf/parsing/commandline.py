@@ -120,10 +120,11 @@ def _check(options, refuse):
         refuse("--score prints scores: leave out --draw and --pretty")
     if options.score and options.output == "-":
         refuse("--score prints scores: name a file with --output for the trees")
+    streams = None, "", "-"
     read = [*(options.score or ()), *(options.grammar or ()), options.input]
     for name, written in (("--output", options.output), ("--draw", options.draw)):
-        for path in filter(None, read):
-            if written and _same(written, path):
+        for path in read:
+            if written not in streams and path not in streams and _same(written, path):
                 refuse(f"{name} would replace {path}: give it another name")
     if options.draw is not None:
         _check_picture(options, refuse)
@@ -135,9 +136,10 @@ def _check_picture(options, refuse):
     path = Path(options.draw)
     if path.suffix.lower() not in _PICTURES:
         refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
-    if not path.parent.is_dir():
+    # Path.is_dir raises errors for names that are too long, and in folders that are not readable.
+    if not os.path.isdir(path.parent):
         refuse(f"--draw: the folder of {path} does not exist: make it, or choose another")
-    if path.is_dir():
+    if os.path.isdir(path):
         refuse(f"--draw: {path} is a folder: name a file")
     if options.output and _same(path, options.output):
         refuse("--draw and --output name the same file: choose another for one of them")

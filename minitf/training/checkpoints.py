@@ -72,6 +72,7 @@ LATER_META = {
     "data": str,
     "subwords": str,
     "probe": (list, type(None)),
+    "reads_capitals": bool,
 }
 
 _LOCKED = set()  # descriptors of locked folders
@@ -81,6 +82,7 @@ def _leave_locks():
     """Close what a forked worker inherits: a lock lasts until its last descriptor is closed."""
     for descriptor in _LOCKED:
         os.close(descriptor)
+    _LOCKED.clear()  # the worker may fork, too
 
 
 if fcntl:
@@ -146,9 +148,11 @@ class RunFolder:
         """Return the name of a file that is not of this run but has a name of its own, or None."""
         with _reading(self.path):
             found = set(os.listdir(self.path)) if self._has() else set()
+            log = self.path / LINES
+            killed = log.exists() and not log.stat().st_size
         names = {*_OF_A_RUN, *outputs, *filter(STEP_WEIGHTS.fullmatch, found)} & found
         # A run that was killed before its first checkpoint left an empty log, and its vocabulary.
-        if LINES in names and not (self.path / LINES).stat().st_size:
+        if killed:
             names -= {LINES, *_VOCABULARIES}
         return min(names, default=None)
 
@@ -176,8 +180,9 @@ class RunFolder:
                     ) from None
             yield
         finally:
-            _LOCKED.remove(descriptor)
-            os.close(descriptor)
+            if descriptor in _LOCKED:  # a forked worker has closed it already
+                _LOCKED.remove(descriptor)
+                os.close(descriptor)
 
     def must_be_unlocked(self):
         """Raise UserError if another trainer is in the folder."""

@@ -61,8 +61,8 @@ class Start:
     """Everything that a run begins with; rank 0 reads it, and sends it to the other ranks.
 
     weights: None if they are drawn from the seed. optimizer, meta: the rest of a checkpoint, None
-    for a new run. changes: {option: (before, now)} of a resumed run. library: the name of the array
-    library in use.
+    for a new run. changes: {option: (before, now)} of a resumed run. reads_capitals: of the
+    Translator, by the notes of --start-from. library: the name of the array library in use.
     """
 
     settings: Settings
@@ -72,6 +72,7 @@ class Start:
     optimizer: dict[str, np.ndarray] | None = None
     meta: dict | None = None
     changes: dict[str, tuple] = dataclasses.field(default_factory=dict)
+    reads_capitals: bool = False
     library: str = dataclasses.field(default_factory=lambda: backend.xp.__name__)
 
 
@@ -98,7 +99,7 @@ def build(
         _choose_device(dataclasses.replace(start.settings, backend=start.library))
     ranks.connect()
     trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
-    trainer.stamp = stamp
+    trainer.stamp, trainer.reads_capitals = stamp, start.reads_capitals
     if start.meta:
         with in_file(trainer.folder.checkpoint):
             trainer.load(start.weights, start.optimizer, start.meta)
@@ -118,9 +119,10 @@ def _read_new(settings, given, model):
         folder.must_be_free()
     _choose_device(settings)
     weights = config = subwords = None
+    notes = {}
     if settings.start_from:
         folder = folder_of(settings.start_from, RunLog(None).say)
-        first, subwords, _ = load_model(folder, model)
+        first, subwords, notes = load_model(folder, model)
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         del first  # its memory is needed for the text
         check_model(settings, config, len(subwords))
@@ -134,7 +136,8 @@ def _read_new(settings, given, model):
             settings.preset, len(dataset.subwords), **model_changes(settings.set)
         )
         check_model(settings, config, len(dataset.subwords))
-    return Start(settings, config, dataset, weights), log
+    capitals = notes.get("reads_capitals") is True
+    return Start(settings, config, dataset, weights, reads_capitals=capitals), log
 
 
 def _load_first(model, weights, settings):
@@ -247,7 +250,7 @@ def _train(trainer, command, started):
     program was started, such as "python my.py", to tell how to continue; None for a call of
     `train`.
     """
-    resume = functools.partial(_resume, trainer.settings, started)
+    resume = functools.partial(_resume, trainer, started)
     # Only rank 0 writes to the folder.
     locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
@@ -277,18 +280,18 @@ def _train(trainer, command, started):
             )
             return None, 0
     _say_usage(trainer, command)
-    # Where a command would be too long, its options are enough.
-    resume = _resume(trainer.settings, None if started is None else "")
-    return results, _exit_code(trainer, results["valid"]["bleu"], resume)
+    return results, _exit_code(trainer, results["valid"]["bleu"], started)
 
 
-def _resume(settings, started, **changes):
+def _resume(trainer, started, **changes):
     """Return the command that continues a run, or for started=None the call in Python."""
+    out = trainer.settings.out
     if started is None:
         given = "".join(f", {name}={value!r}" for name, value in changes.items())
-        return f"train(Settings(resume=True, out={settings.out!r}{given}))"
+        model = "" if trainer.make_model is Transformer else ", model=..."
+        return f"train(Settings(resume=True, out={out!r}{given}){model})"
     given = "".join(f" {flag(name)} {value}" for name, value in changes.items())
-    return f"{started} --resume --out {shlex.quote(settings.out)}{given}".lstrip()
+    return f"{started} --resume --out {shlex.quote(out)}{given}".lstrip()
 
 
 @contextlib.contextmanager
@@ -310,11 +313,8 @@ def _say_usage(trainer, command):
     trainer.log.say(f"model    in {out}: {usage}")
 
 
-def _exit_code(trainer, score, resume):
-    """Return the exit code of a run, and say so if its model cannot translate.
-
-    resume: what continues the run.
-    """
+def _exit_code(trainer, score, started):
+    """Return the exit code of a run, and say so if its model cannot translate."""
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
         return 0
@@ -327,12 +327,15 @@ def _exit_code(trainer, score, resume):
             "on longer sentences"
         )
         return 0
+    in_python = started is None
     if done >= s.steps:
-        code, more = 0, "a larger --steps"
+        code, more = 0, f"a larger {'steps' if in_python else '--steps'}"
     elif trainer.out_of_patience():
-        code, more = CUT_SHORT, "--patience 0"
+        code, more = CUT_SHORT, "patience=0" if in_python else "--patience 0"
     else:
-        code, more = CUT_SHORT, "the same --minutes or more"
+        code, more = CUT_SHORT, f"the same {'minutes' if in_python else '--minutes'} or more"
+    # A whole command would be too long here: its options are enough.
+    resume = _resume(trainer, None if in_python else "")
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
         f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "

@@ -82,6 +82,7 @@ class Trainer:
         self.validator = Validator(dataset, settings, log.say, self.stop)
         self.weights = []  # names of the files that the next average is made of
         self.stamp = None  # of the checkpoint that was there before the text was read
+        self.reads_capitals = False  # of the Translator: a public model that is tuned reads them
 
     @property
     def step(self) -> int:
@@ -302,7 +303,9 @@ class Trainer:
     def _measure(self):
         """Return (perplexity, BLEU), None if the run was asked to stop."""
         s = self.settings
-        translator = Translator(self.model, self.dataset.subwords, s.max_length, s.max_length)
+        # As `Translator.load` will read the model.
+        lengths = s.max_length, s.max_length
+        translator = Translator(self.model, self.dataset.subwords, *lengths, self.reads_capitals)
         try:
             # If the model itself has a replaced method, the translator's copy has to have it too.
             with self.model.evaluating():
@@ -350,6 +353,7 @@ class Trainer:
             "step": self.step,
             "averaged": count,
             "longest": self.dataset.longest,
+            "reads_capitals": self.reads_capitals,
             "corpus": corpus.name,
             "source_language": corpus.source_language,
             "target_language": corpus.target_language,
@@ -379,6 +383,7 @@ class Trainer:
             "machine": self.team.machine,
             "data": self.fingerprint,
             "probe": probe(self.model),
+            "reads_capitals": self.reads_capitals,
         }
         self.folder.save_checkpoint(
             self.model.state(), self.optimizer.state(), meta, self.dataset.subwords
@@ -391,6 +396,7 @@ class Trainer:
         self.optimizer.load_state(optimizer)
         self.cursor.move(meta["epoch"], meta["position"])
         self.weights = meta["weights"]
+        self.reads_capitals = meta.get("reads_capitals", False)
         # The first checkpoints of minitf stored fewer scores, and no time.
         fields = [field.name for field in dataclasses.fields(Scores)]
         scores = {"validated": self.step} | {name: meta[name] for name in fields if name in meta}

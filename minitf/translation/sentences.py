@@ -12,7 +12,7 @@ from itertools import pairwise
 from minitf.text import Vocabulary
 from minitf.text.vocabulary import printable, valid
 
-__all__ = ["cut_lines"]
+__all__ = ["cut_lines", "in_small_letters"]
 
 # A sentence may end here: not after a title or an initial, and not before white space. The pattern
 # and `_goes_on` are also in minitf/page/engine.js.
@@ -47,17 +47,23 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
     them. So a line is taken for one in capitals if it has no small letter, and fewer subwords when
-    written small: NATO stays as it is, and so does every line if all of the text is in capitals
-    that the model learned from.
+    written small. A line of one abbreviation, NATO, may be taken for one, too. No line is if all of
+    the text is in capitals that the model learned from.
     """
     loud = [row for row, line in enumerate(lines) if line.isupper()]
     lines = [valid(line) for line in lines]
-    small = ["".join(each[:1] + each[1:].lower() for each in _sentences(lines[i])) for i in loud]
+    small = ["".join(map(_small, _sentences(lines[i]))) for i in loud]
     lengths = [map(len, subwords.encode(texts)) for texts in ([lines[i] for i in loud], small)]
     for row, text, here, there in zip(loud, small, *lengths, strict=True):
         if there < here:
             lines[row] = text
     return lines
+
+
+def _small(sentence):
+    """Return a sentence in small letters but for its first; the quote before it is none."""
+    first = next((i for i, sign in enumerate(sentence) if sign.isalnum()), 0)
+    return sentence[: first + 1] + sentence[first + 1 :].lower()
 
 
 def _cut_texts(texts, subwords, longest, usual):

@@ -180,6 +180,7 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "one two three four five six seven eight",
         'THE DOG IS HERE. "WHERE?" SHE ASKED. ON TABLE NO. 3!',
         "STRASSE. \u00dcBER DEM HAUS? \u0130\u01c5 A\u01c4",
+        "\u201cTHE DOG!\u201d - (THE CAT). 3 HOUSES, \u00dcBER DEM HAUS",
         "NATO",
         "I",
         "3.5",

@@ -1,6 +1,7 @@
 """examples/parse.py: its output, its manners, and what it says about mistakes."""
 
 import functools
+import io
 import os
 import subprocess
 import sys
@@ -52,6 +53,12 @@ def test_one_line_for_each_line(folder, capsys):
     assert "(XX -LRB-)" in lines[2]
 
 
+def test_the_standard_streams_may_be_named(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The cat sat.\n")))
+    code, out, _ = run(capsys, "--model", folder, "--input", "-", "--output", "-")
+    assert (code, out) == (0, run(capsys, "--model", folder, "The cat sat.")[1])
+
+
 def test_pretty_trees_are_the_same_trees(folder, capsys):
     _, plain, _ = run(capsys, "--model", folder, "The cat sat.", "It slept.")
     _, in_lines, _ = run(capsys, "--model", folder, "--pretty", "The cat sat.", "It slept.")
@@ -91,6 +98,12 @@ def test_a_picture_of_the_first_tree(folder, capsys, tmp_path, suffix):
         labels = {item[1:] for item in next(parse([out])) if isinstance(item, str)}
         assert all(f"<!-- {word} -->" in text for word in {"The", "cat", "sat", "."} | labels)
     assert path.stat().st_size > 3000
+
+
+def test_a_picture_whose_name_is_too_long_costs_no_tree(folder, capsys):
+    code, out, err = run(capsys, "--model", folder, "--draw", f"{'a' * 300}.png", "The cat sat.")
+    assert (code, out.count("\n"), err.count("\n")) == (2, 1, 1)
+    assert "File name too long" in err
 
 
 def test_words_are_drawn_as_they_are(folder, capsys, tmp_path):
@@ -264,6 +277,7 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["--model", "HERE", "--draw", "x.svg", "--input", "./x.svg"], "--draw would replace"),
         (["--model", "HERE", "--draw", "", "a"], "unknown picture format ''"),
         (["--model", "HERE", "--draw", "folder.png", "a"], "folder.png is a folder: name a file"),
+        (["--model", "HERE", "--draw", f"{'a' * 300}/a.png", "a"], "the folder of aaa"),
         (["--model", "", "a"], ". is not the folder of a trained model"),
         (["--model", "HERE", "--score", GRAMMAR, "--output", ""], "it is a folder: name a file"),
         (["--model", "HERE", "--score", GRAMMAR, "--input", ""], "leave the other text out"),

@@ -282,6 +282,10 @@ def test_names_that_are_translated(turned):
             found = re.fullmatch(r"Mr?s\. (\S+) sees Tom's cat\.", english)
             assert target == f"Frau {found[1]} sieht Toms Katze.", "never Ich sah Herr Smith"
     assert augment.names((["I saw Tom."], ["Ich sah Tom."]), 9, rng()) == ([], [])
+    whole = (["Tom Jackson is here."], ["Tom Jackson ist hier."])
+    assert augment.names(whole, 9, rng()) == augment.verbatim(whole, 9, rng()) == ([], [])
+    apart = augment.names((["Tom has fun."], ["Tom hat Spaß."]), 9, rng())
+    assert len(set(apart[0])) > 3, "a German noun is no family name"
 
 
 def test_more_kinds_leave_the_pairs_of_the_first_as_they_were():
@@ -354,6 +358,14 @@ def test_an_output_that_is_no_file_leaves_the_other_as_it_was(folder, capsys, mo
         assert (folder / "a.en").read_text() == "old"
 
 
+def test_a_name_that_is_too_long_gets_one_line(folder, capsys):
+    for name in (f"{'a' * 300}.en", f"{'a' * 300}/a.en"):
+        arguments = f"--train train.en train.de --join 3 --output {name} a.de"
+        assert augment.main(arguments.split()) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not (folder / "a.de").exists()
+
+
 def test_a_link_stays_a_link(folder):
     (folder / "real.en").write_text("old")
     (folder / "link.en").symlink_to("real.en")
@@ -373,6 +385,8 @@ def test_pairs_that_could_not_be_made_and_damaged_lines_are_told(folder, capsys)
     assert damaged.startswith("augment.py: a.de: 1 line has")
     assert fewer.startswith("augment.py: 9 pairs fewer than asked for: no pair of a.en has")
     assert out == "3 pairs written to b.en and b.de\n"
+    assert augment.main(arguments.replace("--join 3", "").split()) == 2
+    assert "no pair of a.en has a name or number that" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_it_without_a_traceback(folder, capsys, monkeypatch):

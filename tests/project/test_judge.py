@@ -229,6 +229,10 @@ def test_a_table_of_unusual_judgements(tmp_path, monkeypatch, capsys):
     path = judgement(tmp_path / "blank.tsv", "", "", "a\tb\tyes\tperhaps")
     with pytest.raises(UserError, match="line 4: answer meaning and grammar"):
         judge.judgements(path)
+    head = "sentence\tmeaning\tgrammar\ttranslation"
+    path = judgement(tmp_path / "short.tsv", "a\tyes\tyes\tb", "c\tyes\tyes", head=head)
+    with pytest.raises(UserError, match="line 3: has too few cells"):
+        judge.judgements(path)
 
 
 @pytest.mark.parametrize("lines", [["x\tyes\tyes\t"], []])

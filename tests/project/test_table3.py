@@ -215,6 +215,14 @@ def test_rows_that_only_table3_json_has_are_not_trained_again(tmp_path, trainer,
         table3.main(["--out", str(here), *given])
 
 
+def test_each_row_has_a_log_of_its_own(tmp_path, trainer):
+    rows = ["D-dropout0.0", "D-dropout0.2"]
+    table3.main(["--out", str(tmp_path / "runs"), "--seeds", "1", "--rows", *rows])
+    assert {path.name for path in (tmp_path / "runs").glob("*.log")} == {
+        *("base-0.log", "D-dropout0.0-0.log", "D-dropout0.2-0.log")
+    }
+
+
 def test_a_row_is_kept_as_soon_as_it_is_trained(tmp_path, trainer, monkeypatch):
     run, found = table3.Trainers.run, []
 

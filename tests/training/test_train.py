@@ -1,5 +1,6 @@
 """The trainer's command: the files of a run, its numbers, and its one-line errors."""
 
+import functools
 import json
 import shlex
 import signal
@@ -269,6 +270,40 @@ def test_python_programs_learn_of_settings_that_contradict_each_other(folder, wr
     with pytest.raises(UserError, match=reason):
         commandline.train(Settings(**wrong, out="made"))
     assert not Path("made").exists()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_every_validation_reads_capitals_as_the_model_will(folder, monkeypatch, reads):
+    """A public model reads them as they are: so does what is tuned from it, resumed or not."""
+    assert run("first") == 0
+    notes = json.loads(Path("first/config.json").read_text())
+    assert notes["reads_capitals"] is False
+    Path("first/config.json").write_text(json.dumps(notes | {"reads_capitals": reads}))
+    found, measure = [], Validator.measure
+
+    def look(self, translator):
+        found.append(translator.reads_capitals)
+        return measure(self, translator)
+
+    monkeypatch.setattr(Validator, "measure", look)
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
+    tuned = shlex.split("--start-from first --out tuned --valid-every 1 --average 2 --max-extra 2")
+    assert commandline.main([*texts, *tuned, "--steps", "2"]) == 0
+    assert commandline.main(shlex.split("--resume --out tuned --steps 3")) == 0
+    assert len(found) > 4 and set(found) == {reads}
+    assert Translator.load("tuned").reads_capitals is reads
+
+
+def test_how_to_continue_is_said_in_the_language_of_the_caller(folder, capsys):
+    """A Python program learns the call, with its model, and not the options."""
+    texts = {"train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"]}
+    small = [*SMALL[1:8:2]]
+    pace = {"steps": 2, "valid_every": 1, "warmup_steps": 1, "batch_tokens": 60, "subwords": "none"}
+    made = Settings(**texts, **pace, set=small, out="made")
+    commandline.train(made, model=functools.partial(Transformer))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "cannot translate" in line]
+    call = "train(Settings(resume=True, out='made'), model=...)"
+    assert line.endswith(f"continue with {call} and a larger steps")
 
 
 # Numbers ------------------------------------------------------------------------------------------

@@ -525,6 +525,20 @@ def test_capitals_that_the_model_learned_from_stay():
     assert in_small_letters([], subwords) == []
 
 
+def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subwords):
+    lines = [
+        "  THE DOG SAW A BIRD.",
+        "\u201cTHE DOG SAW A BIRD.\u201d THE BIRD DID NOT.",
+        "- I SING.",
+    ]
+    small = [
+        "  The dog saw a bird.",
+        "\u201cThe dog saw a bird.\u201d The bird did not.",
+        "- I sing.",
+    ]
+    assert in_small_letters(lines, subwords) == small
+
+
 def test_two_translations_that_differ_in_capitals_only_are_one(translator, monkeypatch):
     made = [Translation(text, score, score) for text, score in (("Ab", -1), ("aB", -2), ("c", -3))]
     monkeypatch.setattr(translator, "_over_lines", lambda *_: [made])
