@@ -250,7 +250,7 @@ def _train(trainer, command, started):
     program was started, such as "python my.py", to tell how to continue; None for a call of
     `train`.
     """
-    resume = functools.partial(_resume, trainer, started)
+    resume = functools.partial(_resume, trainer.settings, started, trainer.make_model)
     # Only rank 0 writes to the folder.
     locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
@@ -283,15 +283,14 @@ def _train(trainer, command, started):
     return results, _exit_code(trainer, results["valid"]["bleu"], started)
 
 
-def _resume(trainer, started, **changes):
+def _resume(settings, started, make_model=Transformer, **changes):
     """Return the command that continues a run, or for started=None the call in Python."""
-    out = trainer.settings.out
     if started is None:
         given = "".join(f", {name}={value!r}" for name, value in changes.items())
-        model = "" if trainer.make_model is Transformer else ", model=..."
-        return f"train(Settings(resume=True, out={out!r}{given}){model})"
+        model = "" if make_model is Transformer else ", model=..."
+        return f"train(Settings(resume=True, out={settings.out!r}{given}){model})"
     given = "".join(f" {flag(name)} {value}" for name, value in changes.items())
-    return f"{started} --resume --out {shlex.quote(out)}{given}".lstrip()
+    return f"{started} --resume --out {shlex.quote(settings.out)}{given}".lstrip()
 
 
 @contextlib.contextmanager
@@ -335,7 +334,7 @@ def _exit_code(trainer, score, started):
     else:
         code, more = CUT_SHORT, f"the same {'minutes' if in_python else '--minutes'} or more"
     # A whole command would be too long here: its options are enough.
-    resume = _resume(trainer, None if in_python else "")
+    resume = _resume(s, None if in_python else "", trainer.make_model)
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
         f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "
