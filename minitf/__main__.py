@@ -9,7 +9,7 @@ Commands to run in the repository:
 
   python examples/translate.py "Where is the station?"
                                    translate text, a file or a pipe
-  python examples/parse.py "The cat sat."
+  python examples/parse.py "Mice die."
                                    write the tree of a sentence
   python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04

@@ -167,7 +167,8 @@ def report(load, team, largest, typical, update):
     keep_memory()
     yield (
         "measure  slices (some rows) of the largest batches for the memory, of a typical batch for "
-        "the time; a figure extrapolated from them may be off by a fifth"
+        "the time; a figure extrapolated from them may be off by a fifth, and on a busy machine by "
+        "much more"
     )
     used, free = tell((used_memory(), free_memory()))
     fixed, batch, slices = tell(_needed(team, largest))
@@ -208,13 +209,13 @@ def _time_limit(settings, seconds):
 def _line(few, small, more, large):
     """Return fixed and slope of the line through the points (few, small) and (more, large).
 
-    If there is one point only, or if the line would start below 0, it is the line from 0 to the
-    second point.
+    If there is one point only, if the line would start below 0, or if it would fall, because the
+    machine was busy with something else, it is the line from 0 to the second point.
 
-    >>> _line(1, 5, 3, 9), _line(3, 9, 3, 9), _line(1, 2, 3, 9)
-    ((3.0, 2.0), (0.0, 3.0), (0.0, 3.0))
+    >>> _line(1, 5, 3, 9), _line(3, 9, 3, 9), _line(1, 2, 3, 9), _line(1, 9.5, 3, 9)
+    ((3.0, 2.0), (0.0, 3.0), (0.0, 3.0), (0.0, 3.0))
     """
-    slope = (large - small) / (more - few) if more > few else math.inf
+    slope = (large - small) / (more - few) if more > few and large > small else math.inf
     slope = min(slope, large / more)
     return large - slope * more, slope
 

@@ -94,14 +94,12 @@ def test_the_limits_are_real():
     translator = Translator.load(ROOT / "examples" / "models" / "en-de")
     readme = " ".join(PAGES[0].read_text(encoding="utf-8").split())
     for source, mistake in (
-        ("The cat sat on the mat.", "Die Katze saß auf der Angelegenheit."),
-        ("Good morning.", "Gute Morgen!"),
+        ("The cat sat on the mat.", "Die Katze saß auf der Mathe."),
+        ("Anna - the doctor - is here.", "Anna -Ärzte - ist hier."),
     ):
         ((best,),) = translator.translate([source])
         assert best.text == mistake
         assert f'"{source}" becomes `{mistake}`' in readme
-    ((best,),) = translator.translate(["It is -5 degrees outside."])
-    assert best.text == "Es ist 5 Grad draußen."
 
 
 def _commands():
@@ -133,16 +131,14 @@ def test_command(command, tmp_path):
             re.search(rf"^{name} =", declared, re.MULTILINE)
             for name in (extras[1].split(",") if extras else [])
         )
-    elif "lessons/09_train_wmt.py" in words:
-        arguments = words[words.index("lessons/09_train_wmt.py") + 1 :]
+    elif trainer := {"minitf.training", "lessons/09_train_wmt.py"} & set(words):
+        arguments = words[words.index(trainer.pop()) + 1 :]
         if arguments[:1] == ["--score"]:
             assert len(arguments) == 3
         else:
             parse(arguments)
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
-    elif words[:3] == ["python", "-m", "minitf.training"]:
-        parse(words[3:])
     elif words[:3] == ["python", "-m", "minitf.data"]:
         assert set(words[3:]) <= set(NAMES)
     elif words[:2] == ["python", "examples/parse.py"] and not {"--score", "--grammar"} & set(words):
@@ -163,7 +159,7 @@ def test_command(command, tmp_path):
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         runnable = runnable.replace("examples/", f"{ROOT}/examples/")
-        runnable = runnable.replace("runs/toy", f"{ROOT}/lessons/toy-model")  # as it was trained
+        runnable = re.sub("runs/(toy|mine)", f"{ROOT}/lessons/toy-model", runnable)  # as if trained
         done = subprocess.run(
             runnable,
             shell=True,
