@@ -156,6 +156,7 @@ def test_command(command, tmp_path):
         assert printed in " ".join(manual.split())
         assert not (tmp_path / "tree.png").exists() or "--draw" in words
     elif "examples/translate.py" in command:
+        (tmp_path / "test.en").write_text("Tom sees the old house.\n" * 3, encoding="utf-8")
         runnable = command.replace("python ", f"{shlex.quote(sys.executable)} ")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         runnable = runnable.replace("examples/", f"{ROOT}/examples/")
@@ -174,7 +175,7 @@ def test_command(command, tmp_path):
         output = done.stdout
         if "--output" in words:
             output = (tmp_path / words[words.index("--output") + 1]).read_text(encoding="utf-8")
-            assert output.count("\n") == 3, "two paragraphs and the empty line between them"
+            assert output.count("\n") == 3, "two paragraphs, an empty line between; or test.en"
         assert output.strip()
     else:
         assert words[0] == "python" and (ROOT / words[1]).exists(), f"nothing tests {command!r}"

@@ -93,7 +93,7 @@ def test_what_counts_as_copied():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["en-de"])
+@pytest.mark.parametrize("name", ["en-de", "de-en"])
 def test_a_bundled_model_copies(name):
     counts = copied(Translator.load(EXAMPLES / "models" / name), name[:2])
     for what, (right, asked) in counts.items():
