@@ -269,10 +269,9 @@ QUICK = {
 RECIPES = {
     # For a hundred thousand pairs, on one computer. Its rate has a peak of 2e-3 (learning_rate is
     # a factor on the paper's schedule), three times that of base: a smaller model bears larger
-    # steps.
+    # steps. No sampled subwords, which cost 7 BLEU in 2,000 updates: lessons/REPRODUCE.md.
     "small-data": {
         "preset": "small",
-        "sample_subwords": 0.1,
         "batch_tokens": 1024,
         "accumulate": 4,
         "warmup_steps": 1000,
