@@ -512,6 +512,8 @@ def read_kept(path):
     """Return the content of a table3.json. Raises UserError for another file."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
+        if unknown := {run["row"] for run in kept["runs"]} - set(PAPER):
+            raise ValueError(f"unknown rows {', '.join(sorted(map(str, unknown)))}")
         table(kept["runs"])
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None

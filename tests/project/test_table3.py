@@ -358,6 +358,18 @@ def test_show_refuses_what_it_would_not_use(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_of_another_version_are_not_lost(tmp_path, trainer):
+    given = ["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024"]
+    table3.main(given)
+    path = tmp_path / "table3.json"
+    kept = json.loads(path.read_text())
+    kept["runs"].append(run("F-new", 0, 5, 30))
+    path.write_text(json.dumps(kept))
+    with pytest.raises(UserError, match=r"table3\.json is not .*unknown rows F-new"):
+        table3.main(given)
+    assert json.loads(path.read_text()) == kept
+
+
 def test_show_writes_beside_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runs = [run(row, seed, 5, 30 + seed) for row in ("base", "big") for seed in (0, 1)]
