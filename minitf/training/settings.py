@@ -104,8 +104,8 @@ class Settings:
     sample_subwords: float = setting(
         0.0,
         "cut the text in another way in each epoch, leaving out each merge of the subwords with "
-        "this probability (BPE-dropout), such as 0.1; for small texts (default 0: never, as in the "
-        "paper)",
+        "this probability (BPE-dropout), such as 0.1; it may help in very long trainings on small "
+        "texts (default 0: never, as in the paper)",
         least=0,
         most=0.9,
         on_resume=COURSE,
