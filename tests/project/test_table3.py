@@ -4,6 +4,7 @@ import doctest
 import json
 import math
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -356,6 +357,16 @@ def test_show_refuses_what_it_would_not_use(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"kept\.json cannot be read"):
         table3.main(["--show", "kept.json", "--out", "new"])
     assert not list(tmp_path.iterdir())
+
+
+def test_our_runs_can_be_gone_on_with(tmp_path):
+    kept = EXAMPLES / "benchmarks" / "results" / "table3.json"
+    shutil.copy(kept, tmp_path)
+    used = {"recipe": table3.RECIPE, "vocabulary": table3.VOCABULARY, "options": []}
+    runs = table3.trained(tmp_path, used)
+    assert len(runs) == len(json.loads(kept.read_text())["runs"])
+    for each in runs:
+        assert each["parameters"] == table3.small(each["row"]).count_parameters(), each["row"]
 
 
 def test_rows_of_another_version_are_not_lost(tmp_path, trainer):
