@@ -165,6 +165,10 @@ def test_command(command, tmp_path):
             parse(arguments)
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
+    elif words[:2] == ["mkdir", "-p"]:
+        made, (copy, source, folder) = words[2], words[4:]
+        assert words[3] == "&&" and copy == "cp" and folder == made
+        assert (ROOT / source).is_file()
     elif words[0] in ("wc", "paste", "sed"):
         pass  # test_the_division_of_a_text_loses_no_pair runs them
     elif words[:3] == ["python", "-m", "minitf.data"]:
