@@ -363,9 +363,11 @@ def tendency(ours, half, paper):
 
     >>> tendency(-1.2, 0.5, -0.9), tendency(0.7, 0.5, -0.9), tendency(0.3, 0.5, -0.9)
     ('the same tendency', 'the opposite tendency', 'too small to tell')
-    >>> tendency(0.7, 0.5, 0.0)
-    'a difference, where the paper has none'
+    >>> tendency(0.7, 0.5, 0.0), tendency(0.7, math.inf, 0.9)
+    ('a difference, where the paper has none', 'too few seeds to tell')
     """
+    if half == math.inf:
+        return "too few seeds to tell"
     if abs(ours) <= half:
         return "too small to tell"
     if round(paper, 6) == 0:
@@ -481,7 +483,8 @@ def picture(rows, path):
     ):
         means, halves, papers, _ = zip(*found, strict=True)
         axes.axvline(0, color="#888888", linewidth=1)
-        axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label="here, 95%")
+        ours = "here, no interval: one seed" if math.inf in halves else "here, 95%"
+        axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label=ours)
         axes.plot(papers, heights, "D", color="#d1701f", fillstyle="none", label="the paper")
         axes.set_yticks(heights, [row.name for row in rows])
         axes.grid(alpha=0.3)
@@ -512,8 +515,7 @@ def read_kept(path):
     """Return the content of a table3.json. Raises UserError for another file."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if unknown := {run["row"] for run in kept["runs"]} - set(PAPER):
-            raise ValueError(f"unknown rows {', '.join(sorted(map(str, unknown)))}")
+        unknown = {run["row"] for run in kept["runs"]} - set(PAPER)
         table(kept["runs"])
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
@@ -521,6 +523,11 @@ def read_kept(path):
         raise UserError(
             f"{path} is not a table3.json of this program: give the file that it wrote ({error!r})"
         ) from None
+    if unknown:
+        raise UserError(
+            f"{path} has rows that this version does not know ({', '.join(sorted(unknown))}): use "
+            "the version that trained them, or another folder"
+        )
     return kept
 
 

@@ -144,9 +144,9 @@ def _is_quick(command):
 
 @pytest.mark.parametrize("command", [each for each in _commands() if each.startswith("mkdir")])
 def test_a_copied_file_exists(command):
-    made, folder = re.fullmatch(r"mkdir -p (\S+) && cp \S+ (\S+)", command).groups()
+    made, copied, folder = re.fullmatch(r"mkdir -p (\S+) && cp (\S+) (\S+)", command).groups()
     assert folder == made
-    assert (ROOT / command.split()[-2]).is_file()
+    assert (ROOT / copied).is_file()
 
 
 @pytest.mark.parametrize(
