@@ -113,9 +113,10 @@ draw(figure_1, "01_here.png", here=attentions)
 # ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.png)
 #
 # *What to see: attention is used in three places, and it is the same operation in all
-# three, the diagram at the lower right. On the left, the English words look at each
-# other. In the lower box of the middle column, the German words look at each other; in
-# the upper one they look at the English words, as above, along the thick line.*
+# three, the diagram at the lower right. On the left, in the* encoder, *the English
+# words look at each other. The middle column is the* decoder: *in its lower box, the
+# German words look at each other; in the upper one they look at the English words, as
+# above, along the thick line.*
 
 # %% [markdown]
 # ## How can a word look at other words?
@@ -132,9 +133,9 @@ draw(figure_1, "01_here.png", here=attentions)
 #    number, and add. It is large if both are large in the same places.
 # 2. **Scale.** Divide each score by 1.414, the square root of 2, as our vectors have
 #    two numbers. (A section below says why.)
-# 3. **Weigh.** Raise e to the power of each score. That makes it positive, and each
-#    point by which a score leads multiplies its weight by e, 2.718. Then divide by the
-#    sum, so that the weights sum to 1. This step is called the *softmax*.
+# 3. **Weigh.** Raise e to the power of each score. That makes it positive, and 2.718
+#    (e) times as large for each point by which a score leads another. Then divide by
+#    the sum, so that the weights sum to 1. This step is called the *softmax*.
 # 4. **Average.** Add up the vectors, each times its weight (a *weighted average*).
 #
 # | word | vector | score | score / 1.414 | e to that | weight |
@@ -320,8 +321,10 @@ claim(
 # ## What does the library compute?
 # **Equate.** Here is the library's softmax; `show` prints the code that runs. Read `xp`
 # as `np`. The lines with d, gx and gy, and `backward` and `record`, are for lesson 02.
-# Two lines are left, `e` and `y`, and they are ours. (A function of the library returns
-# a *Tensor*, an array that remembers how it was computed; `.numpy()` is the array.)
+# Two lines are left, `e` and `y`, and they are ours. (`as_array` takes the array out of
+# x, and `_shifted` guards against large scores, as **Use** below explains. A function of
+# the library returns a *Tensor*, an array that remembers how it was computed;
+# `.numpy()` is the array.)
 
 # %%
 show(F.softmax)
@@ -417,11 +420,11 @@ for points in (0, 1, 8):
 print(f"e^8 = {math.exp(8):,.0f}; sqrt(64) = {math.sqrt(64):.0f}")
 
 # %% [markdown]
-# Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. A
-# lead of 8 multiplies the weight by e^8 = 2,981. The first key takes everything, and
-# its slope is nearly 0: the score can move, and the weight does not notice. That is bad
-# because a model learns by following slopes (lesson 02). Where there is none, it cannot
-# learn.
+# Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
+# a lead of 8, the first weight is e^8 = 2,981 times the second. The first key takes
+# everything, and its slope is nearly 0: the score can move, and the weight does not
+# notice. That is bad because a model learns by following slopes (lesson 02). Where
+# there is none, it cannot learn.
 #
 # A weight near 0 has no slope either. One formula says both: the slope of a weight w is
 # w (1 - w). Lesson 02 derives it; here the measured slopes agree. (Not to 1e-16: a
@@ -883,7 +886,8 @@ def additive_mask(mask):
 
     softmax(scores + additive_mask(mask)) are then the weights.
 
-    Hint: "How is a position kept from looking?" has the score of a forbidden key.
+    Hint: "How is a position kept from looking?" has the score of a forbidden key. Choose
+    between two numbers instead of multiplying: 0 times infinity is NaN.
     """
     ...
 

@@ -419,8 +419,10 @@ same("all uses of one parameter are added up", w.grad, 1.0 + 2 * 5.0 + 1.0)
 # - **Gradients of another graph are added too.** So training sets all gradients back to
 #   nothing before each update.
 # - **A graph is walked once.** The walk frees it, and a second walk is an error.
-# - **The first gradient is copied.** A sum hands *the same array* to both its inputs.
-#   If one of them added its next gradient into that array, the other would get it too.
+# - **The first gradient that arrives is never changed.** A sum hands *the same array*
+#   to both its inputs. If one of them added its next gradient into that array, the
+#   other would get it too. So a parameter makes a copy at once, and a node makes a new
+#   array when it adds the second.
 
 # %%
 left = Tensor([1.0, 2.0])
@@ -440,13 +442,14 @@ claim(
 )
 
 # %%
-# The same with nodes. The walk reaches u + v first: u and v get one array, (1, 1). Then
-# u adds 5 and 3. Without the copy, v would have 9 too.
+# The same with nodes. The walk reaches u + v first: u and v get one array, (2, 2). Then
+# v adds its 5. If it did so in that array, u would have 7 already, and its own 3 would
+# make it 10.
 start = Tensor([[1.0, 2.0], [3.0, 4.0]])
 u = start[0]
 v = start[1]
-(u * 3.0 + u * 5.0 + (u + v)).backward([1.0, 1.0])
-same("u gets 3 + 5 + 1, and v gets 1", start.grad, [[9.0, 9.0], [1.0, 1.0]])
+(u * 3.0 + v * 5.0 + 2.0 * (u + v)).backward([1.0, 1.0])
+same("u gets 2 + 3, and v gets 2 + 5", start.grad, [[5.0, 5.0], [7.0, 7.0]])
 
 # %% [markdown]
 # ## What does each operation hand back?
@@ -687,12 +690,12 @@ draw(
 # $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j) =
 # y_j \left( gy_j - \sum_i gy_i y_i \right)$$
 #
-# This has a meaning. The last sum is an average of the gy, with the weights y. So the
-# bracket compares: **does weight on key j raise L more than the same weight spread as
-# it is now?** If the score of key j rises, its weight grows, and all keys, itself
-# included, pay for it by their shares. And all of it is multiplied by the weight $y_j$.
-# The score of a key with a small weight learns slowly, and with the weight 0 it learns
-# nothing.
+# This has a meaning. If the score of key j rises, key j gains weight, and that weight is
+# taken from all keys (itself included) in proportion to their weights. For each unit of
+# weight that moves, L gains $gy_j$, and loses the average of the gy with the weights y,
+# which is the last sum. So the bracket is **gain minus loss**. And all of it is
+# multiplied by the weight $y_j$: the score of a key with a small weight learns slowly,
+# and with the weight 0 it learns nothing.
 #
 # Let gy = (1, -2, 3) arrive at our three weights. Their average of gy is 1.6. Key 1
 # offers 1, which is less. So the gradient of its score is *negative*, -0.05, although
@@ -959,11 +962,11 @@ draw(
 #
 # *What to see: two valleys. To the right of the bottom, the error is that of the
 # straight line; to the left, that of rounding. So gradients are checked in float64. (On
-# the far left float32 is flat: x + h is x there, so nothing is measured at all.)*
+# the far left float32 is flat: h is rounded away there, so nothing is measured at all.)*
 #
 # One more warning: a *kink* deceives a check. The function max(0, x) has the slope 0
-# left of 0, and 1 right of it. A difference across the kink measures 0.5, which is
-# neither. (Lesson 04 has such a kink.)
+# left of 0, and 1 right of it. A difference across the kink measures something between
+# the two: 0.5 exactly at the kink. (Lesson 04 has such a kink.)
 
 # %% [markdown]
 # ## What if no gradient is wanted?

@@ -124,7 +124,8 @@ for s, t in np.ndindex(2, 5):  # sentence, position
 
 # %%
 # Equate: the library does it by matrix products. (`_rows` writes all positions as rows
-# of one matrix, `sum_rows` adds the rows up, `record` is the tape of lesson 02.)
+# of one matrix, `sum_rows` adds the rows up, `record` makes the result a node of the
+# graph, as in lesson 02.)
 show(F.linear)
 x_tensor = Tensor(x)
 W_tensor = Tensor(W)
@@ -204,7 +205,8 @@ same("a shared Parameter: two gradients added", model.first.weight.grad, both_us
 #
 # Both cannot hold unless n_in = n_out. Glorot and Bengio (2010) take the middle, one
 # over the mean of both, Var(W) = 2 / (n_in + n_out). Numbers drawn evenly between -a
-# and a have the variance a^2 / 3. So a^2 = 6 / (n_in + n_out).
+# and a have the variance a^2 / 3. (It is the mean of w^2: the integral of w^2 from 0 to
+# a, a^3 / 3, divided by a.) So a^2 = 6 / (n_in + n_out).
 #
 # **Use.** Send random vectors of 256 numbers through ten such maps, and random
 # gradients back; then do it with a / 2 and with 2 a. Each map should then multiply the
@@ -485,8 +487,9 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 #
 # $$s = a_1 c_1 + a_2 c_2 + a_3 c_3$$
 #
-# **Derive.** How well can all three be guessed from the one number s? Guess c_1 by
-# k · s. The mean of the squared error is
+# **Derive.** How well can all three be guessed from the one number s? What follows a
+# head is a linear map, W^O, so let the guess be linear, too: guess c_1 by k · s. The
+# mean of the squared error is
 #
 # $$\text{mean of } (c_1 - k s)^2 = 1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
 #
@@ -505,9 +508,14 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # them with the *same* weights: each is a mixture of the three places. What is missing
 # is not room but a second set of weights, and that is a second head.
 #
-# With h heads there are h such sums. From h numbers at most h others can be known: with
-# two heads, two of the three, or a mixture that is worth as much. So the mean of the
-# three errors is 1 - h/3 or more: 2/3 with one head, 1/3 with two, 0 with three.
+# With h heads there are h such sums. Mix them, as W^O may, until their vectors of
+# weights (a_1, a_2, a_3) are perpendicular to each other. Then the sums have nothing in
+# common, and each takes 1 from the three errors, by the computation above. (Vectors
+# that are copies of each other leave fewer than h.) So the mean of the three errors is
+# 1 - h/3 or more: 2/3 with one head, 1/3 with two, 0 with three.
+#
+# (A guess that is not linear may know more of some special numbers. If each c is 1 or
+# -1, the one sum c_1 + 2 c_2 + 4 c_3 tells all three.)
 #
 # **Equate.** Choose the weights of h heads at random, over a row of 12 numbers. Compute
 # the sums of 20,000 random rows, and guess the three wanted numbers of each row from
@@ -597,9 +605,9 @@ draw(
 # *What to see: training runs into the bounds and stops there. Three places need three
 # heads.*
 #
-# At the end the curves of one head and of two dip a little below their lines. That is
-# no chance. The law holds for weights that do not depend on the random numbers. A head
-# of attention may choose its weights by them, and it learns to gain a little.
+# At the end the curve of one head dips a little below its line. The law allows that: it
+# holds for weights that do not depend on the random numbers. A head of attention may
+# choose its weights by them, and here it has learned to gain a little.
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
 # base model (*BLEU*: lesson 08; more is better) with different numbers of heads, at
@@ -672,15 +680,15 @@ draw(
 nouns = ["man", "woman", "child", "girl", "dog", "cat", "house", "teacher"]
 mean_weights = np.mean([heads_for(noun)[0] for noun in nouns], axis=0)  # (H, 9, 9)
 to_word_before = np.mean([mean_weights[0, t, t - 1] for t in (1, 4, 5, 6)])
-to_noun = np.mean([mean_weights[1, t, 2] for t in (0, 1)])
-to_verb = mean_weights[2, 7, 3]
+to_noun = np.mean([mean_weights[1, t, s] for t, s in ((0, 2), (1, 2), (4, 6), (5, 6))])
+to_verb = np.mean([mean_weights[2, t, 3] for t in (7, 8)])
 claim(
     "head 1 looks at the word before, weight",
     to_word_before > 0.5,
     f"{to_word_before:.2f}",
 )
 claim("head 2 from article and adjective to the noun", to_noun > 0.6, f"{to_noun:.2f}")
-claim("head 3 from the full stop to the verb", to_verb > 0.6, f"{to_verb:.2f}")
+claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 finish("h small heads cost what one large head costs, and look at h places at once.")
 
 # %% [markdown]
@@ -705,8 +713,8 @@ finish("h small heads cost what one large head costs, and look at h places at on
 def predicted_sizes():
     """Predict four numbers of a layer with d_model 512 and 16 heads, as a list.
 
-    The length of one query, the number of parameters of W^Q, of W^O, and the number of
-    attention weights for one sentence of 10 words. Then run.
+    The length of one query, the number of parameters of W^Q of all heads together, of
+    W^O, and the number of attention weights for one sentence of 10 words. Then run.
 
     Hint: "What do several heads cost?" has the bill; "What is multi-head attention,
     exactly?" has d_k.
@@ -784,8 +792,8 @@ def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
     (Shazeer 2019). W_q is (D, H*K), cut as usual; W_k
     and W_v are (D, K), one for all heads; W_o is (H*K, D).
 
-    Hint: heads_one_by_one in "What is multi-head attention, exactly?",
-    with W_k and W_v uncut.
+    Hint: heads_one_by_one in "What is multi-head attention, exactly?" calls
+    F.attention for each head. Do the same with W_k and W_v uncut.
     """
     ...
 

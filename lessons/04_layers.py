@@ -178,9 +178,9 @@ print(f"by the formula below, the last one moves by {by_formula:.3f}")
 # $$\frac{\partial s}{\partial x_k} = \frac{1}{2s} \cdot \frac{2}{D} (x_k - m)
 # = \frac{x_k - m}{D s} = \frac{n_k}{D}$$
 #
-# (That m moves, too, changes nothing here: the x_j - m sum to 0.) If s grew by 1,
-# n_i = (x_i - m) / s would change by -n_i / s. It grows by n_k / D, so *every* n_i
-# changes by -(n_i / s)(n_k / D).
+# (That m moves, too, changes nothing here: the x_j - m sum to 0.) The slope of
+# n_i = (x_i - m) / s for s is -(x_i - m) / s^2, which is -n_i / s. And s changes by
+# n_k / D, so *every* n_i changes by -(n_i / s)(n_k / D).
 #
 # Together, where [i = k] is 1 if i is k, and else 0:
 #
@@ -202,7 +202,7 @@ print(f"by the formula below, the last one moves by {by_formula:.3f}")
 # 1.669, as printed.
 #
 # Gain and bias are shared by all positions. So the gradient of gain is the sum of gy n
-# over all positions, and that of bias the sum of gy (lesson 02). Below, the tape of
+# over all positions, and that of bias the sum of gy (lesson 02). Below, the walk back of
 # lesson 02 finds all three gradients without any formula, for a random gy.
 
 
@@ -235,12 +235,12 @@ centred = x - x.mean(axis=-1, keepdims=True)
 s_by_tape = ((centred * centred).mean(axis=-1, keepdims=True) + 1e-6) ** 0.5
 (gain_tensor * centred / s_by_tape + bias_tensor).backward(gy)
 
-# Equate: by hand, by the tape, and by the library.
+# Equate: by hand, by the walk back, and by the library.
 x_by_hand = Tensor(X)
 norm_by_hand(x_by_hand).backward(gy * gain)  # u = gy * gain arrives at n
-same("gradient of x: by hand = by the tape", x_by_hand.grad, x.grad)
+same("gradient of x: by hand = by the walk", x_by_hand.grad, x.grad)
 gradient_of_gain = (gy * N).sum(axis=(0, 1))
-same("gradient of gain: by hand = by the tape", gradient_of_gain, gain_tensor.grad)
+same("gradient of gain: by hand = by the walk", gradient_of_gain, gain_tensor.grad)
 same("gradient of bias: a sum of gy", gy.sum(axis=(0, 1)), bias_tensor.grad)
 
 # %%
@@ -557,8 +557,8 @@ draw(
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
 # feature is set to 0 with the probability `rate` (the paper's P_drop, 0.1 in the base
 # model), as if a coin were tossed for each. A sentence learned by heart hangs on a few
-# features. When any of them may be missing at any time, that does not pay. What many
-# features agree on does.
+# features. When any of them may be missing at any time, learning by heart does not pay.
+# What many features agree on still works.
 #
 # **State.** The features that stay are divided by 1 - rate:
 #
@@ -707,7 +707,7 @@ draw(
 # ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it falls below a thousandth, for x + f(x) without a norm it rises above a thousand. The two curves with a norm, of f(x) and of x + f(x), stay near 1.](figures/04_residual.png)
 #
 # *What to see: f(x) alone loses the gradient, x + f(x) alone explodes with its growing
-# vectors, and a norm cures both.*
+# vectors, and with a norm the size of the gradient stays near 1.*
 
 # %%
 lost = arriving["f(x)"][1][-1]
@@ -738,12 +738,12 @@ claim(
 )
 
 # %% [markdown]
-# **The norm saves the gradient**, even without x: see norm(f(x)). What is x for, then?
-# For the words. Attention averages, and averages of averages become all alike. After a
-# few layers of norm(f(x)) every position has the same vector, and the model no longer
-# knows which word is where. **The residual connection keeps each position's own
-# vector.** Here is how far the positions of a sentence are apart after the paper's 6
-# layers: 1 would be as far as at the beginning, 0 all alike.
+# **The norm keeps the size of the gradient**, even without x: see norm(f(x)). What is x
+# for, then? For the words. Attention averages, and averages of averages become all
+# alike. After a few layers of norm(f(x)) every position has the same vector, and the
+# model no longer knows which word is where. Here is how far the positions of a sentence
+# are apart after the paper's 6 layers: 1 would be as far as at the beginning, 0 all
+# alike.
 
 
 # %%
@@ -760,6 +760,34 @@ apart_with_x = float(np.median([positions_apart(None, seed) for seed in range(5)
 claim(
     "norm(x + f(x)): positions are apart by", apart_with_x > 0.1, f"{apart_with_x:.2f}"
 )
+
+# %% [markdown]
+# The gradient that arrives has the right size, but it is alike at all positions, too.
+# Let a gradient say different things of different positions: take the mean over the
+# positions out of it. How much of such a gradient arrives through 6 layers?
+
+
+# %%
+def own_gradient(connection, seed):
+    generator = np.random.default_rng(seed)
+    x = Tensor(generator.standard_normal((2, 16, 32)))
+    y = through_a_stack(x, 6, connection, generator)
+    gy = generator.standard_normal(y.shape)
+    y.backward(gy - gy.mean(axis=1, keepdims=True))
+    return float((x.grad**2).mean()) ** 0.5
+
+
+own_alone = float(np.median([own_gradient(norm_of_f, seed) for seed in range(5)]))
+claim("norm(f(x)): of such a gradient arrives", own_alone < 1e-9, f"{own_alone:.0e}")
+own_with_x = float(np.median([own_gradient(None, seed) for seed in range(5)]))
+claim(
+    "norm(x + f(x)): of such a gradient arrives", own_with_x > 0.1, f"{own_with_x:.2f}"
+)
+
+# %% [markdown]
+# So without x, nothing could teach the first layers which word is where. **The residual
+# connection keeps each position's own vector on the way up, and its own gradient on the
+# way back.**
 
 # %% [markdown]
 # **Equate.** This is the code of the library: the connection, which is part of every
@@ -841,8 +869,10 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # - *Pre-norm.* The sum is not divided until the end, so it grows: its square is 2 after
 #   the first sub-layer, 3 after the second, 4 after the third. A fresh change d² is one
 #   half of that, then a third, then a quarter. *Late sub-layers add less and less.*
-#   (An older change passes undiminished again: x carries it, and f carries the same
-#   share of it.)
+#   An older change keeps its share. Let the sum have the square k, and the change in it
+#   the square c², a share of c²/k. f sees the sum divided to the size 1, so the change
+#   that f passes on has the square c²/k. Then the sum has the square k + 1, and the
+#   change in it c² + c²/k = (k + 1) c²/k: the share is c²/k again.
 #
 # Add up the shares of the 48 sub-layers of 24 layers.
 
@@ -983,8 +1013,8 @@ claim(
 #   attention only.
 # - Dropout sets features to 0 while the model learns, and divides the others by 1 -
 #   rate, which keeps the mean; after training it is off.
-# - The norm keeps the size, so that the gradient arrives; x + ... keeps each position's
-#   own vector. Together they allow many layers.
+# - The norm keeps the size of vectors and gradients; x + ... keeps each position's own
+#   vector and own gradient. Together they allow many layers.
 # - Post-norm is the paper's order. Changes pile up in it, and its last layers get large
 #   gradients: the road back has a norm after each sub-layer, while that of pre-norm has
 #   only the last one. So post-norm needs small steps at the beginning, the warm-up.
