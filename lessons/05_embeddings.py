@@ -100,8 +100,8 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
 # is cut into several (in lesson 09 we learn from a text where to cut). The list of all
 # V subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
-# occurrence of a subword in a text is called a *token*. Below, "bites" is rare in the
-# model's texts, so it was cut into three.
+# occurrence of a subword in a text is called a *token*. Below, "bites" never occurred in
+# the model's texts. It can be written all the same, in three pieces.
 
 # %%
 subwords = toy_model().subwords
@@ -317,7 +317,7 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # The last line matters: an embedding learns only when its word occurs, but as a row of
 # the output it learns in every update, if only that it was not the right word.
 #
-# **Use.** Tying also saves memory: two tables of three. For the paper's vocabulary and
+# **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
 # d_model 512 these are millions of numbers. (All of the paper's base model has about 65
 # million.)
 
@@ -359,7 +359,7 @@ man_first = dog_first[:, order]
 print(*subwords.decode(dog_first.tolist()), "->", *subwords.decode(man_first.tolist()))
 
 # Equate: the answers change their order with the words, and nothing else.
-x_dog = embed(dog_first) * 8.0  # 8 is the root of d_model; the last section explains it
+x_dog = embed(dog_first) * 8.0  # the root of d_model: see "What enters the model?"
 x_man = embed(man_first) * 8.0
 from_dog = attend(x_dog, x_dog)
 from_man = attend(x_man, x_man)
@@ -472,9 +472,17 @@ draw(
 # matrix would have two parts, A for the word and B for the position, and make
 # word A + position B. Added, both go through one matrix W: (word + position) W is
 # word W + position W. That is the same sum, with shorter vectors and half the matrix.
-# What is lost is that A and B could be chosen freely. With 512 numbers that is little:
-# two directions that have nothing to do with each other are nearly perpendicular, so W
-# can keep one and drop the other.
+# What is lost is that A and B could be chosen freely. Is that much? Suppose that a head
+# needs only the word. Then W must drop the position, and with it everything that lies
+# in the same directions. But the positions fill few directions. Of the 512 that the
+# paper's vectors have, a hundred positions need hardly more than 30, and the others are
+# left to the words. (`svd` finds the directions, with the length in each.)
+
+# %%
+lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)
+shares = lengths**2 / (lengths**2).sum()
+in_30 = shares[:30].sum()
+claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}")
 
 # %% [markdown]
 # ## What can a model read from the waves?
@@ -496,10 +504,11 @@ draw(
 #
 # $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
 #
-# It depends on their distance only, not on where they are: what the last figure shows
-# for position 0 holds for every position. (In the model, word + PE
-# meets word + PE, which makes four products; this is the one of position with
-# position.)
+# It depends on their distance a - b only, not on where they are. So does the length of
+# PE(a) - PE(b), because its square is the square of both, d_model/2 each, minus twice
+# their dot product: what the last figure shows for position 0 holds for every position.
+# (In the model, word + PE meets word + PE, which makes four products; this is the one
+# of position with position.)
 
 # %%
 angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
@@ -557,44 +566,70 @@ claim(
 
 # %% [markdown]
 # ## Why 10000?
-# The paper gives no reason. Here is one. Call that number the *base*. The slopes in the
-# figure come from the slow hands: the farther apart two positions are, the more their
-# slow hands differ. But a hand's share, cos(w d), falls only for half a round, until
-# the hand points the other way; then it rises again. The slowest hand reaches half a
-# round at about 3.14 times the base, and the hands a little faster turn back before it.
-# So the dot product should fall up to a distance of once or twice the base, and tell
-# nothing beyond.
+# The paper gives no reason. Here is one. Call that number the *base*. At the distance k,
+# a hand's share of the dot product, cos(w k), falls for half a round, until the hand
+# points the other way; then it rises again. So other hands tell other distances: the
+# fast ones what is near, the slow ones what is far. Beyond the reach of the slowest
+# hand, nothing falls any more.
 #
-# The experiment: double the distance again and again, 1, 2, 4, 8 ..., and note how long
-# the dot product keeps falling.
+# How far is that? The slope of cos(w k) is -w sin(w k), and the slope of the dot product
+# is the sum over all hands. With d_model 512 there are 256 of them, evenly spread on the
+# axis of ln w, from -ln(base) to 0. So the sum is nearly an integral along this axis. A
+# step on it is dw / w, so the factor w cancels:
+#
+# $$\sum_i -w_i \sin(w_i k) \approx -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw
+# = -\frac{256}{\ln base} \cdot \frac{\cos(k / base) - \cos(k)}{k}$$
+#
+# Here cos(k) is a small wave, six positions long. In a mean over many positions it
+# vanishes. What remains is negative, so the dot product falls, until cos(k / base) is 0:
+# **up to a distance of pi/2 = 1.57 times the base.**
+#
+# The experiment: the dot product at larger and larger distances k, each a mean over the
+# distances from k to 1.5 k, so that the waves vanish. Where is it lowest?
 
 
 # %%
-def falls_up_to(base):
-    w = 1 / base ** (np.arange(256) / 256)  # 256 hands, as for d_model 512
-    doubled = 2 ** np.arange(20)
-    dots = np.cos(doubled[:, None] * w).sum(axis=1)
-    first_rise = np.flatnonzero(np.diff(dots) > 0)[0]
-    return int(doubled[first_rise])
+def dots_at_distances(base):
+    w = 1 / base ** (np.arange(256) / 256)
+    middles = []
+    dots = []
+    for k in np.unique(np.geomspace(1, 4 * base, 60).astype(int)):
+        distances = np.arange(k, 1.5 * k)
+        middles.append(sqrt(1.5) * k)
+        dots.append(np.cos(distances[:, None] * w).sum(axis=1).mean())
+    return np.array(middles), np.array(dots)
 
 
-print(f"half a round: pi = {pi:.2f}")
-reach = {}
+of_bases = {}
+lowest_at = []
 for base in (10, 100, 1000, 10000):
-    reach[base] = falls_up_to(base)
-    print(
-        f"    base {base:5d}: the dot product falls up to a distance of {reach[base]}"
-    )
-right = all(base < far < 2 * base for base, far in reach.items())
-claim("each base reaches one to two times as far as its size", right, reach[10] / 10)
+    middles, dots = dots_at_distances(base)
+    of_bases[f"base {base}"] = (middles, dots)
+    lowest_at.append(middles[dots.argmin()] / base)
+    print(f"    base {base:5d}: lowest at a distance of {lowest_at[-1]:.2f} times it")
+right = all(1.3 < times < 1.9 for times in lowest_at)
+claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
+draw(
+    figures.lines,
+    "05_base.png",
+    of_bases,
+    x="distance of two positions",
+    y="dot product",
+    log="x",
+    marks=False,
+)
 
 # %% [markdown]
-# So it is. With 10000, near and far can be told in any sentence. With 1000 they can,
-# too: the number is not critical. If it is too small, far positions look near. If it is
-# too large, most of the hands hardly move.
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls in a nearly straight line from 256, the steeper the smaller the base, and turns at one and a half times its base.](figures/05_base.png)
+#
+# *What to see: each curve falls, and turns at one and a half times its base.*
+#
+# With 10000, near and far can be told in any sentence. With 1000 they can, too: the
+# number is not critical. If it is too small, far positions look near. If it is too
+# large, most of the hands hardly move.
 
 # %% [markdown]
-# ## What enters the model, and why times sqrt(d_model)?
+# ## What enters the model?
 # **State.** Sections 3.4 and 3.5: the input is
 #
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
@@ -698,7 +733,7 @@ same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6
 # answer.
 
 # %%
-bites_at = slice(3, 6)  # the tokens b, it, es
+bites_at = slice(2, 5)  # the tokens b, it, es
 without = layered_dog[:, bites_at].numpy()
 same("without positions: the same", layered_man[:, bites_at], without)
 in_no_news = encoder_layer(add_positions(x_dog), None)[:, bites_at].numpy()
@@ -827,7 +862,7 @@ def right_input(embedding, length):
     d_model) with its positions. It runs, and the model even learns. Return the right
     input.
 
-    Hint: "What enters the model, and why times sqrt(d_model)?" has the equation. And
+    Hint: "What enters the model?" has the equation. And
     what is the number of the first position?
     """
     ...

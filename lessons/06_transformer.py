@@ -566,8 +566,8 @@ same("the column at the beginning of the lesson", of_right_token, chances_writte
 # Compare with the column at the beginning of the lesson: the same eleven numbers,
 # because the model had written exactly the true sentence. There
 # they took eleven runs, here one. Most are about 0.95, and none is 1. That is on
-# purpose: the model was trained with *label smoothing*, which leaves some doubt (lesson
-# 07).
+# purpose: the model was trained with *label smoothing* of 0.05, so its goal is a
+# probability of 0.95, not of 1 (lesson 07).
 #
 # Where does it look for the next word? In the source, through the source attention of
 # its last layer. Here are the weights, the mean of the 4 heads.
@@ -679,8 +679,8 @@ draw(
 #
 # Two things look like mistakes. In all three pictures the rows of the padding are not
 # masked. Nobody reads what comes out of them: the columns of the padding are hidden
-# from all, and the loss leaves its rows out. (And a row with nothing permitted would
-# have no softmax.) And in the middle picture the columns of the target's padding are
+# from all, and the loss leaves its rows out. And in the middle picture the columns of the
+# target's padding are
 # not masked either. They need no mask, because padding is on the *right*: it is later
 # than every token, and the causal mask hides it already. (With padding on the left, it
 # would need one.)
@@ -751,8 +751,9 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 # long as the batch is right, the two are the same check. **If the mistake is in the
 # batch, only B can see it.**
 #
-# **State.** Call output t the one that must predict token t of the target. It must not
-# depend on token t, nor on a later one.
+# **State.** Position t of the line *reads* holds token t - 1 of the target, and its
+# output, output t, must predict token t. So output t must not depend on token t nor on a
+# later one, that is, on what stands at position t + 1 or later.
 #
 # "Not move" means 0.0, to the last digit. Lesson 01 showed that a computer rounds, and
 # that another order of additions changes the last digit. But a masked weight is an
@@ -763,10 +764,10 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 #
 # | mistake | what the program does | how the future gets in |
 # |---|---|---|
-# | no causal mask | it passes no mask on | every position reads all |
-# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | position t reads t + 1 |
-# | mask transposed | `mask.transpose(0, 1, 3, 2)` | position t reads t and all later |
-# | mask in layer 1 only | the other layers get none | layer 2 reads ahead |
+# | no causal mask | it passes no mask on | every position sees all |
+# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | position t sees t + 1 |
+# | mask transposed | `mask.transpose(0, 1, 3, 2)` | position t sees all later ones |
+# | mask in layer 1 only | the other layers get none | layer 2 looks ahead |
 # | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
 # | softmax over the queries | `softmax(scores, axis=2)` | its sum has later queries |
 # | norm over time | mean and variance along T | the mean is over all positions |
@@ -1041,6 +1042,9 @@ def millions_of(name, V):
     return Config.preset(name, V).count_parameters() / 1e6
 
 
+ten = [name for name in PAPER if name != "big"]  # see below for "big"
+
+
 def rows_that_fit(V):
     """Return how many of the ten models round to the millions that Table 3 states."""
     fits = [round(millions_of(name, V)) == PAPER[name] for name in ten]
@@ -1056,7 +1060,6 @@ for name, stated in PAPER.items():
     with_37 = millions_of(name, 37_000)
     with_41 = millions_of(name, 41_100)
     print(f"    {name:22s} {with_37:13.1f} {with_41:11.1f} {stated:8}")
-ten = [name for name in PAPER if name != "big"]
 fits_37 = rows_that_fit(37_000)
 fits_41 = rows_that_fit(41_100)
 claim("V = 37,000 fits none of the first ten rows", fits_37 == 0, f"{fits_37} of 10")

@@ -183,7 +183,10 @@ claim(
 # It is 0 where p = q: **that is the goal**. There the loss is $-\sum_j q_j \ln q_j$,
 # which is called the *entropy* of q. No logits give a smaller one: the loss is *convex*
 # in the logits (its curve bends upwards everywhere, as in the figure below), so a place
-# without slope is its lowest.
+# without slope is its lowest. Why convex? Move the logits along any direction a. The
+# slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson 02, it grows with
+# $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$ with
+# the probabilities p, which is never negative.
 
 
 # %%
@@ -525,9 +528,10 @@ same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 #   t, the sum would be that of 3.2 times 4,000 updates at the peak rate; with
 #   $1 / \sqrt{t}$ it is that of 8 times 4,000. So late updates still count.
 # - Why $1 / \sqrt{d_{model}}$? Adam moves every number by about the rate. An output
-#   sums d_model products. If the moves have independent signs, the sum changes by the
-#   rate times $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In
-#   the first updates they are not independent: see the warm-up.)
+#   sums d_model products of a weight and an input, which has a size of about 1 after a
+#   layer norm. If the moves have independent signs, the sum changes by the rate times
+#   $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In the first
+#   updates they are not independent: see the warm-up.)
 # - Why the warm-up? That takes an experiment: see below.
 
 # %%
@@ -656,9 +660,9 @@ _, unsmoothed_losses, _ = watched(0.0)
 # %% [markdown]
 # Read the answers. After 20 updates it ends the row at once: each row has an end mark,
 # so that is the most frequent token, and frequencies are all it knows. After 50 it
-# repeats a digit of this row, and knows when to stop. After 100 it knows two digits of
-# the row, but neither the 1, the 7 nor the order. After 200 all is right. Nobody told
-# it the rule: it came out of p - q alone.
+# repeats a digit of this row, and stops at the right place. After 100 it knows two digits
+# of the row, but neither the 1, the 7 nor the order, and stops one digit too early.
+# After 200 all is right. Nobody told it the rule: it came out of p - q alone.
 #
 # **Use.** How far can the loss fall? The model learns with smoothing 0.1 and the 14
 # words of the smoothing figure. So its goal is the entropy of q, 0.582.
@@ -729,11 +733,16 @@ claim(
 # the gradients. At the first update each number has seen one gradient, which agrees
 # with itself, so *every* number of the model moves by the full rate. Later the batches
 # disagree. If the gradients were pure noise, with random signs, they would cancel in
-# the mean
-# $\hat{m}$. The mean of n random signs has the size $1 / \sqrt{n}$, and a running mean
-# is worth $n = (1 + \beta_1) / (1 - \beta_1) = 1.9 / 0.1 = 19$ of them. So the moves
+# the mean $\hat{m}$. In it, the gradient of k updates ago has the weight
+# $(1 - \beta_1) \beta_1^k$. With random signs, the *squares* of such terms add up:
+#
+# $$(1 - \beta_1)^2 (1 + \beta_1^2 + \beta_1^4 + \ldots)
+# = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}
+# = \frac{0.1}{1.9} = \frac{1}{19}$$
+#
+# In a plain mean of n signs it would be 1/n, so this mean is worth 19 of them. The moves
 # would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two thirds of
-# that, 0.15. Compare the training above:
+# that, 0.15, as for all normally distributed numbers. Compare the training above:
 
 # %%
 worth = (1 + 0.9) / (1 - 0.9)
@@ -852,7 +861,7 @@ claim(
 #
 # **3. What is alike is hard to tell apart again.** If the memory has the same vector at
 # each position, attention returns that vector wherever it looks. Then it does not
-# matter where it looks, and the gradient that should teach it where vanishes.
+# matter where it looks, and the gradient that should teach it where to look vanishes.
 # (Noci et al. 2022 prove this for the queries and keys of a new model.)
 #
 # We follow the distance further. *Warm-up* reaches the peak rate, 0.008, after 200
@@ -1026,8 +1035,9 @@ draw(
 # there needs protection, and the warm-up spends 200 updates on small steps. And at
 # 0.016 even the warm-up does not protect every seed: the mean is 1.50.
 #
-# How sure is this? Neighbouring rates differ by up to a factor of two, the task is one
-# toy task, and after 600 updates the models are not finished.
+# How sure is this? Neighbouring rates differ by up to a factor of two, so the best rate
+# of each schedule is known only roughly; the task is one toy task, and after 600 updates
+# the models are not finished.
 #
 # ## Does label smoothing raise BLEU?
 # Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
@@ -1192,6 +1202,7 @@ draw(
 # parameter becomes a view of its slice, and one `adam_update` serves the model.
 
 # %%
+# x: the nine numbers of "What is the usual size of a gradient?"
 flat_matrix = Parameter(x[:6].reshape(2, 3))
 flat_row = Parameter(x[6:])
 data, flat_gradients = flatten([flat_matrix, flat_row])
@@ -1224,6 +1235,8 @@ grad_check(projected_cross_entropy, hidden, E, target)
 # some limit. `clip_gradient` can do it; the paper does not, and neither do we.
 
 # %%
+# complete: the gradient of all parameters, of "How many words does one update use?";
+# on_device is the same array, on the device that computes.
 squares = [g**2 for g in complete]
 same(
     "gradient_norm = the root of the sum of squares",
@@ -1376,8 +1389,9 @@ def pytorch_loss(logits, target, eps):
     """Call label_smoothed_cross_entropy so that q is PyTorch's: 1 - eps on the true
     word, plus eps / V on each.
 
-    Hint: "Why should a model not be too sure?" gives each wrong word eps / (V - 1).
-    Which eps makes that eps / V?
+    Hint: call the function with another number, e. By "Why should a model not be too
+    sure?" it gives each wrong word e / (V - 1). Which e makes that PyTorch's eps / V? Is
+    the true word right, too?
     """
     ...
 
