@@ -185,6 +185,7 @@ def greedy_by_loop(model, ids):
 
 
 first = greedy_by_loop(exact, read[4])
+print("   ", english[4])
 so_far = []
 for word in first.ids + [END]:
     p = np.exp(next_ln_p(exact, read[4], so_far))
@@ -200,7 +201,8 @@ for word in first.ids + [END]:
 # %% [markdown]
 # One line for each token, the last of them the end mark, and beside it the second best.
 # The model is most in doubt at "zeichnen": it has P 0.399, and the rest is spread over
-# many tokens, the best of which has 0.049. Here the old dogs got lost.
+# many tokens, the best of which has 0.049. Here the "old dogs" of the source got lost: no
+# token says "alte Hunde".
 #
 # **Equate.** The library's `greedy` writes many sentences side by side and returns a
 # `Hypothesis` for each: its ids without the end mark, ln P, and a score, which is ln P
@@ -336,8 +338,9 @@ finds(
 #
 # The empty text is dropped at rank 2, although its 0.4 is more than the 0.3 of the text
 # that is found. Why, then, the rule? An end mark must earn its place like any other
-# word. With k = 1 the rule makes this search exactly greedy; without it, the empty text
-# would win. By P it is even the better text: a first sign that P alone is a bad judge.
+# word. With k = 1 and no penalty the rule makes this search exactly greedy; without it,
+# the empty text would win. By P it is even the better text: a first sign that P alone is
+# a bad judge.
 
 # %%
 COFFEE = {
@@ -400,7 +403,8 @@ finds("by score the longer text wins", {"Ja gern": 0.288}, search(COFFEE, 2, alp
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
 # and the next step finds "Ja gern". With alpha = 0 the *bound* is -1.2448 itself, below
-# the -1.1648 of "Ja": stop. (Waiting for k texts changes no best text.)
+# the -1.1648 of "Ja": stop. (That k texts must be finished changes no best text. It is
+# for those who ask for more than one, by the next rule.)
 #
 # **Rule 6: the n best.** Whoever asks for the best n texts must go on until no other
 # can come among these n: the bound is compared with the n-th best score. Another model,
@@ -601,8 +605,8 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 #
 # And why are there words after the full stop? After step 6 two texts are finished, but
 # the best that is left, the nonsense "Er ruft uns an. sie", has the bound -2.31, above
-# the winner's -2.37. Rule 5 demands one more step. Its full stop lowers the bound to
-# -2.38: stop.
+# the winner's -2.37. Rule 5 demands one more step. In it, both texts of the beam get
+# another full stop, and the better of them has the bound -2.38: stop.
 
 # %% [markdown]
 # ## How is a translation judged?
@@ -871,8 +875,8 @@ draw(
 # One checkpoint is one throw of the dice. The kept run has 30, each with the gain of
 # the beam on the 500 validation sentences. We draw those from 200 to 1,000 updates:
 # before, the model translates nothing, and later it makes few mistakes. (For our
-# checkpoint the gain is larger than on the test sentences: 500 sentences tell less than
-# 1,000, and they chose it.)
+# checkpoint the gain is larger than on the test sentences. 500 sentences tell less than
+# 1,000.)
 
 # %%
 with_mistakes = [row for row in rows if 200 <= row["updates"] <= 1000]
@@ -973,7 +977,7 @@ def score_of(hypothesis):
 
 
 few = 300  # sentences are enough for this
-by_width = {1: by_greedy[:few], 4: by_beam[0.6][:few]}  # a beam of 1 is greedy
+by_width = {1: by_greedy[:few], 4: by_beam[0.6][:few]}  # greedy for a beam of 1
 with forms.on():
     for beam in (2, 8):
         by_width[beam] = best_texts(early.model, source[:few], beam=beam)
@@ -1024,7 +1028,9 @@ claim(
 )
 
 # %% [markdown]
-# So four beginnings solve the search, and yet hardly anything is won. Greedy has 14 +
+# So with four beginnings the search misses no reference that the model would prefer, and
+# yet hardly anything is won. (Now and then a wider beam still finds a better score: the
+# mean of 8 is higher.) Greedy has 14 +
 # 180 = 194 wrong sentences, a beam of 8 still 192. Of the 14 search errors, 6 became
 # right. The other 8 became model errors: a better search found another wrong text,
 # which the model likes even more. And 4 sentences that greedy had right, by looking no

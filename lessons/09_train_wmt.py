@@ -345,11 +345,12 @@ def sizes_of(batches):
     return sorted(found)
 
 
-# Equate: the library's plan of the first 16,000 pairs, which fill about 20 batches.
+# Equate: the library's plan of the first 16,000 pairs.
 few = range(16_000)
 plan_of_few = plan_batches(source_lengths[few], target_lengths[few], 25_000, rng)
 by_hand = fill(sorted(few, key=as_a_lawn), source_lengths, target_lengths)
 same("plan_batches = sort, then fill", sizes_of(plan_of_few), sizes_of(by_hand))
+print(f"16,000 pairs fill {len(plan_of_few)} batches")
 
 # %% [markdown]
 # **Use.** What does the plan save? We compare 16,000 pairs as they come, the same pairs
@@ -386,7 +387,7 @@ draw(
 # ![Three bars of padding in batches of 25,000 tokens. 16,000 pairs as they come: 78.0 percent. The same pairs, planned: 26.2 percent. 4.5 million pairs, planned: 0.8 percent.](figures/09_padding.png)
 #
 # *What to see: without a plan, three quarters of the work is for nothing. The more
-# pairs there are to choose from, the better they match: 20 batches must share all
+# pairs there are to choose from, the better they match: 31 batches must share all
 # lengths, thousands of batches need not.*
 
 # %% [markdown]
@@ -532,10 +533,10 @@ same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_sh
 # and 3. So all links are busy in all turns. With n GPUs, the first n - 1 turns *add*,
 # and n - 1 more *replace*.
 #
-# **Derive.** The slice with number k starts at GPU k, so in turn t it is sent by GPU
-# k + t. (`% n` goes round: after the last GPU comes GPU 0.) The code counts turns
-# from 0. Its loop over k does one after the other what happens at the same time. That
-# is safe, because each k touches a column of its own.
+# **Derive.** The code counts turns from 0. The slice with number k starts at GPU k, so in
+# turn t it is sent by GPU k + t. (`% n` goes round: after the last GPU comes GPU 0.) The
+# loop over k does one after the other what happens at the same time. That is safe,
+# because each k touches a column of its own.
 
 
 # %%
@@ -641,8 +642,8 @@ claim("of each GPU in a second", abs(speed - 3e12) < 1e11, f"{speed:.2e}")
 claim("share of a P100's peak, 9.5e12", share_of_peak < 40, f"{share_of_peak:.0f}%")
 
 # %% [markdown]
-# A P100 can do 9.5e12 operations a second in theory. In this training, sending
-# included, it did less than a third of that.
+# A P100 can do 9.5e12 operations a second in theory. (That an update takes as many is a
+# coincidence.) In this training, sending included, it did less than a third of that.
 #
 # So why does Table 2 say that the base model cost 3.3e18 operations? Because the paper
 # counts *time*: 12 hours of 3600 seconds, times 8 GPUs, times 9.5e12, as if the GPUs
@@ -724,13 +725,15 @@ draw(
 # ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. Links of 12 GB/s stay near the ideal for long, 7.3 times as fast with 8 GPUs. With 1.25 GB/s, 8 GPUs are 4.2 times as fast, and more bring little. With 0.125 GB/s any number is slower than one GPU.](figures/09_ranks.png)
 #
 # *What to see: each curve bends away from the ideal, and crosses "half of ideal" where
-# its GPUs send for as long as they compute: the 1.25 GB/s network at 8 GPUs, the link
-# in one machine near 76, the slow network before there is a second GPU.*
+# its GPUs send for as long as they compute: the 1.25 GB/s network near 9 GPUs, the link
+# in one machine near 77, the slow network before there is a second GPU. (With few GPUs
+# a little later than t says, as they send a little less than 8 P bytes.)*
 #
 # The paper's 8 GPUs had 3,125 tokens each. By the first link that is ten times the
-# limit. By the second it is right at the limit: an update would take 0.75
-# seconds, as long for sending as for computing. The paper's took 0.4, so its link must
-# have been faster. By the third it is a tenth of the limit.
+# limit. By the second it is close to the limit: an update would take 0.75 seconds, 0.40
+# for computing and 0.35 for sending. By the third it is a tenth of the limit. And the
+# paper's link? We cannot tell: an update took 0.4 seconds in all, but nobody says how
+# much of that was sending.
 #
 # Larger batches help, because the same bytes are then sent for more tokens. So does
 # sending the first slices while the rest is still being computed: that hides the
@@ -895,13 +898,22 @@ print(f"the last alone: loss {alone[-1]:.3f}")
 for distance in (1, 10, 20, 50):
     found_loss = loss_of_last_5(200, distance)
     print(f"the last 5, {distance:2d} updates apart: loss {found_loss:.3f}")
+of_neighbours = [loss_of_last_5(i, distance=1) for i in updates]
+gain_of_neighbours = np.mean(alone) - np.mean(of_neighbours)
+gain_of_10_apart = np.mean(alone) - np.mean(of_means)
+print(f"over all 16 points, neighbours gain {gain_of_neighbours:.3f} on average,")
+print(f"and checkpoints 10 updates apart {gain_of_10_apart:.3f}")
+claim(
+    "neighbours gain less than a third of that",
+    gain_of_neighbours < gain_of_10_apart / 3,
+    f"{gain_of_neighbours / gain_of_10_apart:.0%}",
+)
 
 # %% [markdown]
-# Neighbours bring nothing. (The balls gained a little. Here the loss even rises a
-# little: the mean is as old as the third of the five, and this training is still on its
-# way down.) At a distance of 50 the gain shrinks
-# again: the oldest checkpoints are from higher up the slope. **Average checkpoints that
-# are far enough apart to differ, and near enough to be good.**
+# Neighbours bring next to nothing: they are nearly the same model. (At update 200 the loss
+# even rises, by chance.) At a distance of 50 the gain shrinks again: the oldest checkpoints
+# are from higher up the slope. **Average checkpoints that are far enough apart to
+# differ, and near enough to be good.**
 
 # %% [markdown]
 # ## Which scores may be compared?
@@ -1087,8 +1099,9 @@ print(f"dropout of the base model: {base.config.dropout}, of the big: {big.dropo
 #
 # Nobody has run these commands with this library on real GPUs yet. The same steps were
 # run on small texts. `--quick` is the smallest: a model that learns the toy grammar in
-# two minutes. With it, the next cell trains that model here. Without it, it prints what
-# a run of the same command found.
+# two minutes. (`--save-every 50` writes checkpoints more often than it validates, and
+# `--quick` averages the last 8 of them instead of 5.) With it, the next cell trains that
+# model here. Without it, it prints what a run of the same command found.
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"

@@ -75,7 +75,7 @@ def right_loss(model, batch):
 
 
 def new_model(kind=Transformer, **changes):
-    """Return a new small model, in float64: so all computers train the same one."""
+    """Return a new small model, in float64: so computers differ little."""
     sizes = {"n_layers": 1, "d_model": 32, "d_ff": 64, "n_heads": 4, "dropout": 0.0}
     return kind(Config(V, **{**sizes, **changes}), seed=1).astype(np.float64)
 
@@ -544,7 +544,7 @@ def no_causal_mask():
     moved = leak(model)
     print(f"leak:     loss {curve(losses)}")
     print(f"no leak:  loss {curve(right_losses[:200])}")
-    print(f"tokens right after the right ones: {accuracy(model, batch):.0%}")
+    print(f"next tokens right, given the right ones before: {accuracy(model, batch):.0%}")
     print(f"decoded words right: {share:.0%}")
     show_answers(found)
     print(f"earlier logits move by {moved:.1f} if a later token changes; else by 0.0")
@@ -581,7 +581,7 @@ def same_token():
     wrong = own_loop(model, held_out(), newest=0)
     right = own_loop(model, held_out())
     show_answers(wrong)
-    print(f"tokens right after the right ones: {accuracy(model, held_out_batch()):.0%}")
+    print(f"next tokens right, given the right ones before: {accuracy(model, held_out_batch()):.0%}")
     wanted = backwards(held_out())
     print(f"decoded words right: {share_right(wrong, wanted):.0%}")
     print(f"with logits[:, -1]: {share_right(right, wanted):.0%}")
