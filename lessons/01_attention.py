@@ -322,8 +322,8 @@ claim(
 # **Equate.** Here is the library's softmax; `show` prints the code that runs. Read `xp`
 # as `np`. The lines with d, gx and gy, and `backward` and `record`, are for lesson 02.
 # Two lines are left, `e` and `y`, and they are ours. (`as_array` takes the array out of
-# x, and `_shifted` guards against large scores, as **Use** below explains. A function of
-# the library returns a *Tensor*, an array that remembers how it was computed;
+# x, and `_shifted` guards against large scores, as **Use** below explains. A function
+# of the library returns a *Tensor*, an array that remembers how it was computed;
 # `.numpy()` is the array.)
 
 # %%
@@ -886,8 +886,8 @@ def additive_mask(mask):
 
     softmax(scores + additive_mask(mask)) are then the weights.
 
-    Hint: "How is a position kept from looking?" has the score of a forbidden key. Choose
-    between two numbers instead of multiplying: 0 times infinity is NaN.
+    Hint: "How is a position kept from looking?" has the score of a forbidden key.
+    Choose between two numbers instead of multiplying: 0 times infinity is NaN.
     """
     ...
 

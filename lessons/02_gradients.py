@@ -690,10 +690,10 @@ draw(
 # $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j) =
 # y_j \left( gy_j - \sum_i gy_i y_i \right)$$
 #
-# This has a meaning. If the score of key j rises, key j gains weight, and that weight is
-# taken from all keys (itself included) in proportion to their weights. For each unit of
-# weight that moves, L gains $gy_j$, and loses the average of the gy with the weights y,
-# which is the last sum. So the bracket is **gain minus loss**. And all of it is
+# This has a meaning. If the score of key j rises, key j gains weight, and that weight
+# is taken from all keys (itself included) in proportion to their weights. For each unit
+# of weight that moves, L gains $gy_j$, and loses the average of the gy with the weights
+# y, which is the last sum. So the bracket is **gain minus loss**. And all of it is
 # multiplied by the weight $y_j$: the score of a key with a small weight learns slowly,
 # and with the weight 0 it learns nothing.
 #
@@ -962,7 +962,8 @@ draw(
 #
 # *What to see: two valleys. To the right of the bottom, the error is that of the
 # straight line; to the left, that of rounding. So gradients are checked in float64. (On
-# the far left float32 is flat: h is rounded away there, so nothing is measured at all.)*
+# the far left float32 is flat: h is rounded away there, so nothing is measured at
+# all.)*
 #
 # One more warning: a *kink* deceives a check. The function max(0, x) has the slope 0
 # left of 0, and 1 right of it. A difference across the kink measures something between

@@ -202,8 +202,8 @@ print(f"by the formula below, the last one moves by {by_formula:.3f}")
 # 1.669, as printed.
 #
 # Gain and bias are shared by all positions. So the gradient of gain is the sum of gy n
-# over all positions, and that of bias the sum of gy (lesson 02). Below, the walk back of
-# lesson 02 finds all three gradients without any formula, for a random gy.
+# over all positions, and that of bias the sum of gy (lesson 02). Below, the walk back
+# of lesson 02 finds all three gradients without any formula, for a random gy.
 
 
 # %%

@@ -100,8 +100,8 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
 # is cut into several (in lesson 09 we learn from a text where to cut). The list of all
 # V subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
-# occurrence of a subword in a text is called a *token*. Below, "bites" never occurred in
-# the model's texts. It can be written all the same, in three pieces.
+# occurrence of a subword in a text is called a *token*. Below, "bites" never occurred
+# in the model's texts. It can be written all the same, in three pieces.
 
 # %%
 subwords = toy_model().subwords
@@ -566,23 +566,24 @@ claim(
 
 # %% [markdown]
 # ## Why 10000?
-# The paper gives no reason. Here is one. Call that number the *base*. At the distance k,
-# a hand's share of the dot product, cos(w k), falls for half a round, until the hand
+# The paper gives no reason. Here is one. Call that number the *base*. At the distance
+# k, a hand's share of the dot product, cos(w k), falls for half a round, until the hand
 # points the other way; then it rises again. So other hands tell other distances: the
 # fast ones what is near, the slow ones what is far. Beyond the reach of the slowest
 # hand, nothing falls any more.
 #
-# How far is that? The slope of cos(w k) is -w sin(w k), and the slope of the dot product
-# is the sum over all hands. With d_model 512 there are 256 of them, evenly spread on the
-# axis of ln w, from -ln(base) to 0. So the sum is nearly an integral along this axis. A
-# step on it is dw / w, so the factor w cancels:
+# How far is that? The slope of cos(w k) is -w sin(w k), and the slope of the dot
+# product is the sum over all hands. With d_model 512 there are 256 of them, evenly
+# spread on the axis of ln w, from -ln(base) to 0. So the sum is nearly an integral
+# along this axis. A step on it is dw / w, so the factor w cancels:
 #
-# $$\sum_i -w_i \sin(w_i k) \approx -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw
+# $$\sum_i -w_i \sin(w_i k) \approx
+# -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw
 # = -\frac{256}{\ln base} \cdot \frac{\cos(k / base) - \cos(k)}{k}$$
 #
 # Here cos(k) is a small wave, six positions long. In a mean over many positions it
-# vanishes. What remains is negative, so the dot product falls, until cos(k / base) is 0:
-# **up to a distance of pi/2 = 1.57 times the base.**
+# vanishes. What remains is negative, so the dot product falls, until cos(k / base) is
+# 0: **up to a distance of pi/2 = 1.57 times the base.**
 #
 # The experiment: the dot product at larger and larger distances k, each a mean over the
 # distances from k to 1.5 k, so that the waves vanish. Where is it lowest?

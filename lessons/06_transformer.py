@@ -679,11 +679,10 @@ draw(
 #
 # Two things look like mistakes. In all three pictures the rows of the padding are not
 # masked. Nobody reads what comes out of them: the columns of the padding are hidden
-# from all, and the loss leaves its rows out. And in the middle picture the columns of the
-# target's padding are
-# not masked either. They need no mask, because padding is on the *right*: it is later
-# than every token, and the causal mask hides it already. (With padding on the left, it
-# would need one.)
+# from all, and the loss leaves its rows out. And in the middle picture the columns of
+# the target's padding are not masked either. They need no mask, because padding is on
+# the *right*: it is later than every token, and the causal mask hides it already. (With
+# padding on the left, it would need one.)
 #
 # **Equate.** The program by hand knows no padding: it gets each sentence alone. A batch
 # must give what its sentences give alone.
@@ -752,8 +751,8 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 # batch, only B can see it.**
 #
 # **State.** Position t of the line *reads* holds token t - 1 of the target, and its
-# output, output t, must predict token t. So output t must not depend on token t nor on a
-# later one, that is, on what stands at position t + 1 or later.
+# output, output t, must predict token t. So output t must not depend on token t nor on
+# a later one, that is, on what stands at position t + 1 or later.
 #
 # "Not move" means 0.0, to the last digit. Lesson 01 showed that a computer rounds, and
 # that another order of additions changes the last digit. But a masked weight is an

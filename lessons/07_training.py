@@ -185,8 +185,8 @@ claim(
 # in the logits (its curve bends upwards everywhere, as in the figure below), so a place
 # without slope is its lowest. Why convex? Move the logits along any direction a. The
 # slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson 02, it grows with
-# $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$ with
-# the probabilities p, which is never negative.
+# $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$
+# with the probabilities p, which is never negative.
 
 
 # %%
@@ -660,9 +660,9 @@ _, unsmoothed_losses, _ = watched(0.0)
 # %% [markdown]
 # Read the answers. After 20 updates it ends the row at once: each row has an end mark,
 # so that is the most frequent token, and frequencies are all it knows. After 50 it
-# repeats a digit of this row, and stops at the right place. After 100 it knows two digits
-# of the row, but neither the 1, the 7 nor the order, and stops one digit too early.
-# After 200 all is right. Nobody told it the rule: it came out of p - q alone.
+# repeats a digit of this row, and stops at the right place. After 100 it knows two
+# digits of the row, but neither the 1, the 7 nor the order, and stops one digit too
+# early. After 200 all is right. Nobody told it the rule: it came out of p - q alone.
 #
 # **Use.** How far can the loss fall? The model learns with smoothing 0.1 and the 14
 # words of the smoothing figure. So its goal is the entropy of q, 0.582.
@@ -740,9 +740,10 @@ claim(
 # = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}
 # = \frac{0.1}{1.9} = \frac{1}{19}$$
 #
-# In a plain mean of n signs it would be 1/n, so this mean is worth 19 of them. The moves
-# would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two thirds of
-# that, 0.15, as for all normally distributed numbers. Compare the training above:
+# In a plain mean of n signs it would be 1/n, so this mean is worth 19 of them. The
+# moves would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two
+# thirds of that, 0.15, as for all normally distributed numbers. Compare the training
+# above:
 
 # %%
 worth = (1 + 0.9) / (1 - 0.9)
@@ -1036,8 +1037,8 @@ draw(
 # 0.016 even the warm-up does not protect every seed: the mean is 1.50.
 #
 # How sure is this? Neighbouring rates differ by up to a factor of two, so the best rate
-# of each schedule is known only roughly; the task is one toy task, and after 600 updates
-# the models are not finished.
+# of each schedule is known only roughly; the task is one toy task, and after 600
+# updates the models are not finished.
 #
 # ## Does label smoothing raise BLEU?
 # Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
@@ -1390,8 +1391,8 @@ def pytorch_loss(logits, target, eps):
     word, plus eps / V on each.
 
     Hint: call the function with another number, e. By "Why should a model not be too
-    sure?" it gives each wrong word e / (V - 1). Which e makes that PyTorch's eps / V? Is
-    the true word right, too?
+    sure?" it gives each wrong word e / (V - 1). Which e makes that PyTorch's eps / V?
+    Is the true word right, too?
     """
     ...
 

@@ -201,8 +201,8 @@ for word in first.ids + [END]:
 # %% [markdown]
 # One line for each token, the last of them the end mark, and beside it the second best.
 # The model is most in doubt at "zeichnen": it has P 0.399, and the rest is spread over
-# many tokens, the best of which has 0.049. Here the "old dogs" of the source got lost: no
-# token says "alte Hunde".
+# many tokens, the best of which has 0.049. Here the "old dogs" of the source got lost:
+# no token says "alte Hunde".
 #
 # **Equate.** The library's `greedy` writes many sentences side by side and returns a
 # `Hypothesis` for each: its ids without the end mark, ln P, and a score, which is ln P
@@ -339,8 +339,8 @@ finds(
 # The empty text is dropped at rank 2, although its 0.4 is more than the 0.3 of the text
 # that is found. Why, then, the rule? An end mark must earn its place like any other
 # word. With k = 1 and no penalty the rule makes this search exactly greedy; without it,
-# the empty text would win. By P it is even the better text: a first sign that P alone is
-# a bad judge.
+# the empty text would win. By P it is even the better text: a first sign that P alone
+# is a bad judge.
 
 # %%
 COFFEE = {
@@ -1028,18 +1028,18 @@ claim(
 )
 
 # %% [markdown]
-# So with four beginnings the search misses no reference that the model would prefer, and
-# yet hardly anything is won. (Now and then a wider beam still finds a better score: the
-# mean of 8 is higher.) Greedy has 14 +
-# 180 = 194 wrong sentences, a beam of 8 still 192. Of the 14 search errors, 6 became
-# right. The other 8 became model errors: a better search found another wrong text,
-# which the model likes even more. And 4 sentences that greedy had right, by looking no
-# further, are wrong now. That is why a beam wider than 4 or 8 is hardly ever used: it
-# raises the score, not BLEU. (On these 300 sentences the gain of the last section is
-# gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise.) There
-# are even sentences that greedy gets right because it looks no further, while the beam
-# finds a text that the model likes better, and that is wrong ("ihn" is the wrong case
-# of "him", "Tom hat Paul" is "Tom has Paul", "hat" is "has" for "have"):
+# So with four beginnings the search misses no reference that the model would prefer,
+# and yet hardly anything is won. (Now and then a wider beam still finds a better score:
+# the mean of 8 is higher.) Greedy has 14 + 180 = 194 wrong sentences, a beam of 8 still
+# 192. Of the 14 search errors, 6 became right. The other 8 became model errors: a
+# better search found another wrong text, which the model likes even more. And 4
+# sentences that greedy had right, by looking no further, are wrong now. That is why a
+# beam wider than 4 or 8 is hardly ever used: it raises the score, not BLEU. (On these
+# 300 sentences the gain of the last section is gone: BLEU 73.03 with a beam of 4, 73.14
+# with greedy. It was within the noise.) There are even sentences that greedy gets right
+# because it looks no further, while the beam finds a text that the model likes better,
+# and that is wrong ("ihn" is the wrong case of "him", "Tom hat Paul" is "Tom has Paul",
+# "hat" is "has" for "have"):
 
 # %%
 beam_texts = texts_of(by_beam[0.6])

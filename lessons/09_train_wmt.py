@@ -533,9 +533,9 @@ same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_sh
 # and 3. So all links are busy in all turns. With n GPUs, the first n - 1 turns *add*,
 # and n - 1 more *replace*.
 #
-# **Derive.** The code counts turns from 0. The slice with number k starts at GPU k, so in
-# turn t it is sent by GPU k + t. (`% n` goes round: after the last GPU comes GPU 0.) The
-# loop over k does one after the other what happens at the same time. That is safe,
+# **Derive.** The code counts turns from 0. The slice with number k starts at GPU k, so
+# in turn t it is sent by GPU k + t. (`% n` goes round: after the last GPU comes GPU 0.)
+# The loop over k does one after the other what happens at the same time. That is safe,
 # because each k touches a column of its own.
 
 
@@ -910,10 +910,10 @@ claim(
 )
 
 # %% [markdown]
-# Neighbours bring next to nothing: they are nearly the same model. (At update 200 the loss
-# even rises, by chance.) At a distance of 50 the gain shrinks again: the oldest checkpoints
-# are from higher up the slope. **Average checkpoints that are far enough apart to
-# differ, and near enough to be good.**
+# Neighbours bring next to nothing: they are nearly the same model. (At update 200 the
+# loss even rises, by chance.) At a distance of 50 the gain shrinks again: the oldest
+# checkpoints are from higher up the slope. **Average checkpoints that are far enough
+# apart to differ, and near enough to be good.**
 
 # %% [markdown]
 # ## Which scores may be compared?
@@ -1100,8 +1100,8 @@ print(f"dropout of the base model: {base.config.dropout}, of the big: {big.dropo
 # Nobody has run these commands with this library on real GPUs yet. The same steps were
 # run on small texts. `--quick` is the smallest: a model that learns the toy grammar in
 # two minutes. (`--save-every 50` writes checkpoints more often than it validates, and
-# `--quick` averages the last 8 of them instead of 5.) With it, the next cell trains that
-# model here. Without it, it prints what a run of the same command found.
+# `--quick` averages the last 8 of them instead of 5.) With it, the next cell trains
+# that model here. Without it, it prints what a run of the same command found.
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"

@@ -544,7 +544,7 @@ def no_causal_mask():
     moved = leak(model)
     print(f"leak:     loss {curve(losses)}")
     print(f"no leak:  loss {curve(right_losses[:200])}")
-    print(f"next tokens right, given the right ones before: {accuracy(model, batch):.0%}")
+    print(f"next tokens right, after the right ones: {accuracy(model, batch):.0%}")
     print(f"decoded words right: {share:.0%}")
     show_answers(found)
     print(f"earlier logits move by {moved:.1f} if a later token changes; else by 0.0")
@@ -581,14 +581,15 @@ def same_token():
     wrong = own_loop(model, held_out(), newest=0)
     right = own_loop(model, held_out())
     show_answers(wrong)
-    print(f"next tokens right, given the right ones before: {accuracy(model, held_out_batch()):.0%}")
+    share = accuracy(model, held_out_batch())
+    print(f"next tokens right, after the right ones: {share:.0%}")
     wanted = backwards(held_out())
     print(f"decoded words right: {share_right(wrong, wanted):.0%}")
     print(f"with logits[:, -1]: {share_right(right, wanted):.0%}")
     library = share_right(answers(model, held_out()), wanted)
     print(f"with minitf's greedy: {library:.0%}")
     return {
-        "accuracy": accuracy(model, held_out_batch()),
+        "accuracy": share,
         "wrong": share_right(wrong, wanted),
         "right": share_right(right, wanted),
         "library": library,

@@ -206,10 +206,12 @@ class Config:
 
 
 def _without_numpy(value):
-    """Return integers of NumPy, alone or in a list, as Python's, which JSON takes; others as is."""
+    """Return numbers of NumPy, alone or in a list, as Python's, which JSON takes; others as is."""
     if isinstance(value, list | tuple):
         return type(value)(map(_without_numpy, value))
-    return int(value) if isinstance(value, Integral) and type(value) is not bool else value
+    if type(value) is bool or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _check_size(name, value):

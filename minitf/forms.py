@@ -12,7 +12,9 @@ equation and returns the same values and gradients, which tests/engine/test_form
     def layer_norm(x, gain, bias, eps=1e-6): ...
 
 The forms of the library in use are loaded at the first call of an accelerated op. To compute with
-equations only, write `with forms.off():`, or set the environment variable MINITF_FORMS=off.
+equations only, write `with forms.off():`, or set the environment variable MINITF_FORMS=off. That
+also happens, with a notice, when the file of an equation has been edited: its form would still
+compute what it said before. MINITF_FORMS=on uses the forms all the same.
 """
 
 from __future__ import annotations
@@ -27,19 +29,27 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from minitf.backend import xp
+from minitf.edited import edited_files
 
 __all__ = ["accelerated", "form_of", "off", "on"]
 
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form}
 _loaded = {None}  # rooms that have been imported; a library without a room has no forms
 
-if (_setting := os.environ.get("MINITF_FORMS") or "on") not in ("on", "off"):
+if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
     print(f"MINITF_FORMS is {_setting!r}: choose on or off", file=sys.stderr)
     raise SystemExit(2)
+if not _setting and (_edited := edited_files()):
+    _setting = "off"
+    print(
+        f"minitf: {' and '.join(_edited)} edited: computing with the equations, without their "
+        "faster forms (MINITF_FORMS=on: with them)",
+        file=sys.stderr,
+    )
 
 # The requests to turn forms on (True) or off (False), oldest first: one of the environment, one of
 # each open `with` block. Threads share them, because replicas compute a batch in several threads.
-_requests = {"MINITF_FORMS": _setting == "on"}
+_requests = {"MINITF_FORMS": _setting != "off"}
 _switch = {"on": _requests["MINITF_FORMS"]}  # the newest request decides
 _lock = threading.Lock()
 

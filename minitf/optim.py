@@ -247,7 +247,10 @@ def clip_gradient(
     If an element is NaN or infinite, the length is NaN, and so is every element afterwards: test
     the length before an update.
     The paper does not clip.
+    Raises ValueError if `largest` is negative.
     """
+    if largest < 0:
+        raise ValueError(f"the largest length of a gradient must be at least 0, not {largest}")
     if norm is None:
         norm = _norm_without_overflow(gradients)
     gradients *= xp.minimum(largest / (norm + 1e-12), 1)

@@ -145,6 +145,8 @@ def _weights(query, key, limit):
         np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
     if not is_small.all():
         scores -= np.where(is_small, 0, _largest_of_rows(scores))
+    # Powers also vanish where a largest score was subtracted. But if the choice depended on that,
+    # the last bits of a head would depend on the other heads.
     weights = _powers_of(scores, may_vanish=limit is not None)
     weights /= _divisors(row_sums(weights))
     return weights

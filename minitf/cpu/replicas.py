@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 from minitf import functions as F
 from minitf.backend import xp
 from minitf.cpu.sums import slice_bounds
-from minitf.cpu.threads import lent
+from minitf.cpu.threads import lent, one_blas_thread
 from minitf.nn import flatten
 
 __all__ = ["Replicas", "keep_to_cores", "machine", "threads_for"]
@@ -30,11 +30,7 @@ def threads_for(operations):
     of the cores, they wait some milliseconds until the scheduler runs them: ten to thirty times as
     long as a tiny product takes. On idle cores a second thread gains nothing for a tiny product.
     """
-    return _one_thread() if operations < _TINY else contextlib.nullcontext()
-
-
-def _one_thread():
-    return _libraries.limit(limits=1, user_api="blas")
+    return one_blas_thread() if operations < _TINY else contextlib.nullcontext()
 
 
 def keep_to_cores(count):
@@ -108,7 +104,7 @@ class Replicas:
             with threads_for(self._operations(batch)):
                 return work(self.models[0], slices[0])
         self._share()
-        with _one_thread():
+        with one_blas_thread():
             results = list(self.pool.map(work, self.models, slices))
         self._sum(len(slices))
         return tuple(sum(column) for column in zip(*results, strict=True))

@@ -12,7 +12,9 @@ import threading
 import time
 from queue import SimpleQueue
 
-__all__ = ["FasterWay", "Helper", "each", "helped", "helper", "lent"]
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["FasterWay", "Helper", "each", "helped", "helper", "lent", "one_blas_thread"]
 
 _FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 _TRIALS = 4  # timings of each of two ways
@@ -21,6 +23,29 @@ _WORTH_IT = 0.9  # of the time alone: a helper that saves less is not asked
 # The pool that was lent to this thread, and its number of threads.
 _lent = contextvars.ContextVar("_lent", default=(None, 1))
 _helper = contextvars.ContextVar("_helper", default=None)  # the Helper of this thread, or None
+_libraries = ThreadpoolController()  # made once: searching for the libraries takes 0.5 ms
+_lock = threading.Lock()
+_one_blas_thread = {"blocks": 0, "limiter": None}  # how many are open; what ends the limit
+
+
+@contextlib.contextmanager
+def one_blas_thread():
+    """Let BLAS compute with one thread in a `with` block.
+
+    The number of its threads belongs to the whole process. So the first block that opens limits it,
+    and the last that closes restores it; threads may leave their blocks in any order.
+    """
+    with _lock:
+        if _one_blas_thread["blocks"] == 0:
+            _one_blas_thread["limiter"] = _libraries.limit(limits=1, user_api="blas")
+        _one_blas_thread["blocks"] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _one_blas_thread["blocks"] -= 1
+            if _one_blas_thread["blocks"] == 0:
+                _one_blas_thread["limiter"].restore_original_limits()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import os
 from itertools import combinations, islice
+from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
 from minitf.text.words import join_cuts
 
-__all__ = ["Dataset", "prepare", "read_corpus"]
+__all__ = ["Dataset", "endings", "prepare", "read_corpus"]
 
 VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
@@ -172,6 +173,8 @@ def prepare(settings, corpus, log, subwords=None):
     """
     if not len(corpus.train.source):
         raise UserError("the training text is empty: give one sentence per line")
+    if not len(corpus.valid.source):
+        raise UserError("the validation text is empty: give one sentence per line")
     _warn_about_files(settings, corpus, log)
     learned = subwords is None
     if learned:
@@ -217,7 +220,10 @@ def prepare(settings, corpus, log, subwords=None):
 
 
 def _warn_about_files(settings, corpus, log):
-    """Log likely mistakes in the files that the user named: not UTF-8, or one file twice."""
+    """Log likely mistakes in the files that the user named.
+
+    They are not UTF-8, or one is given twice, or their order is not that of --train.
+    """
     named = []
     for option, files, pairs in (
         ("--train", settings.train, corpus.train),
@@ -232,6 +238,19 @@ def _warn_about_files(settings, corpus, log):
     for (first, path, _), (second, same_path, _) in combinations(named, 2):
         if os.path.samefile(path, same_path):
             log(f"notice   the same file is given twice (as {first} and {second}): {same_path}")
+    for option, files in (("--valid", settings.valid), ("--add", settings.add)):
+        if files and settings.train:
+            before, here = endings(settings.train), endings(files)
+            if before != here == before[::-1]:
+                log(
+                    f"notice   --train has {' and '.join(before)} files, {option} has "
+                    f"{' and '.join(here)}: give both in the same order"
+                )
+
+
+def endings(files):
+    """Return the endings of the names of two files, such as (".en", ".de")."""
+    return tuple(Path(file).suffix for file in files)
 
 
 def _joined(parts):

@@ -17,7 +17,7 @@ from minitf.errors import UserError
 __all__ = ["clean_leftovers", "install", "save_text", "sha256", "staged", "writing"]
 
 # Our temporary names, and those of safetensors.
-ASIDE = re.compile(r".+\.[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
+ASIDE = re.compile(r".+\.minitf-[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
 HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another folder",
     errno.ENOTDIR: "its folder is a file: choose another folder",
@@ -77,7 +77,7 @@ def staged(writers):
     files = {}
     try:
         for path, write in writers.items():
-            files[path] = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
+            files[path] = path.with_name(f"{path.name}.minitf-{os.urandom(4).hex()}.tmp")
             with writing(path):
                 write(files[path])
                 with open(files[path], "rb+") as file:

@@ -47,13 +47,16 @@ def save_model(
     The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
     config, "sha256": {file: hash}} and the notes. Whenever the process is killed, the folder holds
     the old model or the new one (for certain if both have the same subwords, as they have
-    within a run).
+    within a run). What an older model had and this one has not, such as another vocabulary, is
+    deleted.
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/probe.py).
 
-    Raises UserError if the disk refuses, and for weights that are not finite in `dtype`.
+    Raises UserError if the disk refuses, for weights that are not finite in `dtype`, and if the
+    folder has no model yet, but files that would be taken for parts of one.
     """
     directory = Path(directory)
+    _check_free(directory, subwords)
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     clean_leftovers(directory)
@@ -77,6 +80,19 @@ def save_model(
     with writing(directory):
         (directory / OLD_WEIGHTS).unlink(missing_ok=True)
     forget_other_vocabularies(directory, subwords)
+
+
+def _check_free(directory, subwords):
+    """Raise UserError if save_model would delete files that belong to no model."""
+    if any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
+        return
+    kinds = (Subwords, Words, PairedSubwords)
+    for name in (OLD_WEIGHTS, *(kind.file_name for kind in kinds)):
+        if name not in subwords.contents() and (directory / name).exists():
+            raise UserError(
+                f"{directory / name}: would be taken for a part of the model: move this file away, "
+                "or choose another folder"
+            )
 
 
 def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> None:

@@ -309,11 +309,10 @@ const idOfChosen = () => `${chosen.reverse ? "column" : "row"}-${chosen.row}`;
 
 // Return a picture of the whole model, in which the chosen attention is marked.
 function diagram(kind) {
-  const n = shown.weights.encoder.length;
   const box = (x, y, width, of, ...lines) => svg("g", { class: of === kind ? "part on" : "part" },
     svg("rect", { x, y, width, height: 40, rx: 4 }), ...lines.map((line, i) =>
       svg("text", { x: x + width / 2, y: y + (lines.length > 1 ? 17 : 25) + 15 * i }, line)));
-  const frame = (y, width, name) => [
+  const frame = (y, width, name, n) => [
     svg("rect", { class: "stack", x: 70, y, width, height: 70, rx: 6 }),
     svg("text", { x: 80, y: y + 16, class: "start" }, `${name}: ${n} layer${n > 1 ? "s" : ""}`)];
   const arrow = (path) => svg("path", { class: "arrow", d: path, "marker-end": "url(#tip)" });
@@ -336,7 +335,8 @@ function diagram(kind) {
       + "and feed-forward networks. The decoder reads what is already written with self-attention, "
       + "looks at the encoder's output, and a softmax gives the next token. Marked: "
       + `${NAMES[kind]}.` },
-  tip, ...frame(4, 300, "Encoder"), ...frame(110, 500, "Decoder"),
+  tip, ...frame(4, 300, "Encoder", shown.weights.encoder.length),
+  ...frame(110, 500, "Decoder", shown.weights.decoder.length),
   ...encoder, ...decoder, memory, ...output, again));
 }
 

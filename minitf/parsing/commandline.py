@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from minitf.backend import use
+from minitf.cpu.machine import keep_memory
 from minitf.errors import in_file
 from minitf.parsing.grammar import Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
@@ -163,6 +164,7 @@ def _run(options, backend):
     with in_file("--backend" if options.backend else "MINITF_BACKEND"):
         if options.backend or backend:
             use(options.backend or backend)
+    keep_memory()
     with signals_as_exceptions():
         return _score(options) if options.score else _parse(options)
 

@@ -60,8 +60,14 @@ class Parser:
         which are joined by the label ROOT.
         progress: called with the number of parts done and of all parts.
         Raises ValueError for a word that is empty or contains a blank, and if max_extra is below 3,
-        as two brackets and the end mark need.
+        as two brackets and the end mark need; TypeError for a text in place of a list of words.
         """
+        sentences = list(sentences)
+        if any(isinstance(words, str) for words in sentences):
+            raise TypeError(
+                "parse() takes a list of sentences, each a list of words: "
+                "minitf.parsing.words.cut makes one of a text"
+            )
         if max_extra < _LEAST_EXTRA:
             raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
         sentences = [list(map(_checked, words)) for words in sentences]

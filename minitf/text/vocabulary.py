@@ -12,7 +12,7 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 # What a warning says that a line of a file has, and what to do.
 DAMAGED = "characters that are damaged or not UTF-8"
-CONVERT = "if the file is Latin-1, convert it: iconv -f latin1 -t utf-8"
+CONVERT = "if the text is Latin-1, convert it: iconv -f latin1 -t utf-8"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
@@ -74,13 +74,21 @@ def read(path: str | Path) -> bytes:
 
 
 def write(path: str | Path, content: bytes) -> None:
-    """Write a file completely or not at all: under another name, which is then changed."""
-    aside = Path(f"{path}.{os.urandom(4).hex()}.tmp")  # as in files/atomic.py
+    """Write a file completely or not at all: under another name, which is then changed.
+
+    Raises UserError if the disk refuses.
+    """
+    aside = Path(f"{path}.minitf-{os.urandom(4).hex()}.tmp")  # as in files/atomic.py
     try:
         with open(aside, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
+    except OSError as error:
+        raise UserError(
+            f"{path}: could not be written ({error.strerror}): choose another folder, or free some "
+            "space"
+        ) from error
     finally:
         aside.unlink(missing_ok=True)

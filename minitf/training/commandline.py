@@ -16,7 +16,7 @@ import numpy as np
 from minitf import backend
 from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
-from minitf.data.dataset import Dataset, prepare, read_corpus
+from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
 from minitf.public.named import folder_of
@@ -50,6 +50,7 @@ __all__ = ["build", "main", "train"]
 # The translating command that belongs to each training command.
 TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}
 NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
+KNOWN = 30  # times the perplexity of the training text: the validation text is another kind
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
 
@@ -130,6 +131,8 @@ def _read_new(settings, given, model):
             _load_first(model(config, initialise=False), weights, settings)
     corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out)
+    if settings.start_from:
+        _check_languages(settings, corpus, notes, log)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
         config = Config.preset(
@@ -138,6 +141,34 @@ def _read_new(settings, given, model):
         check_model(settings, config, len(dataset.subwords))
     capitals = notes.get("reads_capitals") is True
     return Start(settings, config, dataset, weights, reads_capitals=capitals), log
+
+
+def _check_languages(settings, corpus, notes, log):
+    """Log it if the model of --start-from was not trained for the languages of the text."""
+    source, target = (str(notes.get(f"{side}_language")) for side in ("source", "target"))
+    text = corpus.source_language, corpus.target_language
+    if settings.train:
+        text = tuple(ending.removeprefix(".") for ending in endings(settings.train))
+    if text == (target, source):
+        log.say(
+            f"notice   {settings.start_from} translates {source} to {target}, but the text has "
+            f"{text[0]} and {text[1]}: give a model of this direction, or the files in the other "
+            "order"
+        )
+    elif target.startswith("trees") and not corpus.target_language.startswith("trees"):
+        log.say(f"notice   {settings.start_from} is a parser, which writes trees")
+
+
+def _check_files(settings, given):
+    """Raise UserError if a resumed run does not find a file that it was begun with."""
+    for name in ("train", "valid", "add"):
+        for path in getattr(settings, name) or ():
+            if name not in given and not os.path.exists(path):
+                raise UserError(
+                    f"{path} is not there: the run was begun with {flag(name)} "
+                    f"{shlex.join(getattr(settings, name))}: continue in the same folder as then, "
+                    "or give the files again"
+                )
 
 
 def _load_first(model, weights, settings):
@@ -159,6 +190,7 @@ def _read_checkpoint(settings, given, model):
         if model is Transformer:
             check_size(config, weights)
     settings, changes = resumed(settings, given, meta["settings"])
+    _check_files(settings, given)
     config, model_changed = resumed_model(config, assignments)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
@@ -280,7 +312,10 @@ def _train(trainer, command, started):
             )
             return None, 0
     _say_usage(trainer, command)
-    return results, _exit_code(trainer, results["valid"]["bleu"], started)
+    valid = results["valid"]
+    figures = [found["perplexity"] for found in valid.values() if isinstance(found, dict)]
+    perplexity = min(figures, default=0)
+    return results, _exit_code(trainer, valid["bleu"], perplexity, started)
 
 
 def _resume(settings, started, make_model=Transformer, **changes):
@@ -312,7 +347,7 @@ def _say_usage(trainer, command):
     trainer.log.say(f"model    in {out}: {usage}")
 
 
-def _exit_code(trainer, score, started):
+def _exit_code(trainer, score, perplexity, started):
     """Return the exit code of a run, and say so if its model cannot translate."""
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
@@ -327,6 +362,15 @@ def _exit_code(trainer, score, started):
         )
         return 0
     in_python = started is None
+    trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
+    if trained and KNOWN * trained[-1] < perplexity:
+        trainer.log.say(
+            f"notice   the model cannot translate yet: its perplexity is {trained[-1]:.1f} on the "
+            f"training text, and {perplexity:.0f} on the validation text. Either the files of "
+            "--valid are not in the order of --train, or it knows a small text by heart: train on "
+            "more"
+        )
+        return 0 if done >= s.steps else CUT_SHORT
     if done >= s.steps:
         code, more = 0, f"a larger {'steps' if in_python else '--steps'}"
     elif trainer.out_of_patience():

@@ -10,7 +10,7 @@ from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
-from minitf.optim import Adam, clip_gradient
+from minitf.optim import Adam, clip_gradient, warmup_rate
 from minitf.terminal import Pace, Progress, counted
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
@@ -32,6 +32,7 @@ from minitf.translation.probe import check_probe, probe
 __all__ = ["Trainer"]
 
 REDRAW_AFTER = 60  # seconds between two drawings of the curves
+SMALL = 0.01  # a factor of the learning rate that was probably meant as the rate itself
 
 
 class Trainer:
@@ -59,7 +60,8 @@ class Trainer:
         model: Callable[..., Transformer] = Transformer,
     ):
         self.cursor = Cursor(dataset, settings.batch_tokens, settings.seed)
-        self.settings = _filled_in(settings, len(self.cursor.plan) / settings.accumulate, log)
+        epoch = len(self.cursor.plan) / settings.accumulate
+        self.settings = _filled_in(settings, epoch, config.d_model, log)
         self.dataset, self.config, self.log = dataset, config, log
         self.fingerprint = dataset.fingerprint()
         self.folder = RunFolder(settings.out, log.say)
@@ -414,13 +416,23 @@ class Trainer:
         return meta.get("data", self.fingerprint) != self.fingerprint
 
 
-def _filled_in(settings, epoch, log):
+def _filled_in(settings, epoch, d_model, log):
     """Return the settings with values chosen for those that were not given, and log them."""
+    given = settings.learning_rate
     settings, chosen = fill_in(settings, epoch)
     if chosen:
         log.say(
             f"chosen   {chosen}, for a text with {counted(math.ceil(epoch), 'update')} per epoch "
             "(--help explains the rules)"
+        )
+    if given is not None and given < SMALL and not settings.resume:
+        peak, usual = (
+            warmup_rate(settings.warmup_steps, d_model, settings.warmup_steps, factor)
+            for factor in (given, 1)
+        )
+        log.say(
+            f"notice   --learning-rate is a factor: with {given:g} the highest rate is {peak:.1e}, "
+            f"with 1 it would be {usual:.1e}"
         )
     if settings.cooldown and settings.minutes:
         log.say(

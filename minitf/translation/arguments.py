@@ -50,6 +50,8 @@ The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C. The environment variable MINITF_BACKEND chooses a backend as --backend
 does.
 """
+# Options of other programs for the languages.
+LANGUAGE = {"src", "tgt", "trg", "source", "target", "from", "to", "lang", "src-lang", "tgt-lang"}
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -57,6 +59,15 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message):
         raise SystemExit(complain(f"{message} (see --help)"))
+
+
+class Once(argparse.Action):
+    """Keeps the value of an option that may be given once."""
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice: give it once")
+        setattr(namespace, self.dest, value)
 
 
 def parse(arguments=None, model=None):
@@ -84,6 +95,8 @@ def parse_text(parser, arguments):
     options, unknown = parser.parse_known_intermixed_args(typed)
     if unknown:
         advice = f"unknown option {unknown[0]}: put -- before text that starts with a dash"
+        if unknown[0].lstrip("-").partition("=")[0] in LANGUAGE:
+            parser.error(f"unknown option {unknown[0]}: --model chooses the languages, too")
         parser.error(misspelt(parser, unknown) or advice)
     options.text += arguments[end + 1 :]
     return options
@@ -97,7 +110,7 @@ def _check(parser, options):
             "examples/models/en-de in a copy of the repository, or a public one, opus-mt-en-de"
         )
     if options.text and options.input is not None:
-        parser.error("TEXT and --input are both given: choose one of them")
+        parser.error("TEXT and --input are both given: choose one of them (--input takes one file)")
     if options.attention is not None:
         _check_picture_file(parser, options)
     settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
@@ -163,7 +176,7 @@ def _add_text(add):
         metavar="TEXT",
         help="text to translate, in quotes (default: read it from a pipe or the keyboard)",
     )
-    add("--input", metavar="FILE", help="read the text from this file")
+    add("--input", metavar="FILE", action=Once, help="read the text from this file")
     add(
         "--paragraphs",
         action="store_true",
@@ -176,6 +189,7 @@ def _add_output(add):
     add(
         "--output",
         metavar="FILE",
+        action=Once,
         help="write to this file when everything is translated (default: print the lines as they "
         "are translated, of a file up to 500 at a time)",
     )

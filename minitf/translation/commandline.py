@@ -2,15 +2,18 @@
 
 import collections
 import contextlib
+import os
 import signal
 import sys
+from pathlib import Path
 
 from minitf.backend import use
+from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError, in_file
 from minitf.files.models import read_notes
 from minitf.terminal import Progress
 from minitf.translation.arguments import parse
-from minitf.translation.console import Mistake, complain, is_terminal, say
+from minitf.translation.console import PROGRAM, Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.languages import TargetLanguages
 from minitf.translation.output import opened_output, rendered, settle_stdout
@@ -31,7 +34,7 @@ def main(arguments=None, model=None, backend="", folder_of=None):
     override a wrong name. folder_of: called with the value of --model if it is not None; returns
     the model's folder.
     """
-    return exit_code(lambda: _run(parse(arguments, model), backend, folder_of))
+    return exit_code(lambda: _run(parse(arguments, model), backend, folder_of, model))
 
 
 def exit_code(run):
@@ -54,15 +57,35 @@ def exit_code(run):
         settle_stdout()
 
 
-def _run(options, backend, folder_of):
+def _run(options, backend, folder_of, bundled):
     if folder_of is not None:
         options.model = folder_of(options.model)
+    if not os.path.exists(options.model):
+        raise Mistake(f"{options.model}: no such folder: name {_models_beside(bundled)}")
+    keep_memory()
     if options.backend:
         use(options.backend)
     elif backend:
         with in_file("MINITF_BACKEND"):
             use(backend)
     translate(options)
+
+
+def _models_beside(bundled):
+    """Return which models can be named, for a message; bundled: the folder of one, or None."""
+    found = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
+    found = [path.parent for path in found if "trees" not in str(read_notes(path.parent))]
+    public = "a public model such as opus-mt-fr-en"
+    if not found:
+        return f"the folder of a trained model, or {public}"
+    return f"{', '.join(map(_short, found))}, a folder that the trainer wrote, or {public}"
+
+
+def _short(path):
+    """Return a path as a user would type it."""
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(os.getcwd()))
+    return str(path)
 
 
 def translate(options):
@@ -94,6 +117,8 @@ def translate(options):
 
                 found = translations_of(lines, number, None if source.typed else show)
                 bar.wipe()
+                if number == 0:
+                    _tell_if_empty(lines, found, options.model)
                 write(rendered(lines, number, found, options))
                 number += len(lines)
                 start += size
@@ -106,6 +131,15 @@ def _check_is_no_parser(model):
         raise Mistake(
             f"{model}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
         )
+
+
+def _tell_if_empty(lines, translations, model):
+    """Say so if no line with text has a translation: a model writes none at first."""
+    texts = [found[0].text for line, found in zip(lines, translations, strict=True) if line.strip()]
+    if texts and not any(texts):
+        updates = read_notes(model).get("step")
+        so_far = f": it had {updates} updates so far" if isinstance(updates, int) else ""
+        say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
 
 
 def _label(source):

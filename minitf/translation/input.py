@@ -45,7 +45,8 @@ def opened_input(options):
         # A line feed at the end of an argument begins no other line.
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
-        yield Source(lines[start : start + LINES] for start in range(0, len(lines), LINES))
+        batches = (lines[start : start + LINES] for start in range(0, len(lines), LINES))
+        yield Source(_noticing(batches, "TEXT"))
     elif options.input not in (None, "-"):
         try:
             # Unbuffered: a read returns the bytes that have come, and does not wait for more.
@@ -57,14 +58,13 @@ def opened_input(options):
             raise Mistake(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
             _check_is_text(file, options.input)
-            source = _source_of(file, options)
-            yield source._replace(batches=_noticing(source.batches, options.input))
+            yield _source_of(file, options, options.input)
     elif sys.stdin is None:
         raise Mistake("standard input is closed: give TEXT or --input FILE")
     else:
         file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         _check_is_text(file, "the input")
-        yield _source_of(file, options)
+        yield _source_of(file, options, "the input")
 
 
 def _hint(arguments):
@@ -81,7 +81,7 @@ def _hint(arguments):
 
 
 def _noticing(batches, name):
-    """Yield the lists of lines of a file, and say once if one of them was not UTF-8."""
+    """Yield the lists of lines of a text, and say once if one of them was not UTF-8."""
     number, said = 0, False
     for lines in batches:
         for line in lines:
@@ -92,10 +92,10 @@ def _noticing(batches, name):
         yield lines
 
 
-def _source_of(file, options):
+def _source_of(file, options, name):
     typed = file.isatty() and is_terminal(sys.stderr)
     batches = _typed(file, options) if typed else read_batches(file)
-    return Source(map(_decoded, batches), file, _size_of(file), typed)
+    return Source(_noticing(map(_decoded, batches), name), file, _size_of(file), typed)
 
 
 def _check_is_text(file, name):

@@ -113,6 +113,9 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
     notes = read_notes(folder)
     corpus = notes.get("corpus")
     corpus = corpus if isinstance(corpus, str) else ""  # a person may have edited the file
+    languages = [str(notes.get(f"{side}_language") or "") for side in ("source", "target")]
+    if corpus == "own":  # the trainer's names for files of the user
+        corpus, languages = "", ["", ""]
     known = CORPORA.get(corpus)
     chosen = {"model": translator.model, "subwords": translator.subwords} if model else {}
     write_page(
@@ -122,7 +125,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
         longest=translator.longest,
         usual=translator.usual,
         reads_capitals=translator.reads_capitals,
-        languages=[str(notes.get(f"{side}_language") or "") for side in ("source", "target")],
+        languages=languages,
         origin=_origin(folder, corpus),
         hint=known.hint if known else "",
         examples=known.examples if known else (),
@@ -163,4 +166,5 @@ def _draw_maps(translator, sentence, options):
             weights, rows, columns, options.attention, title.strip(), caption, axes[kind], words
         )
     except ValueError as error:
-        raise Mistake(error) from None
+        page = f"; {PAGES[0]} makes a page" if "format" in str(error) else ""
+        raise Mistake(f"{error}{page}") from None

@@ -10,10 +10,10 @@ import math
 import reprlib
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from minitf import forms
 from minitf.backend import to_device, to_numpy
+from minitf.cpu.threads import one_blas_thread
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 
@@ -44,7 +44,7 @@ def probe(model, arrays=None):
         model.evaluating(),
         no_grad(),
         forms.off(),  # bfloat16 would change the numbers of a deep model by 0.02
-        threadpool_limits(1, "blas"),
+        one_blas_thread(),
         np.errstate(all="ignore"),
     ):
         logits = to_numpy(model(source, target).data)  # (2, length, V)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
 from minitf.cpu.decoder import for_decoding
-from minitf.cpu.machine import keep_memory
 from minitf.cpu.sums import slice_bounds
+from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greedy
 from minitf.errors import UserError
@@ -175,7 +174,6 @@ class Translator:
         search(source, places): returns the hypotheses of each row of a batch. places: for each
         row, the number of its line and of the part in that line.
         """
-        keep_memory()
         parts_of_lines = cut_lines(lines, self.subwords, self.longest, self.usual)
         parts, places = [], []
         for i, parts_of_line in enumerate(parts_of_lines):
@@ -188,7 +186,7 @@ class Translator:
 
         found = {}
         batches = _batches([len(part) for part in parts], beam, batch_tokens)
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             for rows, translations in zip(batches, over_cores(work, batches), strict=True):
                 found.update(zip(rows, translations, strict=True))
                 if progress:
@@ -267,7 +265,7 @@ class Translator:
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
         source, record = self._padded(parts[:1]), []
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
         ids = [*best.ids, EOS]
         if self.model.config.positions == "learned":  # none is left for an end mark at the limit

@@ -61,6 +61,16 @@ def test_memory_of_a_container_too(eight):
     (eight / "memory.max").write_text("5000\n")
     (eight / "memory.current").write_text("2000\n")
     assert machine.free_memory() == 3000
+    (eight / "memory.stat").write_text("anon 100\ninactive_file 1500\nactive_file 7\n")
+    assert machine.free_memory() == 4500, "Linux drops copies of files before it refuses memory"
+
+
+def test_memory_of_a_container_in_cgroup_version_1(eight):
+    (eight / "memory").mkdir()
+    (eight / "memory" / "memory.limit_in_bytes").write_text("5000\n")
+    (eight / "memory" / "memory.usage_in_bytes").write_text("2000\n")
+    (eight / "memory" / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 500\n")
+    assert machine.free_memory() == 3500
 
 
 def test_a_gpu_needs_one_worker():

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import Config, Transformer
 from minitf.cpu import threads, workers
@@ -160,3 +161,22 @@ def test_translations_have_the_same_bits_with_a_helper(chosen, monkeypatch):
     alone = beam_search(for_decoding(model), source)
     with threads.helped():
         assert beam_search(for_decoding(model), source) == alone
+
+
+def test_one_blas_thread_in_overlapping_blocks():
+    """The first that opens limits BLAS, the last that closes gives its threads back."""
+
+    def count():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with threadpool_limits(2, "blas"):
+        first, second = threads.one_blas_thread(), threads.one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert count() == {1}
+        second.__exit__(None, None, None)
+        assert count() == {2}
+        with threads.one_blas_thread():
+            assert count() == {1}
+        assert count() == {2}

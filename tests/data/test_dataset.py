@@ -142,7 +142,7 @@ def test_what_is_left_out_is_counted():
         (own(([], [])), "the training text is empty"),
         (own((["", " "], ["", ""])), "no text"),
         (own((["a", ""], ["", "b"])), "no pair is left to train on; left out: 2 empty"),
-        (own((["a"], ["b"]), ([], [])), "no pair is left to validate on"),
+        (own((["a"], ["b"]), ([], [])), "the validation text is empty"),
         (
             own((["a"], ["b"]), (["", "c"], ["d", ""])),
             "no pair is left to validate on; left out: 2 empty",

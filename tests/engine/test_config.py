@@ -210,6 +210,11 @@ def test_the_ends_of_what_is_allowed():
     assert (config.eps, config.dropout, config.max_length, config.eos_id) == (0, 0.9999, 1, 99)
 
 
+def test_fractions_of_numpy_become_pythons():
+    config = Config(100, dropout=np.float32(0.125), eps=np.float64(1e-6))
+    assert json.loads(json.dumps(config.to_dict()))["dropout"] == 0.125
+
+
 def test_integers_of_numpy_become_pythons():
     """As from len() of an array or an array of ids; JSON would refuse them later."""
     config = Config(np.int64(100), n_heads=np.int32(8), suppressed_ids=[np.int64(5)])

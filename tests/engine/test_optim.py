@@ -431,6 +431,11 @@ def test_clipping_shortens_and_never_lengthens(dtype):
     assert not nothing.any()
 
 
+def test_a_negative_length_is_refused_instead_of_turning_the_gradient_round():
+    with pytest.raises(ValueError, match="must be at least 0, not -1"):
+        clip_gradient(np.ones(3), -1.0)
+
+
 def test_a_gradient_whose_squares_overflow_is_clipped_and_not_erased():
     """The squares of float32 numbers above 1.8e19 are infinite; so may be the sum of smaller
     squares, and the length of several numbers near the largest one.

@@ -240,9 +240,10 @@ def test_a_model_of_the_first_edition_is_read(tmp_path, arrays, words):
 
 def test_leftovers_are_removed_when_old(saved, arrays):
     folder = saved.parent
-    names = ["a.npz.0123abcd.tmp", ".tmpaB3xyZ", "b.safetensors.0123abcd.tmp", "mine.tmp"]
-    old, hidden, young, foreign = (folder / name for name in names)
-    for path in (old, hidden, young, foreign):
+    ours = ".minitf-0123abcd.tmp"
+    names = [f"a.npz{ours}", ".tmpaB3xyZ", f"b.safetensors{ours}", "mine.tmp", "b.20250131.tmp"]
+    old, hidden, young, *foreign = (folder / name for name in names)
+    for path in (old, hidden, young, *foreign):
         path.write_bytes(b"half")
         os.utime(path, (time.time() - 3600,) * 2)
     os.utime(young)
@@ -254,10 +255,19 @@ def test_leftovers_are_removed_when_old(saved, arrays):
         os.utime(path, (0, 0))
     save_arrays(saved, arrays, {})
     assert other.exists() and not zeros.exists()
-    assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
+    assert not old.exists() and not hidden.exists() and young.exists()
     clean_leftovers(folder, minutes=0)
-    assert not young.exists() and foreign.exists()
+    assert not young.exists() and all(path.exists() for path in foreign)
     clean_leftovers(folder / "none")
+
+
+@pytest.mark.parametrize("name", ["model.npz", "vocabulary.json", "subwords.model"])
+def test_files_that_belong_to_no_model_are_not_deleted(tmp_path, words, name):
+    """They would be taken for parts of the model, whose vocabulary is words.txt."""
+    (tmp_path / name).write_text("mine")
+    text = message(save_model, tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
+    assert text.startswith(f"{tmp_path / name}: would be taken for a part of the model: move")
+    assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "mine"
 
 
 # The disk refuses ---------------------------------------------------------------------------------
@@ -422,6 +432,7 @@ def test_average_refuses_other_arrays_in_a_dictionary(second):
 
 def test_a_model_in_the_place_of_one_with_another_kind_of_vocabulary(tmp_path, arrays, words):
     (tmp_path / "subwords.model").write_bytes(b"of the model before")
+    (tmp_path / "config.json").write_text("{}")
     save_model(tmp_path, arrays, {}, words)
     assert read_model(tmp_path).subwords.words == words.words
 

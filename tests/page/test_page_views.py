@@ -407,6 +407,14 @@ def test_the_tokens_of_the_beam_are_shortened_to_their_boxes(path):
     assert found[3][1].startswith("aaaaaaa") and not re.search("[\ud800-\udfff\ufffd]", found[3][1])
 
 
+def test_the_picture_of_the_model_counts_the_layers_of_both_stacks(path):
+    script = """
+    shown.weights.encoder = Array(6).fill(shown.weights.encoder[0]);
+    return [...diagram("source").querySelectorAll(".start")].map((node) => node.textContent);
+    """
+    assert asked(path, script) == ["Encoder: 6 layers", "Decoder: 2 layers"]
+
+
 ARABIC = ["\u2581\u0631\u0623\u0649", "\u2581\u062a\u0648\u0645", "\u2581\u0643\u0644\u0628\u0627"]
 
 

@@ -95,6 +95,11 @@ def test_a_word_that_is_none_is_refused(subwords, word):
         parser_of(subwords, 0).parse([["a", word]])
 
 
+def test_a_text_is_no_list_of_words(subwords):
+    with pytest.raises(TypeError, match=r"each a list of words: minitf\.parsing\.words\.cut"):
+        parser_of(subwords, 0).parse(["Mice die."])
+
+
 @pytest.mark.parametrize(("end", "lengths"), [(150, [150, 100]), (50, [200, 50])])
 def test_a_part_ends_after_a_clause_in_its_second_half(subwords, monkeypatch, end, lengths):
     sentence = ["b"] * 250

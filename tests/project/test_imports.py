@@ -10,11 +10,13 @@ from paths import ENGINE, PACKAGE, ROOT
 
 import minitf
 
-CORE = {"errors", "backend", "forms", "engine"}
+CORE = {"errors", "backend", "edited", "forms", "engine"}
 ALLOWED = {
     "errors": set(),
     "backend": {"errors"},
-    "forms": {"backend"},  # it loads cpu or gpu by name, at the first call of an accelerated op
+    "edited": set(),
+    # It loads cpu or gpu by name, at the first call of an accelerated op.
+    "forms": {"backend", "edited"},
     "engine": CORE,
     "beyond": CORE,
     "cpu": CORE,

@@ -42,6 +42,12 @@ class Stream(io.TextIOWrapper):
         return self.buffer.getvalue().decode()
 
 
+def is_well(code, err):
+    """Return whether a command did its work, and said at most that its text was not UTF-8."""
+    said = r"(\S.*: line \d+ has characters that are damaged or not UTF-8; .*\n)?"
+    return code == 0 and re.fullmatch(said, err)
+
+
 class Command:
     """translate.py with a model."""
 

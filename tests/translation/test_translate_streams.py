@@ -19,7 +19,7 @@ from command import QUICK, ROOT, SCRIPT, Command, Stream, is_refused, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf import terminal
-from minitf.translation import commandline
+from minitf.translation import Translation, Translator, commandline
 from minitf.translation import input as reading
 from minitf.translation.languages import languages_of
 
@@ -228,6 +228,24 @@ def test_a_file_that_is_not_utf_8_is_translated_with_one_warning(run, tmp_path):
     code, out, err = run(*QUICK, "--input", path)
     assert (code, out.count("\n"), err.count("\n")) == (0, 1100, 1)
     assert err.startswith(f"{path}: line 501 has characters that are damaged or not UTF-8; if")
+
+
+def test_a_model_that_writes_nothing_yet_says_so(run, monkeypatch):
+    def nothing(self, lines, *_, **__):
+        return [[Translation("", -1.0, -1.0)] for _ in lines]
+
+    monkeypatch.setattr(Translator, "translate", nothing)
+    said = "translate.py: the model writes nothing. It may need more training\n"
+    assert run("the dog", "the bird") == (0, "\n\n", said)
+    assert run("", " ") == (0, "\n\n", ""), "there was nothing to translate"
+
+
+def test_other_text_that_is_not_utf_8_has_the_same_warning(run):
+    latin = "caf\u00e9\n".encode("latin-1")
+    code, _, err = run(*QUICK, stdin=latin)
+    assert code == 0 and err.startswith("the input: line 1 has characters that are damaged or not")
+    code, _, err = run(*QUICK, os.fsdecode(latin))
+    assert code == 0 and err.startswith("TEXT: line 1 has characters that are damaged or not UTF-8")
 
 
 def test_a_file_that_may_not_be_read(run, tmp_path, monkeypatch):

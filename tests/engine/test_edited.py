@@ -1,0 +1,66 @@
+"""Whoever edits an equation sees what the edit does, although a form does not know of it."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from paths import PACKAGE
+
+from minitf.edited import DIGESTS, digest_of, edited_files
+
+LOSS = """
+from minitf import Config, Transformer
+model = Transformer(Config(30, n_layers=1, d_model=16, d_ff=32, n_heads=2)).eval()
+loss, _ = model.loss([[5, 6, 2]], [[1, 7, 8]], [[7, 8, 2]])
+print(f"{float(loss.numpy()):.5f}")
+"""
+
+
+def test_the_forms_were_checked_against_these_equations():
+    now = {name: digest_of((PACKAGE / name).read_text(encoding="utf-8")) for name in DIGESTS}
+    assert now == DIGESTS, "if the forms still compute the same, write these into minitf/edited.py"
+    assert edited_files() == []
+
+
+def test_only_the_code_counts():
+    docstring, long = '    """Double x."""\n', '    """Return x and x.\n\n    A sum.\n    """\n\n'
+    before = digest_of(f"def f(x):\n{docstring}    return 2 * x\n")
+    assert before == digest_of(f"def f(x):\n{long}    # Why not?\n    return 2 * x\n")
+    assert before != digest_of(f"def f(x):\n{docstring}    return 3 * x\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "edited"),
+    [
+        ("transformer.py", "return F.attention(", "return 0.0 * F.attention("),
+        ("functions.py", "math.sqrt(", "0.1 * math.sqrt("),
+    ],
+)
+def test_an_edited_equation_is_computed(name, right, edited, tmp_path):
+    """Its form, which decoding and training would use, still computes what it said before."""
+    shutil.copytree(PACKAGE, tmp_path / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def loss(setting):
+        """Return what the program prints, and its messages."""
+        done = subprocess.run(
+            [sys.executable, "-c", LOSS],
+            check=True,
+            cwd=tmp_path,
+            env=os.environ | {"MINITF_FORMS": setting, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout, done.stderr
+
+    before = loss("")
+    assert before == (loss("off")[0], ""), "an equation and its form agree, without a notice"
+    path = tmp_path / "minitf" / name
+    text = path.read_text(encoding="utf-8")
+    assert right in text
+    path.write_text(text.replace(right, edited), encoding="utf-8")
+    after, said = loss("")
+    assert after == loss("off")[0] != before[0]
+    assert said.startswith(f"minitf: {name} edited: ") and said.count("\n") == 1
+    assert loss("on") == before, "the form is used where a user insists, without a notice"
