@@ -226,10 +226,11 @@ def test_validation_files_in_the_other_order_are_noticed(folder, capsys):
 
 def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
     said = "Either the files of --valid are not in the order of --train, or it knows a small text"
-    assert run("here", "--log-every", "1") == 0
+    monkeypatch.setattr(commandline, "NO_MODEL", 99)
+    assert run("here", "--log-every", "1", "--steps", "2") == 0
     assert said not in capsys.readouterr().out
     monkeypatch.setattr(commandline, "KNOWN", 0.1)
-    assert run("there", "--log-every", "1") == 0
+    assert run("there", "--log-every", "1", "--steps", "2") == 0
     assert said in capsys.readouterr().out
 
 
