@@ -98,6 +98,25 @@ def test_right_answers_pass(lesson, tmp_path):
 
 
 @each_lesson
+def test_a_sheet_imports_what_its_right_answers_use(lesson):
+    """A reader writes no import: what a hint asks for must be there."""
+    answers = ast.parse((ROOT / "tests/support/answers" / lesson.name).read_text(encoding="utf-8"))
+    imported = {name: node for node in answers.body for name in names_imported(node)}
+    sheet = ast.parse(load(SCRIPT).sheet(lesson))
+    there = {name for node in sheet.body for name in names_imported(node)}
+    for function in (node for node in answers.body if isinstance(node, ast.FunctionDef)):
+        if not function.name.startswith("wrong_"):
+            used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+            assert used & imported.keys() <= there, function.name
+
+
+def names_imported(node):
+    """Return the names that a statement imports."""
+    is_import = isinstance(node, ast.Import | ast.ImportFrom)
+    return [name.asname or name.name for name in node.names] if is_import else []
+
+
+@each_lesson
 def test_wrong_answers_do_not(lesson, tmp_path):
     _, wrong = answers(lesson)
     sheet = answered(
