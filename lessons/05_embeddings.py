@@ -574,8 +574,9 @@ claim(
 #
 # How far is that? The slope of cos(w k) is -w sin(w k), and the slope of the dot
 # product is the sum over all hands. With d_model 512 there are 256 of them, evenly
-# spread on the axis of ln w, from -ln(base) to 0. So the sum is nearly an integral
-# along this axis. A step on it is dw / w, so the factor w cancels:
+# spread on the axis of ln w, from -ln(base) to 0: on each unit of it are 256 / ln(base)
+# hands. So the sum is nearly this number times an integral along the axis. A step on it
+# is dw / w, so the factor w cancels:
 #
 # $$\sum_i -w_i \sin(w_i k) \approx
 # -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw

@@ -42,7 +42,7 @@ if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
 if not _setting and (_edited := edited_files()):
     _setting = "off"
     print(
-        f"minitf: {' and '.join(_edited)} edited: computing with the equations, without their "
+        f"minitf: edited ({', '.join(_edited)}): computing with the equations, without their "
         "faster forms (MINITF_FORMS=on: with them)",
         file=sys.stderr,
     )

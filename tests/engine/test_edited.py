@@ -62,5 +62,5 @@ def test_an_edited_equation_is_computed(name, right, edited, tmp_path):
     path.write_text(text.replace(right, edited), encoding="utf-8")
     after, said = loss("")
     assert after == loss("off")[0] != before[0]
-    assert said.startswith(f"minitf: {name} edited: ") and said.count("\n") == 1
+    assert said.startswith(f"minitf: edited ({name}): ") and said.count("\n") == 1
     assert loss("on") == before, "the form is used where a user insists, without a notice"
