@@ -147,7 +147,8 @@ same("F.linear: the gradient of b, a sum over positions", b_tensor.grad, gb_by_l
 #
 # $$p \leftarrow p - \text{rate} \cdot \partial L / \partial p$$
 #
-# which is called *gradient descent*. So a program must find all learned numbers. The
+# which is called *gradient descent*. (∂L/∂p is the dL/dp of lesson 02, while all other
+# numbers stay as they are.) So a program must find all learned numbers. The
 # library has three classes for that:
 #
 # - A `Parameter` is a Tensor that training changes.
@@ -429,10 +430,11 @@ claim("a Config cannot be changed:", "n_heads" in change, change)
 
 # %% [markdown]
 # ## What do several heads cost?
-# Hardly more than one: exactly as many parameters and multiplications, and h times as
-# many exponentials, which are a small part. Section 3.2.2 says that the total cost is
-# similar to that of a single head with all d_model numbers. Here is the bill, for T
-# positions:
+# Hardly more than one: exactly as many parameters, and as many multiplications in the
+# matrix products. Only what is done once for each score (the scale, the exponential,
+# the division) is done h times as often, and that is a small part. Section 3.2.2 says
+# that the total cost is similar to that of a single head with all d_model numbers. Here
+# is the bill of the matrix products, for T positions:
 #
 # | part | parameters | multiplications |
 # |---|---|---|
@@ -441,9 +443,9 @@ claim("a Config cannot be changed:", "n_heads" in change, change)
 # | averages: h times T^2 d_v | none | T^2 d_model |
 # | W^O | d_model^2 | T d_model^2 |
 #
-# The h cancels everywhere, because h d_k = h d_v = d_model. Only the number
-# of exponentials grows, h T^2. Let us count what the loops above do. A product of (a,
-# b) with (b, c) takes a·b·c multiplications.
+# The h cancels everywhere, because h d_k = h d_v = d_model. Only the number of scores
+# grows, h T^2. Let us count what the loops above do. A product of (a, b) with (b, c)
+# takes a·b·c multiplications.
 
 
 # %%
@@ -509,10 +511,11 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # is not room but a second set of weights, and that is a second head.
 #
 # With h heads there are h such sums. Mix them, as W^O may, until their vectors of
-# weights (a_1, a_2, a_3) are perpendicular to each other. Then the sums have nothing in
-# common, and each takes 1 from the three errors, by the computation above. (Vectors
-# that are copies of each other leave fewer than h.) So the mean of the three errors is
-# 1 - h/3 or more: 2/3 with one head, 1/3 with two, 0 with three.
+# weights (a_1, a_2, a_3) are perpendicular to each other. Then the mean of s s' is 0
+# for any two of them, so in the error of the guess k s + k' s' no term has both k and
+# k'. Each factor is chosen as if it were alone, and each sum takes 1 from the three
+# errors. (Vectors that are copies of each other leave fewer than h.) So the mean of the
+# three errors is 1 - h/3 or more: 2/3 with one head, 1/3 with two, 0 with three.
 #
 # (A guess that is not linear may know more of some special numbers. If each c is 1 or
 # -1, the one sum c_1 + 2 c_2 + 4 c_3 tells all three.)
@@ -546,8 +549,9 @@ for h in (1, 2, 3):
 # blocks of 4 random numbers, and 12 that say which position it is. It is to give out
 # the first block of the position before it, the second block of the position after it,
 # and the third block of the very first position. So 12 numbers are wanted, and even one
-# head alone has room for 24. The law holds for each of the four numbers of a block, so
-# the bounds stay the same.
+# head alone has room for 24. Now c_1, c_2 and c_3 are in three different sums, one for
+# each block, but all three are made with the same weights. So the errors are still
+# 1 - a_i^2 / q, and the bounds stay the same.
 
 
 # %%
@@ -674,10 +678,10 @@ draw(
 # article and adjective to their noun, head 3 from the end of the sentence to its verb.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
-# as means over eight nouns.
+# as means over seven other nouns.
 
 # %%
-nouns = ["man", "woman", "child", "girl", "dog", "cat", "house", "teacher"]
+nouns = ["man", "woman", "child", "girl", "dog", "cat", "house"]
 mean_weights = np.mean([heads_for(noun)[0] for noun in nouns], axis=0)  # (H, 9, 9)
 to_word_before = np.mean([mean_weights[0, t, t - 1] for t in (1, 4, 5, 6)])
 to_noun = np.mean([mean_weights[1, t, s] for t, s in ((0, 2), (1, 2), (4, 6), (5, 6))])
@@ -733,6 +737,7 @@ def check_predicted_sizes():
     d_k = layer.query.weight.shape[1] // 16
     expected = [d_k, layer.query.weight.size, layer.output.weight.size]
     expected.append(layer.weights.size)
+    assert len(answer) == 4, "give four numbers"
     for i, number in enumerate(expected):
         assert answer[i] == number, f"number {i + 1} is not {answer[i]}"
 

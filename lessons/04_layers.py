@@ -306,8 +306,8 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 # $$f(0) + g(1) = 1 \qquad f(1) + g(0) = 1$$
 #
 # The first two equations say that f(0) + f(1) + g(0) + g(1) is -2, the other two say
-# that it is 2. So no f and g exist, and the linear answer with the least mean square
-# error is 0 for every pair.
+# that it is 2. So no f and g exist. The linear answer with the least mean square error
+# is 0 for every pair, as both values of each word meet one +1 and one -1.
 #
 # **State.** The *feed-forward network* (section 3.3, equation 2) puts one step that is
 # not linear between two matrices:
@@ -409,8 +409,10 @@ draw(
 # %% [markdown]
 # ![The mean square error of 64 facts over the number of units. With one unit it is at 0.78, a little above the dashed line of the best linear answer; with two it is on the line; it falls to 0.22 with 4 units and to nearly 0 with 16 and 32.](figures/04_facts.png)
 #
-# *What to see: no training can bring a linear answer below the dashed line. One unit is
-# too little even for that answer, but with 16 of them all facts fit.*
+# *What to see: no training can bring a linear answer below the dashed line. From 4
+# units on, the network is far below it, and with 16 all facts fit. (One unit could be
+# on the line, with a b_1 so large that it is never silent; this training does not find
+# that.)*
 #
 # How does it remember? Take the network of 8 units. Here is what two of them add to the
 # answer for each pair, and the sum of all eight and b_2.
@@ -622,14 +624,13 @@ claim("the mean of 20,000 outputs is x, but for", off < 0.02, f"{off:.1%}")
 #
 # **Derive.** The usual reason is the gradient. Suppose that the slope of f is 0.5.
 # Through 16 layers of f(x) alone the gradient is halved 16 times, and almost nothing is
-# left. The slope of x + f(x) is 1 + 0.5: the 1 is a road on which nothing is lost. (But
-# 1.5 to the power 16 is 657. Now the gradient may explode instead; what keeps it in
-# check is the norm, as we shall see.)
+# left. The slope of x + f(x) is 1 + 0.5: the 1 is a road on which nothing is lost.
 #
-# But now the gradient may grow, and so do the vectors, as each layer adds something. A
-# score of attention is a product of two vectors: if they are a thousand times as long,
-# it is a million times as large. The norm takes care of that. Is it the road or the
-# norm that saves the gradient? We measure.
+# But 1.5 to the power 16 is 657: now the gradient may explode instead. The vectors
+# grow, too, as each layer adds something. A score of attention is a product of two
+# vectors: if they are a thousand times as long, it is a million times as large. The
+# norm takes care of that. Is it the road or the norm that saves the gradient? We
+# measure.
 #
 # **Use.** Four ways to connect the sub-layers of 1 to 16 encoder layers, before any
 # training. A random gradient of size 1 starts at the output. How much arrives at the
@@ -1016,8 +1017,9 @@ claim(
 # - The norm keeps the size of vectors and gradients; x + ... keeps each position's own
 #   vector and own gradient. Together they allow many layers.
 # - Post-norm is the paper's order. Changes pile up in it, and its last layers get large
-#   gradients: the road back has a norm after each sub-layer, while that of pre-norm has
-#   only the last one. So post-norm needs small steps at the beginning, the warm-up.
+#   gradients: its last norm divides them by √2 only, however deep the stack is, while
+#   that of pre-norm divides them by the size of the whole sum. So post-norm needs small
+#   steps at the beginning, the warm-up.
 
 # %% [markdown]
 # ## For the curious: what else can these layers do?

@@ -560,9 +560,10 @@ claim(
 # %% [markdown]
 # ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
 #
-# *What to see: the peak of the sinusoids has slopes: the nearer, the more alike. Random
-# rows have a peak without slopes: a neighbour is no more alike than any other
-# position.*
+# *What to see: the peak of the sinusoids has slopes: on the whole, the nearer, the more
+# alike. (The small steps are the waves of the fast hands. With the 32 hands of an
+# earlier figure, they are larger.) Random rows have a peak without slopes: a neighbour
+# is no more alike than any other position.*
 
 # %% [markdown]
 # ## Why 10000?
@@ -582,9 +583,9 @@ claim(
 # -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw
 # = -\frac{256}{\ln base} \cdot \frac{\cos(k / base) - \cos(k)}{k}$$
 #
-# Here cos(k) is a small wave, six positions long. In a mean over many positions it
-# vanishes. What remains is negative, so the dot product falls, until cos(k / base) is
-# 0: **up to a distance of pi/2 = 1.57 times the base.**
+# Here cos(k) is a short wave: it repeats after six positions, so in a mean over many
+# positions it vanishes. What remains is negative, so the dot product falls, until cos(k
+# / base) is 0: **up to a distance of pi/2 = 1.57 times the base.**
 #
 # The experiment: the dot product at larger and larger distances k, each a mean over the
 # distances from k to 1.5 k, so that the waves vanish. Where is it lowest?
@@ -624,7 +625,8 @@ draw(
 # %% [markdown]
 # ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls in a nearly straight line from 256, the steeper the smaller the base, and turns at one and a half times its base.](figures/05_base.png)
 #
-# *What to see: each curve falls, and turns at one and a half times its base.*
+# *What to see: each curve falls, and turns at one and a half times its base. (The
+# distances that we tried are up to 20% apart: it cannot be told more exactly.)*
 #
 # With 10000, near and far can be told in any sentence. With 1000 they can, too: the
 # number is not critical. If it is too small, far positions look near. If it is too
