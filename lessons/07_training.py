@@ -184,9 +184,10 @@ claim(
 # which is called the *entropy* of q. No logits give a smaller one: the loss is *convex*
 # in the logits (its curve bends upwards everywhere, as in the figure below), so a place
 # without slope is its lowest. Why convex? Move the logits along any direction a. The
-# slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson 02, it grows with
+# slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson 02, $p_j$ changes by
+# $p_j (a_j - \sum_k p_k a_k)$ for each unit of the way. So the slope changes by
 # $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$
-# with the probabilities p, which is never negative.
+# with the probabilities p. It is never negative, so the slope never falls.
 
 
 # %%
@@ -430,8 +431,8 @@ same(
 # gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
 # cancel in m, but their squares cannot cancel in v. So a move of Adam is
 # **the rate times a measure of how much the gradients agree**. It is mostly between -1
-# and 1. A size that all gradients of a number share drops out. (One gradient much
-# larger than those before it still makes a larger move.)
+# and 1. A size that all gradients of a number share drops out. (Several gradients in a
+# row that are much larger than those before them make moves above 1, up to about 1.5.)
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million, show
 # it: all move alike.
@@ -987,10 +988,10 @@ for schedule in warmup.SCHEDULES:
 
 # %% [markdown]
 # At the highest rates, the models get stuck at one loss. It has a meaning. A model that
-# gives the same answer at each position can do no better than the average of all q: the
-# frequencies of the tokens. Its loss is the entropy of that average. (A token with the
-# share s of all is the true one in s of the cases, with q = 0.9, and another one in the
-# rest, with q = 0.1 / 13.)
+# gives the same answer at each position of every row can do no better than the average
+# of all q: the frequencies of the tokens. Its loss is the entropy of that average. (A
+# token with the share s of all is the true one in s of the cases, with q = 0.9, and
+# another one in the rest, with q = 0.1 / 13.)
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -1059,8 +1060,8 @@ draw(
 # learned its goal perfectly gives each true word 0.9. Even if it is right everywhere,
 # its perplexity is 1 / 0.9 = 1.11 and not 1.
 #
-# *Why more words come first* is not settled. Müller et al. 2019 write that "not much
-# is known" about it. Two reasons are proposed:
+# *Why more of the true words come first* is not settled. Müller et al. 2019 write that
+# "not much is known" about it. Two reasons are proposed:
 #
 # - Smoothing keeps the model from growing ever surer of training sentences that it
 #   knows by heart (Gao et al. 2020: it punishes over-confident outputs).
