@@ -443,13 +443,13 @@ claim(
 
 # %%
 # The same with nodes. The walk reaches u + v first: u and v get one array, (2, 2). Then
-# v adds its 5. If it did so in that array, u would have 7 already, and its own 3 would
-# make it 10.
+# v adds its 4 and 5. If it did so in that array, u would have 11 already, and its own 3
+# would make it 14.
 start = Tensor([[1.0, 2.0], [3.0, 4.0]])
 u = start[0]
 v = start[1]
-(u * 3.0 + v * 5.0 + 2.0 * (u + v)).backward([1.0, 1.0])
-same("u gets 2 + 3, and v gets 2 + 5", start.grad, [[5.0, 5.0], [7.0, 7.0]])
+(u * 3.0 + v * 5.0 + v * 4.0 + 2.0 * (u + v)).backward([1.0, 1.0])
+same("u gets 2 + 3, v gets 2 + 4 + 5", start.grad, [[5.0, 5.0], [11.0, 11.0]])
 
 # %% [markdown]
 # ## What does each operation hand back?

@@ -703,15 +703,16 @@ for name, bytes_a_second in links.items():
     computing = operations / n_gpus / speed
     sending = 2 * (n_gpus - 1) * 4 * P / n_gpus / bytes_a_second
     speed_ups[name] = (n_gpus, computing[0] / (computing + sending))
-    of_update[name] = computing[3] + sending[3]  # n_gpus[3] is 8
+    of_update[name] = computing[3], sending[3]  # n_gpus[3] is 8
     limit = 4 / 3 * speed / bytes_a_second
     print(f"{name:26s} t = {limit:6,.0f} tokens, {25_000 / limit:4.1f} GPUs")
 of_eight = [speed_ups[name][1][3] for name in links]
 claim("8 GPUs by 12 GB/s: times as fast as one", of_eight[0] > 7, f"{of_eight[0]:.1f}")
 claim("by 1.25 GB/s", 3 < of_eight[1] < 5, f"{of_eight[1]:.1f}")
 claim("by 0.125 GB/s: slower than one GPU", of_eight[2] < 1, f"{of_eight[2]:.1f}")
-for name, seconds in of_update.items():
-    print(f"an update of 8 GPUs by {name}: {seconds:.2f} seconds")
+for name, (computes, sends) in of_update.items():
+    print(f"an update of 8 GPUs by {name}: {computes + sends:.2f} seconds,")
+    print(f"    {computes:.2f} for computing and {sends:.2f} for sending")
 draw(
     figures.lines,
     "09_ranks.png",

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from exercise import SCAFFOLDING
 
+from minitf.errors import UserError
+
 CHECK = """\
 # Fill in the functions of the cells above and run them. Then run this cell:
 # it says which answers are right.
@@ -87,6 +89,8 @@ def main(arguments):
         write_notebooks(folder)
     except ImportError as error:
         return refuse(f'{error.name} is missing: pip install -e ".[classroom]"')
+    except UserError as error:
+        return refuse(error)
     except OSError as error:
         return refuse(f"{error.filename}: {error.strerror}: choose another folder")
     print(
@@ -100,13 +104,15 @@ def write_notebooks(folder):
     """Write the notebooks that do not exist yet."""
     import nbformat
 
+    from minitf.files.atomic import save_text
+
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in sorted(Path(__file__).parent.glob("0*.py")):
         path = folder / f"{lesson.stem}.ipynb"
         if path.exists():
             print(f"{path} already exists: kept")
         else:
-            nbformat.write(notebook(lesson), path)
+            save_text(path, nbformat.writes(notebook(lesson)))
             print(f"wrote {path}")
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
+from minitf.edited import edited
 from minitf.errors import UserError
 from minitf.forms import accelerated
 from minitf.nn import Module
@@ -397,13 +398,17 @@ def can_cache(model: Transformer) -> bool:
     right, unless it says `can_cache = True`. That speaks for this module only, not for those inside
     it. A module that cannot work with a cache says `can_cache = False`. Modules that act on each
     position alone (the feed-forward network, norms, embeddings) need to say nothing. A model that
-    is not a Transformer is decoded with a cache only if it says `can_cache = True`.
+    is not a Transformer is decoded with a cache only if it says `can_cache = True`. If the file of
+    a layer was edited, all methods count as changed.
     """
     if any(module.can_cache is False for module in model.modules()):
         return False
     if not isinstance(model, Transformer):
         return model.can_cache is True
     return all(_suits_a_cache(*checked) for checked in _methods_of_the_cache(model))
+
+
+OF_LAYERS = {"transformer.py", "nn.py"}  # the files that define what the cache relies on
 
 
 def _methods_of_the_cache(model):
@@ -423,7 +428,7 @@ def _methods_of_the_cache(model):
 def _suits_a_cache(module, kind, *methods):
     """Return whether a module says `can_cache = True`, or its methods are unchanged."""
     said = isinstance(module, Module) and module.can_cache is True
-    return said or is_unchanged(module, kind, *methods)
+    return said or (not OF_LAYERS & set(edited) and is_unchanged(module, kind, *methods))
 
 
 @accelerated

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from minitf.backend import xp
-from minitf.edited import edited_files
+from minitf.edited import edited
 
 __all__ = ["accelerated", "form_of", "off", "on"]
 
@@ -39,11 +39,11 @@ _loaded = {None}  # rooms that have been imported; a library without a room has 
 if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
     print(f"MINITF_FORMS is {_setting!r}: choose on or off", file=sys.stderr)
     raise SystemExit(2)
-if not _setting and (_edited := edited_files()):
+if not _setting and edited:
     _setting = "off"
     print(
-        f"minitf: edited ({', '.join(_edited)}): computing with the equations, without their "
-        "faster forms (MINITF_FORMS=on: with them)",
+        f"minitf: edited ({', '.join(edited)}): computing with the equations, without their "
+        "faster forms (MINITF_FORMS=on: with forms, which do not know of the edit)",
         file=sys.stderr,
     )
 

@@ -281,8 +281,8 @@ def _labels_of(panels, labels, axis, path):
 
 def _limits(drawn, signed):
     """Return the numbers that are drawn white (or brown) and dark blue."""
-    most = max(matrix.max() for matrix in drawn)
-    least = min(matrix.min() for matrix in drawn)
+    most = max(np.nanmax(matrix) for matrix in drawn)
+    least = min(np.nanmin(matrix) for matrix in drawn)
     if not signed:
         return least, most
     largest = max(most, -least)

@@ -7,19 +7,16 @@ each on its own core with products of one thread, keep both busy from the first 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
-from threadpoolctl import ThreadpoolController
-
 from minitf import functions as F
 from minitf.backend import xp
 from minitf.cpu.sums import slice_bounds
-from minitf.cpu.threads import lent, one_blas_thread
+from minitf.cpu.threads import lent, libraries, one_blas_thread
 from minitf.nn import flatten
 
 __all__ = ["Replicas", "keep_to_cores", "machine", "threads_for"]
 
 _TINY = 1e8  # operations of a matrix product: about a millisecond on one core
 _WORTH_IT = 1 << 16  # numbers in the activations of a replica; for fewer, a thread costs too much
-_libraries = ThreadpoolController()  # made once: searching for the libraries takes 0.5 ms
 
 
 def threads_for(operations):
@@ -35,7 +32,7 @@ def threads_for(operations):
 
 def keep_to_cores(count):
     """Limit BLAS to `count` threads; on its own it ignores the CPU quota of a container."""
-    for library in _libraries.select(user_api="blas").lib_controllers:
+    for library in libraries.select(user_api="blas").lib_controllers:
         library.set_num_threads(min(library.get_num_threads(), count))
 
 
@@ -49,7 +46,7 @@ def machine(replicas):
             f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} "
             f"x{pool['num_threads']}"
         )
-        for pool in _libraries.info()
+        for pool in libraries.info()
         if pool["user_api"] == "blas"
     ]
     library = f"{xp.__name__} {getattr(xp, '__version__', '')}".strip()

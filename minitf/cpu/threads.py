@@ -14,7 +14,16 @@ from queue import SimpleQueue
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["FasterWay", "Helper", "each", "helped", "helper", "lent", "one_blas_thread"]
+__all__ = [
+    "FasterWay",
+    "Helper",
+    "each",
+    "helped",
+    "helper",
+    "lent",
+    "libraries",
+    "one_blas_thread",
+]
 
 _FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 _TRIALS = 4  # timings of each of two ways
@@ -23,9 +32,9 @@ _WORTH_IT = 0.9  # of the time alone: a helper that saves less is not asked
 # The pool that was lent to this thread, and its number of threads.
 _lent = contextvars.ContextVar("_lent", default=(None, 1))
 _helper = contextvars.ContextVar("_helper", default=None)  # the Helper of this thread, or None
-_libraries = ThreadpoolController()  # made once: searching for the libraries takes 0.5 ms
+libraries = ThreadpoolController()  # made once: searching for the libraries takes 0.5 ms
 _lock = threading.Lock()
-_one_blas_thread = {"blocks": 0, "limiter": None}  # how many are open; what ends the limit
+_one_blas_thread = {"blocks": 0, "limit": None}  # how many are open; the limit, a `with` block
 
 
 @contextlib.contextmanager
@@ -37,7 +46,8 @@ def one_blas_thread():
     """
     with _lock:
         if _one_blas_thread["blocks"] == 0:
-            _one_blas_thread["limiter"] = _libraries.limit(limits=1, user_api="blas")
+            _one_blas_thread["limit"] = libraries.limit(limits=1, user_api="blas")
+            _one_blas_thread["limit"].__enter__()
         _one_blas_thread["blocks"] += 1
     try:
         yield
@@ -45,7 +55,7 @@ def one_blas_thread():
         with _lock:
             _one_blas_thread["blocks"] -= 1
             if _one_blas_thread["blocks"] == 0:
-                _one_blas_thread["limiter"].restore_original_limits()
+                _one_blas_thread["limit"].__exit__(None, None, None)
 
 
 @contextlib.contextmanager

@@ -84,15 +84,22 @@ def save_model(
 
 def _check_free(directory, subwords):
     """Raise UserError if save_model would delete files that belong to no model."""
-    if any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
+    if any(_is_config(directory / name) for name in (CONFIG, NEXT_CONFIG)):
         return
-    kinds = (Subwords, Words, PairedSubwords)
-    for name in (OLD_WEIGHTS, *(kind.file_name for kind in kinds)):
+    kinds = (kind.file_name for kind in (Subwords, Words, PairedSubwords))
+    for name in (CONFIG, WEIGHTS, OLD_WEIGHTS, *kinds):
         if name not in subwords.contents() and (directory / name).exists():
             raise UserError(
                 f"{directory / name}: would be taken for a part of the model: move this file away, "
                 "or choose another folder"
             )
+
+
+def _is_config(path):
+    try:
+        return bool(_read_config(path))
+    except UserError:
+        return False
 
 
 def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> None:

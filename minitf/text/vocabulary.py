@@ -1,5 +1,6 @@
 """The special ids, the characters of a line, and the file: shared by Subwords and Words."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable
@@ -91,4 +92,5 @@ def write(path: str | Path, content: bytes) -> None:
             "space"
         ) from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()

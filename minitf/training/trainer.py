@@ -431,8 +431,8 @@ def _filled_in(settings, epoch, d_model, log):
             for factor in (given, 1)
         )
         log.say(
-            f"notice   --learning-rate is a factor: with {given:g} the highest rate is {peak:.1e}, "
-            f"with 1 it would be {usual:.1e}"
+            f"notice   --learning-rate is a factor: with {given:g} the rate after the warm-up is "
+            f"{peak:.1e}, with 1 it would be {usual:.1e}"
         )
     if settings.cooldown and settings.minutes:
         log.say(

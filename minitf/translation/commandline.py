@@ -74,11 +74,18 @@ def _run(options, backend, folder_of, bundled):
 def _models_beside(bundled):
     """Return which models can be named, for a message; bundled: the folder of one, or None."""
     found = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
-    found = [path.parent for path in found if "trees" not in str(read_notes(path.parent))]
+    found = [path.parent for path in found if _translates(path.parent)]
     public = "a public model such as opus-mt-fr-en"
     if not found:
         return f"the folder of a trained model, or {public}"
     return f"{', '.join(map(_short, found))}, a folder that the trainer wrote, or {public}"
+
+
+def _translates(folder):
+    """Return whether a folder has a model that translates."""
+    with contextlib.suppress(UserError):
+        return not str(read_notes(folder).get("target_language")).startswith("trees")
+    return False
 
 
 def _short(path):
@@ -118,7 +125,7 @@ def translate(options):
                 found = translations_of(lines, number, None if source.typed else show)
                 bar.wipe()
                 if number == 0:
-                    _tell_if_empty(lines, found, options.model)
+                    _tell_if_empty(translator, lines, found, options.model)
                 write(rendered(lines, number, found, options))
                 number += len(lines)
                 start += size
@@ -133,10 +140,11 @@ def _check_is_no_parser(model):
         )
 
 
-def _tell_if_empty(lines, translations, model):
+def _tell_if_empty(translator, lines, translations, model):
     """Say so if no line with text has a translation: a model writes none at first."""
-    texts = [found[0].text for line, found in zip(lines, translations, strict=True) if line.strip()]
-    if texts and not any(texts):
+    if any(found[0].text for found in translations):
+        return
+    if any(map(translator.parts, lines)):
         updates = read_notes(model).get("step")
         so_far = f": it had {updates} updates so far" if isinstance(updates, int) else ""
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")

@@ -205,6 +205,12 @@ check_exercises(globals())
 """
 
 
+def test_an_answer_may_be_made_by_another_function(tmp_path):
+    made = "def maker():\n    def one():\n        return 1\n    return one\none = maker()\n"
+    text = SHEET.format(body="...").replace("def check_one", f"{made}def check_one")
+    assert run(tmp_path / "sheet.py", text)[1][0].startswith("right  1. one")
+
+
 def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
     sheet = load(SCRIPT).sheet(LESSONS[0]).replace("def additive_mask", "def renamed")
     broken = "def softmax_average(scores, values):\n    return 1 / 0\n"

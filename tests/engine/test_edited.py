@@ -8,7 +8,7 @@ import sys
 import pytest
 from paths import PACKAGE
 
-from minitf.edited import DIGESTS, digest_of, edited_files
+from minitf.edited import DIGESTS, digest_of, edited
 
 LOSS = """
 from minitf import Config, Transformer
@@ -21,7 +21,7 @@ print(f"{float(loss.numpy()):.5f}")
 def test_the_forms_were_checked_against_these_equations():
     now = {name: digest_of((PACKAGE / name).read_text(encoding="utf-8")) for name in DIGESTS}
     assert now == DIGESTS, "if the forms still compute the same, write these into minitf/edited.py"
-    assert edited_files() == []
+    assert edited == []
 
 
 def test_only_the_code_counts():
@@ -29,6 +29,13 @@ def test_only_the_code_counts():
     before = digest_of(f"def f(x):\n{docstring}    return 2 * x\n")
     assert before == digest_of(f"def f(x):\n{long}    # Why not?\n    return 2 * x\n")
     assert before != digest_of(f"def f(x):\n{docstring}    return 3 * x\n")
+
+
+CACHE = """
+from minitf import Config, Transformer
+from minitf.decode import can_cache
+print(can_cache(Transformer(Config(30, n_layers=1, d_model=16, d_ff=32, n_heads=2))))
+"""
 
 
 @pytest.mark.parametrize(
@@ -42,10 +49,10 @@ def test_an_edited_equation_is_computed(name, right, edited, tmp_path):
     """Its form, which decoding and training would use, still computes what it said before."""
     shutil.copytree(PACKAGE, tmp_path / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
 
-    def loss(setting):
+    def loss(setting, program=LOSS):
         """Return what the program prints, and its messages."""
         done = subprocess.run(
-            [sys.executable, "-c", LOSS],
+            [sys.executable, "-c", program],
             check=True,
             cwd=tmp_path,
             env=os.environ | {"MINITF_FORMS": setting, "PYTHONPATH": str(tmp_path)},
@@ -63,4 +70,7 @@ def test_an_edited_equation_is_computed(name, right, edited, tmp_path):
     after, said = loss("")
     assert after == loss("off")[0] != before[0]
     assert said.startswith(f"minitf: edited ({name}): ") and said.count("\n") == 1
+    assert loss("", CACHE)[0] == f"{name != 'transformer.py'}\n", (
+        "layers may compute other keys now"
+    )
     assert loss("on") == before, "the form is used where a user insists, without a notice"

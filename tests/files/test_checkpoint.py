@@ -261,7 +261,9 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     clean_leftovers(folder / "none")
 
 
-@pytest.mark.parametrize("name", ["model.npz", "vocabulary.json", "subwords.model"])
+@pytest.mark.parametrize(
+    "name", ["model.npz", "vocabulary.json", "subwords.model", "model.safetensors", "config.json"]
+)
 def test_files_that_belong_to_no_model_are_not_deleted(tmp_path, words, name):
     """They would be taken for parts of the model, whose vocabulary is words.txt."""
     (tmp_path / name).write_text("mine")
@@ -432,7 +434,8 @@ def test_average_refuses_other_arrays_in_a_dictionary(second):
 
 def test_a_model_in_the_place_of_one_with_another_kind_of_vocabulary(tmp_path, arrays, words):
     (tmp_path / "subwords.model").write_bytes(b"of the model before")
-    (tmp_path / "config.json").write_text("{}")
+    before = {"format": 1, "model": {}, "sha256": {"model.safetensors": ""}}
+    (tmp_path / "config.json").write_text(json.dumps(before))
     save_model(tmp_path, arrays, {}, words)
     assert read_model(tmp_path).subwords.words == words.words
 

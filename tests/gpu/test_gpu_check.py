@@ -98,9 +98,10 @@ def test_the_files_with_gpu_tests_are_found():
 def test_threads_of_a_cpu_can_be_done_without(tmp_path):
     (tmp_path / "threadpoolctl.py").write_text(gpu_check.NO_THREADS)
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from minitf.cpu.replicas import keep_to_cores, machine, threads_for; "
-        "keep_to_cores(1); threads_for(1).__enter__(); print(machine(1))"
+        "keep_to_cores(1)\n"
+        "with threads_for(1): print(machine(1))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True

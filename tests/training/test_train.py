@@ -225,7 +225,7 @@ def test_validation_files_in_the_other_order_are_noticed(folder, capsys):
 
 
 def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
-    said = "Either the files of --valid are not in the order of --train, or it knows a small text"
+    said = "either the files of --valid are not in the order of --train, or it knows a small text"
     monkeypatch.setattr(commandline, "NO_MODEL", 99)
     assert run("here", "--log-every", "1", "--steps", "2") == 0
     assert said not in capsys.readouterr().out
@@ -236,7 +236,7 @@ def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
 
 def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
     assert run("here", "--warmup-steps", "4", "--learning-rate", "3e-4") == 0
-    said = "--learning-rate is a factor: with 0.0003 the highest rate is 3.7e-05, with 1 it would"
+    said = "--learning-rate is a factor: with 0.0003 the rate after the warm-up is 3.7e-05, with 1"
     assert said in capsys.readouterr().out
 
 
