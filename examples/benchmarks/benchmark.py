@@ -254,7 +254,8 @@ class Contest:
                 facts |= answer.get("facts", {})
             result["facts"] = facts | _items(row)
             if workers:
-                result["contenders"] = report.figures(self._time(workers, seconds))
+                found = self._time(workers, seconds, result["skipped"])
+                result["contenders"] = report.figures(found)
         return result
 
     def _shared(self, row, names, result):
@@ -348,17 +349,25 @@ class Contest:
             ]
             result["skipped"] |= dict.fromkeys(same, why)
 
-    def _time(self, workers, seconds):
+    def _time(self, workers, seconds, skipped):
         """Time the workers in turn.
 
-        Every other round is in reverse order, so that pairs are neighbours.
+        Every other round is in reverse order, so that pairs are neighbours. A contender whose
+        program dies meanwhile is skipped; the others go on.
         """
         times = min(100, max(1, math.ceil(LONG / min(seconds.values()))))
         warm = 1 if max(seconds.values()) < 3 * LONG else 0
         found = {name: [] for name in workers}
         for i in range(self.options.pairs):
             for name in list(workers) if i % 2 == 0 else reversed(workers):
-                found[name].append(workers[name].run(times, warm))
+                if name in found:
+                    try:
+                        found[name].append(workers[name].run(times, warm))
+                    except Missing as reason:
+                        if name == "minitf":
+                            raise
+                        skipped[name] = str(reason)
+                        del found[name]
         return found
 
 

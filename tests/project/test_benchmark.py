@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -446,3 +447,18 @@ def test_quick_form_with_pytorch(tmp_path):
 def test_what_cannot_be_measured_is_said_before(arguments, reason):
     done = benchmark(*arguments)
     assert done.returncode == 2 and reason in done.stderr.splitlines()[-1]
+
+
+def test_a_contender_that_dies_while_it_is_timed_is_left_out():
+    """The others, and the rows after this one, are not lost."""
+
+    def dies(times, warm):
+        raise protocol.Missing("torch was killed")
+
+    workers = {
+        "minitf": SimpleNamespace(run=lambda times, warm: 1.0),
+        "torch": SimpleNamespace(run=dies),
+    }
+    measured, skipped = SimpleNamespace(options=SimpleNamespace(pairs=3)), {}
+    found = program.Contest._time(measured, workers, dict.fromkeys(workers, 1.0), skipped)
+    assert found == {"minitf": [1.0] * 3} and skipped == {"torch": "torch was killed"}
