@@ -710,9 +710,9 @@ of_eight = [speed_ups[name][1][3] for name in links]
 claim("8 GPUs by 12 GB/s: times as fast as one", of_eight[0] > 7, f"{of_eight[0]:.1f}")
 claim("by 1.25 GB/s", 3 < of_eight[1] < 5, f"{of_eight[1]:.1f}")
 claim("by 0.125 GB/s: slower than one GPU", of_eight[2] < 1, f"{of_eight[2]:.1f}")
-for name, (computes, sends) in of_update.items():
-    print(f"an update of 8 GPUs by {name}: {computes + sends:.2f} seconds,")
-    print(f"    {computes:.2f} for computing and {sends:.2f} for sending")
+for name, seconds in of_update.items():
+    print(f"an update of 8 GPUs by {name}: {sum(seconds):.2f} seconds,")
+    print(f"    {seconds[0]:.2f} for computing and {seconds[1]:.2f} for sending")
 draw(
     figures.lines,
     "09_ranks.png",

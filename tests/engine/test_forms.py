@@ -208,7 +208,7 @@ ELSEWHERE = {
     "is_all_unchanged",  # serves the page, and no form
     # tests/cpu/test_attention_tiles.py, test_decoder.py and test_threads.py hold these.
     *("_has_fast_exp2", "for_decoding", "_follows_its_config", "pack"),
-    *("each", "run", "help", "take", "without_signals"),
+    *("each", "run", "help", "take", "without_signals", "one_blas_thread"),
 }
 HELPERS = {
     "cpu": {"minitf.unchanged", *(f"minitf.cpu.{name}" for name in ("strips", "sums", "threads"))},

@@ -37,7 +37,7 @@ from pathlib import Path
 import lesson_programs
 import numpy as np
 import public_damage
-from command import CONTROL, Command, lines_of
+from command import CONTROL, Command, is_well, lines_of
 from lesson_files import LESSONS
 from mistakes import TEXTS, TRAINER, TRANSLATE, prepare
 from odd_lines import ODD, random_line
@@ -340,7 +340,7 @@ def lines(folder, seed, count=10_000):
     filed = command.start(
         *options, "--format", "json", "--input", "in.txt", "--output", "out.json", cwd=folder
     )
-    assert (piped.returncode, err) == (0, b"")
+    assert is_well(piped.returncode, err.decode()), err
     out_of_file, err_of_file = finish(filed)
     assert out_of_file == b"" and err_of_file.count("\n") == 1 and "not UTF-8" in err_of_file
     found, records = out.decode(), Path(folder, "out.json").read_text()
@@ -373,7 +373,7 @@ def trees(folder, seed, count=10_000):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     out, err = process.communicate(b"\n".join([*content, b"the end"]), timeout=3600)
-    assert (process.returncode, err) == (0, b""), err
+    assert is_well(process.returncode, err.decode()), err
     found = lines_of(out.decode())
     assert len(found) == count + 1
     brackets = 0
