@@ -13,7 +13,7 @@ import hashlib
 import re
 from pathlib import Path
 
-__all__ = ["edited"]
+__all__ = ["DIGESTS", "digest_of", "edited"]
 
 DIGESTS = {
     "decode.py": "736c18c4c16835ab",

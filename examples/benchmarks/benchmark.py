@@ -359,15 +359,14 @@ class Contest:
         warm = 1 if max(seconds.values()) < 3 * LONG else 0
         found = {name: [] for name in workers}
         for i in range(self.options.pairs):
-            for name in list(workers) if i % 2 == 0 else reversed(workers):
-                if name in found:
-                    try:
-                        found[name].append(workers[name].run(times, warm))
-                    except Missing as reason:
-                        if name == "minitf":
-                            raise
-                        skipped[name] = str(reason)
-                        del found[name]
+            for name in list(found) if i % 2 == 0 else list(reversed(found)):
+                try:
+                    found[name].append(workers[name].run(times, warm))
+                except Missing as reason:
+                    if name == "minitf":
+                        raise
+                    skipped[name] = str(reason)
+                    del found[name]
         return found
 
 

@@ -19,7 +19,7 @@ from minitf.parsing.words import cut
 from minitf.terminal import Progress, counted, number
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
-from minitf.translation.arguments import OneLineParser, parse_text
+from minitf.translation.arguments import Once, OneLineParser, parse_text
 from minitf.translation.commandline import exit_code, signals_as_exceptions
 from minitf.translation.console import PROGRAM, USAGE, Mistake, complain, say, terminal_safe
 from minitf.translation.input import opened_input
@@ -61,7 +61,12 @@ def _options(arguments, model):
     add = parser.add_argument
     add("--help", action="help", help="show this text (also -h)")
     add("text", nargs="*", metavar="TEXT", help="sentences, in quotes")
-    add("--input", metavar="FILE", help="read the sentences from this file, one on each line")
+    add(
+        "--input",
+        metavar="FILE",
+        action=Once,
+        help="read the sentences from this file, one on each line",
+    )
     add("--output", metavar="FILE", help="write the trees to this file when everything is parsed")
     add(
         "--pretty",
@@ -75,6 +80,22 @@ def _options(arguments, model):
         metavar="GOLD",
         help="parse the sentences of these .tree files, and compare with their trees",
     )
+    _add_parser(add)
+    options = parse_text(parser, arguments)
+    options.paragraphs = False  # for opened_input: each line is a sentence
+    _check(options, parser.error)
+    if not options.grammar and options.model is None:
+        options.model = model
+    if not options.grammar and options.model is None:
+        parser.error(
+            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
+            "which has one"
+        )
+    return options
+
+
+def _add_parser(add):
+    """Add the options that choose what writes the trees, and how."""
     add("--model", metavar="DIR", help="folder of a trained parser")
     add(
         "--grammar",
@@ -98,17 +119,6 @@ def _options(arguments, model):
         help=f"length penalty (default: {ALPHA})",
     )
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
-    options = parse_text(parser, arguments)
-    options.paragraphs = False  # for opened_input: each line is a sentence
-    _check(options, parser.error)
-    if not options.grammar and options.model is None:
-        options.model = model
-    if not options.grammar and options.model is None:
-        parser.error(
-            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
-            "which has one"
-        )
-    return options
 
 
 def _check(options, refuse):

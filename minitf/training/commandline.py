@@ -50,7 +50,6 @@ __all__ = ["build", "main", "train"]
 # The translating command that belongs to each training command.
 TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}
 NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
-VALID_ORDER = "--valid are not in the order of --train"
 KNOWN = 30  # times the perplexity of the training text: the validation text is another kind
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
@@ -365,13 +364,11 @@ def _exit_code(trainer, score, perplexity, started):
     in_python = started is None
     trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
     if trained and KNOWN * trained[-1] < perplexity:
-        reasons = "it knows a small text by heart: train on more"
-        if s.train:
-            files = "valid are not in the order of train" if in_python else VALID_ORDER
-            reasons = f"either the files of {files}, or {reasons}"
         trainer.log.say(
-            f"notice   the model cannot translate yet: its perplexity is {trained[-1]:.1f} on the "
-            f"training text, and {perplexity:.0f} on the validation text: {reasons}"
+            f"notice   the model cannot translate: its perplexity is {trained[-1]:.1f} on the "
+            f"training text and {perplexity:.0f} on the validation text. Are the two files of the "
+            "validation text in the order of the training text's? If they are, the model knows a "
+            "small text by heart: train on more"
         )
         return 0 if done >= s.steps else CUT_SHORT
     if done >= s.steps:

@@ -8,7 +8,7 @@ from minitf.terminal import misspelt, number
 from minitf.translation.console import USAGE, complain
 from minitf.translation.picture import CAPTIONS, PAGES
 
-__all__ = ["OneLineParser", "parse", "parse_text"]
+__all__ = ["Once", "OneLineParser", "parse", "parse_text"]
 
 DESCRIPTION = "Translate text: given in quotes, in a file, through a pipe or at a prompt."
 MORE = """\
@@ -140,9 +140,14 @@ def _check(parser, options):
 
 
 def _check_picture_file(parser, options):
-    """Refuse a picture that would replace the text or its translation, or be replaced."""
+    """Refuse a picture of unknown format, or that would replace the text, or be replaced."""
     if not options.attention:
         parser.error("--attention needs the name of a file")
+    if not os.path.splitext(options.attention)[1]:
+        parser.error(
+            f"--attention {options.attention} has no ending: use .png, .pdf or .svg for a picture, "
+            ".html for a page"
+        )
     for name in ("input", "output"):
         path = getattr(options, name)
         if path and os.path.realpath(path) == os.path.realpath(options.attention):

@@ -166,5 +166,4 @@ def _draw_maps(translator, sentence, options):
             weights, rows, columns, options.attention, title.strip(), caption, axes[kind], words
         )
     except ValueError as error:
-        page = f"; {PAGES[0]} makes a page" if "format" in str(error) else ""
-        raise Mistake(f"{error}{page}") from None
+        raise Mistake(error) from None

@@ -287,6 +287,11 @@ def test_matrices_want_a_name_for_every_row_and_column():
         figures.matrices({"panel": np.eye(3)}, path="a.png", row_labels="ab")
 
 
+def test_a_cell_without_a_number_does_not_take_the_colour_of_the_others():
+    assert figures._limits([np.array([[np.nan, 1.0, -3.0]])], signed=False) == (-3.0, 1.0)
+    assert figures._limits([np.array([[np.nan, 1.0, -3.0]])], signed=True) == (-3.0, 3.0)
+
+
 def test_a_cell_without_a_number_is_grey(saved):
     holes = {"panel": np.array([[np.nan, 1.0]])}
     figures.matrices(holes, path="a.png", signed=True, limits=(-1, 1), bar="b")

@@ -261,6 +261,13 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     clean_leftovers(folder / "none")
 
 
+@pytest.mark.parametrize("name", ["nowhere/words.txt", "file/words.txt", f"{'w' * 250}.txt"])
+def test_a_vocabulary_that_cannot_be_written_says_where(tmp_path, words, name):
+    (tmp_path / "file").write_text("")
+    text = message(words.save, tmp_path / name)
+    assert text.startswith(f"{tmp_path / name}: could not be written (")
+
+
 @pytest.mark.parametrize(
     "name", ["model.npz", "vocabulary.json", "subwords.model", "model.safetensors", "config.json"]
 )

@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+import shutil
 import zlib
 
 import numpy as np
@@ -23,6 +24,7 @@ from minitf.page.explained import attention_and_logits
 from minitf.page.writer import page, write_page
 from minitf.text import BOS, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer
+from minitf.translation import picture
 from minitf.translation.commandline import main
 from minitf.translation.translator import Translator
 
@@ -267,6 +269,18 @@ def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
         assert stored[key] == made[key], key
     assert json.loads(stored["data"])["search"] == json.loads(made["data"])["search"]
     assert unpacked(stored["weights"]) == unpacked(made["weights"])
+
+
+def test_a_page_of_a_model_of_ones_own_has_no_names_of_the_trainer(toy, tmp_path):
+    """It calls the text of the user `own`, from `source` to `target`."""
+    folder = shutil.copytree(ROOT / "lessons" / "toy-model", tmp_path / "mine")
+    notes = json.loads((folder / "config.json").read_text())
+    names = {"corpus": "own", "source_language": "source", "target_language": "target"}
+    (folder / "config.json").write_text(json.dumps(notes | names))
+    picture.draw_page(toy, "Tom saw a dog.", tmp_path / "a.html", folder)
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert json.loads(parsed(text)["data"])["languages"] == ["", ""]
+    assert "Model: mine; see its folder for whose it is." in text and "trained on own" not in text
 
 
 def test_a_lesson_writes_a_page_with_its_model(toy, tmp_path, monkeypatch, capsys):

@@ -340,7 +340,7 @@ def lines(folder, seed, count=10_000):
     filed = command.start(
         *options, "--format", "json", "--input", "in.txt", "--output", "out.json", cwd=folder
     )
-    assert is_well(piped.returncode, err.decode()), err
+    assert is_well(piped.returncode, err.decode(), content), err
     out_of_file, err_of_file = finish(filed)
     assert out_of_file == b"" and err_of_file.count("\n") == 1 and "not UTF-8" in err_of_file
     found, records = out.decode(), Path(folder, "out.json").read_text()
@@ -372,8 +372,9 @@ def trees(folder, seed, count=10_000):
         [sys.executable, "-W", "error", str(ROOT / "examples" / "parse.py"), "--beam", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    out, err = process.communicate(b"\n".join([*content, b"the end"]), timeout=3600)
-    assert is_well(process.returncode, err.decode()), err
+    text = b"\n".join([*content, b"the end"])
+    out, err = process.communicate(text, timeout=3600)
+    assert is_well(process.returncode, err.decode(), text), err
     found = lines_of(out.decode())
     assert len(found) == count + 1
     brackets = 0

@@ -42,10 +42,11 @@ class Stream(io.TextIOWrapper):
         return self.buffer.getvalue().decode()
 
 
-def is_well(code, err):
-    """Return whether a command did its work, and said at most that its text was not UTF-8."""
-    said = r"(\S.*: line \d+ has characters that are damaged or not UTF-8; .*\n)?"
-    return code == 0 and re.fullmatch(said, err)
+def is_well(code, err, content):
+    """Return whether a command did its work, and said just that its text was not UTF-8, if so."""
+    said = r"\S.*: line \d+ has characters that are damaged or not UTF-8; .*\n"
+    is_damaged = "\ufffd" in content.decode(errors="replace")
+    return code == 0 and (re.fullmatch(said, err) if is_damaged else err == "")
 
 
 class Command:

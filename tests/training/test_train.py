@@ -225,7 +225,7 @@ def test_validation_files_in_the_other_order_are_noticed(folder, capsys):
 
 
 def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
-    said = "either the files of --valid are not in the order of --train, or it knows a small text"
+    said = "Are the two files of the validation text in the order of the training text's? If they"
     monkeypatch.setattr(commandline, "NO_MODEL", 99)
     assert run("here", "--log-every", "1", "--steps", "2") == 0
     assert said not in capsys.readouterr().out

@@ -54,7 +54,7 @@ def assert_alike(output, expected):
 def test_any_line_gives_one_line(run):
     content = b"\n".join(ODD.values())
     code, out, err = run(*QUICK, stdin=content)
-    assert is_well(code, err)
+    assert is_well(code, err, content)
     found = dict(zip(ODD, lines_of(out), strict=True))
     assert not CONTROL.search(out)
     assert found["empty"] == found["blank"] == found["NUL"] == ""
@@ -67,11 +67,9 @@ def test_any_line_gives_one_line(run):
 def test_lines_in_are_lines_out(run, n, length):
     rng = random.Random(7)
     lines = [random_line(rng) for _ in range(n)]
-    feed = rng.choice([b"\n", b""])
-    code, out, err = run(
-        "--beam", "2", "--max-extra", length, stdin=b"\n".join([*lines, b"the end"]) + feed
-    )
-    assert is_well(code, err)
+    content = b"\n".join([*lines, b"the end"]) + rng.choice([b"\n", b""])
+    code, out, err = run("--beam", "2", "--max-extra", length, stdin=content)
+    assert is_well(code, err, content)
     assert len(lines_of(out)) == n + 1
     assert not CONTROL.search(out)
 
@@ -106,7 +104,7 @@ def test_arguments_are_lines(run):
     code, out, err = run(
         "--beam", "1", "the dog", "--max-extra", "3", "", "a bird\nthe dog\n", "x\u2028y", "\udcff"
     )
-    assert is_well(code, err)
+    assert is_well(code, err, b"\xff")
     found = lines_of(out)
     assert len(found) == 6 and found[0] == found[3] != found[2] and found[1] == ""
     assert run(*QUICK, "--", "-5 dogs", stdin=b"not read\n")[1].count("\n") == 1
@@ -227,7 +225,7 @@ UNWRAPPED = b"the dog saw a bird.\n\n\nwe sing\n\nin the \xff house\x85, you do 
 def test_wrapped_lines_are_translated_as_one(run, options):
     """Numbers, scores and sources are those of the paragraphs."""
     code, out, err = run("--max-extra", "3", "--paragraphs", *options, stdin=LETTER)
-    assert is_well(code, err)
+    assert is_well(code, err, LETTER)
     assert_alike(out, run("--max-extra", "3", *options, stdin=UNWRAPPED)[1])
     assert lines_of(out) != lines_of(run("--max-extra", "3", *options, stdin=LETTER)[1])
     if not options:
@@ -242,12 +240,11 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
         random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"])
         for _ in range(60)
     ]
-    code, out, err = run(
-        "--max-extra", "0", "--beam", "1", "--paragraphs", stdin=b"\n".join([*lines, b"the end"])
-    )
+    content = b"\n".join([*lines, b"the end"])
+    code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=content)
     blank = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
     paragraphs = sum(not now and before for before, now in pairwise([True, *blank, False]))
-    assert is_well(code, err) and not CONTROL.search(out)
+    assert is_well(code, err, content) and not CONTROL.search(out)
     assert len(lines_of(out)) == sum(blank) + paragraphs < 60
 
 
@@ -269,7 +266,7 @@ def test_json_holds_everything(run):
     code, out, err = run(
         "--format", "json", "--beam", "3", "--nbest", "2", "--max-extra", "3", stdin=source
     )
-    assert is_well(code, err) and not CONTROL.search(out)
+    assert is_well(code, err, source) and not CONTROL.search(out)
     record, empty = map(json.loads, lines_of(out))
     assert record["source"] == "the dog \x1b\ufffd \x85 \u2028."
     assert set(record) == {"source", "translation", "score", "log_probability", "nbest"}

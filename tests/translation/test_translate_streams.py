@@ -4,9 +4,11 @@ import contextlib
 import errno
 import importlib
 import io
+import json
 import os
 import re
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -237,7 +239,22 @@ def test_a_model_that_writes_nothing_yet_says_so(run, monkeypatch):
     monkeypatch.setattr(Translator, "translate", nothing)
     said = "translate.py: the model writes nothing. It may need more training\n"
     assert run("the dog", "the bird") == (0, "\n\n", said)
-    assert run("", " ") == (0, "\n\n", ""), "there was nothing to translate"
+    assert run("", " ", "\x01") == (0, "\n\n\n", ""), "there was nothing to translate"
+
+
+def test_a_missing_model_names_those_that_are_there(model, tmp_path, capsys):
+    """A folder beside them that is damaged does not matter, and a parser does not translate."""
+    shutil.copytree(model, tmp_path / "good")
+    shutil.copytree(model, tmp_path / "parser")
+    notes = json.loads((tmp_path / "parser" / "config.json").read_text())
+    (tmp_path / "parser" / "config.json").write_text(
+        json.dumps(notes | {"target_language": "trees"})
+    )
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    assert commandline.main(["--model", "none", "Hi."], model=tmp_path / "good") == 2
+    said = f"none: no such folder: name {tmp_path / 'good'}, a folder that the trainer wrote, or a"
+    assert said in capsys.readouterr().err
 
 
 def test_other_text_that_is_not_utf_8_has_the_same_warning(run):
