@@ -168,7 +168,7 @@ for i, word in enumerate(words):
     row = f"{word:6s} {scores[i]:6.2f}  {scaled[i]:6.3f}  {powers[i]:6.2f}"
     print(f"{row}  {weights[i]:6.2f}")
 print(f"{'sum':23s}{powers.round(2).sum():6.2f}  {weights.sum():6.2f}")
-print(f"(each point of lead multiplies a weight by {math.e:.3f})")
+print(f"(for each point of lead, a weight is {math.e:.3f} times the other)")
 claim(
     "by river, 'bank' has seven times as much water as money",
     round(new_bank[0] / new_bank[1]) == 7,

@@ -763,9 +763,10 @@ claim(
 )
 
 # %% [markdown]
-# The gradient that arrives has the right size, but it is alike at all positions, too.
-# Let a gradient say different things of different positions: take the mean over the
-# positions out of it. How much of such a gradient arrives through 6 layers?
+# The gradient that arrives has the right size, but it no longer tells what each
+# position of the output asked for: only the mean over the positions gets through. To
+# see it, take this mean out, so that the gradient says different things of different
+# positions and nothing of all. How much of such a gradient arrives through 6 layers?
 
 
 # %%

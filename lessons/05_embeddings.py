@@ -598,7 +598,7 @@ def dots_at_distances(base):
     dots = []
     for k in np.unique(np.geomspace(1, 4 * base, 60).astype(int)):
         distances = np.arange(k, 1.5 * k)
-        middles.append(sqrt(1.5) * k)
+        middles.append(distances.mean())
         dots.append(np.cos(distances[:, None] * w).sum(axis=1).mean())
     return np.array(middles), np.array(dots)
 
@@ -623,10 +623,11 @@ draw(
 )
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls in a nearly straight line from 256, the steeper the smaller the base, and turns at one and a half times its base.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from about 250, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at one and a half times its base.](figures/05_base.png)
 #
 # *What to see: each curve falls, and turns at one and a half times its base. (The
-# distances that we tried are up to 20% apart: it cannot be told more exactly.)*
+# distances that we tried are up to 20% apart: it cannot be told more exactly. The bend
+# near 6 is the wave cos(k): there the mean is over few distances.)*
 #
 # With 10000, near and far can be told in any sentence. With 1000 they can, too: the
 # number is not critical. If it is too small, far positions look near. If it is too

@@ -432,7 +432,7 @@ same(
 # cancel in m, but their squares cannot cancel in v. So a move of Adam is
 # **the rate times a measure of how much the gradients agree**. It is mostly between -1
 # and 1. A size that all gradients of a number share drops out. (Several gradients in a
-# row that are much larger than those before them make moves above 1, up to about 1.5.)
+# row that are much larger than those before them make moves above 1, but never 2.)
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million, show
 # it: all move alike.

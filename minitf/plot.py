@@ -517,9 +517,10 @@ def save_figure(figure, path):
             figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
     except (OSError, RuntimeError) as error:  # the latter where LaTeX is missing, for .pgf
         (reason, *_) = (getattr(error, "strerror", None) or str(error)).splitlines() or [""]
-        raise ValueError(
-            f"{path}: cannot be written ({reason}): choose another file, folder or format"
-        ) from error
+        advice = "choose another file, folder or format"
+        if not path.parent.is_dir():
+            advice = "its folder does not exist: make it, or choose another folder"
+        raise ValueError(f"{path}: cannot be written ({reason}): {advice}") from error
 
 
 def _fonts():

@@ -13,7 +13,7 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 # What a warning says that a line of a file has, and what to do.
 DAMAGED = "characters that are damaged or not UTF-8"
-CONVERT = "if the text is Latin-1, convert it: iconv -f latin1 -t utf-8"
+CONVERT = "if the text is Latin-1, convert it first: iconv -f latin1 -t utf-8 FILE"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")

@@ -50,7 +50,8 @@ __all__ = ["build", "main", "train"]
 # The translating command that belongs to each training command.
 TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}
 NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
-KNOWN = 30  # times the perplexity of the training text: the validation text is another kind
+LEARNED = 10  # the perplexity of a text that a model has learned
+KNOWN = 30  # times that of the training text: then the validation text is of another kind
 CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
 
 
@@ -363,7 +364,7 @@ def _exit_code(trainer, score, perplexity, started):
         return 0
     in_python = started is None
     trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
-    if trained and KNOWN * trained[-1] < perplexity:
+    if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
         trainer.log.say(
             f"notice   the model cannot translate: its perplexity is {trained[-1]:.1f} on the "
             f"training text and {perplexity:.0f} on the validation text. Are the two files of the "
@@ -379,10 +380,11 @@ def _exit_code(trainer, score, perplexity, started):
         code, more = CUT_SHORT, f"the same {'minutes' if in_python else '--minutes'} or more"
     # A whole command would be too long here: its options are enough.
     resume = _resume(s, None if in_python else "", trainer.make_model)
+    warmup = f" (the learning rate rises for the first {counted(s.warmup_steps, 'update')})"
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
-        f"{done:,} of {counted(s.steps, 'update')} (the learning rate rises for the first "
-        f"{counted(s.warmup_steps, 'update')}): continue with {resume} and {more}"
+        f"{done:,} of {counted(s.steps, 'update')}{warmup if done < s.warmup_steps else ''}: "
+        f"continue with {resume} and {more}"
     )
     return code
 

@@ -426,13 +426,10 @@ def _filled_in(settings, epoch, d_model, log):
             "(--help explains the rules)"
         )
     if given is not None and given < SMALL and not settings.resume:
-        peak, usual = (
-            warmup_rate(settings.warmup_steps, d_model, settings.warmup_steps, factor)
-            for factor in (given, 1)
-        )
+        peak = warmup_rate(settings.warmup_steps, d_model, settings.warmup_steps, given)
         log.say(
-            f"notice   --learning-rate is a factor: with {given:g} the rate after the warm-up is "
-            f"{peak:.1e}, with 1 it would be {usual:.1e}"
+            f"notice   --learning-rate is a factor, not a rate: {given:g} gives a rate of "
+            f"{peak:.1e} after the warm-up; leave it out, and minitf chooses it"
         )
     if settings.cooldown and settings.minutes:
         log.say(

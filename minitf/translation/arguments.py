@@ -96,7 +96,10 @@ def parse_text(parser, arguments):
     if unknown:
         advice = f"unknown option {unknown[0]}: put -- before text that starts with a dash"
         if unknown[0].lstrip("-").partition("=")[0] in LANGUAGE:
-            parser.error(f"unknown option {unknown[0]}: --model chooses the languages, too")
+            parser.error(
+                f"unknown option {unknown[0]}: each model has its languages: choose one with "
+                "--model, such as --model opus-mt-fr-en"
+            )
         parser.error(misspelt(parser, unknown) or advice)
     options.text += arguments[end + 1 :]
     return options

@@ -15,7 +15,7 @@ from minitf.terminal import Progress
 from minitf.translation.arguments import parse
 from minitf.translation.console import PROGRAM, Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
-from minitf.translation.languages import TargetLanguages
+from minitf.translation.languages import TargetLanguages, languages_of
 from minitf.translation.output import opened_output, rendered, settle_stdout
 from minitf.translation.picture import draw
 from minitf.translation.translator import Translator
@@ -61,7 +61,7 @@ def _run(options, backend, folder_of, bundled):
     if folder_of is not None:
         options.model = folder_of(options.model)
     if not os.path.exists(options.model):
-        raise Mistake(f"{options.model}: no such folder: name {_models_beside(bundled)}")
+        raise Mistake(f"{options.model}: no such folder: choose {_models_beside(bundled)}")
     keep_memory()
     if options.backend:
         use(options.backend)
@@ -75,10 +75,10 @@ def _models_beside(bundled):
     """Return which models can be named, for a message; bundled: the folder of one, or None."""
     found = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
     found = [path.parent for path in found if _translates(path.parent)]
-    public = "a public model such as opus-mt-fr-en"
+    public = "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
     if not found:
         return f"the folder of a trained model, or {public}"
-    return f"{', '.join(map(_short, found))}, a folder that the trainer wrote, or {public}"
+    return f"{', '.join(map(_named, found))}, a folder that the trainer wrote, or {public}"
 
 
 def _translates(folder):
@@ -88,11 +88,12 @@ def _translates(folder):
     return False
 
 
-def _short(path):
-    """Return a path as a user would type it."""
+def _named(folder):
+    """Return a model's folder as a user would type it, with its languages if they are known."""
+    languages = languages_of(folder)
     with contextlib.suppress(ValueError):
-        return str(path.relative_to(os.getcwd()))
-    return str(path)
+        folder = folder.relative_to(os.getcwd())
+    return f"{folder} ({' to '.join(languages)})" if all(languages) else str(folder)
 
 
 def translate(options):

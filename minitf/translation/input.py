@@ -88,7 +88,7 @@ def _noticing(batches, name):
             number += 1
             if not said and "\ufffd" in line:
                 said = True
-                say(terminal_safe(f"{name}: line {number} has {DAMAGED}; {CONVERT}"))
+                say(terminal_safe(f"{name}: line {number} has {DAMAGED}; they are lost: {CONVERT}"))
         yield lines
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from paths import PACKAGE
+from paths import PACKAGE, ROOT
 
 from minitf.edited import DIGESTS, digest_of, edited
 
@@ -31,6 +31,11 @@ def test_only_the_code_counts():
     assert before != digest_of(f"def f(x):\n{docstring}    return 3 * x\n")
 
 
+LOAD = """
+import sys
+from minitf.translation import Translator
+Translator.load(sys.argv[1])
+"""
 CACHE = """
 from minitf import Config, Transformer
 from minitf.decode import can_cache
@@ -74,3 +79,19 @@ def test_an_edited_equation_is_computed(name, right, edited, tmp_path):
         "layers may compute other keys now"
     )
     assert loss("on") == before, "the form is used where a user insists, without a notice"
+
+
+def test_a_model_that_was_trained_before_the_edit_says_so(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "minitf" / "transformer.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("return F.attention(", "return 0.5 * F.attention("), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, ROOT / "lessons" / "toy-model"],
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"MINITF_FORMS": "", "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "trained before transformer.py had the edits of now" in done.stderr.splitlines()[-1]

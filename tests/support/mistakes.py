@@ -164,15 +164,15 @@ TRANSLATE = {
     "--format xml 'the dog'": "json",
     "--backend abacus 'the dog'": "cupy",
     "--bream 4 'the dog'": "unknown option --bream: did you mean --beam?",
-    "--src de --tgt en 'the dog'": "unknown option --src: --model chooses the languages, too",
-    "--to=fr 'the dog'": "unknown option --to=fr: --model chooses the languages, too",
+    "--src de --tgt en 'the dog'": "unknown option --src: each model has its languages: choose",
+    "--to=fr 'the dog'": "unknown option --to=fr: each model has its languages: choose one with",
     "--ouput=x.txt 'the dog'": "unknown option --ouput: did you mean --output?",
     "--layer 1 'the dog'": "only used with --attention FILE: add it",
     "--attention-kind decoder 'the dog'": "--attention FILE",
     "--attention a.png --attention-kind self 'the dog'": "encoder",
     "--attention a.xyz 'the dog'": "unknown picture format '.xyz': use .png",
     "--attention a 'the dog'": "--attention a has no ending: use .png, .pdf or .svg for a picture",
-    "--attention no/a.png 'the dog'": "no/a.png: cannot be written",
+    "--attention no/a.png 'the dog'": "no/a.png: cannot be written (No such file or directory):",
     "--attention a.png --layer 3 'the dog'": "1 to 1",
     "--with-model 'the dog'": "only used with --attention PAGE.html: add it",
     "--attention a.png --with-model 'the dog'": "only used with --attention PAGE.html: add it",
@@ -198,7 +198,7 @@ TRANSLATE = {
     "--output train.en/x 'the dog'": "its folder is a file",
     "--output . 'the dog'": "it is a folder: name a file in it",
     "--model no/such/folder 'the dog'": (
-        "no such folder: name the folder of a trained model, or a public model such as opus-mt-"
+        "no such folder: choose the folder of a trained model, or a public model such as opus-mt-"
     ),
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
     "--model train.en 'the dog'": "is a file",

@@ -230,13 +230,14 @@ def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
     assert run("here", "--log-every", "1", "--steps", "2") == 0
     assert said not in capsys.readouterr().out
     monkeypatch.setattr(commandline, "KNOWN", 0.1)
+    monkeypatch.setattr(commandline, "LEARNED", 99)
     assert run("there", "--log-every", "1", "--steps", "2") == 0
     assert said in capsys.readouterr().out
 
 
 def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
     assert run("here", "--warmup-steps", "4", "--learning-rate", "3e-4") == 0
-    said = "--learning-rate is a factor: with 0.0003 the rate after the warm-up is 3.7e-05, with 1"
+    said = "--learning-rate is a factor, not a rate: 0.0003 gives a rate of 3.7e-05 after"
     assert said in capsys.readouterr().out
 
 

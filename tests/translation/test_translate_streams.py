@@ -229,7 +229,7 @@ def test_a_file_that_is_not_utf_8_is_translated_with_one_warning(run, tmp_path):
     path.write_bytes(b"the dog\n" * reading.LINES + "caf\u00e9\n".encode("latin-1") * 600)
     code, out, err = run(*QUICK, "--input", path)
     assert (code, out.count("\n"), err.count("\n")) == (0, 1100, 1)
-    assert err.startswith(f"{path}: line 501 has characters that are damaged or not UTF-8; if")
+    assert err.startswith(f"{path}: line 501 has characters that are damaged or not UTF-8; they")
 
 
 def test_a_model_that_writes_nothing_yet_says_so(run, monkeypatch):
@@ -253,7 +253,7 @@ def test_a_missing_model_names_those_that_are_there(model, tmp_path, capsys):
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{")
     assert commandline.main(["--model", "none", "Hi."], model=tmp_path / "good") == 2
-    said = f"none: no such folder: name {tmp_path / 'good'}, a folder that the trainer wrote, or a"
+    said = f"none: no such folder: choose {tmp_path / 'good'}, a folder that the trainer wrote, or"
     assert said in capsys.readouterr().err
 
 
