@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from paths import PACKAGE, ROOT
+from paths import EXAMPLES, PACKAGE
 
 from minitf.edited import DIGESTS, digest_of, edited
 
@@ -87,7 +87,7 @@ def test_a_model_that_was_trained_before_the_edit_says_so(tmp_path):
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("return F.attention(", "return 0.5 * F.attention("), "utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", LOAD, ROOT / "lessons" / "toy-model"],
+        [sys.executable, "-c", LOAD, EXAMPLES / "models" / "en-de"],
         check=False,
         cwd=tmp_path,
         env=os.environ | {"MINITF_FORMS": "", "PYTHONPATH": str(tmp_path)},
