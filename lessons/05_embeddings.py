@@ -623,7 +623,7 @@ draw(
 )
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from about 250, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at one and a half times its base.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at one and a half times its base.](figures/05_base.png)
 #
 # *What to see: each curve falls, and turns at one and a half times its base. (The
 # distances that we tried are up to 20% apart: it cannot be told more exactly. The bend
