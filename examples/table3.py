@@ -260,14 +260,25 @@ def train_all(pairs, out, data, used, jobs):
                 say(said)
 
     done = {(run["row"], run["seed"]) for run in trained(out, used)}
+    missing = sorted(set(pairs) - done, key=last_the_small)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            for job in [pool.submit(one, pair) for pair in pairs if pair not in done]:
+            for job in [pool.submit(one, pair) for pair in missing]:
                 job.result()
         except BaseException:  # Ctrl-C: the trainers save their state, and no other begins
             trainers.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def last_the_small(pair):
+    """Return a key that puts the large rows of a seed first, so that no core is idle at the end.
+
+    >>> sorted([("big", 1), ("C-N2", 0), ("big", 0), ("base", 0)], key=last_the_small)
+    [('big', 0), ('base', 0), ('C-N2', 0), ('big', 1)]
+    """
+    row, seed = pair
+    return seed, -small(row).count_parameters(), row
 
 
 def say(text):
