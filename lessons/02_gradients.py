@@ -1,8 +1,7 @@
 # %% [markdown]
 """# Lesson 02. Gradients
 
-One walk back through a program tells what each of its numbers does to the result
-(section 5 of the paper).
+One walk back through a program tells what each of its numbers does to the result.
 
 You need lesson 01, and the derivatives of sums, products, quotients and powers, of exp
 and of ln. You will have written, in some thirty lines, the walk that trains every model
@@ -215,7 +214,8 @@ same("the tape gives p the gradient 10", p.gradient, 10.0)
 # %% [markdown]
 # **Equate.** The library does this walk for arrays. A `Tensor` is an array that
 # remembers how it was computed. Its method `backward()` starts at the result, with the
-# gradient 1, and leaves the gradient of each input in its `.grad`:
+# gradient 1, and leaves the gradient of each input in its `.grad`. (Mind the name:
+# `backward()` of a Tensor is the whole walk, the `backward(gy)` of a node one step.)
 
 # %%
 tensor_p = Tensor(3.0)
@@ -335,7 +335,7 @@ def walk_in_order(order):
 too_early = walk_in_order("dbca")
 twice = walk_in_order("dbcba")
 users_first = walk_in_order("dcba")
-claim("as found, b hands on too early: a gets 2, not 8", too_early == 2, too_early)
+claim("b hands on too early: a gets 2, not 8", too_early == 2, too_early)
 claim("b hands its total on again: a gets 10, not 8", twice == 10, twice)
 claim("users first: a gets 8", users_first == 8, users_first)
 
@@ -789,7 +789,7 @@ def loss_of(query):
 def gradient_at(query):
     tensor = Tensor(query)
     loss_of(tensor).backward()
-    return to_numpy(tensor.grad)
+    return to_numpy(tensor.grad)  # .grad is an array, of NumPy or of the GPU
 
 
 def learn(query, updates):

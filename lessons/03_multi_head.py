@@ -91,7 +91,9 @@ draw(
 # In lesson 01 the queries, keys and values were given. A *layer* makes them itself, out
 # of the vector of each position, with numbers that it learns. It uses a *linear map*
 # from D numbers to F numbers: a matrix W of shape (D, F), called the *weight*, and a
-# vector b of F numbers, the *bias*.
+# vector b of F numbers, the *bias*. (With a bias, mathematicians say *affine*. And this
+# `weight` is not an attention weight: where this lesson says "weights", it means those
+# of lesson 01, which the softmax makes.)
 #
 # **State.** For the vector x of one position, $y = x W + b$. In numbers:
 #
@@ -393,10 +395,12 @@ again = layer.merge_heads(Tensor(split[None])).numpy()[0]
 same("merge_heads puts them back", again, position_numbers)
 
 # %%
-# This is the library's class. Five places matter, and all are above: the four matrices
-# in `__init__`, the last line of `__call__`, and split_heads and merge_heads. All else
-# is for later lessons: `cache` and `positions` for lesson 08, `rate` (dropout) for
-# lesson 04; `keep_weights` keeps the attention weights for a picture.
+# This is the library's class. What matters is above: the four matrices in `__init__`;
+# split_heads and merge_heads; and what `__call__` does without a cache: make queries,
+# keys and values (its name for a linear map is *projection*), let `attend` call the
+# attention of lesson 01 for all heads at once, merge the heads, and mix them with W^O.
+# The rest is for later lessons: `cache` and `positions` for lesson 08, `rate` (dropout)
+# for lesson 04; `keep_weights` keeps the attention weights for a picture.
 show(MultiHeadAttention)
 
 # %% [markdown]
@@ -606,8 +610,8 @@ draw(
 # %% [markdown]
 # ![The mean squared error over 600 steps of gradient descent. With one head it stops at the dashed line 2/3, with two heads at 1/3, with three heads it goes to 0.](figures/03_heads.png)
 #
-# *What to see: training runs into the bounds and stops there. Three places need three
-# heads.*
+# *What to see: training runs into the bounds and stops near them. Three places need
+# three heads.*
 #
 # At the end the curve of one head dips a little below its line. The law allows that: it
 # holds for weights that do not depend on the random numbers. A head of attention may
@@ -705,7 +709,8 @@ finish("h small heads cost what one large head costs, and look at h places at on
 # - MultiHead = Concat(head_1 ... head_h) W^O, with d_k = d_v = d_model / h. Heads are
 #   cut by reshape, then transpose.
 # - h heads cost as much as one: 4 d_model^2 parameters.
-# - One head can know one thing of three, an error of 2/3; h heads 1 - h/3.
+# - If its weights do not depend on the numbers, one head can know one thing of three,
+#   an error of 2/3; h heads 1 - h/3.
 
 # %% [markdown]
 # ## Your turn

@@ -50,7 +50,7 @@ rng = np.random.default_rng(1)
 #
 # Compute the third step on paper. The mean of (1, 3, 3, 9) is 16 / 4 = 4. Subtract it:
 # (-3, -1, -1, 5). The mean of the squares is (9 + 1 + 1 + 25) / 4 = 9, and its root,
-# the *standard deviation*, is 3. Divide by it:
+# the *standard deviation* (the spread of lesson 01), is 3. Divide by it:
 #
 # $$(-3, -1, -1, 5) / 3 = (-1, -0.33, -0.33, 1.67)$$
 #
@@ -127,7 +127,7 @@ print(f"after the norm: mean {abs(N[0, 0].mean()):.2f}, deviation {N[0, 0].std()
 same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * N + bias)
 norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller error
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
-tiny = X / 10_000  # a variance of about 1e-8, far below eps
+tiny = X / 10_000  # a variance of about 4e-8, far below eps
 of_tiny = at_each_position(normalised, tiny)
 same("also where eps outweighs the variance", norm(tiny), of_tiny)
 
@@ -136,8 +136,10 @@ same("also where eps outweighs the variance", norm(tiny), of_tiny)
 # let the first word see the words after it, which the causal mask of lesson 01 forbids.
 # So change all positions of each sentence except the first: the first must not move,
 # not even in its last digit. And equal features give the bias, not a division by 0.
-# (A warning for your own code: some programs divide by D - 1 in place of D. With 8
-# features that makes a difference of 7%, so do not mix the two.)
+# (A warning for your own code: some programs add eps to the deviation, outside the
+# root, which prevents the division by 0 as well; but they often divide the squares by
+# D - 1 in place of D. With 8 features that makes a difference of 7%, so do not mix the
+# two.)
 
 # %%
 ones = np.ones(8)
@@ -298,8 +300,8 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: (a, b). The answer is
-# to be +1 if they differ and -1 if they are equal. A linear answer is f(a) + g(b), and
-# it would need
+# to be +1 if they differ and -1 if they are equal. A linear answer is a sum f(a) +
+# g(b), and whatever f and g are, it would need
 #
 # $$f(0) + g(0) = -1 \qquad f(1) + g(1) = -1$$
 #
@@ -478,6 +480,7 @@ print(f"the network's share of the matrices: {share:.0%}")
 def randomised(layer):
     """Fill all parameters of a layer with random numbers; return it in float64."""
     layer.astype(np.float64)
+    # state(): a dict of the parameters' names and arrays; load_state() takes one.
     state = {name: rng.normal(0, 0.5, a.shape) for name, a in layer.state().items()}
     return layer.load_state(state)
 
@@ -646,7 +649,7 @@ def through_a_stack(x, n_layers, connection, generator):
     y = x
     for _ in range(n_layers):
         layer = EncoderLayer(sizes_of_stack, generator).astype(np.float64)
-        if connection is not None:
+        if connection is not None:  # called with x and the sublayer f, as shown below
             layer.attention_residual = connection
             layer.feed_forward_residual = connection
         y = layer(y, None)  # None: no mask

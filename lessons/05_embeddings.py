@@ -245,8 +245,8 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 # %% [markdown]
 # ## Why is one table used three times?
 # **State.** Section 3.4: the table is used in three places. It embeds the source, it
-# embeds the target, and at the top of the model it turns the last vector x of each
-# position into a score for each subword, its *logit*:
+# embeds the target (the translation), and at the top of the model it turns the last
+# vector x of each position into a score for each subword, its *logit*:
 #
 # $$\text{logits} = x E^T$$
 #
@@ -650,11 +650,12 @@ draw(
 # variance is d_model times the variance of the numbers in E. The logits should begin
 # small, with variance 1. So `Embedding` draws the numbers of E with variance 1/d_model.
 #
-# Is variance 1 a good beginning? The loss of the right word is
+# Is variance 1 a good beginning? With the logit z_v of each word v, the loss of the
+# right word is
 #
-# $$-\ln \frac{e^{right}}{\sum_v e^{logit_v}} = \ln(\sum_v e^{logit_v}) - right$$
+# $$-\ln \frac{e^{z_{right}}}{\sum_v e^{z_v}} = \ln(\sum_v e^{z_v}) - z_{right}$$
 #
-# and right is 0 on average. With all V logits at 0, the sum would be V, and the loss
+# and z_right is 0 on average. With all V logits at 0, the sum would be V, and the loss
 # ln V: that of a fair guess among V words. Logits of variance 1 make the sum larger:
 # the mean of e^x over normally distributed numbers of variance 1 is e^(1/2) = 1.65. So
 # the sum is about 1.65 V, and the loss ln V + 1/2: hardly worse than a guess.
