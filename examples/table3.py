@@ -364,7 +364,9 @@ def ln_perplexity(run):
 
 def undecided(runs):
     """Return the rows whose mean difference in BLEU is smaller than its spread between seeds."""
-    s, _ = spread(runs, bleu)
+    s, free = spread(runs, bleu)
+    if not free:  # one seed has no spread
+        return []
     found = differences(runs, bleu)
     return [row for row in found if abs(statistics.fmean(found[row])) < math.sqrt(2) * s]
 

@@ -75,7 +75,13 @@ def _load(name):
         raise UserError(f"unknown backend {name!r}: choose numpy or cupy")
     try:
         module = importlib.import_module(name)
-    except ImportError:
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name != name:
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"{name} is installed, but cannot be imported ({reason}): install it anew, or use "
+                "--backend numpy"
+            ) from None
         raise UserError(
             'CuPy is not installed: in the repository, pip install -e ".[cuda13]" (".[cuda12]" if '
             "nvidia-smi shows CUDA 12), or use --backend numpy"

@@ -13,7 +13,7 @@ import hashlib
 import re
 from pathlib import Path
 
-__all__ = ["DIGESTS", "digest_of", "edited"]
+__all__ = ["DIGESTS", "EQUATIONS", "digest_of", "edited"]
 
 DIGESTS = {
     "decode.py": "736c18c4c16835ab",
@@ -25,6 +25,8 @@ DIGESTS = {
     "tensor.py": "8b921485753fecb8",
     "transformer.py": "6cb289fae593dc37",
 }
+# The files whose edit may change what a model computes; the others train it or search with it.
+EQUATIONS = {"functions.py", "nn.py", "tensor.py", "transformer.py"}
 _DOCSTRING = re.compile(r'^ *r?""".*?"""$', re.DOTALL | re.MULTILINE)
 
 

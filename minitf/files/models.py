@@ -1,5 +1,6 @@
 """A trained model in a folder: weights, subwords, and config.json with their hashes."""
 
+import contextlib
 import functools
 import json
 import os
@@ -22,6 +23,13 @@ OLD_WEIGHTS = "model.npz"  # of minitf 0.1
 CONFIG = "config.json"
 NEXT_CONFIG = "config.next.json"
 FORMAT = 1
+VOCABULARIES = (  # the files of all kinds
+    Subwords.file_name,
+    Words.file_name,
+    PairedSubwords.file_name,
+    PairedSubwords.source_name,
+    PairedSubwords.target_name,
+)
 
 
 class SavedModel(NamedTuple):
@@ -86,8 +94,7 @@ def _check_free(directory, subwords):
     """Raise UserError if save_model would delete files that belong to no model."""
     if any(_is_config(directory / name) for name in (CONFIG, NEXT_CONFIG)):
         return
-    kinds = (kind.file_name for kind in (Subwords, Words, PairedSubwords))
-    for name in (CONFIG, WEIGHTS, OLD_WEIGHTS, *kinds):
+    for name in (CONFIG, WEIGHTS, OLD_WEIGHTS, *VOCABULARIES):
         if name not in subwords.contents() and (directory / name).exists():
             raise UserError(
                 f"{directory / name}: would be taken for a part of the model: move this file away, "
@@ -105,9 +112,9 @@ def _is_config(path):
 def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> None:
     """Delete the files of vocabularies of another kind, which would be taken for the model's."""
     with writing(directory):
-        for kind in (Subwords, Words, PairedSubwords):
-            if kind.file_name not in subwords.contents():
-                (Path(directory) / kind.file_name).unlink(missing_ok=True)
+        for name in VOCABULARIES:
+            if name not in subwords.contents():
+                (Path(directory) / name).unlink(missing_ok=True)
 
 
 def _shrink(name, array, dtype):
@@ -134,11 +141,31 @@ def read_model(directory: str | Path) -> SavedModel:
     if not os.path.isdir(directory):  # Path.is_dir raises errors for names that are too long
         what = "is a file" if os.path.exists(directory) else "no such folder"
         raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
-    if not any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
-        raise UserError(
-            f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
-            "name the folder that has one"
-        )
+    with user_errors(directory):  # a folder of another user, which may not be entered
+        if not any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
+            raise UserError(
+                f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
+                "name the folder that has one"
+            )
+    while True:
+        before = _identities(directory)
+        saved = _read_parts(directory)
+        if _identities(directory) == before:
+            return saved
+        # A save_model at work in another process replaced the weights meanwhile: read them anew.
+
+
+def _identities(directory):
+    """Return what tells the files of weights from others that take their names."""
+    found = []
+    for name in (WEIGHTS, OLD_WEIGHTS):
+        with contextlib.suppress(OSError):
+            status = os.stat(directory / name)
+            found.append((name, status.st_ino, status.st_mtime_ns))
+    return found
+
+
+def _read_parts(directory):
     found = _fitting_config(directory)
     subwords = load_subwords(directory)
     for name in subwords.contents():
@@ -161,8 +188,9 @@ def read_notes(directory: str | Path) -> dict:
     Raises UserError if it is missing or damaged.
     """
     path = Path(directory) / CONFIG
-    if not path.exists() and (Path(directory) / NEXT_CONFIG).exists():
-        path = path.with_name(NEXT_CONFIG)
+    with user_errors(path):
+        if not path.exists() and (Path(directory) / NEXT_CONFIG).exists():
+            path = path.with_name(NEXT_CONFIG)
     return _notes(_read_config(path))
 
 

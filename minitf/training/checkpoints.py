@@ -25,11 +25,12 @@ from minitf.files.models import (
     CONFIG,
     NEXT_CONFIG,
     OLD_WEIGHTS,
+    VOCABULARIES,
     WEIGHTS,
     forget_other_vocabularies,
     save_model,
 )
-from minitf.text import PairedSubwords, Subwords, Words, load_subwords
+from minitf.text import load_subwords
 from minitf.training.log import CURVES, LINES
 from minitf.translation.probe import probe
 
@@ -44,15 +45,8 @@ CHECKPOINT = "checkpoint.safetensors"
 OLD_CHECKPOINT = "checkpoint.npz"  # of minitf 0.1
 STEP_WEIGHTS = re.compile(r"weights-(\d{8,})\.(safetensors|npz)")
 RESULTS = "results.json"
-_VOCABULARIES = (
-    Subwords.file_name,
-    Words.file_name,
-    PairedSubwords.file_name,
-    PairedSubwords.source_name,
-    PairedSubwords.target_name,
-)
 # Files that a run writes or deletes; those of another origin are not its to touch.
-_OF_A_RUN = (*_VOCABULARIES, LINES, CURVES, RESULTS, WEIGHTS, OLD_WEIGHTS, NEXT_CONFIG)
+_OF_A_RUN = (*VOCABULARIES, LINES, CURVES, RESULTS, WEIGHTS, OLD_WEIGHTS, NEXT_CONFIG)
 # The values in every checkpoint, and those that earlier versions did not write.
 META = {
     "settings": dict,
@@ -153,7 +147,7 @@ class RunFolder:
         names = {*_OF_A_RUN, *outputs, *filter(STEP_WEIGHTS.fullmatch, found)} & found
         # A run that was killed before its first checkpoint left an empty log, and its vocabulary.
         if killed:
-            names -= {LINES, *_VOCABULARIES}
+            names -= {LINES, *VOCABULARIES}
         return min(names, default=None)
 
     @contextlib.contextmanager

@@ -143,7 +143,7 @@ def _check(parser, options):
 
 
 def _check_picture_file(parser, options):
-    """Refuse a picture of unknown format, or that would replace the text, or be replaced."""
+    """Refuse a picture without an ending, or that would replace the text, or be replaced."""
     if not options.attention:
         parser.error("--attention needs the name of a file")
     if not os.path.splitext(options.attention)[1]:

@@ -19,14 +19,17 @@ def opened_output(path, input_file):
     A new file appears under its name when it is complete. input_file: the file that is translated,
     which the output must not replace; None if there is none.
     """
-    if path in (None, "-"):
+    if path == "":
+        raise Mistake("--output needs the name of a file")
+    if path in (None, "-") or _is_same(sys.stdout, path):  # such as /dev/stdout
         if sys.stdout is None:
             raise Mistake("standard output is closed: use --output FILE")
         yield _standard_output(input_file)
         return
-    # A device or a pipe, such as /dev/stdout, which no file must replace; realpath could not name
-    # a pipe.
+    # A device or a pipe, which no file must replace; realpath could not name a pipe. A descriptor,
+    # such as /dev/stderr, may lead to a file that others write, too.
     is_device = os.path.exists(path) and not os.path.isfile(path)
+    is_device = is_device or path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
     path = path if is_device else os.path.realpath(path)  # a link stays a link
     if input_file and os.path.isfile(path) and _is_same(input_file, path):
         raise Mistake(
@@ -40,11 +43,12 @@ def _standard_output(input_file):
     """Return a function that writes text to standard output."""
     with contextlib.suppress(OSError, ValueError):  # not a file of the operating system
         descriptor = sys.stdout.fileno()
-        os.set_blocking(descriptor, True)  # another program may have changed that
         if input_file and os.path.isfile(descriptor) and _is_same(input_file, descriptor):
             raise Mistake(
                 "the translation would be added to the text that is read: write it to another file"
             )
+        with contextlib.suppress(AttributeError):  # Windows has it since Python 3.12
+            os.set_blocking(descriptor, True)  # another program may have changed that
     if not hasattr(sys.stdout, "buffer"):  # as in a notebook
         return sys.stdout.write
     return lambda text: _write(sys.stdout.buffer, "standard output", text)
@@ -54,14 +58,15 @@ def _is_same(file, path):
     """Return whether an open file is that of a path, or of another file's descriptor."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    except OSError:  # not a file of the operating system
+    except (AttributeError, OSError, ValueError):  # not an open file of the operating system
         return False
 
 
 def _opened(path, name):
     with _mistake_about(name):
         # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
-        return open(path, "wb", buffering=0)
+        # What a file has already, if it is reached by a descriptor, stays.
+        return open(path, "ab", buffering=0)
 
 
 @contextlib.contextmanager

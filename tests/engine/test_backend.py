@@ -36,6 +36,14 @@ def test_without_cupy_the_advice_is_that_of_the_readme(monkeypatch):
     assert advice in str(error.value) and advice in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_cupy_that_does_not_start_says_why(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "cupy.py").write_text('raise ImportError("libnvrtc.so.13:\\nno such file")')
+    with pytest.raises(UserError, match=r"cannot be imported \(libnvrtc.so.13: no such file\)"):
+        use("cupy")
+
+
 def test_an_error_names_its_file_and_others_pass():
     with pytest.raises(UserError, match=r"^words\.txt: one line$"), in_file("words.txt"):
         raise UserError("one line")

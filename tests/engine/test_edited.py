@@ -1,14 +1,20 @@
 """Whoever edits an equation sees what the edit does, although a form does not know of it."""
 
+import ast
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tokenize
 
 import pytest
 from paths import EXAMPLES, PACKAGE
 
-from minitf.edited import DIGESTS, digest_of, edited
+from minitf import Config, Transformer
+from minitf.edited import _DOCSTRING, DIGESTS, digest_of, edited
+from minitf.errors import UserError
+from minitf.translation.probe import check_probe
 
 LOSS = """
 from minitf import Config, Transformer
@@ -29,6 +35,31 @@ def test_only_the_code_counts():
     before = digest_of(f"def f(x):\n{docstring}    return 2 * x\n")
     assert before == digest_of(f"def f(x):\n{long}    # Why not?\n    return 2 * x\n")
     assert before != digest_of(f"def f(x):\n{docstring}    return 3 * x\n")
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_what_does_not_count_is_docstrings_and_comments(name):
+    """In a file with other long strings, `digest_of` might take code for a docstring."""
+    source = (PACKAGE / name).read_text(encoding="utf-8")
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = {
+        ast.get_source_segment(source, node.body[0].value)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, kinds) and ast.get_docstring(node) is not None
+    }
+    assert {match[0].strip() for match in _DOCSTRING.finditer(source)} == docstrings
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        assert "\n" not in token.string.strip() or token.string in docstrings
+
+
+def test_an_edit_that_changes_no_number_is_not_blamed_for_others(monkeypatch):
+    config = Config(30, n_layers=1, d_model=16, d_ff=32, n_heads=2)
+    monkeypatch.setattr("minitf.translation.probe.edited", ["optim.py", "nn.py"])
+    with pytest.raises(UserError, match=r"trained before nn\.py had"):
+        check_probe(Transformer(config).eval(), [1.0] * 8)
+    monkeypatch.setattr("minitf.translation.probe.edited", ["optim.py"])
+    with pytest.raises(UserError, match="was a layer changed"):
+        check_probe(Transformer(config).eval(), [1.0] * 8)
 
 
 LOAD = """

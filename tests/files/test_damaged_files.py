@@ -1,5 +1,6 @@
 """Files of another model, damaged and hostile files: one line names the file, at little memory."""
 
+import errno
 import json
 import random
 import struct
@@ -14,8 +15,15 @@ from damage import mutated, resident
 from saved_files import assert_same, message, save_npz, shapes_of
 
 from minitf.errors import UserError
-from minitf.files.arrays import MAX_HEADER, load_arrays, save_arrays, write_arrays
-from minitf.files.models import read_model, save_model
+from minitf.files import models
+from minitf.files.arrays import (
+    MAX_HEADER,
+    load_arrays,
+    read_arrays,
+    save_arrays,
+    write_arrays,
+)
+from minitf.files.models import read_model, read_notes, save_model
 from minitf.text import Subwords
 
 
@@ -404,6 +412,29 @@ def test_subwords_of_another_model_are_refused(tmp_path, words):
         tmp_path / "subwords.model"
     )
     assert "belongs to another model" in message(read_model, tmp_path)
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, words, monkeypatch):
+    """The hashes are checked first, so weights that come after them could be another model's."""
+    save_model(tmp_path, {"a": np.zeros(2, np.float32)}, {}, words, notes={"step": 1})
+
+    def late(path):
+        monkeypatch.undo()
+        save_model(tmp_path, {"a": np.ones(2, np.float32)}, {}, words, notes={"step": 2})
+        return read_arrays(path)
+
+    monkeypatch.setattr(models, "read_arrays", late)
+    found = read_model(tmp_path)
+    assert (found.arrays["a"][0], found.notes) == (1, {"step": 2})
+
+
+def test_a_model_in_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(models.Path, "exists", refuse)
+    for read in (read_model, read_notes):
+        assert "cannot be read (Permission denied)" in message(read, tmp_path)
 
 
 def test_a_model_must_be_a_folder(tmp_path):

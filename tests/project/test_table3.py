@@ -160,6 +160,7 @@ def test_rows_below_the_spread_get_another_seed():
         *(run("A-h4", 0, 5, 29.5), run("A-h4", 1, 5, 30.7)),
     ]
     assert table3.undecided(runs) == ["A-h4"]
+    assert table3.undecided(runs[::2]) == [], "one seed has no spread to be below"
 
 
 @pytest.fixture

@@ -67,6 +67,30 @@ def test_an_output_that_is_a_pipe(run):
     assert out.decode() == run(*QUICK, "the dog")[1]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_file_that_a_descriptor_leads_to_keeps_what_it_has(run, tmp_path, stream):
+    """translate.py --output /dev/stdout >> log.txt adds to the log."""
+    path = tmp_path / "log.txt"
+    path.write_text("one\n")
+    with open(path, "ab") as log:
+        process = run.start(*QUICK, "--output", f"/dev/{stream}", "the dog", **{stream: log})
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert path.read_text() == "one\n" + run(*QUICK, "the dog")[1]
+
+
+def test_an_output_without_a_name_is_refused_before_anything_is_translated(run):
+    assert is_refused(run("--output", "", "the dog"), "--output needs the name of a file")
+
+
+def test_a_system_that_cannot_change_a_descriptor(run, monkeypatch):
+    """Python has os.set_blocking on Windows since 3.12."""
+    expected = run(*QUICK, "the dog")
+    monkeypatch.delattr(os, "set_blocking", raising=False)
+    assert run(*QUICK, "the dog") == expected
+
+
 def test_the_output_is_not_read_as_input(run, tmp_path):
     """translate.py --input a.txt >> a.txt would never end."""
     path = tmp_path / "a.txt"
