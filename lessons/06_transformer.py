@@ -43,11 +43,11 @@ rng = np.random.default_rng(1)
 # of them translates. This lesson puts them together, and the result does.
 #
 # Here is the goal. A small Transformer was trained beforehand on English and German
-# (lesson 07 tells how). It has an encoder of 2 layers and a decoder of 2 layers, 4
-# heads, and vectors of 64 numbers. It gets an English sentence, the *source*. It writes
-# the German one, the *target*, token by token. A *token* is a word, a piece of a word,
-# or a punctuation mark; there are also a start mark and an end mark. The program
-# repeats three steps:
+# (lesson 07 tells how one trains, `toy-model/README.md` with which options). It has an
+# encoder of 2 layers and a decoder of 2 layers, 4 heads, and vectors of 64 numbers. It
+# gets an English sentence, the *source*. It writes the German one, the *target*, token
+# by token. A *token* is a word, a piece of a word, or a punctuation mark; there are
+# also a start mark and an end mark. The program repeats three steps:
 #
 # 1. Give the model the source and the tokens written so far. In the beginning that is
 #    only the *start mark*, whose id is 2.

@@ -169,7 +169,7 @@ claim(
 #
 # (The paper gives no formula; this one is from its program, tensor2tensor.) In the tiny
 # example, with "dog" as the true word, q = 0.033, 0.033, 0.033, 0.9. The loss of a
-# batch is the mean over its n target tokens. Padding is not a token: it adds nothing to
+# batch is the mean over its n target tokens. Padding is no target: it adds nothing to
 # the sum and is not counted in n.
 #
 # **Derive.** The gradient, again in two steps.
@@ -220,7 +220,7 @@ same("label_smoothed_cross_entropy = loops", loss, smoothed)
 same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
 
 # %% [markdown]
-# **Use.** The goal as a picture. Take 14 words, the vocabulary of the task below: ten
+# **Use.** The goal as a picture. Take 14 tokens, the vocabulary of the task below: ten
 # digits, and marks for padding, unknown, start and end. Let the logit of the true word
 # lead the 13 others by more and more. At p = q it is 0.9 / (0.1 / 13) = 117 times as
 # probable as any other, so its logit leads by ln 117 = 4.76.
@@ -430,9 +430,10 @@ same(
 # $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1 *whatever the
 # gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
 # cancel in m, but their squares cannot cancel in v. So a move of Adam is
-# **the rate times a measure of how much the gradients agree**. It is mostly between -1
-# and 1. A size that all gradients of a number share drops out. (Several gradients in a
-# row that are much larger than those before them make moves above 1, but never 2.)
+# **the rate times a measure of how much the gradients agree**. That is mostly between
+# -1 and 1. A size that all gradients of a number share drops out. (Several gradients in a row that
+# are much larger than those before them make the measure larger than 1, up to 1.7: the
+# Cauchy-Schwarz inequality tells that bound.)
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million, show
 # it: all move alike.
@@ -858,8 +859,9 @@ claim(
 # %% [markdown]
 # **One update at the full rate makes the positions much more alike. Moves of the same
 # size in random directions do not.** So the danger is not the size of the first moves
-# alone, but that they agree. (That they agree on the *frequencies* is our reading. The
-# loss at which such models get stuck, in the next section, supports it.)
+# alone, but that they push all positions the same way. (That this way is that of the
+# *frequencies* is our reading. The loss at which such models get stuck, in the next
+# section, supports it.)
 #
 # **3. What is alike is hard to tell apart again.** If the memory has the same vector at
 # each position, attention returns that vector wherever it looks. Then it does not
@@ -941,8 +943,8 @@ draw(
 # **4. Why only in post-norm?** Here we have a measurement, the green curve, and only a
 # guess at its reason. Post-norm divides the sum x + Sublayer(x) by its size, twelve
 # times in the encoder. If a large common part has been added, each division shrinks the
-# differences between positions. Pre-norm divides only once, at the end: the differences
-# become small, but a small difference still has a gradient.
+# differences between positions. In pre-norm the road of x has one division only, at its
+# end.
 #
 # Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
 # model has large gradients near its output, and train pre-norm without a warm-up. Liu
@@ -990,8 +992,8 @@ for schedule in warmup.SCHEDULES:
 # At the highest rates, the models get stuck at one loss. It has a meaning. A model that
 # gives the same answer at each position of every row can do no better than the average
 # of all q: the frequencies of the tokens. Its loss is the entropy of that average. (A
-# token with the share s of all is the true one in s of the cases, with q = 0.9, and
-# another one in the rest, with q = 0.1 / 13.)
+# token with the share s of all has q = 0.9 in s of the cases, where it is the true one,
+# and q = 0.1 / 13 in all others.)
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -1190,11 +1192,11 @@ draw(
 #
 # **What it does not show** is why. With 2,000 pairs the first reason fits: the
 # unsmoothed model is 94.3% sure and 91.6% right, too sure, and smoothing helps most
-# there. Even its perplexity is a little better, 1.51 against 1.55: what smoothing gives
-# away on right words is less than what it saves on wrong ones of which the model was
-# sure. With 8,000 pairs it is 94.9% sure and 95.4% right, not too sure at all, and
-# smoothing still helps. Over-confidence is not the only reason, and we do not know the
-# other.
+# there. Even the perplexity is a little better with it, 1.51 against 1.55: what
+# smoothing gives away on right words is less than what it saves on wrong ones of which
+# the model was sure. With 8,000 pairs it is 94.9% sure and 95.4% right, not too sure at
+# all, and smoothing still helps. Over-confidence is not the only reason, and we do not
+# know the other.
 
 # %% [markdown]
 # ## How does the library do the same?
@@ -1308,9 +1310,9 @@ finish(
 #   tokens, however many parts compute it.
 # - How large is the rate? It grows for 4,000 steps to 7e-4, then falls as
 #   $1 / \sqrt{t}$.
-# - Why a warm-up? The first moves are large and agree, so at a high rate two of them
-#   make all positions of a post-norm model alike; and even if they part again, at that
-#   rate they fall back.
+# - Why a warm-up? The first moves are large and push all one way, so at a high rate two
+#   of them make all positions of a post-norm model alike; and even if they part again,
+#   at that rate they fall back.
 # - How can perplexity and BLEU disagree? One asks how sure the model is of the true
 #   word, the other only whether it comes first.
 

@@ -636,9 +636,9 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 # 6/5) = e^-0.2. That is 0.8187: BLEU 81.87. So to leave a word out costs less here than
 # to write a wrong one, which also spoils the n-grams around it.
 #
-# **State.** One sentence may share no four words with its reference: then p_4 = 0, and
-# BLEU is 0, however good the rest. Therefore BLEU is computed over a test set: the
-# counts of all sentences are added up first.
+# **State.** One sentence may share no four words in a row with its reference. Then
+# p_4 = 0, and BLEU is 0, however good the rest. Therefore BLEU is computed over a test
+# set: the counts of all sentences are added up first.
 #
 # $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r/h}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$$
 #

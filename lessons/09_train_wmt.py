@@ -658,7 +658,7 @@ claim("by time, as in Table 2", abs(by_time - 3.3e18) < 5e16, f"{by_time:.2e}")
 claim("by work, 100,000 updates", by_work < by_time / 3, f"{by_work:.2e}")
 
 # %% [markdown]
-# ## When do more GPUs stop helping?
+# ## How much do more GPUs help?
 # Twice as many GPUs compute an update in half the time. Do they also *send* in half the
 # time? In the 2 (n - 1) turns of the ring, each GPU sends a slice of 4 P / n bytes:
 #
@@ -723,7 +723,7 @@ draw(
 )
 
 # %% [markdown]
-# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. Links of 12 GB/s stay near the ideal for long, 7.3 times as fast with 8 GPUs. With 1.25 GB/s, 8 GPUs are 4.2 times as fast, and more bring little. With 0.125 GB/s any number is slower than one GPU.](figures/09_ranks.png)
+# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. Links of 12 GB/s stay near the ideal for long, 7.3 times as fast with 8 GPUs. With 1.25 GB/s, 8 GPUs are 4.2 times as fast, and the curve becomes flat. With 0.125 GB/s any number is slower than one GPU.](figures/09_ranks.png)
 #
 # *What to see: each curve bends away from the ideal, and crosses "half of ideal" where
 # its GPUs send for as long as they compute: the 1.25 GB/s network near 9 GPUs, the link
@@ -1128,8 +1128,9 @@ finish(
 # - Gradients are divided once, by the tokens of all GPUs and batches, and then added.
 # - In a ring, each GPU sends on what it received last. It sends less than 8 P
 #   bytes, however many GPUs there are.
-# - More GPUs help while each has more than (4/3)(F/B) tokens of the update (F: its
-#   operations, B: the bytes that it sends, both in a second).
+# - Of n GPUs, each has its share of the update's tokens. While that is more than
+#   (4/3)(F/B), they are at least half of n times as fast as one (F: a GPU's operations,
+#   B: the bytes that it sends, both in a second).
 # - The mean of checkpoints has less of the noise of the last batches, if they are far
 #   enough apart to differ.
 # - 27.3 BLEU is about 26.7 in sacreBLEU. Publish the signature.
@@ -1218,7 +1219,7 @@ def slowest_link(n, tokens, operations_a_second):
     tokens: of the update, shared by the GPUs. operations_a_second: of each GPU. Use the
     exact bytes of a ring of n, not those of many GPUs.
 
-    Hint: "When do more GPUs stop helping?" has the seconds of both. Set them equal, and
+    Hint: "How much do more GPUs help?" has the seconds of both. Set them equal, and
     see what is gone.
     """
     ...
