@@ -431,9 +431,9 @@ same(
 # gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
 # cancel in m, but their squares cannot cancel in v. So a move of Adam is
 # **the rate times a measure of how much the gradients agree**. That is mostly between
-# -1 and 1. A size that all gradients of a number share drops out. (Several gradients in a row that
-# are much larger than those before them make the measure larger than 1, up to 1.7: the
-# Cauchy-Schwarz inequality tells that bound.)
+# -1 and 1. A size that all gradients of a number share drops out. (Several gradients in
+# a row that are much larger than those before them make the measure larger than 1, up
+# to 1.7: the Cauchy-Schwarz inequality tells that bound.)
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million, show
 # it: all move alike.
