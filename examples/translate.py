@@ -19,7 +19,7 @@ def main(arguments=None):
 
         return translate.main(arguments, MODEL, backend)
     except ModuleNotFoundError as error:
-        hint = "run  pip install -e .  in the folder above examples"
+        hint = "activate the environment, or run  pip install -e .  (README.md tells how)"
         print(f"translate.py: {error.name} is not installed: {hint}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -78,6 +78,9 @@ def main(arguments):
 
 def write(numbers, on_paper):
     """Write the sheet of one lesson; return the exit code."""
+    unknown = [word for word in numbers if word.startswith("-")]
+    if unknown:
+        return refuse(f"unknown option {unknown[0]}: --help lists them")
     if len(numbers) != 1:
         return refuse("give the number of one lesson, such as 04")
     lesson = lesson_of(numbers[0])

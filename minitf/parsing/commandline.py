@@ -223,6 +223,11 @@ def _completed(trees, sentences):
 
 def _trees(paths):
     missing = [path for path in paths if not os.path.exists(path)]
+    if missing and "*" in missing[0]:  # the shell leaves a pattern that no file matches
+        raise Mistake(
+            f"no file matches {missing[0]}: is the folder right? (python -m minitf.data craft "
+            "downloads trees)"
+        )
     if missing and missing != paths[:1]:
         raise Mistake(f"no such file: {', '.join(missing)}; put sentences before all options")
     trees = [cleaned(tree) for path in paths for tree in read_trees(path)]

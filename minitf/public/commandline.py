@@ -46,6 +46,8 @@ def _import(options):
     source, notes = Path(options.model), {}
     if not source.exists() and is_name(options.model):
         must_be_free(options.out)  # before 300 MB are downloaded
+        if "/" in options.model:  # it may be a mistyped folder
+            print(f"there is no folder {options.model} here: looking for a model of this name")
         source, notes = fetched(options.model), notes_of(options.model)
     import_model(source, options.out, options.keep, options.like, notes)
 

@@ -157,7 +157,10 @@ def _check_languages(settings, corpus, notes, log):
             "order"
         )
     elif target.startswith("trees") and not text[1].startswith("tree"):
-        log.say(f"notice   {settings.start_from} is a parser, which writes trees")
+        log.say(
+            f"notice   {settings.start_from} is a parser, which writes trees: for another text, "
+            "give a translator"
+        )
 
 
 def _check_files(settings, given):

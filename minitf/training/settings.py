@@ -389,6 +389,10 @@ def parse(arguments, program=LESSON):
         if defaults or "start_from" in given:
             other = "--quick" if defaults else "--start-from"
             raise UserError(f"--recipe is for a new model of your own: leave out {other}")
+        if recipe == "parsing" and not {"train", "corpus", "resume"} & set(given):
+            raise UserError(
+                "--recipe parsing needs a text of sentences and trees: add --corpus craft-words"
+            )
         defaults = RECIPES[recipe]
     # The later of two values of a field counts. A resumed run has a model already.
     if "set" in given and "resume" not in given:

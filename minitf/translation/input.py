@@ -58,6 +58,8 @@ def opened_input(options):
             raise Mistake(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
             _check_is_text(file, options.input)
+            if _size_of(file) == 0:
+                say(terminal_safe(f"{options.input} is empty"))
             yield _source_of(file, options, options.input)
     elif sys.stdin is None:
         raise Mistake("standard input is closed: give TEXT or --input FILE")

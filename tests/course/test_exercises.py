@@ -351,6 +351,7 @@ def answers_after(name):
     ("arguments", "reason"),
     [
         (["--json"], "give one filled sheet"),
+        (["--jsn", "a.py"], "unknown option --jsn: --help lists them"),
         (["--json", "a.py", "b.py"], "give one filled sheet"),
         (["--json", "missing.py"], "missing.py: No such file"),
         (["--json", "other.py"], "other.py: its first line names no lesson"),

@@ -262,6 +262,7 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["--grammar", GRAMMAR, "the cat ."], "no such file: the cat .; put sentences before all"),
         (["--grammar", "no.tree", "the cat ."], "no such file: no.tree, the cat .; put sentences"),
         (["--grammar", "no.tree"], "no.tree: cannot be read (No such file"),
+        (["--grammar", "no/*.tree"], "no file matches no/*.tree: is the folder right?"),
         (["a", "--modle", "HERE"], "unknown option --modle: did you mean --model?"),
         (["a", "--nonsense"], "unknown option --nonsense: put -- before text"),
         (["-hello"], "unknown option -hello: put -- before text"),
@@ -279,7 +280,10 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["--model", "HERE", "--draw", "folder.png", "a"], "folder.png is a folder: name a file"),
         (["--model", "HERE", "--draw", f"{'a' * 300}/a.png", "a"], "the folder of aaa"),
         (["--model", "", "a"], ". is not the folder of a trained model"),
-        (["--model", "HERE", "--score", GRAMMAR, "--output", ""], "it is a folder: name a file"),
+        (
+            ["--model", "HERE", "--score", GRAMMAR, "--output", ""],
+            "--output needs the name of a file",
+        ),
         (["--model", "HERE", "--score", GRAMMAR, "--input", ""], "leave the other text out"),
     ],
 )

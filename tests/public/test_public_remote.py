@@ -188,8 +188,9 @@ def test_older_models_have_their_weights_in_another_file(server, tmp_path):
 def test_a_model_that_the_hub_does_not_have(server, tmp_path, capsys):
     server.files.clear()
     assert commandline.main(["somebody/no-model", str(tmp_path / "out")]) == 2
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
     assert err.count("\n") == 1 and "somebody/no-model is not a MarianMT model of the hub" in err
+    assert "there is no folder somebody/no-model here" in out
 
 
 @pytest.mark.parametrize("code", [401, 403])

@@ -80,10 +80,13 @@ def test_without_arguments_the_defaults():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_a_set_of_defaults(name):
-    found, given = parse(["--recipe", name, "--cooldown", "0", "--set", "dropout=0.4"])
+    corpus = {"parsing": "craft-words"}.get(name, "multi30k")
+    changes = ["--cooldown", "0", "--set", "dropout=0.4", "--corpus", corpus]
+    found, given = parse(["--recipe", name, *changes])
     recipe = RECIPES[name]
-    assert found == Settings(**recipe | {"cooldown": 0.0, "set": [*recipe["set"], "dropout=0.4"]})
-    assert given == {"cooldown", "set"}
+    changed = {"cooldown": 0.0, "set": [*recipe["set"], "dropout=0.4"], "corpus": corpus}
+    assert found == Settings(**recipe | changed)
+    assert given == {"cooldown", "set", "corpus"}
     assert model_changes(found.set)["dropout"] == 0.4
     paper = Settings()
     for option in recipe.keys() - {"set"}:
@@ -93,6 +96,12 @@ def test_a_recipe_is_a_set_of_defaults(name):
             parse(["--recipe", name, *other])
     with pytest.raises(UserError, match="small-data"):
         parse(["--recipe", "large-data"])
+
+
+def test_the_recipe_for_trees_needs_trees():
+    with pytest.raises(UserError, match="add --corpus craft-words"):
+        parse(["--recipe", "parsing", "--out", "runs/p"])
+    assert parse(["--recipe", "parsing", "--train", "a", "b", "--valid", "c", "d"])[0].train
 
 
 def test_with_a_cooldown_another_number_of_steps_is_another_course():

@@ -248,7 +248,7 @@ def test_a_model_of_another_direction_or_task_is_noticed(folder, capsys):
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de --steps 1")
     for source, target, said in (
         ("de", "en", "first translates de to en, but the text has en and de: give a model of"),
-        ("en", "trees", "first is a parser, which writes trees"),
+        ("en", "trees", "first is a parser, which writes trees: for another text, give"),
         ("en", "de", ""),
         ("source", "target", ""),
     ):

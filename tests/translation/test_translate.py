@@ -377,7 +377,7 @@ def test_closed_streams_and_missing_packages(run, monkeypatch):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert is_refused(
             (done.returncode, done.stdout, done.stderr),
-            f"{missing} is not installed: run  pip install",
+            f"{missing} is not installed: activate the environment, or run  pip install",
         )
     with monkeypatch.context() as patch:
         patch.setattr(command, "load", lambda folder: bytearray(1 << 62))

@@ -84,6 +84,13 @@ def test_an_output_without_a_name_is_refused_before_anything_is_translated(run):
     assert is_refused(run("--output", "", "the dog"), "--output needs the name of a file")
 
 
+def test_an_empty_file_is_noticed(run, tmp_path):
+    path = tmp_path / "unsaved.txt"
+    path.touch()
+    code, out, err = run(*QUICK, "--input", path)
+    assert (code, out) == (0, "") and err.endswith("unsaved.txt is empty\n")
+
+
 def test_a_system_that_cannot_change_a_descriptor(run, monkeypatch):
     """Python has os.set_blocking on Windows since 3.12."""
     expected = run(*QUICK, "the dog")
