@@ -179,6 +179,8 @@ def prepare(settings, corpus, log, subwords=None):
     learned = subwords is None
     if learned:
         subwords = _learn_subwords(corpus, settings, log)
+    elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
+        corpus = dataclasses.replace(corpus, cut=True, tokenized=True)
     _check_sampling(settings, corpus, subwords)
     pairs = corpus.train
     if n_added := len(corpus.added.source):

@@ -57,7 +57,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     }
     for name, content in files.items():
         save_text(out / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    save_text(out / "README.md", _card(out.name, known, differences))
+    save_text(out / "README.md", _card(out.resolve().name, known, differences))
     contents = subwords.contents()
     one = contents.get(subwords.file_name)
     writers = {

@@ -68,7 +68,7 @@ def import_model(
     must_be_free(out)
     model = read_public(source, like)
     known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
-    notes = {"source": source.name} | model.notes | (notes or {}) | known
+    notes = {"source": source.resolve().name} | model.notes | (notes or {}) | known
     notes = languages_of_name(str(notes["source"])) | notes
     if "longest" not in notes:  # a model of minitf that comes back has its own
         notes |= LINES
@@ -202,7 +202,7 @@ def _write_card(out, notes, dtype, like, note):
         title=notes["source"],
         dtype=dtype,
         like=like,
-        folder=out.name,
+        folder=out.resolve().name,
         note=f"{note[:1].upper()}{note[1:]}.\n\n" if note else "",
         **{name: notes[name] for name in ("source", "licence", "credit")},
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["folder_of"]
 
 # Names of other owners look like folders, so `python -m minitf.public` has to be asked for them.
-_NAME = re.compile(r"(Helsinki-NLP/)?opus-mt[-_][\w.-]+")
+_NAME = re.compile(r"(Helsinki-NLP/)?opus-mt[-_][\w.-]+", re.ASCII)
 
 
 def folder_of(model: str | Path, say: Callable[[str], object] = print) -> str | Path:

@@ -31,7 +31,7 @@ SMALL = (CONFIG, VOCABULARY, PairedSubwords.source_name, PairedSubwords.target_n
 CARD = "README.md"
 _OWNER = "Helsinki-NLP"
 _UNFINISHED = "unfinished-"  # the beginning of the names of folders of models in conversion
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class Pinned(NamedTuple):
@@ -136,6 +136,8 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     pinned = PINNED.get(full)
     folder = data_folder() / "downloads" / "public" / full.replace("/", "--")
     base = f"{os.environ.get('HF_ENDPOINT') or HUB}".rstrip("/")
+    if not base.startswith(("https://", "http://")):
+        raise UserError(f"HF_ENDPOINT is {base!r}: begin the address of a mirror with https://")
     commit = pinned.commit if pinned else "main"
     page, base = f"{base}/{full}/tree/{commit}", f"{base}/{full}/resolve/{commit}"
     licence = pinned.licence if pinned else "see its card, which is downloaded too"

@@ -67,6 +67,7 @@ LATER_META = {
     "subwords": str,
     "probe": (list, type(None)),
     "reads_capitals": bool,
+    "languages": list,
 }
 
 _LOCKED = set()  # descriptors of locked folders

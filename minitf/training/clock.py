@@ -9,7 +9,7 @@ WARM_UP = 3  # updates of a session that take longer than later ones, and say no
 
 
 class Clock:
-    """Measures a session, from its first update to now. All times are in seconds.
+    """Measures a session, from `start` to now. All times are in seconds.
 
     A run has one session or, if it is resumed, several; a session has laps, one for each entry of
     the log.

@@ -133,7 +133,7 @@ def _read_new(settings, given, model):
     corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out)
     if settings.start_from:
-        _check_languages(settings, corpus, notes, log)
+        corpus = _with_languages(settings, corpus, notes, log)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
         config = Config.preset(
@@ -144,9 +144,12 @@ def _read_new(settings, given, model):
     return Start(settings, config, dataset, weights, reads_capitals=capitals), log
 
 
-def _check_languages(settings, corpus, notes, log):
-    """Log it if the model of --start-from was not trained for the languages of the text."""
-    source, target = (str(notes.get(f"{side}_language")) for side in ("source", "target"))
+def _with_languages(settings, corpus, notes, log):
+    """Return the corpus with the languages of the model of --start-from, if it has none itself.
+
+    Log it if that model was not trained for the languages of the text.
+    """
+    source, target = (str(notes.get(f"{side}_language", side)) for side in ("source", "target"))
     text = corpus.source_language, corpus.target_language
     if settings.train:
         text = tuple(ending.removeprefix(".") for ending in endings(settings.train))
@@ -161,6 +164,11 @@ def _check_languages(settings, corpus, notes, log):
             f"notice   {settings.start_from} is a parser, which writes trees: for another text, "
             "give a translator"
         )
+    if not settings.train:
+        return corpus
+    if text != (target, source):
+        text = source, target
+    return dataclasses.replace(corpus, source_language=text[0], target_language=text[1])
 
 
 def _check_files(settings, given):
@@ -199,6 +207,9 @@ def _read_checkpoint(settings, given, model):
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
     corpus = _read_corpus(settings)
+    if settings.train and len(languages := meta.get("languages", [])) == 2:
+        source, target = map(str, languages)
+        corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     dataset = prepare(settings, corpus, log.say, subwords)
     changes = {flag(name): pair for name, pair in changes.items()} | model_changed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.data.corpora import read_pairs, undecoded
+from minitf.data.corpora import read_lines, undecoded
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 from minitf.terminal import counted
@@ -114,7 +114,13 @@ def score_files(hypotheses, references) -> str:
     test.de, test.fr.
     Raises UserError for files that cannot be read and for unequal line counts.
     """
-    pairs = read_pairs(hypotheses, references)
+    pairs = read_lines(hypotheses), read_lines(references)
+    lengths = list(map(len, pairs))
+    if lengths[0] != lengths[1]:
+        raise UserError(
+            f"{hypotheses} has {counted(lengths[0], 'line')} but {references} has "
+            f"{lengths[1]:,}: give one reference for each translation"
+        )
     lines = [bleu(*pairs).text]
     try:
         lines.append(paper_bleu(*pairs, Path(references).suffix.removeprefix(".")).text)

@@ -51,8 +51,13 @@ class RunLog:
         if not self.folder:
             return
         if self.after is not None:
-            with _writing(self.folder):
+            try:
                 entries = read_history(self.folder)
+            except OSError as error:
+                raise UserError(
+                    f"{self.folder / LINES}: cannot be read ({error.strerror}): give yourself "
+                    "permission, or move it away"
+                ) from None
             self.history = [entry for entry in entries if entry["step"] <= self.after]
         save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
 

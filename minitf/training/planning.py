@@ -20,7 +20,7 @@ from minitf.backend import on_gpu
 from minitf.config import Config
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
 from minitf.terminal import Progress, counted
-from minitf.training.settings import Settings
+from minitf.training.settings import Settings, smaller_model
 
 __all__ = ["Workload", "arithmetic", "report", "summary", "try_batches", "workload"]
 
@@ -289,14 +289,13 @@ def _does_not_fit(settings, fixed, batch, copies, free):
     # 0.9: a batch of fewer tokens may be filled better.
     tokens = int(0.9 * (SAFE * free - fixed) / batch * s.batch_tokens)
     if tokens < FEWEST_TOKENS or fixed + copies > SAFE * free:
-        yield "change   even small batches do not fit: choose a smaller model with --preset"
+        yield f"change   even small batches do not fit: {smaller_model(s)}"
         return
     tokens -= tokens % 10 ** (len(str(tokens)) - 2)  # two digits are enough
     times = math.ceil(s.accumulate * s.batch_tokens / tokens)
     shorter = f" --max-length {tokens - 1}" if tokens <= s.max_length else ""
     yield (
-        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or a smaller "
-        "model with --preset"
+        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or {smaller_model(s)}"
     )
 
 
@@ -308,22 +307,27 @@ def _passes(load, team, batch):
 
     batch: this rank's slice of a typical one. The slowest rank counts: the others wait for it.
     """
-    most = team.ranks.tell(len(batch.source))  # may differ by one row
+    most = min(team.ranks.gather(len(batch.source)))
     tokens = SLICE_TOKENS
-    more = min(_rows(team, batch, tokens), most)
+    more = min(_equal_rows(team, batch, tokens), most)
     team.try_batch(batch.rows(0, more))  # the first pass also fetches memory from the system
     large = _pass_seconds(team, batch, more)
     while large < ENOUGH and more < most:
         tokens *= 2
-        more = min(_rows(team, batch, tokens), most)
+        more = min(_equal_rows(team, batch, tokens), most)
         large = _pass_seconds(team, batch, more)
     few, small = more, large
     if more < most:
-        few = _rows(team, batch, tokens // 4)
+        few = min(_equal_rows(team, batch, tokens // 4), most)
         small = _pass_seconds(team, batch, few)
     fixed, slope = _line(_work(load, batch, few), small, _work(load, batch, more), large)
     passes = math.ceil(load.settings.accumulate / load.ranks)  # of this rank
     return passes * fixed + slope * load.work / load.ranks, _described(batch, few, more)
+
+
+def _equal_rows(team, batch, tokens):
+    """Return the rows of a slice by `_rows` of rank 0, so that all ranks make the same passes."""
+    return team.ranks.tell(_rows(team, batch, tokens))
 
 
 def _pass_seconds(team, batch, rows):

@@ -6,7 +6,7 @@ import json
 
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
-from minitf.files.models import read_model
+from minitf.files.models import read_notes
 from minitf.terminal import counted
 from minitf.training.checkpoints import RESULTS, translations
 from minitf.training.evaluation import paper_bleu
@@ -50,14 +50,14 @@ def to_translate(dataset):
 def _better_model(trainer):
     """Compare the averaged weights with the last; return the better Translator, and the scores."""
     log, folder = trainer.log, trainer.folder.path
-    # max_length: no line of a text is cut for being long.
+    # max_length: lines of that length were trained on, so they need not be cut into clauses.
     load = functools.partial(
         Translator.load, folder, trainer.settings.max_length, trainer.make_model
     )
     translator = load()
     value, score = trainer.validator.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
-    averaged = read_model(folder).notes.get("averaged")
+    averaged = read_notes(folder).get("averaged")
     if averaged == 1:
         line = "weights  of the last step"
     else:

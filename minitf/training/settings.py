@@ -536,15 +536,24 @@ def check_model(settings, config, n_subwords):
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
         raise UserError(
             f"a model of {count:,} parameters needs {16 * count / 1e9:,.1f} GB before training "
-            f"begins, but only {free / 1e9:,.1f} GB are free: choose a smaller --preset, or "
-            "smaller sizes with --set"
+            f"begins, but only {free / 1e9:,.1f} GB are free: {smaller_model(settings)}"
         )
     if config.positions == "learned" and settings.max_length >= config.max_length:
+        longer = f" or --set max_length={settings.max_length + 1}"
         raise UserError(
             f"--max-length {settings.max_length} and the end mark are more than the "
             f"{config.max_length} positions that the model learns: use --max-length "
-            f"{config.max_length - 1} or --set max_length={settings.max_length + 1}"
+            f"{config.max_length - 1}{'' if settings.start_from or settings.resume else longer}"
         )
+
+
+def smaller_model(settings):
+    """Return the advice for a model that does not fit: the sizes of a trained one are settled."""
+    if settings.resume:
+        return "go on with a machine, or a GPU, of more memory"
+    if settings.start_from:
+        return "start from a smaller model"
+    return "choose a smaller --preset, or smaller sizes with --set"
 
 
 def check_stored(stored):

@@ -373,6 +373,7 @@ class Trainer:
         self._write_checkpoint()
 
     def _write_checkpoint(self):
+        corpus = self.dataset.corpus
         meta = {
             "step": self.step,
             "epoch": self.cursor.epoch,
@@ -386,6 +387,7 @@ class Trainer:
             "data": self.fingerprint,
             "probe": probe(self.model),
             "reads_capitals": self.reads_capitals,
+            "languages": [corpus.source_language, corpus.target_language],
         }
         self.folder.save_checkpoint(
             self.model.state(), self.optimizer.state(), meta, self.dataset.subwords

@@ -367,6 +367,16 @@ def test_each_side_is_cut_by_its_own_vocabulary(tmp_path, monkeypatch, held):
     assert {id for ids in data.targets for id in ids} == {8}
 
 
+def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
+    """So its BLEU is computed as for the model that --start-from names."""
+    path = tmp_path / "text"
+    path.write_text("the cat , a dog .\n" * 3)
+    settings = Settings(train=[str(path)] * 2, valid=[str(path)] * 2)
+    words = Words.train(["the cat , a dog ."])
+    corpus = prepare(settings, read_corpus(settings), print, words).corpus
+    assert corpus.cut and corpus.tokenized
+
+
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress, lzma.compress, utf_16, zstandard])
 def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack):
     path = tmp_path / "s"

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,6 +123,16 @@ def test_float16_is_the_default_and_a_card_is_written(tmp_path):
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "apache-2.0" in card and "Tiedemann" in card and "float16" in card
     assert any("apache-2.0" in line for line in said) and any(">>deu<<" in line for line in said)
+
+
+def test_a_folder_may_be_the_current_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(hugging_face(tmp_path / "opus-mt-en-de"))
+    import_model(".", tmp_path / "out", say=lambda line: None)
+    assert read_notes(tmp_path / "out")["source"] == "opus-mt-en-de"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    import_model(tmp_path / "opus-mt-en-de", ".", say=lambda line: None)
+    assert "--model here" in Path("README.md").read_text(encoding="utf-8")
 
 
 def test_it_translates_and_draws_like_any_other_model(tmp_path):

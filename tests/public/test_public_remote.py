@@ -218,6 +218,15 @@ def test_offline_one_line_names_the_files_and_the_folder(monkeypatch, tmp_path, 
     assert f"into {folder}" in err and "HF_ENDPOINT" in err
 
 
+def test_a_mirror_without_its_protocol_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("HF_ENDPOINT", "hf-mirror.com")
+    assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "begin the address of a mirror with https://" in err
+    assert commandline.main(["opus-mt-ä-fr", str(tmp_path / "out")]) == 2
+    assert "not the name of a public model" in capsys.readouterr().err
+
+
 def test_files_put_there_by_hand_need_no_network(monkeypatch, tmp_path):
     folder = tmp_path / "data" / "downloads" / "public" / "Helsinki-NLP--opus-mt-en-de"
     folder.mkdir(parents=True)

@@ -226,6 +226,12 @@ def test_a_missing_second_score_is_explained_in_its_line(tmp_path, monkeypatch):
     )
 
 
+def test_files_of_different_length_are_refused(tmp_path):
+    files = write(tmp_path / "out", OURS), write(tmp_path / "test.de", [*GOOD, "Ja."])
+    with pytest.raises(UserError, match="give one reference for each translation"):
+        score_files(*files)
+
+
 def test_text_in_another_encoding_is_noticed(tmp_path):
     """Read as UTF-8, every word with an umlaut would count as wrong."""
     files = write(tmp_path / "out", ["Grüße.", "Ja."]), tmp_path / "test.de"

@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     ):
         RunLog(tmp_path / "file")
     (tmp_path / "run" / "log.jsonl").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"run: cannot be written \(Is a directory\)"):
+    with pytest.raises(UserError, match=r"log.jsonl: cannot be read \(Is a directory\)"):
         RunLog(tmp_path / "run", after=3).begin()
 
 

@@ -3,6 +3,9 @@
 import operator
 import re
 import shlex
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +168,7 @@ def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: copies)
     lines = list(report(trainer))
     assert "or 1.00 GB to write the files), but only 1.00 GB are free" in lines[-2]
-    assert "choose a smaller model with --preset" in lines[-1]
+    assert "choose a smaller --preset, or" in lines[-1]
     monkeypatch.setattr(planning, "free_memory", lambda: 2 * copies)
     for name in "used_memory", "largest_memory":  # what the tests before this one have taken
         monkeypatch.setattr(planning, name, lambda: 0)
@@ -175,7 +178,10 @@ def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 1000)
-    assert "choose a smaller model with --preset" in list(report(trainer))[-1]
+    assert "choose a smaller --preset, or" in list(report(trainer))[-1]
+    for origin, advice in (("start_from", "start from a smaller"), ("resume", "of more memory")):
+        monkeypatch.setattr(trainer.settings, origin, "there")
+        assert advice in list(report(trainer))[-1]
 
 
 # Time ---------------------------------------------------------------------------------------------
@@ -217,6 +223,47 @@ def test_a_quick_batch_is_measured_uncut(trainer, monkeypatch):
     seconds, typical, rows = predicted_passes(trainer, monkeypatch, 0.0, 1e-12)
     assert max(rows) == len(typical.source)
     assert seconds == pytest.approx(1e-12 * load.work)
+
+
+class FakeRanks:
+    """One of several ranks, each a thread. gather and tell wait for all of them, as MPI's do."""
+
+    def __init__(self, rank, barrier, values):
+        self.rank, self.barrier, self.values = rank, barrier, values
+
+    def gather(self, value):
+        self.values[self.rank] = value
+        self.barrier.wait(10)
+        found = list(self.values)
+        self.barrier.wait(10)
+        return found
+
+    def tell(self, value):
+        return self.gather(value)[0]
+
+
+@pytest.mark.parametrize("cost", [0.0, 3.0])
+def test_ranks_with_unequal_slices_make_the_same_passes(trainer, monkeypatch, cost):
+    """Three ranks that share an even number of batches have more or fewer rows of the typical."""
+    load = trainer.workload()
+    typical = slice_of(trainer, load.typical)
+    lengths = 7, 4, 8
+    monkeypatch.setattr(planning, "SLICE_TOKENS", 40)
+    barrier, values = threading.Barrier(3), [None] * 3
+
+    def passes(rank):
+        rows = []
+        team = types.SimpleNamespace(
+            ranks=FakeRanks(rank, barrier, values),
+            replicas=trainer.team.replicas,
+            try_batch=lambda batch: rows.append(len(batch.source)) or cost,
+        )
+        planning._passes(load, team, typical.rows(0, lengths[rank]))
+        return rows
+
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = pool.map(passes, range(3))
+    assert others == [first, first] and max(first) <= min(lengths)
 
 
 def test_the_rest_of_an_update_does_not_count_its_pass_again(trainer, monkeypatch):

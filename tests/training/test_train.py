@@ -288,6 +288,19 @@ def test_starting_from_another_model(folder, capsys):
     assert "corpus" not in said.out, "the text, which may be long, is not read in vain"
 
 
+def test_a_tuned_model_keeps_its_languages(folder):
+    """A parser that forgot what it writes would be read as another kind of model."""
+    assert run("first", "--steps", "1") == 0
+    path = Path("first/config.json")
+    notes = json.loads(path.read_text()) | {"source_language": "en", "target_language": "trees"}
+    path.write_text(json.dumps(notes))
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
+    assert commandline.main([*texts, *shlex.split("--start-from first --out next --steps 1")]) == 0
+    assert commandline.main(shlex.split("--resume --out next --steps 2")) == 0
+    found = json.loads(Path("next/config.json").read_text())
+    assert (found["step"], found["source_language"], found["target_language"]) == (2, "en", "trees")
+
+
 def test_words_cut_by_bpe_are_joined(folder):
     for name in ("train", "valid"):
         for language in ("en", "de"):
