@@ -25,7 +25,7 @@ from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 from minitf.unchanged import is_unchanged
 
-__all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
+__all__ = ["Hypothesis", "beam_search", "greatest_lengths", "greedy", "length_penalty"]
 
 _NOTHING_ALLOWED = "after some text no token is allowed"
 
@@ -126,7 +126,7 @@ def translate_by(
     source = _checked(source, alpha)
     if len(source) == 0:
         return []
-    c, limits = model.config, _limits(model, source, max_extra)
+    c, limits = model.config, greatest_lengths(model, source, max_extra)
     texts = np.full((len(source), 1), c.bos_id)
     with model.evaluating(), no_grad():
         scorer = token_scorer(model, source, 1, cached)
@@ -235,7 +235,7 @@ def beam_search(
         raise ValueError(f"n_best must be from 1 to the beam width {beam}, not {n_best}")
     if len(source) == 0:
         return []
-    c, limits = model.config, _limits(model, source, max_extra)
+    c, limits = model.config, greatest_lengths(model, source, max_extra)
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id) for limit in limits]
     with model.evaluating(), no_grad():
         recorded = None if record is None else [[] for _ in searches]
@@ -379,8 +379,12 @@ def _checked(source, alpha):
     return source
 
 
-def _limits(model, source, max_extra):
-    """Return the greatest length of each translation, with its end mark."""
+def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> np.ndarray:
+    """Return the greatest length (B,) of each translation of source (B, S), with its end mark.
+
+    max_extra tokens more than the source has, without its end mark and padding; no more than there
+    are positions, if these are learned.
+    """
     special = (model.config.pad_id, model.config.eos_id)
     lengths = np.isin(source, special, invert=True).sum(axis=1) + max_extra
     if model.config.positions == "learned":
@@ -524,4 +528,5 @@ class Cache:
 
     def select(self, rows: np.ndarray) -> None:
         """Keep these of the texts, in this order."""
-        self.kept = [array[to_device(rows)] for array in self.kept]
+        if self.kept is not None:  # a changed layer may have one attention only
+            self.kept = [array[to_device(rows)] for array in self.kept]

@@ -69,7 +69,7 @@ def dropout_mask(
     is negative or no integer.
     """
     count = math.prod(shape)
-    start = first_row * math.prod(shape[1:])  # the index of the slice's first element
+    start = int(first_row) * math.prod(shape[1:])  # the index of the slice's first element
     n, skipped = start // 16, start % 16  # 16 elements for each n
     key = np.array(mask_key(seed, step, place), dtype=np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=n))
@@ -88,6 +88,8 @@ def mask_key(seed, step, place):
     without a seed repeat no mask within a thread.
     Raises ValueError for a seed or step that is negative, no integer, or too large.
     """
+    # As a number of NumPy, such as an int32, a step might be too small for the product.
+    seed, step = (int(n) if isinstance(n, np.integer) else n for n in (seed, step))
     key = seed, 65536 * step + place
     if not all(isinstance(n, int | np.integer) and 0 <= n < 2**64 for n in key):
         raise ValueError(

@@ -162,7 +162,8 @@ class TextCache:
 
     def select(self, sentences):
         """Keep these of the sentences."""
-        self.arrays = [array[sentences] for array in self.arrays]
+        if self.arrays is not None:  # a changed layer may have one attention only
+            self.arrays = [array[sentences] for array in self.arrays]
 
 
 class SourceCache:
@@ -187,7 +188,8 @@ class SourceCache:
 
     def select(self, sentences):
         """Keep these of the sentences."""
-        self.kept = [Tensor(x.data[sentences]) for x in self.kept]
+        if self.kept is not None:
+            self.kept = [Tensor(x.data[sentences]) for x in self.kept]
 
 
 @form_of(decode.continuations)

@@ -34,6 +34,7 @@ class Explained:
     beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was cut; only the first is explained.
     width, alpha, max_extra: of the search, as in beam_search; greedy decoding has the width 1.
+    limit: the greatest length of the translation, with its end mark.
     """
 
     line: str
@@ -52,6 +53,7 @@ class Explained:
     width: int
     alpha: float
     max_extra: int
+    limit: int
 
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
         """Return the tokens of the rows and columns of weights[kind].

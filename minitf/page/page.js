@@ -691,7 +691,9 @@ function showSteps(section) {
 function stepOf(t, weights, layer) {
   const tokens = shown.steps[t].map(([token]) => token), likely = shown.steps[t].map(([, p]) => p);
   const others = Math.max(0, 1 - likely.reduce((sum, p) => sum + p, 0));
-  const taken = tokens[0] === shown.target[t] ? "The first of them is taken."
+  const taken = t === shown.limit ? "None of them is taken: the text was cut off here, at its "
+    + "greatest length, and the end mark was added."
+    : tokens[0] === shown.target[t] ? "The first of them is taken."
     : "Another is taken: beam search compares several unfinished translations, not single steps.";
   const smoothed = isSmoothed && likely[0] > 0.9 ? " Even where the model is sure, something is "
     + "left for all others: it was trained with label smoothing, to give the right token a "

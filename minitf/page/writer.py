@@ -219,7 +219,7 @@ def _data(explained, n_shown, weights, limits, languages):
             "width": explained.width,
             "alpha": explained.alpha,
             "max_extra": explained.max_extra,
-            "limit": max(1, len(explained.source_ids) - 1 + explained.max_extra),
+            "limit": explained.limit,
             **limits,
         },
         "source": explained.source[:n_shown],

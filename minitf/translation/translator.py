@@ -17,7 +17,7 @@ from minitf.cpu.decoder import for_decoding
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
-from minitf.decode import Allowed, beam_search, greedy
+from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
 from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next
 from minitf.text import BOS, EOS, Vocabulary
@@ -292,6 +292,7 @@ class Translator:
             width=beam,
             alpha=alpha,
             max_extra=max_extra,
+            limit=int(greatest_lengths(self.model, source, max_extra)[0]),
         )
 
 

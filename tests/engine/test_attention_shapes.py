@@ -8,10 +8,12 @@ import pytest
 import strict
 from sizes import B, H, K, S, T
 
+from minitf import Config
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.cpu import attention as cpu_attention
 from minitf.tensor import Tensor, no_grad
+from minitf.transformer import MultiHeadAttention
 
 RATE, SEED = 0.4, 6
 
@@ -133,6 +135,17 @@ def test_empty_sets(front, t, s, d, library):
                 assert not F.attention(*map(to_device, arrays), mask, rate, SEED).numpy().any()
     weights = F.attention_weights(*map(to_device, arrays[:2]))
     assert weights.shape == (*front, t, s)
+
+
+@pytest.mark.parametrize(("t", "s"), [(T, 0), (0, S), (0, 0)])
+def test_several_heads_over_an_empty_set(t, s, library, rng):
+    config = Config(10, d_model=8, n_heads=2, d_ff=8)
+    attention = MultiHeadAttention(config, rng)
+    x, memory = (Tensor(to_device(np.ones((2, n, 8), np.float32))) for n in (t, s))
+    y = attention(x, memory)
+    assert y.shape == (2, t, 8) and not y.numpy().any()
+    y.sum().backward()
+    assert not attention.key.weight.grad.any()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sizes import B, D, H, S, T
 
 from minitf import dropout
 from minitf import functions as F
-from minitf.backend import to_numpy
+from minitf.backend import to_device, to_numpy
 from minitf.dropout import dropout_mask
 from minitf.gpu.dropout import NO_DROPOUT, next_decisions
 from minitf.nn import Dropout
@@ -132,6 +132,16 @@ def test_seed_and_step_are_integers_that_are_not_negative(numbers, library):
     if numbers[1] == 0:
         with pytest.raises(ValueError, match="integers of at least 0"):
             F.dropout(x, RATE, seed=numbers[0])
+
+
+@pytest.mark.parametrize("step", [np.int16(3), np.int32(65536), np.uint64(5)])
+def test_a_step_of_any_integer_type_has_its_own_masks(step, library):
+    """65536 times a 32-bit step would wrap around."""
+    x = np.ones((3, 40), np.float32)
+    with F.dropout_state(0, int(step)):
+        expected = to_numpy(F.dropout(to_device(x), RATE).data)
+    with F.dropout_state(0, step):
+        assert np.array_equal(to_numpy(F.dropout(to_device(x), RATE).data), expected)
 
 
 def test_an_own_seed_takes_no_place():

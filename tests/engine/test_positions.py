@@ -13,7 +13,7 @@ from models import SWITCHES, random_batch, small_model
 from paths import EXAMPLES
 from tiny_translator import TEXT, make_model, make_subwords
 
-from minitf import decode
+from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, using
 from minitf.cpu import decode as cpu_decode
@@ -318,6 +318,31 @@ print(can_cache(Transformer(Config.preset("tiny", 9))))
 """
     command = [sys.executable, "-c", program]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("unused", ["self_attention", "source_attention"])
+def test_a_layer_with_one_attention_is_decoded_with_a_cache(rng, unused):
+    class Single(DecoderLayer):
+        can_cache = True
+
+        def __call__(self, x, memory, target_mask, source_mask, caches=(None, None)):
+            own, of_source = caches
+            if hasattr(self, "self_attention"):
+                x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))
+            else:
+                x = self.source_residual(
+                    x, lambda y: self.source_attention(y, memory, source_mask, of_source)
+                )
+            return self.feed_forward_residual(x, self.feed_forward)
+
+    model = likely_end(small_model())
+    for layer in model.decoder.layers:
+        layer.__class__ = Single
+        delattr(layer, unused)
+    rows = random_batch(rng, rows=5).source
+    assert_decoded_alike(model, rows)
+    with forms.off():
+        assert_decoded_alike(model, rows)
 
 
 def test_a_class_can_say_that_it_has_a_cache(rng):

@@ -132,6 +132,14 @@ def test_the_page_searches_as_the_line_was_searched(toy):
     }  # fmt: skip
 
 
+def test_learned_positions_end_the_translations_that_the_page_shows():
+    subwords = tiny_translator.make_subwords()
+    model = tiny_translator.make_model(subwords, positions="learned", max_length=8)
+    explained = Translator(model, subwords, longest=8, usual=8).explain("the dog", max_extra=50)
+    data = json.loads(parsed(page(explained))["data"])
+    assert data["search"]["limit"] == 8 >= len(data["target"])
+
+
 def test_the_table_without_javascript_has_the_weights(explained):
     table = page(explained).partition("<table>")[2].partition("</table>")[0]
     rows = [re.split("<t[dh]>", html.unescape(row))[1:] for row in table.split("<tr>")[1:]]

@@ -44,6 +44,21 @@ def path(toy, explained, tmp_path_factory):
     return path
 
 
+def test_the_added_end_mark_of_a_text_that_was_cut_off(path):
+    """Neither the model nor beam search has chosen it."""
+    script = """
+    const last = shown.target.length - 1, weights = shown.weights.source[0][0];
+    const told = (t) => stepOf(t, weights[t], 0).map((node) => node.textContent).join(" ");
+    const before = told(last);
+    shown.limit = last; // as if it had ended there
+    return [before, told(last), told(last - 1)];
+    """
+    (chosen, added, earlier), messages = report_of(path, READY + script)
+    assert messages == []
+    assert "The first of them is taken." in chosen and "cut off" not in chosen + earlier
+    assert "None of them is taken: the text was cut off here" in added
+
+
 def shifted(by):
     """Return 4 rows, in each of which the token `by` places away gets all; or else, token 2."""
     return [[float(s == (t + by if 0 <= t + by < 4 else 2)) for s in range(4)] for t in range(4)]
