@@ -700,7 +700,8 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 # the same time. The *path* is the number of steps that a signal takes from the first
 # word to the last. The shorter it is, the easier it is to learn that one of them
 # depends on the other. All entries leave constant factors out. (The last row is a
-# compromise for long texts, in which a word looks at r neighbours only.)
+# compromise for long texts, in which a word looks at r neighbours only. The n/k is from
+# the paper's text; its table has only the log_k(n) of convolutions that skip words.)
 #
 # **Derive.** The first three layers in a few lines each. `product` counts its
 # multiplications: each element of a product of (a, b) with (b, c) takes b of them. The

@@ -489,7 +489,8 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 # **State.** Section 3.5: for any offset k, PE(pos+k) is a linear function of PE(pos),
 # the same at every pos. So a head can learn to look k words back: the matrix that makes
 # its queries turns PE(pos) into PE(pos - k), and then the largest dot product is that
-# with the key k words back.
+# with the key k words back. (With d_k = d_model, if there is one head. A smaller head
+# can do so with d_k/2 of the hands.)
 #
 # **Derive.** A hand turns by some angle w per position. By the rules for the sine and
 # the cosine of a sum, it shows at pos + k
@@ -887,7 +888,8 @@ def check_right_input():
 def look_back(k, d_model):
     """Return the matrix W (d_model, d_model) of a head that looks k positions back.
 
-    Row pos of (PE W) PE^T holds the dot products of PE(pos - k) with every PE.
+    The head is the only one, so d_k = d_model; W makes its queries, and PE are its
+    keys: row pos of (PE W) PE^T holds the dot products of PE(pos - k) with every PE.
 
     Hint: "What can a model read from the waves?" has the matrix that turns PE(pos)
     into PE(pos + k).
