@@ -25,7 +25,7 @@ from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
 from minitf.unchanged import is_unchanged
 
-__all__ = ["Hypothesis", "beam_search", "greatest_lengths", "greedy", "length_penalty"]
+__all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 _NOTHING_ALLOWED = "after some text no token is allowed"
 

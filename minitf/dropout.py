@@ -69,7 +69,7 @@ def dropout_mask(
     is negative or no integer.
     """
     count = math.prod(shape)
-    start = int(first_row) * math.prod(shape[1:])  # the index of the slice's first element
+    start = first_row * math.prod(shape[1:])  # the index of the slice's first element
     n, skipped = start // 16, start % 16  # 16 elements for each n
     key = np.array(mask_key(seed, step, place), dtype=np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=n))

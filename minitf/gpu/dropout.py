@@ -21,7 +21,7 @@ def decisions(seed, step, place, first_row, shape, rate):
     threshold, and the factor of the elements that are kept.
     """
     threshold = threshold_of(rate)
-    start = int(first_row) * math.prod(shape[1:])
+    start = first_row * math.prod(shape[1:])
     key = map(np.uint64, mask_key(seed, step, place))
     return *key, np.uint64(start), threshold, 65536 / (65536 - threshold)
 
