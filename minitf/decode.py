@@ -512,12 +512,12 @@ class Cache:
     """
 
     def __init__(self, grows: bool):
-        self.grows, self.kept, self.steps = grows, None, 0
+        self.grows, self.kept, self.steps = grows, [], 0
         self.positions = None
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> Sequence[Tensor]:
         """Return all keys and values, those of x included: a new token, or the source."""
-        if self.kept is None:
+        if not self.kept:
             self.kept = attention.keys_and_values(x)
         elif self.grows:
             new = attention.keys_and_values(x)
@@ -528,5 +528,4 @@ class Cache:
 
     def select(self, rows: np.ndarray) -> None:
         """Keep these of the texts, in this order."""
-        if self.kept is not None:  # a changed layer may have one attention only
-            self.kept = [array[to_device(rows)] for array in self.kept]
+        self.kept = [array[to_device(rows)] for array in self.kept]

@@ -89,9 +89,10 @@ def mask_key(seed, step, place):
     Raises ValueError for a seed or step that is negative, no integer, or too large.
     """
     # As a number of NumPy, such as an int32, a step might be too small for the product.
-    seed, step = (int(n) if isinstance(n, np.integer) else n for n in (seed, step))
+    numbers = seed, step, place
+    seed, step, place = (int(n) if isinstance(n, np.integer) else n for n in numbers)
     key = seed, 65536 * step + place
-    if not all(isinstance(n, int | np.integer) and 0 <= n < 2**64 for n in key):
+    if not all(isinstance(n, int) and 0 <= n < 2**64 for n in key):
         raise ValueError(
             "dropout needs a seed and a step that are integers of at least 0 and less than 2^64 "
             f"and 2^48, not {seed!r} and {step!r}"

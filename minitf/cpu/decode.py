@@ -137,7 +137,7 @@ class TextCache:
 
     def __init__(self, layout):
         self.layout = layout
-        self.arrays = None  # keys and values, each (B, H, capacity, K)
+        self.arrays = []  # keys and values, each (B, H, capacity, K)
 
     @property
     def positions(self):
@@ -148,7 +148,7 @@ class TextCache:
         """Return all keys and values, those of the newest tokens x (B, W, D) included."""
         new = [tensor.data for tensor in attention.keys_and_values(x)]  # (B, H, W, K)
         length, width = self.layout.length, self.layout.width
-        if self.arrays is None:
+        if not self.arrays:
             none = np.empty((len(new[0]), 0), dtype=int)
             self.arrays = [self.layout.moved(array[:, :, :0], none) for array in new]
         for array, newest in zip(self.arrays, new, strict=True):
@@ -157,13 +157,11 @@ class TextCache:
 
     def grow(self, kept):
         """Keep the tokens at these cache indices (B, n), with as much room as in the layout."""
-        if self.arrays is not None:
-            self.arrays = [self.layout.moved(array, kept) for array in self.arrays]
+        self.arrays = [self.layout.moved(array, kept) for array in self.arrays]
 
     def select(self, sentences):
         """Keep these of the sentences."""
-        if self.arrays is not None:  # a changed layer may have one attention only
-            self.arrays = [array[sentences] for array in self.arrays]
+        self.arrays = [array[sentences] for array in self.arrays]
 
 
 class SourceCache:
@@ -171,7 +169,7 @@ class SourceCache:
 
     def __init__(self, layout, arranged):
         self.layout, self.arranged = layout, arranged
-        self.kept = self.keys = None
+        self.kept, self.keys = [], None
 
     @property
     def positions(self):
@@ -180,7 +178,7 @@ class SourceCache:
 
     def __call__(self, attention, memory):
         """Return the keys and values of the memory (B, S, D), projected at the first step."""
-        if self.kept is None:
+        if not self.kept:
             self.keys = np.arange(memory.shape[1])[None]
             projected = attention.keys_and_values(memory)
             self.kept = [Tensor(self.arranged(x.data)) for x in projected]
@@ -188,8 +186,7 @@ class SourceCache:
 
     def select(self, sentences):
         """Keep these of the sentences."""
-        if self.kept is not None:
-            self.kept = [Tensor(x.data[sentences]) for x in self.kept]
+        self.kept = [Tensor(x.data[sentences]) for x in self.kept]
 
 
 @form_of(decode.continuations)

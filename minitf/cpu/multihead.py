@@ -39,7 +39,7 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     # These are left to the equation, which refuses a mask of 3 axes.
     if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory) or getattr(mask, "ndim", 0) == 3:
         return NotImplemented
-    if not (x.shape[1] and memory.shape[1]):
+    if not (x.shape[1] and memory.shape[1]):  # a set is empty: there is no greatest score
         return NotImplemented
     if len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) > 1:
         return NotImplemented

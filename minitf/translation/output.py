@@ -28,8 +28,8 @@ def opened_output(path, input_file):
         return
     # A device or a pipe, which no file must replace; realpath could not name a pipe. A descriptor,
     # such as /dev/stderr, may lead to a file that others write, too.
-    is_device = os.path.exists(path) and not os.path.isfile(path)
-    is_device = is_device or path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
+    is_descriptor = path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
+    is_device = is_descriptor or (os.path.exists(path) and not os.path.isfile(path))
     path = path if is_device else os.path.realpath(path)  # a link stays a link
     if input_file and os.path.isfile(path) and _is_same(input_file, path):
         raise Mistake(
