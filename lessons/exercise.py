@@ -79,6 +79,8 @@ def main(arguments):
 def write(numbers, on_paper):
     """Write the sheet of one lesson; return the exit code."""
     unknown = [word for word in numbers if word.startswith("-")]
+    if {"--json", "--print"} & set(unknown):
+        return refuse(f"put {unknown[0]} first")
     if unknown:
         return refuse(f"unknown option {unknown[0]}: --help lists them")
     if len(numbers) != 1:

@@ -213,9 +213,10 @@ def user_errors(what):
     except FileNotFoundError as error:
         raise UserError(f"{what}: no such file: check the path") from error
     except OSError as error:
-        raise UserError(
-            f"{what}: cannot be read ({error.strerror or error}): choose another file"
-        ) from error
+        hint = "choose another"
+        if isinstance(error, PermissionError):
+            hint = "give yourself permission to read it, or choose another"
+        raise UserError(f"{what}: cannot be read ({error.strerror or error}): {hint}") from error
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(

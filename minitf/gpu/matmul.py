@@ -15,7 +15,6 @@ float32 in all three.
 
 import itertools
 import math
-import os
 
 from minitf import forms
 from minitf.backend import xp
@@ -46,7 +45,7 @@ def use_precision(precision):
         )
     if precision != "float32" and not forms.are_on():
         off = "MINITF_FORMS=off turns off: unset it"
-        if os.environ.get("MINITF_FORMS") != "off" and edited:
+        if edited:
             off = f"the edits of {' and '.join(edited)} turn off: set MINITF_FORMS=on"
         raise UserError(
             f"precision {precision} needs minitf's GPU programs, which {off}, or use --precision "

@@ -223,9 +223,9 @@ def _completed(trees, sentences):
 
 def _trees(paths):
     missing = [path for path in paths if not os.path.exists(path)]
-    if missing and "*" in missing[0]:  # the shell leaves a pattern that no file matches
+    if "*" in paths[0] and not os.path.exists(paths[0]):  # the shell left a pattern as it is
         raise Mistake(
-            f"no file matches {missing[0]}: is the folder right? (python -m minitf.data craft "
+            f"no file matches {paths[0]}: is the folder right? (python -m minitf.data craft "
             "downloads trees)"
         )
     if missing and missing != paths[:1]:

@@ -352,6 +352,7 @@ def answers_after(name):
     [
         (["--json"], "give one filled sheet"),
         (["--jsn", "a.py"], "unknown option --jsn: --help lists them"),
+        (["a.py", "--json"], "put --json first"),
         (["--json", "a.py", "b.py"], "give one filled sheet"),
         (["--json", "missing.py"], "missing.py: No such file"),
         (["--json", "other.py"], "other.py: its first line names no lesson"),

@@ -434,7 +434,7 @@ def test_a_model_in_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
 
     monkeypatch.setattr(models.Path, "exists", refuse)
     for read in (read_model, read_notes):
-        assert "cannot be read (Permission denied)" in message(read, tmp_path)
+        assert "denied): give yourself permission to read it" in message(read, tmp_path)
 
 
 def test_a_model_must_be_a_folder(tmp_path):

@@ -216,7 +216,6 @@ def test_a_precision_that_equations_do_not_have_is_refused(gpu):
 
 def test_a_precision_that_an_edit_turned_off_names_the_file(gpu, monkeypatch):
     monkeypatch.setattr(products, "edited", ["optim.py"])
-    monkeypatch.delenv("MINITF_FORMS", raising=False)
     with forms.off(), pytest.raises(UserError, match=r"edits of optim\.py turn off"):
         use_precision("bfloat16")
 

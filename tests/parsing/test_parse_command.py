@@ -262,6 +262,7 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
         (["--grammar", GRAMMAR, "the cat ."], "no such file: the cat .; put sentences before all"),
         (["--grammar", "no.tree", "the cat ."], "no such file: no.tree, the cat .; put sentences"),
         (["--grammar", "no.tree"], "no.tree: cannot be read (No such file"),
+        (["--grammar", GRAMMAR, "2 * 3 ?"], "no such file: 2 * 3 ?; put sentences before all"),
         (["--grammar", "no/*.tree"], "no file matches no/*.tree: is the folder right?"),
         (["a", "--modle", "HERE"], "unknown option --modle: did you mean --model?"),
         (["a", "--nonsense"], "unknown option --nonsense: put -- before text"),
