@@ -198,7 +198,7 @@ TRANSLATE = {
     "--output train.en/x 'the dog'": "its folder is a file",
     "--output . 'the dog'": "it is a folder: name a file in it",
     "--model no/such/folder 'the dog'": (
-        "no such folder: choose the folder of a trained model, or a public model such as opus-mt-"
+        "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
     ),
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
     "--model train.en 'the dog'": "is a file",
