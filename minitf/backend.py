@@ -86,14 +86,26 @@ def _load(name):
             'CuPy is not installed: in the repository, pip install -e ".[cuda13]" (".[cuda12]" if '
             "nvidia-smi shows CUDA 12), or use --backend numpy"
         ) from None
+    if name == "cupy" and int(module.__version__.partition(".")[0]) < 14:
+        raise UserError(
+            f'CuPy {module.__version__} is too old: pip install -e ".[cuda13]" brings 14'
+        )
     if name == "cupy" and not module.cuda.is_available():
         raise UserError("CuPy finds no usable GPU (see nvidia-smi): use --backend numpy")
     return module
 
 
 def to_device(array: np.ndarray | Sequence | float, dtype: DType | None = None) -> np.ndarray:
-    """Return an array, list or number as an array of the library in use, on its device."""
-    return xp.asarray(array, dtype=dtype)
+    """Return an array, list or number as an array of the library in use, on its device.
+
+    Raises TypeError for anything but numbers on a GPU, where NumPy would make an array of objects.
+    """
+    try:
+        return xp.asarray(array, dtype=dtype)
+    except ValueError as error:
+        if str(error).startswith("Unsupported dtype"):
+            raise TypeError(f"a GPU has only arrays of numbers: {error}") from None
+        raise
 
 
 def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:

@@ -434,9 +434,11 @@ class Tensor:
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the sum over the axes (all of them by default)."""
         shape = self.shape
+        if axis is not None:  # NumPy's sum knows an axis 0 of a single number, CuPy's does not
+            normalize_axis_tuple(axis, self.ndim)
 
         def backward(gy):
-            if axis is not None and shape and not keepdims:
+            if axis is not None and not keepdims:
                 gy = xp.expand_dims(gy, axis)
             return xp.broadcast_to(gy, shape)
 
@@ -464,6 +466,8 @@ class Tensor:
     def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the largest number over the axes (all by default); ties share the gradient."""
         x = self.data
+        if axis is not None:
+            normalize_axis_tuple(axis, self.ndim)
         largest = x.max(axis=axis, keepdims=True)
 
         def backward(gy):

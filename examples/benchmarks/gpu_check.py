@@ -7,9 +7,10 @@
 If the GPU is at hand for half an hour only, make these three runs, in this order, and mend what
 fails in between. Each should take less than ten minutes; if it is killed, the folder OUT has what
 was done before. The first tries everything with small sizes, the second compares results with the
-CPU's, and the third measures speed, so nothing else may run beside it:
+CPU's, and the third measures speed, so nothing else may run beside it. (With less time, make the
+first, and then the training part of the third.)
 
-    check="python3 examples/benchmarks/gpu_check.py --commit $(git rev-parse HEAD)"
+    check="python3 examples/benchmarks/gpu_check.py --commit COMMIT"    # that of the checkout
     $check --small --precisions tf32 --out $OUT/small.json
 
     for part in tests parity course; do $check --parts $part --out $OUT/$part.json & done; wait
@@ -208,7 +209,9 @@ def _options(arguments):
     parser.add_argument(
         "--data", metavar="FOLDER", help="the folder of the corpora (default: MINITF_DATA)"
     )
-    parser.add_argument("--commit", help="the commit of the code, if git is not installed")
+    parser.add_argument(
+        "--commit", nargs="?", help="the commit of the code, if git does not know it"
+    )
     parser.add_argument(
         "--models", nargs="+", default=["base", "small"], help="models of the training part"
     )

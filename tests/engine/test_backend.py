@@ -44,6 +44,14 @@ def test_a_cupy_that_does_not_start_says_why(tmp_path, monkeypatch):
         use("cupy")
 
 
+def test_an_old_cupy_is_named(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "cupy.py").write_text('__version__ = "13.6.0"')
+    with pytest.raises(UserError, match=r"^CuPy 13\.6\.0 is too old: .*brings 14$"):
+        use("cupy")
+
+
 def test_an_error_names_its_file_and_others_pass():
     with pytest.raises(UserError, match=r"^words\.txt: one line$"), in_file("words.txt"):
         raise UserError("one line")

@@ -111,9 +111,12 @@ def test_a_wrong_axis_is_named(name, library):
         getattr(Tensor([[1.0, 2.0]]), name)(axis=5)
 
 
-def test_the_sum_of_one_number_along_no_axis(library):
+@pytest.mark.parametrize("name", ["sum", "mean", "max"])
+def test_one_number_has_no_axis(name, library):
+    with pytest.raises(ValueError, match="axis 0 is out of bounds for array of dimension 0"):
+        getattr(Tensor(3.0), name)(axis=0)
     x = Tensor(3.0)
-    x.sum(axis=0).backward()
+    getattr(x, name)(axis=()).backward()
     assert x.grad.item() == 1
 
 

@@ -551,8 +551,8 @@ def test_the_truth_of_a_tensor(library):
 @pytest.mark.parametrize(
     "data", [1j, [1j], np.ones(2, complex), [np.complex64(1)], "text", [None], [["a"]]]
 )
-def test_only_real_numbers_become_tensors(data):
-    with pytest.raises(TypeError, match="a Tensor holds real numbers, not"):
+def test_only_real_numbers_become_tensors(data, library):
+    with pytest.raises(TypeError, match="holds real numbers, not|has only arrays of numbers"):
         Tensor(data)
 
 

@@ -55,8 +55,12 @@ REFUSED_HERE_ONLY = {  # CuPy moves the data without a word, or raises another k
     "array[:, list]": lambda xp, a: a[:, [0, 1]],
     "array[i] = NumPy array": lambda xp, a: a.__setitem__(0, HOST[0]),
     "array[i] = list": lambda xp, a: a.__setitem__(0, [1.0, 2.0, 3.0, 4.0]),
+}
+REFUSED_WITH_VALUE_ERROR = {
     "array of str": lambda xp, a: xp.asarray(["a", "b"]),
-    "array of objects": lambda xp, a: a.astype(object),
+    "array of objects": lambda xp, a: xp.asarray([None, 1.0]),
+    "sum of a number along axis 0": lambda xp, a: a.sum().sum(axis=0),
+    "max of a number along axis -1": lambda xp, a: xp.max(a.sum(), axis=-1),
 }
 
 
@@ -64,6 +68,12 @@ REFUSED_HERE_ONLY = {  # CuPy moves the data without a word, or raises another k
 def test_refused(xp, case):
     with pytest.raises(TypeError):
         REFUSED[case](xp, xp.asarray(HOST))
+
+
+@pytest.mark.parametrize("case", REFUSED_WITH_VALUE_ERROR)
+def test_refused_with_a_value_error(xp, case):
+    with pytest.raises(ValueError):
+        REFUSED_WITH_VALUE_ERROR[case](xp, xp.asarray(HOST))
 
 
 @pytest.mark.parametrize("case", REFUSED_HERE_ONLY)

@@ -37,6 +37,7 @@ LISTS_OF_NUMBERS = {
     "kind",
     "kth",
 }
+REDUCTIONS = {"all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum", "var"}
 LISTS_OF_NUMBERS |= {"new_shape", "newshape", "pad_width", "reps", "shape", "shift", "source"}
 
 
@@ -51,7 +52,7 @@ class StrictArray:
 
     def __init__(self, array):
         if array.dtype.char not in "?bBhHiIlLqQefdFD":
-            raise TypeError(f"cupy has no arrays of dtype {array.dtype}")
+            raise ValueError(f"Unsupported dtype {array.dtype}")
         self._array = array
 
     def __getattr__(self, name):
@@ -163,7 +164,7 @@ def _check_operand(where, value):
 
 def _check_arguments(name, signature, args, kwargs):
     """Refuse what CuPy's function does not take, judged by its names for the arguments;
-    count the waiting.
+    count the waiting. Return the arguments by name.
     """
     bound = signature.bind(*args, **kwargs).arguments
     for parameter, value in bound.items():
@@ -181,6 +182,7 @@ def _check_arguments(name, signature, args, kwargs):
     waits = name in NAMES["synchronising"] or (name == "where" and len(bound) == 1)
     if waits or any(isinstance(bound.get(n), StrictArray) for n in ("repeats", "value")):
         _synchronise()
+    return bound
 
 
 def _index(array, key):
@@ -285,7 +287,10 @@ def _function(name, text, function, method=False):
     signature = inspect.signature(eval(f"lambda {text[1:-1]}: None"))
 
     def strict(*args, **kwargs):
-        _check_arguments(name, signature, args[1:] if method else args, kwargs)
+        bound = _check_arguments(name, signature, args[1:] if method else args, kwargs)
+        axis = bound.get("axis")
+        if name in REDUCTIONS and axis not in (None, ()) and np.ndim(args[0]._array) == 0:
+            raise np.exceptions.AxisError(axis, 0)  # NumPy lets a single number have an axis 0
         result = _compute(function, args, kwargs)
         if name.startswith("empty"):
             result._array.fill(np.nan if result.dtype.kind in "fc" else 99)

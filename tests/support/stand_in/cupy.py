@@ -13,6 +13,7 @@ on_the_stand_in.take_what_cupy_takes()
 globals().update(
     {name: value for name, value in vars(strict.with_kernels).items() if not name.startswith("__")}
 )
+__version__ = strict.NAMES["version"]
 _memory = types.SimpleNamespace(total_bytes=lambda: 7, free_bytes=lambda: 0)
 _runtime = types.SimpleNamespace(
     getDeviceProperties=lambda number: {"name": b"stand-in", "totalGlobalMem": 1 << 34},
