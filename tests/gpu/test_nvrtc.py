@@ -89,6 +89,18 @@ def cuda_types(arguments):
     return tuple(cuda_type(value) for value in arguments)
 
 
+def with_ids(types, dtype):
+    """The same types, but with another one for ids, positions and targets."""
+    from cupyx.jit import _cuda_types
+
+    def changed(type_):
+        if isinstance(type_, _cuda_types.CArray) and type_.dtype == np.int64:
+            return _cuda_types.CArray(np.dtype(dtype), type_._ndim, type_._c_contiguous, True)
+        return type_
+
+    return tuple(map(changed, types))
+
+
 def cuda_of(kernel, types, monkeypatch):
     """The CUDA text that CuPy makes of the kernel, and the compiler's options."""
     import cupy
@@ -146,7 +158,9 @@ def test_a_kernel_compiles(name, architecture, monkeypatch):
         arguments = [
             [strict.StrictArray(np.zeros(3, np.uint32)), strict.StrictArray(np.zeros(3, np.uint16))]
         ]
-    for types in {cuda_types(values) for values in arguments}:
+    found = {cuda_types(values) for values in arguments}
+    # Batches have ids of int32, and a corpus those of uint16, if its vocabulary is not too large.
+    for types in found | {with_ids(types, ids) for types in found for ids in (np.uint16, np.int32)}:
         code, options = cuda_of(getattr(kernels, name), types, monkeypatch)
         assert "double" not in code.split(f"void {name}(")[1], "something is computed in float64"
         good, said = compiled(
