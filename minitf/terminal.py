@@ -2,10 +2,12 @@
 
 import argparse
 import contextlib
+import os
+import shlex
 import sys
 import time
 
-__all__ = ["Pace", "Progress", "counted", "misspelt", "number", "plainly"]
+__all__ = ["Pace", "Progress", "counted", "misspelt", "number", "plainly", "quoted"]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
@@ -44,6 +46,18 @@ def _whole(text):
     if not value.is_integer():  # nor are NaN and infinity
         raise ValueError(text)
     return int(value)
+
+
+def quoted(*words):
+    """Return words as they are typed in a command: in the quotes of this system where needed.
+
+    On Windows, single quotes would become a part of the word.
+    """
+    if os.name == "nt":
+        from subprocess import list2cmdline
+
+        return list2cmdline(words)
+    return shlex.join(words)
 
 
 def misspelt(parser, arguments):

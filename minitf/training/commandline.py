@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable
@@ -20,7 +19,7 @@ from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
 from minitf.public.named import folder_of
-from minitf.terminal import counted
+from minitf.terminal import counted, quoted
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
@@ -178,7 +177,7 @@ def _check_files(settings, given):
             if name not in given and not os.path.exists(path):
                 raise UserError(
                     f"{path} is not there: the run was begun with {flag(name)} "
-                    f"{shlex.join(getattr(settings, name))}: continue in the same folder as then, "
+                    f"{quoted(*getattr(settings, name))}: continue in the same folder as then, "
                     "or give the files again"
                 )
 
@@ -340,7 +339,7 @@ def _resume(settings, started, make_model=Transformer, **changes):
         model = "" if make_model is Transformer else ", model=..."
         return f"train(Settings(resume=True, out={settings.out!r}{given}){model})"
     given = "".join(f" {flag(name)} {value}" for name, value in changes.items())
-    return f"{started} --resume --out {shlex.quote(settings.out)}{given}".lstrip()
+    return f"{started} --resume --out {quoted(settings.out)}{given}".lstrip()
 
 
 @contextlib.contextmanager
@@ -356,7 +355,7 @@ def _say_usage(trainer, command):
     out = trainer.settings.out
     if trainer.make_model is Transformer:
         translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
-        usage = f"{translate} --model {shlex.quote(out)}"
+        usage = f"{translate} --model {quoted(out)}"
     else:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")
@@ -454,7 +453,7 @@ def _started(program):
     """Return how the program was started, as the user typed it."""
     script = sys.argv[0]
     if script.endswith(".py") and os.path.basename(script) != "__main__.py":
-        return f"python {shlex.quote(script)}"
+        return f"python {quoted(script)}"
     return as_typed(program)
 
 
@@ -473,7 +472,7 @@ def _run(arguments, program, model, ranks):
             return ranks.tell(0)
         # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
         with stop_on_signals(trainer.stop):
-            command = f"{as_typed(program)} {shlex.join(arguments)}"
+            command = f"{as_typed(program)} {quoted(*arguments)}"
             # Not for several ranks: how these were launched is not known.
             started = _started(program) if ranks.size == 1 else ""
             _, code = _train(trainer, command, started)

@@ -552,7 +552,7 @@ def test_the_truth_of_a_tensor(library):
     "data", [1j, [1j], np.ones(2, complex), [np.complex64(1)], "text", [None], [["a"]]]
 )
 def test_only_real_numbers_become_tensors(data, library):
-    with pytest.raises(TypeError, match="holds real numbers, not|has only arrays of numbers"):
+    with pytest.raises(TypeError, match=r"holds real numbers, not|has only arrays of numbers"):
         Tensor(data)
 
 

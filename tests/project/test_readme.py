@@ -5,7 +5,6 @@ import io
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
@@ -101,31 +100,6 @@ def test_the_limits_are_real():
         ((best,),) = translator.translate([source])
         assert best.text == mistake
         assert f'"{source}" becomes `{mistake}`' in readme
-
-
-@pytest.mark.skipif(not shutil.which("shuf"), reason="shuf is not installed")
-def test_the_division_of_a_text_loses_no_pair(tmp_path):
-    (block,) = [each for each in blocks(ROOT / "examples" / "README.md", "sh") if "shuf" in each]
-    pairs = [(f"line {i}", f"Zeile {i}") for i in range(1700)]
-    for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
-        (tmp_path / f"all.{language}").write_text("".join(f"{line}\n" for line in lines))
-    subprocess.run(["sh", "-ec", block], cwd=tmp_path, check=True)
-    found = {
-        part: list(
-            zip(
-                *((tmp_path / f"{part}.{x}").read_text().splitlines() for x in ("en", "de")),
-                strict=True,
-            )
-        )
-        for part in ("my", "valid", "test")
-    }
-    assert sorted(found["my"] + found["valid"] + found["test"]) == sorted(pairs)
-    assert {part: len(lines) for part, lines in found.items()} == {
-        "my": 700,
-        "valid": 500,
-        "test": 500,
-    }
-    assert found["valid"] != pairs[:500], "not shuffled"
 
 
 def _commands():

@@ -1,12 +1,14 @@
-"""The progress bar: only on a terminal, only for long work, and wiped in the end."""
+"""The progress bar: only on a terminal, only for long work, and wiped in the end. And commands."""
 
 import io
 import sys
 import time
+import types
 
 import pytest
 
-from minitf.terminal import Pace, Progress
+from minitf import terminal
+from minitf.terminal import Pace, Progress, quoted
 
 
 class Terminal(io.StringIO):
@@ -19,6 +21,13 @@ def clock(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
+
+
+def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
+    words = "--out", r"runs\my run", r"C:\x", ""
+    assert quoted(*words) == r"--out 'runs\my run' 'C:\x' ''"
+    monkeypatch.setattr(terminal, "os", types.SimpleNamespace(name="nt"))
+    assert quoted(*words) == r'--out "runs\my run" C:\x ""'
 
 
 def test_a_bar_on_a_terminal(monkeypatch, clock):
