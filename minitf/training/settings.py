@@ -268,8 +268,8 @@ QUICK = {
 # Named sets of defaults, for --recipe.
 RECIPES = {
     # For a hundred thousand pairs, on one computer. Its rate has a peak of 2e-3 (learning_rate is
-    # a factor on the paper's schedule), three times that of base: a smaller model bears larger
-    # steps. No sampled subwords, which cost 7 BLEU in 2,000 updates: lessons/REPRODUCE.md.
+    # a factor on the paper's schedule), nearly three times that of base: a smaller model bears
+    # larger steps. No sampled subwords, which cost 7 BLEU in 2,000 updates: lessons/REPRODUCE.md.
     "small-data": {
         "preset": "small",
         "batch_tokens": 1024,
