@@ -4,11 +4,11 @@
 
 Line i of the second file translates line i of the first. This writes the pairs, shuffled, to my.en
 and my.de (to train on), valid.en and valid.de (to measure progress) and test.en and test.de (for
-the final score): 500 pairs each for the last two, or a tenth of a text of less than 5,000 pairs.
+the final score): 500 pairs each for the last two, or a tenth of a text of fewer than 5,000 pairs.
 
 A sentence that is trained on and tested on would make the score too good, and translation memories
 repeat sentences. So a pair that occurs several times is kept once, and a pair that shares a side
-with one of valid or test is not trained on. Pairs with an empty side are left out.
+with another part is left out, as are pairs with an empty side.
 """
 
 import argparse
@@ -16,10 +16,13 @@ import random
 import sys
 from pathlib import Path
 
-from minitf.data.corpora import read_pairs, undecoded
-from minitf.errors import UserError
-from minitf.files.atomic import install, staged, writing
-from minitf.terminal import counted
+try:
+    from minitf.data.corpora import read_pairs, undecoded
+    from minitf.errors import UserError
+    from minitf.files.atomic import install, staged, writing
+    from minitf.terminal import counted
+except ModuleNotFoundError as error:
+    sys.exit(f"split.py: {error.name} is not installed: activate the environment (README.md)")
 
 __all__ = ["split"]
 
@@ -30,25 +33,25 @@ def split(pairs, seed=0):
     """Return the three parts of the pairs, and how many pairs were left out: (parts, left out).
 
     pairs: (source line, target line) for each. parts: {"my", "valid", "test": [pair]}. left out:
-    {reason: number}, for those that were left out.
+    {reason: number}. Lines that differ by blanks only are taken for the same.
 
     >>> parts, left_out = split([(str(i % 90), str(i % 90)) for i in range(100)] + [("90", " ")])
     >>> {name: len(part) for name, part in parts.items()}, left_out
-    ({'my': 72, 'valid': 9, 'test': 9}, {'with an empty side': 1, 'repeated': 10})
+    ({'valid': 9, 'test': 9, 'my': 72}, {'with an empty side': 1, 'repeated': 10})
     """
-    filled = [pair for pair in pairs if all(map(str.strip, pair))]
-    shuffled = list(dict.fromkeys(filled))
-    left_out = {
-        "with an empty side": len(pairs) - len(filled),
-        "repeated": len(filled) - len(shuffled),
-    }
-    random.Random(seed).shuffle(shuffled)
-    size = min(SIZE, len(shuffled) // SHARE)
-    valid, test, rest = shuffled[:size], shuffled[size : 2 * size], shuffled[2 * size :]
-    sources, targets = ({pair[side] for pair in valid + test} for side in (0, 1))
-    mine = [pair for pair in rest if pair[0] not in sources and pair[1] not in targets]
-    left_out["that share a side with one of valid or test"] = len(rest) - len(mine)
-    parts = {"my": mine, "valid": valid, "test": test}
+    as_read = [tuple(" ".join(line.split()) for line in pair) for pair in pairs]
+    filled = {words: pair for words, pair in zip(as_read, pairs, strict=True) if all(words)}
+    left_out = {"with an empty side": sum(not all(words) for words in as_read)}
+    left_out["repeated"] = len(pairs) - left_out["with an empty side"] - len(filled)
+    rest, size = list(filled), min(SIZE, len(filled) // SHARE)
+    random.Random(seed).shuffle(rest)
+    parts = {}
+    for name, count in (("valid", size), ("test", size), ("my", len(rest))):
+        parts[name] = [filled[words] for words in rest[:count]]
+        sources, targets = zip(*rest[:count], strict=True) if rest[:count] else ((), ())
+        sources, targets = set(sources), set(targets)
+        rest = [pair for pair in rest[count:] if not (pair[0] in sources or pair[1] in targets)]
+    left_out["that share a side with valid or test"] = len(filled) - sum(map(len, parts.values()))
     return parts, {reason: count for reason, count in left_out.items() if count}
 
 
@@ -69,28 +72,28 @@ def _outputs(names, folder):
 
 def _run(options):
     folder, names = Path(options.out), [options.source, options.target]
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     paths = _outputs(names, folder)
     sides = read_pairs(*names)
     for name, lines in zip(names, sides, strict=True):
         if warning := undecoded(name, lines):
             _say(warning)
     parts, left_out = split(list(zip(*sides, strict=True)), options.seed)
-    if not (parts["valid"] and parts["my"]):
+    if not all(parts.values()):
         raise UserError(f"{names[0]} has too few different pairs to split: give more text")
     writers = {}
     for part, (source, target) in paths.items():
         for path, lines in zip((source, target), zip(*parts[part], strict=True), strict=True):
             text = "".join(f"{line}\n" for line in lines).encode()
             writers[path] = lambda aside, text=text: aside.write_bytes(text)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with staged(writers) as files:
         for path in files:
             install(files, path)
     for part, outputs in paths.items():
         print(f"{' and '.join(map(str, outputs))}: {counted(len(parts[part]), 'pair')}")
     for reason, count in left_out.items():
-        print(f"left out: {counted(count, 'pair')} {reason}")
+        print(f"left out, {reason}: {counted(count, 'pair')}")
 
 
 def _say(message):
@@ -102,9 +105,11 @@ def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", help="the text, one sentence per line, such as all.en")
     parser.add_argument("target", help="its translation, line by line, such as all.de")
-    parser.add_argument("--out", default=".", help="the folder for the six files (default: this)")
     parser.add_argument(
-        "--seed", type=int, default=0, help="another seed shuffles otherwise (default 0)"
+        "--out", default=".", help="the folder for the six files (default: the current one)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="another seed shuffles differently (default 0)"
     )
     try:
         _run(parser.parse_args(arguments))

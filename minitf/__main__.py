@@ -9,6 +9,8 @@ Commands to run in the repository:
 
   python examples/translate.py "Where is the station?"
                                    translate text, a file or a pipe
+  python examples/split.py all.en all.de
+                                   split a text and its translation, to train
   python examples/parse.py "Mice die."
                                    write the tree of a sentence
   python lessons/01_attention.py   run a lesson (01 to 09)

@@ -52,8 +52,24 @@ def test_what_is_tested_is_not_trained_on(tmp_path, monkeypatch, capsys):
     for side in (0, 1):
         assert not {pair[side] for pair in mine} & {pair[side] for pair in kept_out}
     said = capsys.readouterr().out
-    assert "left out: 1 pair with an empty side\nleft out: 60 pairs repeated\n" in said
-    assert f"{60 - len(kept_out) - len(mine)} pairs that share a side" in said
+    assert "left out, with an empty side: 1 pair\nleft out, repeated: 60 pairs\n" in said
+    left = 60 - len(kept_out) - len(mine)
+    assert f"left out, that share a side with valid or test: {left} pairs\n" in said
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_part_shares_a_sentence_with_another(seed):
+    """Not even if blanks around or inside it differ."""
+    pairs = [(f"{i // 2}", f"Zeile {i}") for i in range(80)]
+    pairs += [(f" {source}", target.replace(" ", "  ")) for source, target in pairs[:40]]
+    parts, left_out = split.split(pairs, seed)
+    seen = set()
+    for part in parts.values():
+        sides = {(side, " ".join(pair[side].split())) for pair in part for side in (0, 1)}
+        assert sides and not sides & seen
+        seen |= sides
+    assert left_out["repeated"] == 40
+    assert sum(left_out.values()) + sum(map(len, parts.values())) == len(pairs)
 
 
 def test_another_seed_shuffles_otherwise(tmp_path, monkeypatch):
