@@ -7,6 +7,7 @@ import os
 import posixpath
 import re
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +22,7 @@ __all__ = ["NoConnection", "NotAllowed", "NotFound", "Remote", "fetch"]
 TRIES = 5  # attempts in a row without a new byte
 WAIT = 2.0  # seconds before the second attempt; doubled before each further one
 TIMEOUT = 60  # seconds without a byte
+CERTIFICATES = "; on a Mac, with Python from python.org, run Install Certificates.command first"
 RECORD = "SHA256SUMS"  # in the folder of the files, for `sha256sum -c`
 _CHUNK = 1 << 18  # bytes
 # Some servers refuse Python's default user agent.
@@ -145,9 +147,10 @@ def _fetch_all(remote, part):
                 raise kind(f"cannot download {remote.url} ({reason}): {_advice(part)}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
+            hint = CERTIFICATES if isinstance(reason, ssl.SSLCertVerificationError) else ""
             reason = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
             if isinstance(error, urllib.error.URLError) and not reached:
-                raise NoConnection(f"no connection to {remote.host}: {reason}") from None
+                raise NoConnection(f"no connection to {remote.host}: {reason}{hint}") from None
         tries = 0 if _size(part) > most else tries + 1
         most = max(most, _size(part))
         if tries == TRIES:

@@ -2,8 +2,10 @@
 
 import hashlib
 import shutil
+import ssl
 import sys
 import time
+import urllib.error
 from functools import partial
 
 import numpy as np
@@ -77,6 +79,17 @@ def test_a_server_that_dies_and_another_day(path):
     with serving(partial(reply, content=CONTENT), server.server_port) as again:
         fetch(known(again.url), path)
     assert path.read_bytes() == CONTENT and ranges(again) == ["bytes=1000-"]
+
+
+def test_missing_certificates(path, monkeypatch):
+    """As on a Mac whose Python has none."""
+
+    def refuse(*args, **kwargs):
+        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "certificate verify failed"))
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    with pytest.raises(NoConnection, match=r"certificate verify failed; on a Mac, .* run Install"):
+        fetch(known("https://127.0.0.1:1/"), path)
 
 
 def test_a_server_that_cannot_go_on(path):
