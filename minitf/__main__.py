@@ -16,10 +16,10 @@ Commands to run in the repository:
   python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04
   python lessons/notebooks.py      make a notebook for each lesson
-  python lessons/09_train_wmt.py --quick --out runs/toy
+  python -m minitf.training --quick --out runs/toy
                                    train a tiny model, in three minutes
   python -m minitf.training --help
-                                   train other models (as lesson 09 does)
+                                   train other models
   python -m minitf.data NAME       download a corpus for training
   python -m minitf.public NAME DIR convert a public translation model
   python -m minitf.data.toy 10     print sentences of the built-in corpus
