@@ -12,6 +12,8 @@ with another part is left out, as are pairs with an empty side.
 """
 
 import argparse
+import contextlib
+import os
 import random
 import sys
 from pathlib import Path
@@ -65,7 +67,7 @@ def _outputs(names, folder):
         )
     paths = {part: [folder / f"{part}{end}" for end in endings] for part in ("my", "valid", "test")}
     for path in (path for sides in paths.values() for path in sides):
-        if path.exists():
+        if os.path.lexists(path):
             raise UserError(f"{path} exists already: move it, or choose another folder with --out")
     return paths
 
@@ -111,8 +113,14 @@ def main(arguments=None) -> int:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed shuffles differently (default 0)"
     )
+    for stream in sys.stdout, sys.stderr:
+        with contextlib.suppress(AttributeError):  # not every stream of a notebook can
+            stream.reconfigure(errors="backslashreplace")
     try:
         _run(parser.parse_args(arguments))
+    except MemoryError:
+        _say("this text does not fit the memory: split it with other tools, such as shuf and split")
+        return 2
     except UserError as error:
         _say(error)
         return 2

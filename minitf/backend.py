@@ -86,7 +86,8 @@ def _load(name):
             'CuPy is not installed: in the repository, pip install -e ".[cuda13]" (".[cuda12]" if '
             "nvidia-smi shows CUDA 12), or use --backend numpy"
         ) from None
-    if name == "cupy" and int(module.__version__.partition(".")[0]) < 14:
+    version = getattr(module, "__version__", "0")
+    if name == "cupy" and int(version.partition(".")[0]) < 14:
         raise UserError(
             f'CuPy {module.__version__} is too old: pip install -e ".[cuda13]" brings 14'
         )

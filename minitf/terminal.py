@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import sys
 import time
@@ -51,12 +52,11 @@ def _whole(text):
 def quoted(*words):
     """Return words as they are typed in a command: in the quotes of this system where needed.
 
-    On Windows, single quotes would become a part of the word.
+    On Windows these are double quotes: cmd would make single ones a part of the word.
     """
     if os.name == "nt":
-        from subprocess import list2cmdline
-
-        return list2cmdline(words)
+        plain = re.compile(r"[\w.:\\/+=@-]+")
+        return " ".join(word if plain.fullmatch(word) else f'"{word}"' for word in words)
     return shlex.join(words)
 
 

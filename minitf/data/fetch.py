@@ -22,7 +22,7 @@ __all__ = ["NoConnection", "NotAllowed", "NotFound", "Remote", "fetch"]
 TRIES = 5  # attempts in a row without a new byte
 WAIT = 2.0  # seconds before the second attempt; doubled before each further one
 TIMEOUT = 60  # seconds without a byte
-CERTIFICATES = "; on a Mac, with Python from python.org, run Install Certificates.command first"
+CERTIFICATES = " (on a Mac, with Python from python.org: run Install Certificates.command)"
 RECORD = "SHA256SUMS"  # in the folder of the files, for `sha256sum -c`
 _CHUNK = 1 << 18  # bytes
 # Some servers refuse Python's default user agent.

@@ -88,7 +88,7 @@ def test_missing_certificates(path, monkeypatch):
         raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "certificate verify failed"))
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    with pytest.raises(NoConnection, match=r"certificate verify failed; on a Mac, .* run Install"):
+    with pytest.raises(NoConnection, match=r"verify failed \(on a Mac, .*: run Install .*\)$"):
         fetch(known("https://127.0.0.1:1/"), path)
 
 

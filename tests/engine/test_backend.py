@@ -44,10 +44,9 @@ def test_a_cupy_that_does_not_start_says_why(tmp_path, monkeypatch):
         use("cupy")
 
 
-def test_an_old_cupy_is_named(tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "cupy.py").write_text('__version__ = "13.6.0"')
+def test_an_old_cupy_is_named(monkeypatch):
+    old = types.SimpleNamespace(__version__="13.6.0")
+    monkeypatch.setitem(sys.modules, "cupy", old)
     with pytest.raises(UserError, match=r"^CuPy 13\.6\.0 is too old: .*brings 14$"):
         use("cupy")
 

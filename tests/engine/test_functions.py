@@ -118,6 +118,7 @@ def test_one_number_has_no_axis(name, library):
     x = Tensor(3.0)
     getattr(x, name)(axis=()).backward()
     assert x.grad.item() == 1
+    assert getattr(Tensor([[1.0, 2.0]]), name)(axis=np.int64(0)).shape == (2,)
 
 
 def test_mean_divides_by_what_it_added_up():

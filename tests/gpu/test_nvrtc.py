@@ -90,15 +90,17 @@ def cuda_types(arguments):
 
 
 def with_ids(types, dtype):
-    """The same types, but with another one for ids, positions and targets."""
+    """The same types, but with another one for the first array of int64: ids, or targets.
+
+    Others of int64, such as an order that argsort returned, are always so.
+    """
     from cupyx.jit import _cuda_types
 
-    def changed(type_):
-        if isinstance(type_, _cuda_types.CArray) and type_.dtype == np.int64:
-            return _cuda_types.CArray(np.dtype(dtype), type_._ndim, type_._c_contiguous, True)
-        return type_
-
-    return tuple(map(changed, types))
+    for i, old in enumerate(types):
+        if isinstance(old, _cuda_types.CArray) and old.dtype == np.int64:
+            new = _cuda_types.CArray(np.dtype(dtype), old._ndim, old._c_contiguous, True)
+            return (*types[:i], new, *types[i + 1 :])
+    return types
 
 
 def cuda_of(kernel, types, monkeypatch):
@@ -159,7 +161,7 @@ def test_a_kernel_compiles(name, architecture, monkeypatch):
             [strict.StrictArray(np.zeros(3, np.uint32)), strict.StrictArray(np.zeros(3, np.uint16))]
         ]
     found = {cuda_types(values) for values in arguments}
-    # Batches have ids of int32, and a corpus those of uint16, if its vocabulary is not too large.
+    # The ids of batches are int32, those of a corpus uint16 if its vocabulary is not too large.
     for types in found | {with_ids(types, ids) for types in found for ids in (np.uint16, np.int32)}:
         code, options = cuda_of(getattr(kernels, name), types, monkeypatch)
         assert "double" not in code.split(f"void {name}(")[1], "something is computed in float64"

@@ -146,8 +146,8 @@ def test_command(command, tmp_path):
             parse(arguments)
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
-    elif words[0] in ("wc", "paste", "sed", "mkdir"):
-        pass  # two other tests are about them
+    elif words[0] == "mkdir":
+        pass  # another test is about it
     elif words[:3] == ["python", "-m", "minitf.data"]:
         assert set(words[3:]) <= set(NAMES)
     elif words[:2] == ["python", "examples/parse.py"] and not {"--score", "--grammar"} & set(words):

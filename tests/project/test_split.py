@@ -1,6 +1,8 @@
 """examples/split.py: no pair is lost or torn apart, and none is both trained on and tested on."""
 
 import doctest
+import os
+import subprocess
 import sys
 
 import pytest
@@ -87,6 +89,7 @@ def test_another_seed_shuffles_otherwise(tmp_path, monkeypatch):
         (100, ("all.en", "all.en"), "end them with two languages, such as all.en and all.de"),
         (100, ("all.en", "short.de"), "all.en has 100 lines but short.de has 1"),
         (100, ("all.en", "all.de", "--out", "all.en/x"), "its folder is a file"),
+        (100, ("all.en", "all.de", "--out", "x" * 300), "choose a shorter name"),
         (9, ("all.en", "all.de"), "all.en has too few different pairs to split"),
     ],
 )
@@ -98,6 +101,20 @@ def test_what_cannot_be_split(count, arguments, reason, tmp_path, monkeypatch, c
     err = capsys.readouterr().err
     assert err.startswith("split.py: ") and reason in err and err.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_name_that_the_terminal_cannot_show(tmp_path):
+    write(tmp_path, [(f"line {i}", f"Zeile {i}") for i in range(100)])
+    command = [sys.executable, EXAMPLES / "split.py", "all.en", "all.de", "--out", "größe"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 0 and b"gr\\xf6\\xdfe" in done.stdout, done.stderr
+    assert len(read(tmp_path / "größe", "my")) == 80
 
 
 def test_no_file_is_replaced(tmp_path, monkeypatch, capsys):

@@ -288,8 +288,9 @@ def _function(name, text, function, method=False):
 
     def strict(*args, **kwargs):
         bound = _check_arguments(name, signature, args[1:] if method else args, kwargs)
-        axis = bound.get("axis")
-        if name in REDUCTIONS and axis not in (None, ()) and np.ndim(args[0]._array) == 0:
+        axis, reduced = bound.get("axis"), args[0] if method else bound.get("a")
+        single = isinstance(reduced, StrictArray) and reduced.ndim == 0
+        if name in REDUCTIONS and single and axis is not None and np.size(axis):
             raise np.exceptions.AxisError(axis, 0)  # NumPy lets a single number have an axis 0
         result = _compute(function, args, kwargs)
         if name.startswith("empty"):

@@ -28,6 +28,7 @@ def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
     assert quoted(*words) == r"--out 'runs\my run' 'C:\x' ''"
     monkeypatch.setattr(terminal, "os", types.SimpleNamespace(name="nt"))
     assert quoted(*words) == r'--out "runs\my run" C:\x ""'
+    assert quoted("O'Brien", "a&b", "$x") == '"O\'Brien" "a&b" "$x"'
 
 
 def test_a_bar_on_a_terminal(monkeypatch, clock):
