@@ -1098,7 +1098,7 @@ print(f"dropout of the base model: {base.config.dropout}, of the big: {big.dropo
 # `--accumulate 2`. All commands, and the scores and losses that others found on the
 # way, are in [REPRODUCE.md](REPRODUCE.md).
 #
-# Nobody has run these commands with this library on real GPUs yet. The same steps were
+# Nobody has run these commands with this library to their end yet. The same steps were
 # run on small texts. `--quick` is the smallest: a model that learns the toy grammar in
 # two minutes. (`--save-every 50` writes checkpoints more often than it validates, and
 # `--quick` averages the last 8 of them instead of 5.) With it, the next cell trains
