@@ -12,7 +12,6 @@ with another part is left out, as are pairs with an empty side.
 """
 
 import argparse
-import contextlib
 import os
 import random
 import sys
@@ -22,7 +21,7 @@ try:
     from minitf.data.corpora import read_pairs, undecoded
     from minitf.errors import UserError
     from minitf.files.atomic import install, staged, writing
-    from minitf.terminal import counted
+    from minitf.terminal import counted, exit_code
 except ModuleNotFoundError as error:
     sys.exit(f"split.py: {error.name} is not installed: activate the environment (README.md)")
 
@@ -78,7 +77,7 @@ def _run(options):
     sides = read_pairs(*names)
     for name, lines in zip(names, sides, strict=True):
         if warning := undecoded(name, lines):
-            _say(warning)
+            print(f"split.py: {warning}", file=sys.stderr)
     parts, left_out = split(list(zip(*sides, strict=True)), options.seed)
     if not all(parts.values()):
         raise UserError(f"{names[0]} has too few different pairs to split: give more text")
@@ -98,10 +97,6 @@ def _run(options):
         print(f"left out, {reason}: {counted(count, 'pair')}")
 
 
-def _say(message):
-    print(f"split.py: {message}", file=sys.stderr)
-
-
 def main(arguments=None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -113,20 +108,7 @@ def main(arguments=None) -> int:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed shuffles differently (default 0)"
     )
-    for stream in sys.stdout, sys.stderr:
-        with contextlib.suppress(AttributeError):  # not every stream of a notebook can
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        _run(parser.parse_args(arguments))
-    except MemoryError:
-        _say("this text does not fit the memory: split it with other tools, such as shuf and split")
-        return 2
-    except UserError as error:
-        _say(error)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code("split.py", lambda: _run(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

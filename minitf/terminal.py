@@ -8,7 +8,9 @@ import shlex
 import sys
 import time
 
-__all__ = ["Pace", "Progress", "counted", "misspelt", "number", "plainly", "quoted"]
+from minitf.errors import UserError
+
+__all__ = ["Pace", "Progress", "counted", "exit_code", "misspelt", "number", "plainly", "quoted"]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
@@ -47,6 +49,24 @@ def _whole(text):
     if not value.is_integer():  # nor are NaN and infinity
         raise ValueError(text)
     return int(value)
+
+
+def exit_code(program, run):
+    """Run a program; return 0, or 2 after a line on what the user can mend, or 130 after Ctrl-C."""
+    for stream in sys.stdout, sys.stderr:
+        if hasattr(stream, "reconfigure"):  # not in a notebook
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        run()
+    except UserError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print(f"{program}: the text does not fit the memory: give a part of it", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def quoted(*words):

@@ -30,7 +30,7 @@ import numpy as np
 from minitf.data.corpora import read_pairs, undecoded
 from minitf.errors import UserError
 from minitf.files.atomic import install, staged
-from minitf.terminal import counted
+from minitf.terminal import counted, exit_code
 
 __all__ = ["added", "capitals", "copy_through", "join", "names", "same", "typed", "verbatim"]
 
@@ -652,14 +652,7 @@ def _say(message):
 def main(arguments=None) -> int:
     """Run the command line; return the exit code."""
     options, counts = _options(arguments)
-    try:
-        _run(options, counts)
-    except UserError as error:
-        _say(error)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code("augment.py", lambda: _run(options, counts))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ ALLOWED = {
     "beyond": CORE,
     "cpu": CORE,
     "gpu": {*CORE, "cpu"},  # beam search is one program on both; a GPU changes two lines of it
-    "terminal": set(),
+    "terminal": {"errors"},
     "plot": set(),
     "text": {"errors"},
     "data": {"errors", "text", "terminal"},

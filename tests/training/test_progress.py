@@ -8,7 +8,8 @@ import types
 import pytest
 
 from minitf import terminal
-from minitf.terminal import Pace, Progress, quoted
+from minitf.errors import UserError
+from minitf.terminal import Pace, Progress, exit_code, quoted
 
 
 class Terminal(io.StringIO):
@@ -29,6 +30,24 @@ def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
     monkeypatch.setattr(terminal, "os", types.SimpleNamespace(name="nt"))
     assert quoted(*words) == r'--out "runs\my run" C:\x ""'
     assert quoted("O'Brien", "a&b", "$x") == '"O\'Brien" "a&b" "$x"'
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (None, 0, ""),
+        (UserError("no such file"), 2, "name.py: no such file\n"),
+        (MemoryError(), 2, "name.py: the text does not fit the memory: give a part of it\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_how_a_program_ends(error, code, said, capsys):
+    def run():
+        if error:
+            raise error
+
+    assert exit_code("name.py", run) == code
+    assert capsys.readouterr().err == said
 
 
 def test_a_bar_on_a_terminal(monkeypatch, clock):
