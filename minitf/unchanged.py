@@ -1,4 +1,4 @@
-"""A check that nobody has changed the methods of a module, and two forms that both rooms share.
+"""A check that nobody has changed the methods of a module, and what forms of both rooms share.
 
 Some programs compute the same as modules without calling them. The forms of `Residual`,
 `FeedForward` and `MultiHeadAttention`, and the CPU's form of decoding, compute several modules
@@ -7,7 +7,7 @@ compute other keys once the text is longer. All of them ask here first. If a met
 they leave the work to the modules.
 
 The forms of `Residual` and `FeedForward` need nothing more than this check and an op, so they are
-the same in both rooms.
+the same in both rooms. Those of `MultiHeadAttention` share the question which calls they may take.
 """
 
 import inspect
@@ -27,7 +27,13 @@ from minitf.transformer import (
     Transformer,
 )
 
-__all__ = ["feed_forward_by_op", "is_all_unchanged", "is_unchanged", "residual_by_op"]
+__all__ = [
+    "attends_plainly",
+    "feed_forward_by_op",
+    "is_all_unchanged",
+    "is_unchanged",
+    "residual_by_op",
+]
 
 # The methods as this library defines them, copied before anybody can replace one of a class.
 _METHODS = {
@@ -105,3 +111,25 @@ def feed_forward_by_op(module, x):
         return NotImplemented  # these forms compute no other activation
     rate = dropout.rate if dropout.training else 0.0
     return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
+
+
+_OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
+
+
+def attends_plainly(module, x, memory, mask):
+    """Return whether a form may compute this call of a MultiHeadAttention without its modules.
+
+    What it does not take is left to the equation, which also refuses what does not fit.
+    """
+    layers = module.query, module.key, module.value
+    return (
+        not module.keep_weights
+        and is_unchanged(module, MultiHeadAttention, *_OF_ATTENTION)
+        and all(is_unchanged(layer, Linear) for layer in layers)
+        and x.ndim == memory.ndim == 3
+        and len(x) == len(memory)
+        and getattr(mask, "ndim", 0) != 3  # refused
+        and x.shape[1] > 0  # a set that is empty has no greatest score
+        and memory.shape[1] > 0
+        and len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) == 1
+    )

@@ -40,7 +40,7 @@ __all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_plain", "token
 
 def for_decoding(model):
     """Return a copy of a model that decodes fast, and does not follow changes of the weights."""
-    if not is_plain(model):
+    if not (is_plain(model) and isinstance(model.target_embedding.weight.data, np.ndarray)):
         return packed_copy(model, model)
     twin = packed_copy(model, model.encoder)
     twin.packed_decoder = PackedDecoder(model)
@@ -60,12 +60,9 @@ def token_scorer(model, source, width, cached):
 
 
 def is_plain(model):
-    """Return whether the decoder has unchanged layers, all alike, with arrays of NumPy."""
-    return (
-        all(is_unchanged(*checked) for checked in _methods_computed_here(model))
-        and _follows_its_config(model)
-        and isinstance(model.target_embedding.weight.data, np.ndarray)
-    )
+    """Return whether the decoder has unchanged layers, all alike."""
+    unchanged = all(is_unchanged(*checked) for checked in _methods_computed_here(model))
+    return unchanged and _follows_its_config(model)
 
 
 def _follows_its_config(model):

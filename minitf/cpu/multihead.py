@@ -11,12 +11,9 @@ from minitf.cpu.sums import column_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, linear_arrays
-from minitf.nn import Linear
 from minitf.tensor import is_recording, record
 from minitf.transformer import MultiHeadAttention
-from minitf.unchanged import is_unchanged
-
-_METHODS = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
+from minitf.unchanged import attends_plainly
 
 
 @form_of(MultiHeadAttention.__call__)
@@ -29,20 +26,9 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     In backward the gradients of Q, K and V are written side by side as well, so that one product
     computes the gradient of an input, and another those of its weights.
     """
-    if cache is not None or module.keep_weights or not is_recording():
+    if cache is not None or not is_recording() or not attends_plainly(module, x, memory, mask):
         return NotImplemented
     layers = module.query, module.key, module.value
-    if not is_unchanged(module, MultiHeadAttention, *_METHODS):
-        return NotImplemented
-    if not all(is_unchanged(layer, Linear) for layer in layers):
-        return NotImplemented
-    # These are left to the equation, which refuses a mask of 3 axes.
-    if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory) or getattr(mask, "ndim", 0) == 3:
-        return NotImplemented
-    if not (x.shape[1] and memory.shape[1]):  # a set is empty: there is no greatest score
-        return NotImplemented
-    if len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) > 1:
-        return NotImplemented
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
     projections = [_Projection(data, group, module.n_heads) for data, group in inputs]
     heads = [head for p in projections for head in p.heads(p.y)]  # queries, keys, values

@@ -1,3 +1,3 @@
 """Faster forms of the engine's ops, for CuPy on a GPU."""
 
-from minitf.gpu import decode, functions, loss, optim  # noqa: F401  (each registers its forms)
+from minitf.gpu import decode, functions, loss, multihead, optim  # noqa: F401  (they register forms)

@@ -10,7 +10,7 @@ from cupyx import jit
 
 __all__ = ["gemm", "launch"]
 
-# {(kernel, device, kinds of the arguments): (the compiled function, the types of its numbers)}
+# {(kernel, device, *kinds of the arguments): (the compiled function, its numbers)}: see _inside
 _ready = {}
 
 
@@ -21,30 +21,31 @@ def launch(kernel, grid, block, *arguments):
     which takes 130 microseconds for 14 arguments: longer than most kernels run. So the compiled
     function is stored here under a shorter key, and called directly.
     """
-    key = kernel, cupy.cuda.get_device_id(), tuple([_kind(argument) for argument in arguments])
-    if key not in _ready:
+    array = cupy.ndarray
+    kinds = [  # the properties of the arguments that the compiled code depends on
+        (x.dtype.char, x.ndim, x._c_contiguous, x._index_32_bits)
+        if isinstance(x, array)
+        else type(x)
+        for x in arguments
+    ]
+    key = kernel, cupy.cuda.get_device_id(), *kinds
+    ready = _ready.get(key)
+    if ready is None:
         compiled = _compiled(kernel)
         compiled(grid, block, arguments)
         _ready[key] = _inside(compiled, arguments)
         return
-    function, kinds = _ready[key]
-    function(
-        grid,
-        block,
-        tuple([x if kind is None else kind(x) for x, kind in zip(arguments, kinds, strict=True)]),
-    )
-
-
-def _kind(argument):
-    """Return the properties of an argument that the compiled code depends on."""
-    if isinstance(argument, cupy.ndarray):
-        return argument.dtype.char, argument.ndim, argument._c_contiguous, argument._index_32_bits
-    return type(argument)
+    function, numbers = ready
+    values = list(arguments)
+    for i, number_type in numbers:
+        values[i] = number_type(values[i])
+    function(grid, block, tuple(values))
 
 
 def _inside(compiled, arguments):
-    """Return the function that cupyx.jit compiled for such arguments, and the types of its numbers.
+    """Return the function that cupyx.jit compiled for such arguments, and its numbers.
 
+    Of each number: its index among the arguments, and the type that the function takes.
     They are private to CuPy; if a version stores them elsewhere, `compiled` itself is returned.
     """
     try:
@@ -58,9 +59,9 @@ def _inside(compiled, arguments):
         ]
         function, _ = compiled._cache[tuple(found), cupy.cuda.get_device_id()]
     except (ImportError, AttributeError, KeyError):
-        return compiled, [None] * len(arguments)
+        return compiled, []
     return function, [
-        each.dtype.type if isinstance(each, _cuda_types.Scalar) else None for each in found
+        (i, each.dtype.type) for i, each in enumerate(found) if isinstance(each, _cuda_types.Scalar)
     ]
 
 
@@ -87,30 +88,33 @@ def gemm(a, b, c, sizes, count, precision, add=False):
     """Compute c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n) in column order.
 
     sizes: m, n, k. a, b: (array, transposed, distance of its columns, distance of its matrices).
-    c: contiguous. The factors are float32, or the 16 bits of bfloat16; sums and c are float32.
+    c: contiguous. The factors are float32, or the 16 bits of bfloat16; sums are float32; c is
+    float32, or those 16 bits.
     """
+    cublas, handle, bfloat16, float32 = _cublas()
+    m, n, k = sizes
+    number = bfloat16 if precision == "bfloat16" else float32
+    number_of_c = bfloat16 if c.dtype.char == "H" else float32
+    compute = (
+        cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
+    )
+    factor = _ONE if add else _ZERO
+    cublas.gemmStridedBatchedEx(
+        *(handle(), int(a[1]), int(b[1]), m, n, k, _ONE),
+        *(a[0].data.ptr, number, a[2], a[3], b[0].data.ptr, number, b[2], b[3], factor),
+        *(c.data.ptr, number_of_c, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
+    )
+
+
+@functools.cache
+def _cublas():
+    """Return cuBLAS, a function that returns its handle, and its names of two types."""
     from cupy.cuda import device  # here: a machine that only compiles kernels has no cuBLAS
     from cupy_backends.cuda.api import runtime
     from cupy_backends.cuda.libs import cublas
 
-    m, n, _ = sizes
-    number = runtime.CUDA_R_16BF if precision == "bfloat16" else runtime.CUDA_R_32F
-    compute = (
-        cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
-    )
-    cublas.gemmStridedBatchedEx(
-        *(device.get_cublas_handle(), int(a[1]), int(b[1]), *sizes, _ONE.ctypes.data),
-        *(
-            a[0].data.ptr,
-            number,
-            *a[2:],
-            b[0].data.ptr,
-            number,
-            *b[2:],
-            (_ONE if add else _ZERO).ctypes.data,
-        ),
-        *(c.data.ptr, runtime.CUDA_R_32F, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
-    )
+    return cublas, device.get_cublas_handle, runtime.CUDA_R_16BF, runtime.CUDA_R_32F
 
 
-_ONE, _ZERO = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS reads them by their address
+_FACTORS = np.array([1, 0], np.float32)  # cuBLAS reads them by their addresses
+_ONE, _ZERO = _FACTORS.ctypes.data, _FACTORS[1:].ctypes.data

@@ -1,25 +1,48 @@
-"""Decoding, faster, on a GPU: the program of the CPU, with the source contiguous in memory."""
+"""Decoding, faster, on a GPU."""
+
+import numpy as np
 
 from minitf import decode
-from minitf.backend import xp
+from minitf.backend import to_numpy, xp
 from minitf.cpu import decode as cpu_decode
+from minitf.cpu.decoder import is_plain
 from minitf.forms import form_of
+from minitf.gpu import fused
+from minitf.gpu.decoder import StraightScorer
+from minitf.gpu.launch import has_kernels
 
-__all__ = ["continuations", "token_scorer"]
+__all__ = ["continuations", "normalisers_of", "token_scorer"]
 
 
 @form_of(decode.token_scorer)
 def token_scorer(model, source, width, cached):
     """Return a Scorer whose caches are shared by the beams of a sentence.
 
-    The keys and values of the source are contiguous: products would copy others at every step.
+    A changed model takes the program of the CPU. There the keys and values of the source are made
+    contiguous, because products would copy others at every step.
     """
     if not cached or not decode.can_cache(model):
         return NotImplemented
+    if is_plain(model) and _has_kernels_for(model):
+        return StraightScorer(model, source, width)
     return cpu_decode.SharedTokenScorer(model, source, width, arranged=xp.ascontiguousarray)
+
+
+def _has_kernels_for(model):
+    """Return whether the kernels take the model: float32, with keys and values of one size."""
+    same_size = model.config.d_k == model.config.d_v
+    return same_size and has_kernels(*(p.data for p in model.parameters()))
 
 
 @form_of(decode.continuations)
 def continuations(scores, totals, count):
     """Return the best continuations; only a few scores of each sentence leave the GPU."""
     return cpu_decode.continuations(scores, totals, count)
+
+
+@form_of(decode.normalisers_of)
+def normalisers_of(logits):
+    """Return the normalisers, each row read once by one kernel."""
+    if not has_kernels(logits):
+        return NotImplemented
+    return to_numpy(fused.log_sum_exp(logits)).astype(np.float64)

@@ -6,12 +6,15 @@ The op of the same name in minitf/functions.py says what each computes.
 import math
 
 from minitf import functions
+from minitf.backend import xp
+from minitf.cpu.functions import gradient_buffer
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, checked_ids, layer_norm_arrays, linear_arrays
 from minitf.gpu import fused
 from minitf.gpu.dropout import next_decisions
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_factor, matmul
+from minitf.nn import Parameter
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
 from minitf.unchanged import feed_forward_by_op, residual_by_op
@@ -31,9 +34,12 @@ def linear(x, weight, bias=None):
 
     def backward(gy):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
-        g_bias = None if b is None else fused.column_sums(gy)
+        g_bias = None
+        if b is not None:
+            g_bias = fused.column_sums(gy, gradient_buffer(bias, x, weight))
         gy = as_factor(gy)
-        return matmul(gy, w.T).reshape(shape), matmul(rows.T, gy), g_bias
+        g_weight = matmul(rows.T, gy, out=gradient_buffer(weight, x, bias))
+        return matmul(gy, w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
 
@@ -44,7 +50,11 @@ def layer_norm(x, gain, bias, eps=1e-6):
     arrays = layer_norm_arrays(x, gain, bias)
     if not has_kernels(*arrays):
         return NotImplemented
-    y, backward = fused.layer_norm(*arrays, eps)
+    y, gradients = fused.layer_norm(*arrays, eps)
+
+    def backward(gy):
+        return gradients(gy, (gradient_buffer(gain, x, bias), gradient_buffer(bias, x, gain)))
+
     return record(y, (x, gain, bias), backward)
 
 
@@ -57,7 +67,11 @@ def embedding(table, ids):
     ids = checked_ids(ids, weight)
 
     def backward(gy):
-        return fused.segment_sum(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), len(weight)), None
+        # Into the gradient that the table has already, if it is shared: as on the CPU.
+        added = isinstance(table, Parameter) and table.grad is not None
+        g_table = table.grad if added else xp.zeros_like(weight)
+        fused.add_segments(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), g_table)
+        return None if added else g_table, None
 
     return record(weight[ids], (table, None), backward)
 
@@ -82,7 +96,13 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
     if not has_kernels(x_data, added_data, g, b):
         return NotImplemented
     numbers = next_decisions(x_data.shape, rate, seed)
-    y, backward = fused.add_norm(x_data, added_data, g, b, eps, numbers)
+    y, gradients = fused.add_norm(x_data, added_data, g, b, eps, numbers)
+
+    def backward(gy):
+        others = x, added
+        outs = gradient_buffer(gain, *others, bias), gradient_buffer(bias, *others, gain)
+        return gradients(gy, outs)
+
     return record(y, (x, added, gain, bias), backward)
 
 
@@ -94,7 +114,11 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
         return NotImplemented
     product = functions.linear(x, w_1)
     numbers = next_decisions(product.shape, rate, seed)
-    y, backward = fused.bias_relu_dropout(product.data, arrays[2], numbers)
+    y, gradients = fused.bias_relu_dropout(product.data, arrays[2], numbers)
+
+    def backward(gy):
+        return gradients(gy, gradient_buffer(b_1))
+
     return functions.linear(record(y, (product, b_1), backward), w_2, b_2)
 
 

@@ -1,8 +1,9 @@
 """Operations on plain GPU arrays, each one kernel where CuPy would run five or ten.
 
-Most return (result, backward), where backward returns the gradients; functions.py turns them into
-forms of the engine's ops. They take dropout as five numbers (dropout.py) instead of a mask: the
-kernels draw the mask, and draw it again in the backward pass.
+Most return (result, backward), where backward returns the gradients: those of parameters in the
+arrays that it is given for them, if any. functions.py turns these operations into forms of the
+engine's ops. They take dropout as five numbers (dropout.py) instead of a mask: the kernels draw the
+mask, and draw it again in the backward pass.
 """
 
 import math
@@ -16,15 +17,21 @@ from minitf.gpu.warps import STRIPE, WARP
 
 __all__ = [
     "add_norm",
+    "add_segments",
     "attention",
+    "attention_step",
     "bias_relu_dropout",
     "column_sums",
     "dropout",
+    "exchange",
     "layer_norm",
-    "segment_sum",
+    "log_sum_exp",
+    "softmax_dropout",
+    "softmax_dropout_gradient",
 ]
 
 ROWS = 8  # rows of a block, each computed by one warp
+THREADS = 256  # threads of a block that computes one row
 
 NOTHING_ADDED = (*NO_DROPOUT[:4], 0.0)
 
@@ -57,12 +64,12 @@ def _sums(rows, slice_rows):
     return xp.empty((-(-len(rows) // slice_rows), rows.shape[1]), dtype=rows.dtype)
 
 
-def column_sums(rows):
+def column_sums(rows, out=None):
     """Return the sum of rows (N, D) -> (D,); CuPy's own sum keeps a tenth of a GPU busy."""
     slice_rows = _slice_rows(len(rows))
     sums = _sums(rows, slice_rows)
     _launch_stripes(kernels.column_sums, rows.shape, rows, sums, slice_rows)
-    return sums.sum(axis=0)
+    return sums.sum(axis=0, out=out)
 
 
 def dropout(x, numbers):
@@ -85,14 +92,14 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
 
-    def backward(gy):
+    def backward(gy, out=None):
         gx, slice_rows = xp.empty_like(y), _slice_rows(len(y))
         g_bias = _sums(y, slice_rows)
         gradient = kernels.bias_relu_dropout_gradient
         _launch_stripes(
             gradient, y.shape, gy.reshape(y.shape), y, gx, g_bias, slice_rows, numbers[-1]
         )
-        return gx.reshape(shape), g_bias.sum(axis=0)
+        return gx.reshape(shape), g_bias.sum(axis=0, out=out)
 
     return y.reshape(shape), backward
 
@@ -107,7 +114,7 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
     y, normal, deviation = xp.empty_like(x), xp.empty_like(x), xp.empty(n, dtype=x.dtype)
     _launch_rows(kernels.add_norm, n, x, added, gain, bias, eps, y, normal, deviation, *numbers)
 
-    def backward(gy):
+    def backward(gy, outs=(None, None)):
         gy, gx, slice_rows = gy.reshape(normal.shape), xp.empty_like(normal), _slice_rows(n)
         g_added = xp.empty_like(normal) if numbers[3] else gx
         _launch_rows(
@@ -117,7 +124,10 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
         _launch_stripes(
             kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, slice_rows
         )
-        return gx.reshape(shape), g_added.reshape(shape), g_gain.sum(axis=0), g_bias.sum(axis=0)
+        g_gain, g_bias = (
+            x.sum(axis=0, out=out) for x, out in zip((g_gain, g_bias), outs, strict=True)
+        )
+        return gx.reshape(shape), g_added.reshape(shape), g_gain, g_bias
 
     return y.reshape(shape), backward
 
@@ -129,8 +139,8 @@ def layer_norm(x, gain, bias, eps):
     """
     y, backward = add_norm(x, x, gain, bias, eps, NOTHING_ADDED)
 
-    def without_added(gy):
-        gx, _, g_gain, g_bias = backward(gy)
+    def without_added(gy, outs=(None, None)):
+        gx, _, g_gain, g_bias = backward(gy, outs)
         return gx, g_gain, g_bias
 
     return y, without_added
@@ -153,18 +163,18 @@ def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
 
     Returns the gradient of the scores, and the dropped weights.
     """
-    rows = weights.reshape(-1, weights.shape[-1])
-    dropped = xp.empty_like(rows) if numbers[3] else rows
-    _launch_rows(
-        kernels.masked_softmax_gradient,
-        len(rows),
-        g.reshape(rows.shape),
-        rows,
-        factor,
-        dropped,
-        *numbers,
-    )
-    return g, dropped.reshape(weights.shape)
+    dropped = xp.empty_like(weights) if numbers[3] else weights
+    rows = math.prod(g.shape[:-1])
+    _launch_rows(kernels.masked_softmax_gradient, rows, g, weights, factor, dropped, *numbers)
+    return g, dropped
+
+
+def exchange(x):
+    """Return x with its first two axes exchanged, in a new array: (M, N, K) -> (N, M, K)."""
+    m, n, size = x.shape
+    y = xp.empty((n, m, size), dtype=x.dtype)
+    _launch_rows(kernels.exchange, m * n, x, y)
+    return y
 
 
 def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
@@ -191,10 +201,30 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
     return y, backward
 
 
-def segment_sum(ids, rows, n):
-    """Return out[v] = sum of rows[i] over all i with ids[i] = v, with the same bits every time."""
-    out = xp.zeros((n, rows.shape[1]), dtype=rows.dtype)
+def attention_step(projected, keys, values, mask, first=-1):
+    """Return softmax(q k^T / sqrt(d_k)) v for the newest token of each text, (R, H*K).
+
+    projected: the queries (R, H*K). With `first`, the newest keys and values follow them, (R,
+    3*H*K), and are written to the cache indices first ... first + W - 1 of each sentence.
+    keys, values: (B, H, capacity, K). mask: (B, W, n), True for the own tokens of each text.
+    """
+    n_heads, size = keys.shape[1], keys.shape[3]
+    weights = xp.empty((len(projected), n_heads, mask.shape[2]), dtype=projected.dtype)
+    y = xp.empty((len(projected), n_heads * size), dtype=projected.dtype)
+    arguments = projected, first, 1 / math.sqrt(size), keys, values, mask, weights, y
+    launch(kernels.attention_step, (len(projected) * n_heads,), (WARP,), *arguments)
+    return y
+
+
+def log_sum_exp(logits):
+    """Return ln sum_v exp(logits) of each row: (R, V) -> (R,)."""
+    y = xp.empty(len(logits), dtype=logits.dtype)
+    launch(kernels.log_sum_exp, (len(logits),), (THREADS,), logits, y)
+    return y
+
+
+def add_segments(ids, rows, out):
+    """Add rows[i] to out[ids[i]] for all i, with the same bits every time."""
     order = xp.argsort(ids, kind="stable")
     grid = len(ids), -(-rows.shape[1] // WARP)
-    launch(kernels.segment_sum, grid, (WARP, STRIPE), ids[order], order, rows, out)
-    return out
+    launch(kernels.add_segments, grid, (WARP, STRIPE), ids[order], order, rows, out)

@@ -26,6 +26,7 @@ from minitf.gpu.warps import (
     keep_bits,
     kept,
     stripe_sum,
+    upper_bits,
     warp_max,
     warp_sum,
 )
@@ -258,13 +259,18 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
     """g = factor * weights * (d - sum_c d * weights), in place, with d = keep * g * scale.
 
     g: the gradient of the dropped weights, replaced by that of the scores. dropped: as above.
-    g, weights and dropped are (rows, S).
+    All are (B, H, T, S).
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
-    columns = xp.int32(g.shape[1])
-    if row >= g.shape[0]:
+    heads = xp.int32(g.shape[1])
+    queries = xp.int32(g.shape[2])
+    columns = xp.int32(g.shape[3])
+    batch = row // queries // heads
+    if batch >= g.shape[0]:
         return
+    head = row // queries % heads
+    query = row % queries
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
     total = 0.0
@@ -274,14 +280,103 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
+            weight = weights[batch, head, query, column]
+            d = g[batch, head, query, column]
             if threshold > 0:
-                dropped[row, column] = weights[row, column] * scale if keep else 0.0
-                g[row, column] = g[row, column] * scale if keep else 0.0
-            total += g[row, column] * weights[row, column]
+                dropped[batch, head, query, column] = weight * scale if keep else 0.0
+                d = d * scale if keep else 0.0
+                g[batch, head, query, column] = d
+            total += d * weight
     total = warp_sum(total)
     for column in range(lane - skip, columns, WARP):
         if column >= 0:
-            g[row, column] = factor * weights[row, column] * (g[row, column] - total)
+            weight = weights[batch, head, query, column]
+            d = g[batch, head, query, column]
+            g[batch, head, query, column] = factor * weight * (d - total)
+
+
+def exchange(x, y):
+    """y[n, m] = x[m, n] for rows of K features: (M, N, K) -> (N, M, K).
+
+    It gathers the features of each head from those of each position, and puts them back.
+    """
+    lane = xp.int32(cuda.threadIdx.x)
+    row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
+    n = row // xp.int32(y.shape[1])
+    m = row % xp.int32(y.shape[1])
+    if n >= y.shape[0]:
+        return
+    for column in range(lane, xp.int32(y.shape[2]), WARP):
+        y[n, m, column] = x[m, n, column]
+
+
+def attention_step(projected, first, factor, keys, values, mask, weights, y):
+    """y = softmax(factor * q k^T) v for the newest token of each of R = B * W texts, (R, H*K).
+
+    projected: the queries of all heads (R, H*K). If first >= 0, the newest keys and values follow
+    them, (R, 3*H*K), and are written to the cache: those of text w at the index first + w.
+    keys, values: (B, H, capacity, K). mask: (B, W, n), for the n tokens in the cache.
+    weights: memory for the weights (R, H, n).
+    A block of 32 threads computes one head of one text. It reads no token that the mask hides, and
+    so none that another block writes.
+    """
+    lane = xp.int32(cuda.threadIdx.x)
+    heads = xp.int32(keys.shape[1])
+    size = xp.int32(keys.shape[3])
+    text = xp.int32(cuda.blockIdx.x) // heads
+    head = xp.int32(cuda.blockIdx.x) % heads
+    width = xp.int32(mask.shape[1])
+    tokens = xp.int32(mask.shape[2])
+    sentence = text // width
+    beam = text % width
+    if first >= 0:
+        newest = first + beam
+        for i in range(lane, size, WARP):
+            keys[sentence, head, newest, i] = projected[text, (heads + head) * size + i]
+            values[sentence, head, newest, i] = projected[text, (2 * heads + head) * size + i]
+        cuda.syncthreads()
+    largest = -1e30
+    for token in range(lane, tokens, WARP):
+        if mask[sentence, beam, token]:
+            score = 0.0
+            for i in range(size):
+                score += projected[text, head * size + i] * keys[sentence, head, token, i]
+            score *= factor
+            weights[text, head, token] = score
+            largest = max(largest, score)
+    largest = warp_max(largest)
+    total = 0.0
+    for token in range(lane, tokens, WARP):
+        if mask[sentence, beam, token]:
+            weight = xp.exp(weights[text, head, token] - largest)
+            weights[text, head, token] = weight
+            total += weight
+    total = max(warp_sum(total), 1.0)  # below 1 only if there is nothing to attend to
+    cuda.syncthreads()
+    for i in range(lane, size, WARP):
+        value = 0.0
+        for token in range(tokens):
+            if mask[sentence, beam, token]:
+                value += weights[text, head, token] * values[sentence, head, token, i]
+        y[text, head * size + i] = value / total
+
+
+def log_sum_exp(logits, y):
+    """y = ln sum_v exp(logits), one block for each row (R, V); see cross_entropy."""
+    thread = xp.int32(cuda.threadIdx.x)
+    row = xp.int32(cuda.blockIdx.x)
+    largest = -1e30
+    total = 0.0
+    for column in range(thread, xp.int32(logits.shape[1]), cuda.blockDim.x):
+        z = logits[row, column]
+        if z > largest:
+            total *= xp.exp(largest - z)
+            largest = z
+        total += xp.exp(z - largest)
+    highest = block_max(largest)
+    total = block_sum(total * xp.exp(largest - highest))
+    if thread == 0:
+        y[row] = xp.log(total) + highest
 
 
 # The loss, Adam, the embedding --------------------------------------------------------------------
@@ -347,8 +442,8 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
         data[i] = data[i] - rate * m_new / (xp.sqrt(v_new) + eps)
 
 
-def segment_sum(ids, order, rows, out):
-    """out[v] = sum of rows[order[i]] over all i with ids[i] = v; ids are sorted, out is zero.
+def add_segments(ids, order, rows, out):
+    """out[v] += sum of rows[order[i]] over all i with ids[i] = v; ids are sorted.
 
     The block (32, 8) at index i does something only if a run of equal ids begins there: it adds 8
     rows at a time, as in column_sums, and so with the same result every time.
@@ -367,18 +462,26 @@ def segment_sum(ids, order, rows, out):
             i += STRIPE
     total = stripe_sum(total)
     if thread_row == 0 and column < rows.shape[1]:
-        out[ids[begin], column] = total
+        out[ids[begin], column] = out[ids[begin], column] + total
 
 
 def round_to_bfloat16(x, y):
     """y = the upper 16 of the 32 bits of x, as integers, rounded to nearest, ties to even.
 
-    NaN stays NaN: that of a GPU, 0x7FFFFFFF, would become -0 by the rounding.
+    A thread reads four numbers before it writes any: so enough reads are under way to keep the
+    memory busy, although each is short.
     """
-    i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    if i < x.size:
-        bits = x[i]
-        if (bits & 0x7FFFFFFF) > 0x7F800000:
-            y[i] = xp.uint16(bits >> 16 | 0x40)
-        else:
-            y[i] = xp.uint16((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+    threads = xp.int32(cuda.blockDim.x)
+    i = xp.int32(cuda.blockIdx.x) * 4 * threads + xp.int32(cuda.threadIdx.x)
+    if i + 3 * threads < x.size:
+        a = x[i]
+        b = x[i + threads]
+        c = x[i + 2 * threads]
+        d = x[i + 3 * threads]
+        y[i] = upper_bits(a)
+        y[i + threads] = upper_bits(b)
+        y[i + 2 * threads] = upper_bits(c)
+        y[i + 3 * threads] = upper_bits(d)
+    else:
+        for j in range(i, xp.int32(x.size), threads):
+            y[j] = upper_bits(x[j])

@@ -7,7 +7,8 @@ at equal distances, in three precisions:
 - float32: 24 bits of each number.
 - tf32: the tensor cores round the factors to 11 bits as they read them; sums are float32.
 - bfloat16: the factors are rounded to 8 bits beforehand, so half as many bytes are read; sums are
-  float32. `as_factor` rounds an array once that is a factor of several products.
+  float32. `as_factor` rounds an array once that is a factor of several products, and a product that
+  is used as a factor only is rounded by cuBLAS, if it is written to an array of `empty_factor`.
 
 Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are
 float32 in all three.
@@ -23,7 +24,7 @@ from minitf.errors import UserError
 from minitf.gpu import kernels
 from minitf.gpu.launch import gemm, generation, has_kernels, launch
 
-__all__ = ["PRECISIONS", "add_product", "as_factor", "matmul", "use_precision"]
+__all__ = ["PRECISIONS", "add_product", "as_factor", "empty_factor", "matmul", "use_precision"]
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 THREADS = 256
@@ -62,10 +63,15 @@ def as_factor(x):
     return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
 
 
+def empty_factor(shape):
+    """Return an empty array for a product that is used as a factor only: rounded in bfloat16."""
+    return xp.empty(shape, dtype=xp.uint16 if _chosen["precision"] == "bfloat16" else xp.float32)
+
+
 def matmul(x, y, out=None):
     """Return the product of matrices or batches: (..., m, k) @ (..., k, n) -> (..., m, n).
 
-    The product is written to `out` if it is given.
+    The product is written to `out` if it is given, and rounded if that is of 16-bit integers.
     """
     if not _by_cublas(x, y):
         return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
@@ -93,7 +99,7 @@ def add_product(x, y, out):
 
 def _by_cublas(x, y):
     """Return whether cuBLAS takes these factors: float32 or rounded, without broadcasting."""
-    good = all(array.dtype == xp.uint16 or has_kernels(array) for array in (x, y))
+    good = x.dtype.char in "fH" and y.dtype.char in "fH" and has_kernels()
     return good and not (y.ndim > 2 and x.shape[:-2] != y.shape[:-2])
 
 
@@ -105,7 +111,7 @@ def _multiply(x, y, out, add=False):
     """
     *batch, m, k = x.shape
     n, count = y.shape[-1], math.prod(batch)
-    if not count * m * n * k:
+    if not (count and m and n and k):
         if not add:
             out[...] = 0
         return
@@ -122,6 +128,8 @@ def _operand(x):
     the layout of x, x is copied.
     """
     *batch, m, k = x.shape
+    if x.flags.c_contiguous:
+        return x, False, k, m * k
     *steps, row, column = [stride // x.itemsize for stride in x.strides]
     step = _one_step(batch, steps)
     if step is not None and (column == 1 or k == 1) and (row >= k or m == 1):
@@ -148,7 +156,7 @@ def _rounded(x):
     y = xp.empty(x.shape, dtype=xp.uint16)
     launch(
         kernels.round_to_bfloat16,
-        (-(-x.size // THREADS),),
+        (-(-x.size // (4 * THREADS)),),
         (THREADS,),
         x.reshape(-1).view(xp.uint32),
         y.reshape(-1),

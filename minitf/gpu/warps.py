@@ -1,6 +1,6 @@
-"""Computations that the threads of a GPU kernel share: sums, maxima, and the masks of dropout.
+"""Computations that GPU kernels share: sums, maxima, the masks of dropout, rounding.
 
-All threads of a warp or of a block call these functions together. See minitf/gpu/kernels.py for
+All threads of a warp or of a block call the first three together. See minitf/gpu/kernels.py for
 what a warp is, and why numbers are converted by name.
 """
 
@@ -128,3 +128,16 @@ def stays(word, i, threshold):
 def kept(bits, i, lane):
     """Return decision i + lane of the warp's row, which another thread of the warp has drawn."""
     return cuda.shfl_sync(ALL, bits, i % 512 // 16 + lane // 16) >> lane % 16 & 1
+
+
+# Rounding -----------------------------------------------------------------------------------------
+
+
+def upper_bits(bits):
+    """Return the bits of a float32 rounded to bfloat16: 16 of 32, to nearest, ties to even.
+
+    NaN stays NaN: that of a GPU, 0x7FFFFFFF, would become -0 by the rounding.
+    """
+    is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return xp.uint16(bits >> 16 | 0x40 if is_nan else rounded)

@@ -9,16 +9,19 @@ import strict
 from models import PUBLIC, random_batch, small_model
 from seam import forms_on
 
-from minitf import forms
+from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
+from minitf.cpu.decode import SharedTokenScorer
+from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.matmul import use_precision
 from minitf.optim import Adam
 from minitf.tensor import Tensor
-from minitf.transformer import FeedForward, Residual
+from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "feed_forward_dropout": 0.3}
+ONE_SIZE = {"d_k": 4, "d_v": 4}  # of all heads: then one form computes all of an attention
 OTHER_WAYS = {"norm": "pre", "tie": False, "positions": "learned", "max_length": 16}
 
 
@@ -75,7 +78,7 @@ def launched(monkeypatch):
 
 
 def test_a_step_with_kernels_is_the_step_without(launched):
-    same_training(DROPOUT)
+    same_training(DROPOUT | ONE_SIZE)
     assert launched == {
         *(
             "add_norm",
@@ -83,7 +86,7 @@ def test_a_step_with_kernels_is_the_step_without(launched):
             "norm_parameter_gradients",
             "dropout",
             "adam",
-            "segment_sum",
+            "add_segments",
         ),
         *(
             "bias_relu_dropout",
@@ -91,8 +94,9 @@ def test_a_step_with_kernels_is_the_step_without(launched):
             "masked_softmax",
             "masked_softmax_gradient",
         ),
-        "column_sums",
         "cross_entropy",
+        "exchange",
+        "column_sums",
     }
 
 
@@ -111,6 +115,45 @@ def test_the_modules_of_a_layer_are_computed_by_the_fused_ops(launched, rng):
             added = F.feed_forward(x, w_1, b_1, w_2, b_2, 0.3)
             expected = F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.2)
         assert np.array_equal(to_numpy(found.data), to_numpy(expected.data))
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own text", "another text"])
+def test_an_attention_in_bfloat16_rounds_what_its_ops_round(own, rng):
+    """A sum that ends between two rounded numbers may go either way, so few bits are the same."""
+    config, found = Config(11, d_model=12, n_heads=3), []
+    arrays = [rng.normal(size=(2, n, 12)).astype(np.float32) for n in (5, 7)]
+    gy = rng.normal(size=(2, 5, 12)).astype(np.float32)
+    with using(strict.with_kernels):
+        use_precision("bfloat16")
+        try:
+            for by_ops in (False, True):
+                module = MultiHeadAttention(config, np.random.default_rng(3))
+                module.keep_weights = by_ops  # to keep them for a picture, the ops are called
+                x, memory = (Tensor(to_device(array)) for array in arrays)
+                y = module(x, x if own else memory)
+                y.backward(to_device(gy))
+                tensors = [x, *([] if own else [memory]), *module.parameters()]
+                found.append([to_numpy(array) for array in (y.data, *(t.grad for t in tensors))])
+        finally:
+            use_precision("float32")
+    for got, expected in zip(*found, strict=True):
+        assert np.abs(got - expected).max() <= 4e-3 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, changed):
+    """A changed one, whose methods have to be called, is decoded by its modules."""
+    with using(strict.with_kernels):
+        model = small_model("float32", **ONE_SIZE)
+        if changed:
+            model.decoder.layers[1].self_attention.attend = lambda *_: None
+        scorer = decode.token_scorer(model, np.array([[4, 5, 2], [6, 2, 0]]), 2, cached=True)
+        if not changed:
+            launched.clear()
+            scorer(np.full((4, 1), 1))
+            used = {"attention_step", "bias_relu_dropout", "add_norm", "log_sum_exp"}
+            assert launched == used
+    assert isinstance(scorer, SharedTokenScorer if changed else StraightScorer)
 
 
 def test_without_forms_no_kernel_runs(launched):
@@ -136,18 +179,21 @@ def test_a_kernel_that_fails_says_how_to_do_without(failure, told, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"dropout": 0.1}, {}, DROPOUT, DROPOUT | OTHER_WAYS, PUBLIC])
+@pytest.mark.parametrize(
+    "changes", [{"dropout": 0.1}, {}, DROPOUT | ONE_SIZE, DROPOUT | OTHER_WAYS, PUBLIC]
+)
 def test_training_with_kernels_is_training_without(changes):
     same_training(changes, steps=2)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sizes", [{}, ONE_SIZE], ids=["two sizes", "one size"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 1e-5), ("bfloat16", 1e-2)])
-def test_training_with_coarser_products(precision, tolerance):
+def test_training_with_coarser_products(precision, tolerance, sizes):
     """The simulated tf32 is float32; with bfloat16 the step agrees to the 8 bits of its factors."""
     with using(strict.with_kernels):
         use_precision(precision)
     try:
-        same_training({"dropout": 0.1}, tolerance=tolerance)
+        same_training({"dropout": 0.1} | sizes, tolerance=tolerance)
     finally:
         use_precision("float32")

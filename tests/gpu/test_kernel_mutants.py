@@ -39,12 +39,20 @@ def attention():
     checks.test_attention(None, "causal and padding", RATE)
 
 
+def step():
+    checks.test_a_step_of_attention_to_the_own_text(None, 35, 33)
+
+
+def normaliser():
+    checks.test_log_sum_exp(None, 700)
+
+
 def drop():
     checks.test_dropout_draws_the_mask_of_numpy(None, (2, 600), 5)
 
 
 def embedding():
-    checks.test_segment_sum(None, "some", 33)
+    checks.test_add_segments(None, "some", 33)
 
 
 BARRIER = "    cuda.syncthreads()\n"
@@ -138,6 +146,32 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         attention,
         "mask[batch, head, query, column]:\n",
         "mask[batch, head, 0, column]:\n",
+    ),
+    "step: the newest key is read before it is written": (
+        step,
+        "        cuda.syncthreads()\n    largest = -1e30\n    for token",
+        "    largest = -1e30\n    for token",
+    ),
+    "step: the weights are read before they are written": (
+        step,
+        "attend to\n    cuda.syncthreads()\n",
+        "attend to\n",
+    ),
+    "step: a hidden token is read": (
+        step,
+        "if mask[sentence, beam, token]:\n                value",
+        "if token >= 0:\n                value",
+    ),
+    "step: all texts write one token": (step, "newest = first + beam", "newest = first"),
+    "step: the keys for values": (
+        step,
+        "projected[text, (2 * heads + head)",
+        "projected[text, (heads + head)",
+    ),
+    "normaliser: every thread writes": (
+        normaliser,
+        "    if thread == 0:\n        y[row]",
+        "    if thread < 2:\n        y[row]",
     ),
     "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
     "dropout: the row's beginning is forgotten": (

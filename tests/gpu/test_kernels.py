@@ -197,6 +197,77 @@ def test_long_rows_of_attention(kernels_on):
     assert np.array_equal(to_numpy(dropped) > 0, numbers[1] > 0)
 
 
+@pytest.mark.parametrize("shape", [(5, 3, 4), (1, 1, 1), (2, 9, 33)])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+def test_exchange(kernels_on, shape, dtype):
+    """Of numbers, and of factors rounded to 16 bits."""
+    x = (normal(*shape) * 99).astype(np.int32).astype(dtype)
+    assert np.array_equal(to_numpy(fused.exchange(to_device(x))), x.swapaxes(0, 1))
+
+
+WIDTH, CAPACITY = 3, 40  # texts of a sentence, tokens for which its cache has room
+
+
+def attended(queries, keys, values, mask):
+    """Attention in float64: (B, W, H, K) to (B, H, n, K), hidden by (B, W, n)."""
+    scores = np.einsum("bwhk,bhnk->bwhn", queries, keys) / np.sqrt(queries.shape[-1])
+    weights = np.where(mask[:, :, None], np.exp(scores), 0)
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.einsum("bwhn,bhnk->bwhk", weights / np.where(total > 0, total, 1), values)
+
+
+@pytest.mark.parametrize(("tokens", "size"), [(7, 4), (35, 33)])
+def test_a_step_of_attention_to_the_own_text(kernels_on, tokens, size):
+    """The newest keys and values are written to the cache; what is hidden may be anything."""
+    rng = np.random.default_rng(tokens)
+    projected = normal(B * WIDTH, 3 * H * size)
+    caches = normal(2, B, 2 * H, CAPACITY, size)[:, :, H:]  # views, as those of one layer
+    mask = rng.random((B, WIDTH, tokens)) < 0.4
+    mask[:, :, -WIDTH:] = np.eye(WIDTH, dtype=bool)  # each text sees its own newest token
+    newest = projected.reshape(B, WIDTH, 3, H, size).transpose(2, 0, 3, 1, 4)  # (3, B, H, W, K)
+    filled = caches.astype(np.float64)
+    filled[:, :, :, tokens - WIDTH : tokens] = newest[1:]
+    keys, values = map(to_device, caches.copy())
+    y = fused.attention_step(
+        to_device(projected), keys, values, to_device(mask), first=tokens - WIDTH
+    )
+    queries = newest[0].transpose(0, 2, 1, 3).astype(np.float64)
+    expected = attended(queries, *filled[:, :, :, :tokens], mask)
+    close(y, expected.reshape(B * WIDTH, H * size))
+    close(keys, filled[0])
+    close(values, filled[1])
+
+
+def test_a_step_of_attention_to_the_source(kernels_on):
+    """Nothing is written; a source of padding alone gives zeros."""
+    projected, source = normal(B * WIDTH, H * 4), normal(B, S, 2 * H, 4).swapaxes(1, 2)
+    mask = np.ones((B, 1, S), dtype=bool)
+    mask[0, 0, 4:], mask[1] = False, False
+    keys, values = to_device(source[:, :H]), to_device(source[:, H:])
+    shown = np.broadcast_to(mask, (B, WIDTH, S))
+    y = fused.attention_step(to_device(projected), keys, values, to_device(shown))
+    queries = projected.reshape(B, WIDTH, H, 4).astype(np.float64)
+    expected = attended(
+        queries, *source.astype(np.float64).reshape(B, 2, H, S, 4).swapaxes(0, 1), shown
+    )
+    close(y, expected.reshape(B * WIDTH, H * 4))
+    assert not to_numpy(y)[WIDTH:].any()
+    close(keys, source[:, :H])
+
+
+@pytest.mark.parametrize("size", [V, 1, 700])
+def test_log_sum_exp(kernels_on, size):
+    logits = normal(5, size) * 30
+    logits[0] = 300
+    logits[1, 1:] = -np.inf
+    greatest = logits.max(axis=1).astype(np.float64)
+    expected = np.log(np.exp(logits - greatest[:, None]).sum(axis=1)) + greatest
+    close(fused.log_sum_exp(to_device(logits)), expected)
+    for wrong in (np.nan, np.inf):
+        logits[2, size // 2] = wrong
+        assert not np.isfinite(to_numpy(fused.log_sum_exp(to_device(logits)))[2])
+
+
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
@@ -265,17 +336,19 @@ IDS = {
 
 @pytest.mark.parametrize("columns", [1, 33])
 @pytest.mark.parametrize("name", IDS)
-def test_segment_sum(kernels_on, name, columns):
+def test_add_segments(kernels_on, name, columns):
     ids = np.array(IDS[name])
-    rows, expected = normal(len(ids), columns), np.zeros((7, columns))
+    rows, before = normal(len(ids), columns), normal(7, columns, seed=1)
+    expected, out = before.astype(np.float64), to_device(before)
     add_segments(ids, rows.astype(np.float64), expected)
-    close(fused.segment_sum(to_device(ids), to_device(rows), 7), expected)
+    fused.add_segments(to_device(ids), to_device(rows), out)
+    close(out, expected)
 
 
 def test_nothing_to_do(kernels_on):
-    assert fused.segment_sum(
-        to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), 7
-    ).shape == (7, 4)
+    out = to_device(normal(7, 4))
+    fused.add_segments(to_device(np.zeros(0, int)), to_device(np.zeros((0, 4), np.float32)), out)
+    assert np.array_equal(to_numpy(out), normal(7, 4))
     y, _ = fused.layer_norm(
         *map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6
     )
@@ -289,7 +362,7 @@ def test_round_to_bfloat16():
     ).astype(np.float32)
     bits = x.view(np.uint32)
     y = np.zeros(len(x), np.uint16)
-    blocks.launch(kernels.round_to_bfloat16, (2,), (128,), bits, y)
+    blocks.launch(kernels.round_to_bfloat16, (2,), (32,), bits, y)
 
     def number(upper):
         return (upper.astype(np.uint32) << 16).view(np.float32).astype(np.float64)

@@ -33,10 +33,15 @@ RUNS = [
     lambda: checks.test_add_norm(None, (3, 7), 0.3),
     lambda: checks.test_attention(None, "padding", 0.3),
     lambda: checks.test_attention(None, "none", 0.0),
+    lambda: checks.test_exchange(None, (5, 3, 4), np.float32),
+    lambda: checks.test_exchange(None, (5, 3, 4), np.uint16),
+    lambda: checks.test_a_step_of_attention_to_the_own_text(None, 7, 4),
+    lambda: checks.test_a_step_of_attention_to_the_source(None),
+    lambda: checks.test_log_sum_exp(None, 11),
     lambda: checks.test_cross_entropy(None, 11, 0.1, ()),
     lambda: checks.test_cross_entropy(None, 11, 0.1, (1, 5)),
     lambda: checks.test_adam(None),
-    lambda: checks.test_segment_sum(None, "some", 1),
+    lambda: checks.test_add_segments(None, "some", 1),
     lambda: checks.test_column_sums(None, (3, 7)),
 ]
 
@@ -210,7 +215,7 @@ def test_a_launch_finds_what_was_compiled(monkeypatch):
             kernel.__name__
         )
     # But for round_to_bfloat16
-    assert len({kernel for kernel, _, _ in gpu._ready}) == len(KERNELS) - 1
+    assert len({key[0] for key in gpu._ready}) == len(KERNELS) - 1
     assert not any(function is gpu._compiled(key[0]) for key, (function, _) in gpu._ready.items())
 
 

@@ -421,11 +421,21 @@ def _gemm(a, b, c, sizes, count, precision, add=False):
     )
     if precision == "bfloat16":
         left, right = ((x.astype(np.uint32) << 16).view(np.float32) for x in (left, right))
-    if not left.dtype == right.dtype == out.dtype == np.float32:
+    rounds = precision == "bfloat16" and out.dtype == np.uint16
+    if not (left.dtype == right.dtype == np.float32 and (rounds or out.dtype == np.float32)):
         raise TypeError(
             f"cuBLAS was promised float32, and got {left.dtype}, {right.dtype} and {out.dtype}"
         )
-    out[...] = left @ right + (out if add else 0)
+    if rounds and add:
+        raise TypeError("a product is added to a rounded array")
+    product = left @ right + (out if add else 0)
+    out[...] = _bfloat16(product) if rounds else product
+
+
+def _bfloat16(x):
+    """Round to the upper 16 bits, to the nearest, ties to even; NaN is not among these numbers."""
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def _columns(array, transposed, distance, step, rows, columns, count):

@@ -1,0 +1,185 @@
+"""The decoder of a plain Transformer on a GPU, as one straight line of launches for each token.
+
+For the few rows of a step, the host takes longer to start an operation than the GPU to compute it.
+So this program makes no Tensors and calls no layers: it multiplies by matrices that are joined
+once, and all of an attention between its products is one kernel. It computes the equations of
+minitf/transformer.py, as minitf/cpu/decoder.py does on a CPU.
+
+Letters: B sentences, W beams of each, R = B * W rows, D features, H heads, K d_k, n tokens in the
+cache of a sentence, S tokens of its source, L layers.
+"""
+
+import math
+from typing import NamedTuple
+
+from minitf import decode
+from minitf import functions as F
+from minitf.backend import to_device, xp
+from minitf.cpu.decode import Layout
+from minitf.gpu import fused
+from minitf.gpu.matmul import as_factor, matmul
+from minitf.tensor import Tensor
+
+__all__ = ["StraightScorer"]
+
+
+class StraightScorer:
+    """The Scorer (see minitf/decode.py) that starts few operations for each token.
+
+    cache: keys and values of the tokens of all beams, (B, 2*L*H, capacity, K): the keys of all
+    layers, then their values.
+    source: keys and values of the source, (B, 2*L*H, S, K).
+    """
+
+    def __init__(self, model, source, width):
+        self.model, self.width = model, width
+        self.layers = [_packed_layer(layer) for layer in model.decoder.layers]
+        self.norm = _norm(model.decoder.norm) if model.decoder.norm else None
+        self.embedding = model.target_embedding.weight.data
+        self.vocabulary = _Affine(
+            as_factor(model.output_embedding.weight.data.T), model.logit_bias()
+        )
+        memory, mask = model.encode(source)
+        batch, length, d = memory.shape
+        attentions = [layer.source_attention for layer in model.decoder.layers]
+        project = _joined(*(a.key for a in attentions), *(a.value for a in attentions))
+        keys_and_values = project(memory.data.reshape(batch * length, d))
+        size = model.config.d_k
+        self.source = keys_and_values.reshape(batch, length, -1, size).swapaxes(1, 2)
+        self.source_mask = to_device(mask[:, 0])  # (B, 1, S)
+        self.layout = Layout(batch, width)
+        self.cache = xp.empty((batch, self.source.shape[1], 0, size), dtype=xp.float32)
+
+    def __call__(self, texts):
+        """Return logits and normalisers, as Scorer says."""
+        if self.layout.is_full():
+            kept = self.layout.grow()
+            self.cache = self.layout.moved(self.cache, kept)
+        self.layout.add_newest()
+        own_mask = to_device(self.layout.own[:, :, : self.layout.length])  # (B, W, n)
+        shape = *own_mask.shape[:2], self.source_mask.shape[2]
+        source_mask = xp.broadcast_to(self.source_mask, shape)
+        x = self._embedded(texts)
+        for i, layer in enumerate(self.layers):
+            x = self._layer(x, layer, i, own_mask, source_mask)
+        if self.norm:
+            x, _ = fused.layer_norm(x, *self.norm)
+        return decode.with_normalisers(self.vocabulary(x), self.model.config)
+
+    def _embedded(self, texts):
+        """Return the embeddings of the newest tokens with the vectors of their position, (R, D)."""
+        rows = self.embedding[to_device(texts[:, -1])]
+        rows *= math.sqrt(rows.shape[1])
+        return self.model.target_positions(Tensor(rows[:, None]), texts.shape[1] - 1).data[:, 0]
+
+    def _layer(self, x, layer, i, own_mask, source_mask):
+        """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
+
+        def own(y):
+            first = self.layout.length - self.width
+            projected = layer.query_key_value(y)
+            y = fused.attention_step(projected, *self._of_layer(self.cache, i), own_mask, first)
+            return layer.self_output(y)
+
+        def of_source(y):
+            keys_and_values = self._of_layer(self.source, i)
+            y = fused.attention_step(layer.source_query(y), *keys_and_values, source_mask)
+            return layer.source_output(y)
+
+        x = self._residual(x, own, layer.self_norm)
+        x = self._residual(x, of_source, layer.source_norm)
+        return self._residual(x, layer.feed_forward, layer.feed_forward_norm)
+
+    def _of_layer(self, array, i):
+        """Return the keys and the values of layer i, (B, H, capacity or S, K), as views."""
+        h, n = self.model.config.n_heads, array.shape[1] // 2
+        return array[:, i * h : (i + 1) * h], array[:, n + i * h : n + (i + 1) * h]
+
+    def _residual(self, x, sublayer, norm):
+        """Return LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)) in a pre-norm model."""
+        if self.norm is None:
+            return fused.add_norm(x, sublayer(x), *norm)[0]
+        y = sublayer(fused.layer_norm(x, *norm)[0])
+        y += x
+        return y
+
+    def select(self, rows):
+        """Keep these rows of the texts, in this order."""
+        sentences = rows[:: self.width] // self.width
+        if len(sentences) < len(self.layout.own):
+            kept = to_device(sentences)
+            self.cache, self.source = self.cache[kept], self.source[kept]
+            self.source_mask = self.source_mask[kept]
+        self.layout.select(sentences, rows)
+
+
+class _Affine(NamedTuple):
+    """A product with a matrix, plus a bias if there is one: (R, D) -> (R, F)."""
+
+    weight: object  # (D, F), a factor of `matmul`
+    bias: object  # (F,), or None
+
+    def __call__(self, x):
+        y = matmul(x, self.weight)
+        if self.bias is not None:
+            y += self.bias
+        return y
+
+
+def _joined(*linears):
+    """Return the linear layers of one input as one, whose results are side by side."""
+    weights, biases = [x.weight.data for x in linears], [x.bias for x in linears]
+    weight = as_factor(weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1))
+    if all(bias is None for bias in biases):
+        return _Affine(weight, None)
+    zeros = [xp.zeros(w.shape[1], dtype=w.dtype) for w in weights]
+    pairs = zip(biases, zeros, strict=True)
+    return _Affine(weight, xp.concatenate([zero if b is None else b.data for b, zero in pairs]))
+
+
+class _FeedForward(NamedTuple):
+    """The feed-forward network of rows: (R, D) -> (R, D)."""
+
+    inner: _Affine
+    activation: str  # the name of a function in minitf.functions
+    outer: _Affine
+
+    def __call__(self, x):
+        if self.activation == "relu":
+            hidden, _ = fused.bias_relu_dropout(matmul(x, self.inner.weight), self.inner.bias)
+        else:
+            hidden = getattr(F, self.activation)(self.inner(x)).data
+        return self.outer(hidden)
+
+
+class _Layer(NamedTuple):
+    """The weights of one decoder layer; of each norm: gain, bias and eps."""
+
+    query_key_value: _Affine  # of self-attention: all queries, then all keys, then all values
+    self_output: _Affine
+    self_norm: tuple
+    source_query: _Affine
+    source_output: _Affine
+    source_norm: tuple
+    feed_forward: _FeedForward
+    feed_forward_norm: tuple
+
+
+def _packed_layer(layer):
+    own, of_source, network = layer.self_attention, layer.source_attention, layer.feed_forward
+    return _Layer(
+        query_key_value=_joined(own.query, own.key, own.value),
+        self_output=_joined(own.output),
+        self_norm=_norm(layer.self_residual.norm),
+        source_query=_joined(of_source.query),
+        source_output=_joined(of_source.output),
+        source_norm=_norm(layer.source_residual.norm),
+        feed_forward=_FeedForward(
+            _joined(network.inner), network.activation, _joined(network.outer)
+        ),
+        feed_forward_norm=_norm(layer.feed_forward_residual.norm),
+    )
+
+
+def _norm(norm):
+    return norm.gain.data, norm.bias.data, norm.eps
