@@ -1,20 +1,21 @@
 """A check that nobody has changed the methods of a module, and what forms of both rooms share.
 
 Some programs compute the same as modules without calling them. The forms of `Residual`,
-`FeedForward` and `MultiHeadAttention`, and the CPU's form of decoding, compute several modules
-together. The cache of decoding keeps the keys of earlier tokens, although a changed attention might
-compute other keys once the text is longer. All of them ask here first. If a method was changed,
-they leave the work to the modules.
+`FeedForward` and `MultiHeadAttention`, and those of decoding, compute several modules together. The
+cache of decoding keeps the keys of earlier tokens, although a changed attention might compute other
+keys once the text is longer. All of them ask here first. If a method was changed, they leave the
+work to the modules.
 
 The forms of `Residual` and `FeedForward` need nothing more than this check and an op, so they are
-the same in both rooms. Those of `MultiHeadAttention` share the question which calls they may take.
+the same in both rooms. Those of `MultiHeadAttention` share one test of which calls they can take.
+Forms with parameters share `gradient_buffer`.
 """
 
 import inspect
 
 from minitf import functions as F
 from minitf.edited import EQUATIONS, edited
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from minitf.transformer import (
     Decoder,
     DecoderLayer,
@@ -30,6 +31,7 @@ from minitf.transformer import (
 __all__ = [
     "attends_plainly",
     "feed_forward_by_op",
+    "gradient_buffer",
     "is_all_unchanged",
     "is_unchanged",
     "residual_by_op",
@@ -113,7 +115,7 @@ def feed_forward_by_op(module, x):
     return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
 
-_OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
+OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
 
 
 def attends_plainly(module, x, memory, mask):
@@ -124,12 +126,28 @@ def attends_plainly(module, x, memory, mask):
     layers = module.query, module.key, module.value
     return (
         not module.keep_weights
-        and is_unchanged(module, MultiHeadAttention, *_OF_ATTENTION)
+        and is_unchanged(module, MultiHeadAttention, *OF_ATTENTION)
         and all(is_unchanged(layer, Linear) for layer in layers)
         and x.ndim == memory.ndim == 3
         and len(x) == len(memory)
-        and getattr(mask, "ndim", 0) != 3  # refused
-        and x.shape[1] > 0  # a set that is empty has no greatest score
-        and memory.shape[1] > 0
+        and getattr(mask, "ndim", 0) != 3  # the equation raises the error
+        and x.shape[1] > 0
+        and memory.shape[1] > 0  # without keys there is no greatest score
         and len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) == 1
     )
+
+
+def gradient_buffer(x, *others):
+    """Return the array to which a form may write the gradient of x, or None.
+
+    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
+    also returns it, and the gradient need not be copied. It may do so for one of its inputs only.
+    others: the other inputs of the op; if x is among them, their gradients would overwrite its own.
+    None if x is not a flattened parameter, has a gradient already, or is among the others:
+    `out=None` is a new array.
+    """
+    view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
+    if view is None or any(x is other for other in others):
+        return None
+    # If another array was assigned to x.data, Adam will refuse it.
+    return view if (view.shape, view.dtype) == (x.shape, x.dtype) else None

@@ -56,6 +56,8 @@ ONLY_FORMS = {
     "test_attention_tiles::test_blocks_that_the_mask_hides_are_not_computed": "tiles",
     "test_fused_step::test_a_step_with_kernels_is_the_step_without": "kernels",
     "test_fused_step::test_the_modules_of_a_layer_are_computed_by_the_fused_ops": "kernels",
+    "test_fused_step::test_an_attention_in_bfloat16_rounds_what_its_ops_round": "bfloat16",
+    "test_fused_step::test_a_plain_model_is_decoded_with_one_kernel_for_an_attention": "kernels",
     "test_gpu_check::test_each_operation_that_is_timed_runs_with_kernels_and_without": "kernels",
     "test_lesson::test_the_trainer_of_lesson_09_uses_forms": "forms in a training",
     "test_lesson::test_a_lesson_computes_with_equations_and_its_training_with_forms": "the same",

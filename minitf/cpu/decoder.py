@@ -33,7 +33,7 @@ from minitf.transformer import (
     Residual,
     Transformer,
 )
-from minitf.unchanged import is_unchanged
+from minitf.unchanged import OF_ATTENTION, is_unchanged
 
 __all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_plain", "token_scorer"]
 
@@ -52,7 +52,7 @@ def token_scorer(model, source, width, cached):
     """Return a Scorer whose caches are shared by the beams of a sentence."""
     if not cached or not decode.can_cache(model):
         return NotImplemented
-    # A row of padding alone has nothing to attend to, which only the modules provide for.
+    # A row of padding alone has nothing to attend to, for which `_attend` does not provide.
     if is_plain(model) and (np.asarray(source) != model.config.pad_id).any(axis=1).all():
         packed = getattr(model, "packed_decoder", None) or PackedDecoder(model)
         return StraightScorer(packed, model, source, width)
@@ -93,8 +93,7 @@ def _methods_computed_here(model):
     for layer in model.decoder.layers:
         yield layer, DecoderLayer
         for attention in (layer.self_attention, layer.source_attention):
-            methods = "__call__", "attend", "keys_and_values", "split_heads", "merge_heads"
-            yield attention, MultiHeadAttention, *methods
+            yield attention, MultiHeadAttention, *OF_ATTENTION
             for name in ("query", "key", "value", "output"):
                 yield getattr(attention, name), Linear
         for name in ("self_residual", "source_residual", "feed_forward_residual"):

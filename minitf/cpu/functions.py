@@ -19,7 +19,7 @@ from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
 from minitf.nn import Parameter
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
-from minitf.unchanged import feed_forward_by_op, residual_by_op
+from minitf.unchanged import feed_forward_by_op, gradient_buffer, residual_by_op
 
 
 @form_of(functions.linear)
@@ -180,19 +180,3 @@ def embedding(table, ids):
         return g_table, None
 
     return record(weight[ids], (table, None), backward)
-
-
-def gradient_buffer(x, *others):
-    """Return the array to which a form may write the gradient of x, or None.
-
-    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
-    also returns it, and the gradient need not be copied. It may do so for one of its inputs only.
-    others: the other inputs of the op; if x is among them, their gradients would overwrite its own.
-    None if x is not a flattened parameter, has a gradient already, or is among the others:
-    `out=None` is a new array.
-    """
-    view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
-    if view is None or any(x is other for other in others):
-        return None
-    # If another array was assigned to x.data, Adam will refuse it.
-    return view if (view.shape, view.dtype) == (x.shape, x.dtype) else None

@@ -10,7 +10,7 @@ from cupyx import jit
 
 __all__ = ["gemm", "launch"]
 
-# {(kernel, device, *kinds of the arguments): (the compiled function, its numbers)}: see _inside
+# {(kernel, device, *kinds of the arguments): what _compiled_function returns}
 _ready = {}
 
 
@@ -33,20 +33,21 @@ def launch(kernel, grid, block, *arguments):
     if ready is None:
         compiled = _compiled(kernel)
         compiled(grid, block, arguments)
-        _ready[key] = _inside(compiled, arguments)
+        _ready[key] = _compiled_function(compiled, arguments)
         return
-    function, numbers = ready
+    function, scalars = ready
     values = list(arguments)
-    for i, number_type in numbers:
-        values[i] = number_type(values[i])
+    for i, scalar_type in scalars:
+        values[i] = scalar_type(values[i])
     function(grid, block, tuple(values))
 
 
-def _inside(compiled, arguments):
-    """Return the function that cupyx.jit compiled for such arguments, and its numbers.
+def _compiled_function(compiled, arguments):
+    """Return the function that cupyx.jit compiled for such arguments, and its scalar arguments.
 
-    Of each number: its index among the arguments, and the type that the function takes.
-    They are private to CuPy; if a version stores them elsewhere, `compiled` itself is returned.
+    Of each scalar: its index among the arguments, and the type that the function takes.
+    Both are found in CuPy's private attributes; if a version stores them elsewhere, `compiled`
+    itself is returned.
     """
     try:
         from cupyx.jit import _cuda_typerules, _cuda_types
@@ -66,7 +67,7 @@ def _inside(compiled, arguments):
 
 
 @functools.cache
-def _compiled(function, inside=False):
+def _compiled(function, on_device=False):
     """Return a kernel as CuPy's function, which compiles it to CUDA for the types of a first call.
 
     In the kernel, `cuda` means cupyx.jit, and the functions of minitf that it calls are compiled
@@ -75,11 +76,11 @@ def _compiled(function, inside=False):
     names = dict(function.__globals__, cuda=jit)
     for name in function.__code__.co_names:
         if isinstance(names.get(name), types.FunctionType):
-            names[name] = _compiled(names[name], inside=True)
+            names[name] = _compiled(names[name], on_device=True)
     with warnings.catch_warnings():
         # cupyx.jit warns that it is experimental.
         warnings.simplefilter("ignore", FutureWarning)
-        return jit.rawkernel(device=inside)(
+        return jit.rawkernel(device=on_device)(
             types.FunctionType(function.__code__, names, function.__name__)
         )
 
@@ -87,9 +88,8 @@ def _compiled(function, inside=False):
 def gemm(a, b, c, sizes, count, precision, add=False):
     """Compute c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n) in column order.
 
-    sizes: m, n, k. a, b: (array, transposed, distance of its columns, distance of its matrices).
-    c: contiguous. The factors are float32, or the 16 bits of bfloat16; sums are float32; c is
-    float32, or those 16 bits.
+    sizes: m, n, k. a, b: what `_layout` in matmul.py returns. c: contiguous. The operands are
+    float32, or the 16 bits of bfloat16; sums are float32; c is float32, or those 16 bits.
     """
     cublas, handle, bfloat16, float32 = _cublas()
     m, n, k = sizes
@@ -98,17 +98,17 @@ def gemm(a, b, c, sizes, count, precision, add=False):
     compute = (
         cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
     )
-    factor = _ONE if add else _ZERO
+    beta = _ONE if add else _ZERO
     cublas.gemmStridedBatchedEx(
         *(handle(), int(a[1]), int(b[1]), m, n, k, _ONE),
-        *(a[0].data.ptr, number, a[2], a[3], b[0].data.ptr, number, b[2], b[3], factor),
+        *(a[0].data.ptr, number, a[2], a[3], b[0].data.ptr, number, b[2], b[3], beta),
         *(c.data.ptr, number_of_c, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
     )
 
 
 @functools.cache
 def _cublas():
-    """Return cuBLAS, a function that returns its handle, and its names of two types."""
+    """Return cuBLAS, a function that returns its handle, and its codes for bfloat16 and float32."""
     from cupy.cuda import device  # here: a machine that only compiles kernels has no cuBLAS
     from cupy_backends.cuda.api import runtime
     from cupy_backends.cuda.libs import cublas
@@ -116,5 +116,5 @@ def _cublas():
     return cublas, device.get_cublas_handle, runtime.CUDA_R_16BF, runtime.CUDA_R_32F
 
 
-_FACTORS = np.array([1, 0], np.float32)  # cuBLAS reads them by their addresses
-_ONE, _ZERO = _FACTORS.ctypes.data, _FACTORS[1:].ctypes.data
+_ONE_AND_ZERO = np.array([1, 0], np.float32)  # cuBLAS reads alpha and beta by their addresses
+_ONE, _ZERO = _ONE_AND_ZERO.ctypes.data, _ONE_AND_ZERO[1:].ctypes.data

@@ -1,4 +1,4 @@
-"""Decoding, faster, on a GPU."""
+"""Faster decoding, on a GPU."""
 
 import numpy as np
 
@@ -18,8 +18,9 @@ __all__ = ["continuations", "normalisers_of", "token_scorer"]
 def token_scorer(model, source, width, cached):
     """Return a Scorer whose caches are shared by the beams of a sentence.
 
-    A changed model takes the program of the CPU. There the keys and values of the source are made
-    contiguous, because products would copy others at every step.
+    Other models than plain ones in float32 with d_k = d_v are decoded by their modules, also on the
+    GPU: see SharedTokenScorer. Their keys and values of the source are made contiguous, or each
+    product would copy them.
     """
     if not cached or not decode.can_cache(model):
         return NotImplemented

@@ -1,9 +1,9 @@
 """The decoder of a plain Transformer on a GPU, as one straight line of launches for each token.
 
 For the few rows of a step, the host takes longer to start an operation than the GPU to compute it.
-So this program makes no Tensors and calls no layers: it multiplies by matrices that are joined
-once, and all of an attention between its products is one kernel. It computes the equations of
-minitf/transformer.py, as minitf/cpu/decoder.py does on a CPU.
+So this program makes no Tensors and calls no layers. It joins the matrices that multiply the same
+rows, once for a batch, and computes all that is between the products of an attention in one kernel.
+Its equations are those of minitf/transformer.py; minitf/cpu/decoder.py is the same for a CPU.
 
 Letters: B sentences, W beams of each, R = B * W rows, D features, H heads, K d_k, n tokens in the
 cache of a sentence, S tokens of its source, L layers.
@@ -17,7 +17,7 @@ from minitf import functions as F
 from minitf.backend import to_device, xp
 from minitf.cpu.decode import Layout
 from minitf.gpu import fused
-from minitf.gpu.matmul import as_factor, matmul
+from minitf.gpu.matmul import as_operand, matmul
 from minitf.tensor import Tensor
 
 __all__ = ["StraightScorer"]
@@ -33,11 +33,12 @@ class StraightScorer:
 
     def __init__(self, model, source, width):
         self.model, self.width = model, width
-        self.layers = [_packed_layer(layer) for layer in model.decoder.layers]
+        self.layers = [_weights_of(layer) for layer in model.decoder.layers]
+        self.post = model.config.norm == "post"
         self.norm = _norm(model.decoder.norm) if model.decoder.norm else None
         self.embedding = model.target_embedding.weight.data
         self.vocabulary = _Affine(
-            as_factor(model.output_embedding.weight.data.T), model.logit_bias()
+            as_operand(model.output_embedding.weight.data.T), model.logit_bias()
         )
         memory, mask = model.encode(source)
         batch, length, d = memory.shape
@@ -92,12 +93,13 @@ class StraightScorer:
 
     def _of_layer(self, array, i):
         """Return the keys and the values of layer i, (B, H, capacity or S, K), as views."""
-        h, n = self.model.config.n_heads, array.shape[1] // 2
-        return array[:, i * h : (i + 1) * h], array[:, n + i * h : n + (i + 1) * h]
+        h, half = self.model.config.n_heads, array.shape[1] // 2
+        keys, values = slice(i * h, (i + 1) * h), slice(half + i * h, half + (i + 1) * h)
+        return array[:, keys], array[:, values]
 
     def _residual(self, x, sublayer, norm):
         """Return LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)) in a pre-norm model."""
-        if self.norm is None:
+        if self.post:
             return fused.add_norm(x, sublayer(x), *norm)[0]
         y = sublayer(fused.layer_norm(x, *norm)[0])
         y += x
@@ -129,7 +131,7 @@ class _Affine(NamedTuple):
 def _joined(*linears):
     """Return the linear layers of one input as one, whose results are side by side."""
     weights, biases = [x.weight.data for x in linears], [x.bias for x in linears]
-    weight = as_factor(weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1))
+    weight = as_operand(weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1))
     if all(bias is None for bias in biases):
         return _Affine(weight, None)
     zeros = [xp.zeros(w.shape[1], dtype=w.dtype) for w in weights]
@@ -145,7 +147,7 @@ class _FeedForward(NamedTuple):
     outer: _Affine
 
     def __call__(self, x):
-        if self.activation == "relu":
+        if self.activation == "relu" and self.inner.bias is not None:
             hidden, _ = fused.bias_relu_dropout(matmul(x, self.inner.weight), self.inner.bias)
         else:
             hidden = getattr(F, self.activation)(self.inner(x)).data
@@ -165,7 +167,8 @@ class _Layer(NamedTuple):
     feed_forward_norm: tuple
 
 
-def _packed_layer(layer):
+def _weights_of(layer):
+    """Return the weights of a DecoderLayer."""
     own, of_source, network = layer.self_attention, layer.source_attention, layer.feed_forward
     return _Layer(
         query_key_value=_joined(own.query, own.key, own.value),
@@ -182,4 +185,5 @@ def _packed_layer(layer):
 
 
 def _norm(norm):
+    """Return gain, bias and eps: the last arguments of `fused.layer_norm` and `fused.add_norm`."""
     return norm.gain.data, norm.bias.data, norm.eps

@@ -7,27 +7,26 @@ import math
 
 from minitf import functions
 from minitf.backend import xp
-from minitf.cpu.functions import gradient_buffer
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, checked_ids, layer_norm_arrays, linear_arrays
 from minitf.gpu import fused
-from minitf.gpu.dropout import next_decisions
+from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
-from minitf.gpu.matmul import as_factor, matmul
+from minitf.gpu.matmul import as_operand, matmul
 from minitf.nn import Parameter
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
-from minitf.unchanged import feed_forward_by_op, residual_by_op
+from minitf.unchanged import feed_forward_by_op, gradient_buffer, residual_by_op
 
 
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """Multiply all positions in one product by cuBLAS, in the chosen precision."""
     x_data, w, b = linear_arrays(x, weight, bias)
-    if not has_kernels(x_data, w, *([] if b is None else [b])):
+    if not has_kernels(x_data, w, b):
         return NotImplemented
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
-    rows, w = as_factor(x_data.reshape(n, shape[-1])), as_factor(w)  # (N, D), (D, F)
+    rows, w = as_operand(x_data.reshape(n, shape[-1])), as_operand(w)  # (N, D), (D, F)
     y = matmul(rows, w)  # (N, F)
     if b is not None:
         y += b
@@ -37,7 +36,7 @@ def linear(x, weight, bias=None):
         g_bias = None
         if b is not None:
             g_bias = fused.column_sums(gy, gradient_buffer(bias, x, weight))
-        gy = as_factor(gy)
+        gy = as_operand(gy)
         g_weight = matmul(rows.T, gy, out=gradient_buffer(weight, x, bias))
         return matmul(gy, w.T).reshape(shape), g_weight, g_bias
 
@@ -82,7 +81,7 @@ def dropout(x, rate, seed=None):
     x_data = as_array(x)
     if rate == 0 or not x_data.ndim or not has_kernels(x_data):
         return NotImplemented
-    y, backward = fused.dropout(x_data, next_decisions(x_data.shape, rate, seed))
+    y, backward = fused.dropout(x_data, numbers_of_next_mask(x_data.shape, rate, seed))
     return record(y, (x,), backward)
 
 
@@ -95,7 +94,7 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
     x_data, g, b = layer_norm_arrays(x, gain, bias)
     if not has_kernels(x_data, added_data, g, b):
         return NotImplemented
-    numbers = next_decisions(x_data.shape, rate, seed)
+    numbers = numbers_of_next_mask(x_data.shape, rate, seed)
     y, gradients = fused.add_norm(x_data, added_data, g, b, eps, numbers)
 
     def backward(gy):
@@ -113,7 +112,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     if b_1 is None or not has_kernels(*arrays):
         return NotImplemented
     product = functions.linear(x, w_1)
-    numbers = next_decisions(product.shape, rate, seed)
+    numbers = numbers_of_next_mask(product.shape, rate, seed)
     y, gradients = fused.bias_relu_dropout(product.data, arrays[2], numbers)
 
     def backward(gy):
@@ -124,13 +123,13 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
 
 @form_of(Residual.__call__)
 def residual(module, x, sublayer):
-    """Call the op with one kernel for dropout, sum and norm, if these modules are unchanged."""
+    """Call `functions.add_norm`, if the norm comes last and these modules are unchanged."""
     return residual_by_op(module, x, sublayer)
 
 
 @form_of(FeedForward.__call__)
 def feed_forward_network(module, x):
-    """Call the op with one kernel between its products, if the modules are unchanged."""
+    """Call `functions.feed_forward`, if it has the ReLU and these modules are unchanged."""
     return feed_forward_by_op(module, x)
 
 
@@ -141,7 +140,6 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     shape = *q.shape[:-1], k.shape[-2]
     if not has_kernels(q, k, v) or len(shape) != 4 or not math.prod(shape):
         return NotImplemented
-    y, backward = fused.attention(
-        q, k, v, mask, next_decisions(shape, rate, seed), not is_recording()
-    )
+    numbers = numbers_of_next_mask(shape, rate, seed)
+    y, backward = fused.attention(q, k, v, mask, numbers, keep=is_recording())
     return record(y, (query, key, value), backward)

@@ -1,9 +1,12 @@
-"""Operations on plain GPU arrays, each one kernel where CuPy would run five or ten.
+"""Operations on plain GPU arrays, with a few kernels each where CuPy would run many.
 
-Most return (result, backward), where backward returns the gradients: those of parameters in the
-arrays that it is given for them, if any. functions.py turns these operations into forms of the
-engine's ops. They take dropout as five numbers (dropout.py) instead of a mask: the kernels draw the
-mask, and draw it again in the backward pass.
+functions.py turns them into forms of the engine's ops. Most return (result, backward). backward
+returns the gradients, and writes those of parameters to `out` or `outs`, if given.
+
+Kernels take dropout as MaskNumbers (dropout.py) instead of a mask: they draw the mask, and draw it
+again in the backward pass.
+
+Letters: N rows (all axes but the last), D features. See minitf/functions.py for the others.
 """
 
 import math
@@ -12,8 +15,8 @@ from minitf.backend import xp
 from minitf.gpu import kernels
 from minitf.gpu.dropout import NO_DROPOUT
 from minitf.gpu.launch import launch
-from minitf.gpu.matmul import as_factor, matmul
-from minitf.gpu.warps import STRIPE, WARP
+from minitf.gpu.matmul import as_operand, matmul
+from minitf.gpu.warps import STRIPE, THREADS, WARP
 
 __all__ = [
     "add_norm",
@@ -23,17 +26,15 @@ __all__ = [
     "bias_relu_dropout",
     "column_sums",
     "dropout",
-    "exchange",
     "layer_norm",
     "log_sum_exp",
     "softmax_dropout",
     "softmax_dropout_gradient",
+    "swap_first_axes",
 ]
 
 ROWS = 8  # rows of a block, each computed by one warp
-THREADS = 256  # threads of a block that computes one row
-
-NOTHING_ADDED = (*NO_DROPOUT[:4], 0.0)
+NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 
 def _launch_rows(kernel, n, *arguments):
@@ -41,39 +42,27 @@ def _launch_rows(kernel, n, *arguments):
     launch(kernel, (-(-n // ROWS),), (WARP, ROWS), *arguments)
 
 
-def _launch_stripes(kernel, shape, *arguments):
-    """Run a kernel with one block of (32, 8) threads for 32 columns of each slice of rows.
+def _sum_columns(kernel, shape, outs, *arguments):
+    """Run a kernel that sums the columns of slices of N rows; return the sums over all, (D,) each.
 
-    A sum over the rows has one row for each slice, and the caller adds these up.
+    outs: an array for each sum, or None. A block of the kernel sums 32 columns of one slice.
     """
-    launch(
-        kernel,
-        (-(-shape[1] // WARP), -(-shape[0] // _slice_rows(shape[0]))),
-        (WARP, STRIPE),
-        *arguments,
-    )
-
-
-def _slice_rows(n):
-    """Return how many of n rows a block adds up: enough blocks for a GPU, few enough sums."""
-    return max(4 * STRIPE, -(-n // 128))
-
-
-def _sums(rows, slice_rows):
-    """Return an empty array for the sum of the rows of each slice."""
-    return xp.empty((-(-len(rows) // slice_rows), rows.shape[1]), dtype=rows.dtype)
+    n, d = shape
+    slice_rows = max(4 * STRIPE, -(-n // 128))  # enough blocks for a GPU, few enough sums
+    n_slices = -(-n // slice_rows)
+    sums = [xp.empty((n_slices, d), dtype=xp.float32) for _ in outs]
+    grid = -(-d // WARP), n_slices
+    launch(kernel, grid, (WARP, STRIPE), *arguments, *sums, slice_rows)
+    return [of_slices.sum(axis=0, out=out) for of_slices, out in zip(sums, outs, strict=True)]
 
 
 def column_sums(rows, out=None):
     """Return the sum of rows (N, D) -> (D,); CuPy's own sum keeps a tenth of a GPU busy."""
-    slice_rows = _slice_rows(len(rows))
-    sums = _sums(rows, slice_rows)
-    _launch_stripes(kernels.column_sums, rows.shape, rows, sums, slice_rows)
-    return sums.sum(axis=0, out=out)
+    return _sum_columns(kernels.column_sums, rows.shape, [out], rows)[0]
 
 
 def dropout(x, numbers):
-    """Return keep * x * scale; backward does the same to the gradient."""
+    """Return keep * x * factor, (..., D); backward does the same to the gradient."""
 
     def apply(array):
         rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
@@ -85,29 +74,26 @@ def dropout(x, numbers):
 
 
 def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
-    """Return keep * max(0, x + bias) * scale, computed in place of x.
+    """Return keep * max(0, x + bias) * factor, computed in place of x (..., D).
 
-    backward returns the gradients of x and of the bias.
+    backward returns the gradients of x and of the bias (D,).
     """
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
 
     def backward(gy, out=None):
-        gx, slice_rows = xp.empty_like(y), _slice_rows(len(y))
-        g_bias = _sums(y, slice_rows)
-        gradient = kernels.bias_relu_dropout_gradient
-        _launch_stripes(
-            gradient, y.shape, gy.reshape(y.shape), y, gx, g_bias, slice_rows, numbers[-1]
-        )
-        return gx.reshape(shape), g_bias.sum(axis=0, out=out)
+        gx, gradient = xp.empty_like(y), kernels.bias_relu_dropout_gradient
+        arguments = gy.reshape(y.shape), y, numbers.factor, gx
+        (g_bias,) = _sum_columns(gradient, y.shape, [out], *arguments)
+        return gx.reshape(shape), g_bias
 
     return y.reshape(shape), backward
 
 
 def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
-    """Return LayerNorm(x + keep * added * scale).
+    """Return LayerNorm(x + keep * added * factor), for x and added (..., D).
 
-    backward returns the gradients of x, added, gain and bias.
+    backward returns the gradients of x, added, gain (D,) and bias (D,).
     """
     shape, n = x.shape, math.prod(x.shape[:-1])
     x, added = x.reshape(n, shape[-1]), added.reshape(n, shape[-1])
@@ -115,27 +101,22 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
     _launch_rows(kernels.add_norm, n, x, added, gain, bias, eps, y, normal, deviation, *numbers)
 
     def backward(gy, outs=(None, None)):
-        gy, gx, slice_rows = gy.reshape(normal.shape), xp.empty_like(normal), _slice_rows(n)
-        g_added = xp.empty_like(normal) if numbers[3] else gx
+        gy, gx = gy.reshape(normal.shape), xp.empty_like(normal)
+        g_added = xp.empty_like(normal) if numbers.threshold else gx
         _launch_rows(
             kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
         )
-        g_gain, g_bias = _sums(normal, slice_rows), _sums(normal, slice_rows)
-        _launch_stripes(
-            kernels.norm_parameter_gradients, normal.shape, gy, normal, g_gain, g_bias, slice_rows
-        )
-        g_gain, g_bias = (
-            x.sum(axis=0, out=out) for x, out in zip((g_gain, g_bias), outs, strict=True)
-        )
+        of_parameters = kernels.norm_parameter_gradients
+        g_gain, g_bias = _sum_columns(of_parameters, normal.shape, outs, gy, normal)
         return gx.reshape(shape), g_added.reshape(shape), g_gain, g_bias
 
     return y.reshape(shape), backward
 
 
 def layer_norm(x, gain, bias, eps):
-    """Return LayerNorm(x), computed as that of x + 0 x.
+    """Return LayerNorm(x), computed as that of x + 0 x, for x (..., D).
 
-    backward returns the gradients of x, gain and bias.
+    backward returns the gradients of x, gain (D,) and bias (D,).
     """
     y, backward = add_norm(x, x, gain, bias, eps, NOTHING_ADDED)
 
@@ -146,62 +127,65 @@ def layer_norm(x, gain, bias, eps):
     return y, without_added
 
 
-def softmax_dropout(scores, mask, factor, numbers=NO_DROPOUT):
-    """Turn scores (B, H, T, S) into weights in place; return the weights and the dropped weights.
+def softmax_dropout(scores, mask, scale, numbers=NO_DROPOUT):
+    """Turn scores (B, H, T, S) into weights in place; return the weights, and those after dropout.
 
-    Without dropout they are one array.
+    Without dropout these are the same array. The axes may be in any order in memory.
     """
     mask = xp.broadcast_to(xp.ones((), dtype=bool) if mask is None else mask, scores.shape)
-    dropped = xp.empty_like(scores) if numbers[3] else scores
+    used = xp.empty_like(scores) if numbers.threshold else scores
     rows = math.prod(scores.shape[:-1])
-    _launch_rows(kernels.masked_softmax, rows, scores, mask, factor, scores, dropped, *numbers)
-    return scores, dropped
+    _launch_rows(kernels.masked_softmax, rows, scores, mask, scale, scores, used, *numbers)
+    return scores, used
 
 
-def softmax_dropout_gradient(g, weights, factor, numbers=NO_DROPOUT):
-    """Turn the gradient of the dropped weights into that of the scores in place.
+def softmax_dropout_gradient(g, weights, scale, numbers=NO_DROPOUT):
+    """Turn the gradient of the weights after dropout into that of the scores in place.
 
-    Returns the gradient of the scores, and the dropped weights.
+    Returns the gradient of the scores, and the weights after dropout; all (B, H, T, S).
     """
-    dropped = xp.empty_like(weights) if numbers[3] else weights
+    used = xp.empty_like(weights) if numbers.threshold else weights
     rows = math.prod(g.shape[:-1])
-    _launch_rows(kernels.masked_softmax_gradient, rows, g, weights, factor, dropped, *numbers)
-    return g, dropped
+    _launch_rows(kernels.masked_softmax_gradient, rows, g, weights, scale, used, *numbers)
+    return g, used
 
 
-def exchange(x):
-    """Return x with its first two axes exchanged, in a new array: (M, N, K) -> (N, M, K)."""
-    m, n, size = x.shape
-    y = xp.empty((n, m, size), dtype=x.dtype)
-    _launch_rows(kernels.exchange, m * n, x, y)
-    return y
+def attention(query, key, value, mask=None, numbers=NO_DROPOUT, keep=True):
+    """Return dropout(softmax(query key^T / sqrt(d_k))) value: (B, H, T, U).
 
-
-def attention(query, key, value, mask=None, numbers=NO_DROPOUT, once=False):
-    """Return dropout(softmax(query key^T / sqrt(d_k))) value, for a query (B, H, T, K).
-
-    backward returns the gradients of query, key and value. once: backward will not be called.
+    query: (B, H, T, K)   key: (B, H, S, K)   value: (B, H, S, U)   keep: whether backward, which
+    returns the gradients of these three, will be called.
     """
     scale = 1 / math.sqrt(query.shape[-1])
-    query, key, value = map(as_factor, (query, key, value))
-    if not once:  # one copy, for six products
+    query, key, value = map(as_operand, (query, key, value))
+    if keep:  # forward and backward multiply them six times: copied once, instead of each time
         query, key, value = map(xp.ascontiguousarray, (query, key, value))
-    weights, dropped = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
-    y = matmul(dropped, value)
+    weights, used = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
+    y = matmul(used, value)
 
     def backward(gy):
-        gy = xp.ascontiguousarray(as_factor(gy))
-        g, dropped = softmax_dropout_gradient(
-            matmul(gy, value.swapaxes(-1, -2)), weights, scale, numbers
-        )
-        g = as_factor(g)
+        gy = xp.ascontiguousarray(as_operand(gy))
+        g_used = matmul(gy, value.swapaxes(-1, -2))
+        g, used = softmax_dropout_gradient(g_used, weights, scale, numbers)
+        g = as_operand(g)
         g_query, g_key = matmul(g, key), matmul(g.swapaxes(-1, -2), query)
-        return g_query, g_key, matmul(dropped.swapaxes(-1, -2), gy)
+        return g_query, g_key, matmul(used.swapaxes(-1, -2), gy)
 
     return y, backward
 
 
-def attention_step(projected, keys, values, mask, first=-1):
+def swap_first_axes(x):
+    """Return x with its first two axes exchanged, in a new array: (M, N, K) -> (N, M, K).
+
+    A copy is limited by the bytes that the threads of a GPU have under way, each one number. So
+    numbers are copied as words of 8 bytes, two or four at a time, if K allows it.
+    """
+    if x.shape[-1] * x.itemsize % 8:
+        return xp.ascontiguousarray(x.swapaxes(0, 1))
+    return xp.ascontiguousarray(x.view(xp.uint64).swapaxes(0, 1)).view(x.dtype)
+
+
+def attention_step(projected, keys, values, mask, first=None):
     """Return softmax(q k^T / sqrt(d_k)) v for the newest token of each text, (R, H*K).
 
     projected: the queries (R, H*K). With `first`, the newest keys and values follow them, (R,
@@ -211,6 +195,7 @@ def attention_step(projected, keys, values, mask, first=-1):
     n_heads, size = keys.shape[1], keys.shape[3]
     weights = xp.empty((len(projected), n_heads, mask.shape[2]), dtype=projected.dtype)
     y = xp.empty((len(projected), n_heads * size), dtype=projected.dtype)
+    first = -1 if first is None else first
     arguments = projected, first, 1 / math.sqrt(size), keys, values, mask, weights, y
     launch(kernels.attention_step, (len(projected) * n_heads,), (WARP,), *arguments)
     return y
@@ -224,7 +209,10 @@ def log_sum_exp(logits):
 
 
 def add_segments(ids, rows, out):
-    """Add rows[i] to out[ids[i]] for all i, with the same bits every time."""
+    """Add rows[i] to out[ids[i]] for all i, with the same bits every time.
+
+    ids: (N,)   rows: (N, D)   out: (V, D)
+    """
     order = xp.argsort(ids, kind="stable")
     grid = len(ids), -(-rows.shape[1] // WARP)
     launch(kernels.add_segments, grid, (WARP, STRIPE), ids[order], order, rows, out)

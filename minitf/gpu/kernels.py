@@ -1,8 +1,8 @@
 """GPU kernels for the operations limited by memory and not by arithmetic: the programs of a thread.
 
 They are Python functions. On a GPU, CuPy (cupyx.jit) compiles them to CUDA; the tests run the same
-functions on NumPy arrays, thread by thread, and compare them with the plain form of each operation.
-minitf/gpu/fused.py launches them.
+functions on NumPy arrays, thread by thread, and compare them with the equation of each operation.
+fused.py launches most of them; loss.py, optim.py and matmul.py launch one each.
 
 Threads are grouped into blocks, and 32 threads of a block are a warp, which advances together. A
 thread knows its index in its block (`cuda.threadIdx`) and the index of the block (`cuda.blockIdx`);
@@ -14,6 +14,9 @@ Most kernels assign each row to one warp: a block (32, n) computes n rows, and i
 `lane` computes the columns lane, lane + 32, lane + 64 ..., because memory is fast when neighbouring
 threads read neighbouring numbers. Numbers are converted by name (`xp.float32(n)`), because CUDA and
 NumPy differ in how they mix integers and floats.
+
+Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
+arguments of a kernel with dropout are MaskNumbers (dropout.py).
 """
 
 from minitf.backend import xp
@@ -34,8 +37,11 @@ from minitf.gpu.warps import (
 # Dropout and the feed-forward network -------------------------------------------------------------
 
 
-def dropout(x, y, seed, draw, start, threshold, scale):
-    """y = keep * x * scale, where element (r, c) has the random number start + r * columns + c."""
+def dropout(x, y, seed, draw, start, threshold, factor):
+    """y = keep * x * factor, where element (r, c) has the random number start + r * columns + c.
+
+    x, y: (N, D)
+    """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
     columns = xp.int32(x.shape[1])
@@ -50,11 +56,14 @@ def dropout(x, y, seed, draw, start, threshold, scale):
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
-            y[row, column] = x[row, column] * scale if keep else 0.0
+            y[row, column] = x[row, column] * factor if keep else 0.0
 
 
-def bias_relu_dropout(x, bias, seed, draw, start, threshold, scale):
-    """x = keep * max(0, x + bias) * scale, in place."""
+def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
+    """x = keep * max(0, x + bias) * factor, in place.
+
+    x: (N, D)   bias: (D,)
+    """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
     columns = xp.int32(x.shape[1])
@@ -68,12 +77,13 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, scale):
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
-            x[row, column] = max(x[row, column] + bias[column], 0.0) * scale if keep else 0.0
+            x[row, column] = max(x[row, column] + bias[column], 0.0) * factor if keep else 0.0
 
 
-def bias_relu_dropout_gradient(gy, y, gx, g_bias, slice_rows, scale):
-    """gx = gy * scale where y > 0, else 0;  g_bias = sum_r gx, over each slice of rows.
+def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
+    """gx = gy * factor where y > 0, else 0;  g_bias = sum_r gx, over each slice of rows.
 
+    gy, y, gx: (N, D)   g_bias: (slices, D)
     Elements that the ReLU or dropout set to zero are zero in y, so no mask is drawn here. A block
     (32, 8) computes 32 columns, 8 rows at a time, one sum for each thread; then the 8 sums of each
     column are added in their order. So the result does not depend on which thread is first, as it
@@ -89,7 +99,7 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, slice_rows, scale):
         for row in range(
             first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
-            g = gy[row, column] * scale if y[row, column] > 0.0 else 0.0
+            g = gy[row, column] * factor if y[row, column] > 0.0 else 0.0
             gx[row, column] = g
             total += g
     total = stripe_sum(total)
@@ -98,7 +108,7 @@ def bias_relu_dropout_gradient(gy, y, gx, g_bias, slice_rows, scale):
 
 
 def column_sums(x, sums, slice_rows):
-    """sums = sum_r x, over each slice of rows, as above."""
+    """sums = sum_r x, over each slice of rows, as above: (N, D) -> (slices, D)."""
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -116,10 +126,11 @@ def column_sums(x, sums, slice_rows):
 # Residual, dropout and layer norm -----------------------------------------------------------------
 
 
-def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start, threshold, scale):
+def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start, threshold, factor):
     """y = gain * normal + bias,  normal = (s - mean s) / sqrt(var s + eps).
 
-    s = x + keep * added * scale
+    s = x + keep * added * factor
+    x, added, y, normal: (N, D)   gain, bias: (D,)   deviation: (N,), the divisor of each row
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -135,7 +146,7 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
-            s = x[row, column] + (added[row, column] * scale if keep else 0.0)
+            s = x[row, column] + (added[row, column] * factor if keep else 0.0)
             normal[row, column] = s
             total += s
     mean = warp_sum(total) / xp.float32(columns)
@@ -154,11 +165,12 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
 
 
 def add_norm_gradient(
-    gy, normal, deviation, gain, gx, g_added, seed, draw, start, threshold, scale
+    gy, normal, deviation, gain, gx, g_added, seed, draw, start, threshold, factor
 ):
-    """gx = (g - mean g - normal * mean(g * normal)) / deviation,  g_added = keep * gx * scale.
+    """gx = (g - mean g - normal * mean(g * normal)) / deviation,  g_added = keep * gx * factor.
 
     g = gain * gy. Without dropout (threshold 0) g_added is gx, and is not written.
+    gy, normal, gx, g_added: (N, D)   deviation: (N,)   gain: (D,)
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -185,11 +197,14 @@ def add_norm_gradient(
             g = g / deviation[row]
             gx[row, column] = g
             if threshold > 0:
-                g_added[row, column] = g * scale if keep else 0.0
+                g_added[row, column] = g * factor if keep else 0.0
 
 
 def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
-    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each slice of rows, as above."""
+    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each slice of rows, as above.
+
+    gy, normal: (N, D)   g_gain, g_bias: (slices, D)
+    """
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -213,11 +228,11 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
 # Attention ----------------------------------------------------------------------------------------
 
 
-def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, threshold, scale):
-    """weights = softmax(factor * scores), 0 under the mask,  dropped = keep * weights * scale.
+def masked_softmax(scores, mask, scale, weights, used, seed, draw, start, threshold, factor):
+    """weights = softmax(scale * scores), 0 under the mask,  used = keep * weights * factor.
 
-    All are (B, H, T, S). The weights may replace the scores: each thread writes only where it alone
-    has read. Without dropout (threshold 0) `dropped` is not written.
+    All are (B, H, T, S). used: the weights after dropout; without dropout (threshold 0) not
+    written. The weights may replace the scores: each thread writes only where it alone has read.
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -234,13 +249,13 @@ def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, th
     largest = -1e30  # also the largest of a row that may attend to nothing: its weights are 0
     for column in range(lane - skip, columns, WARP):
         if column >= 0 and mask[batch, head, query, column]:
-            largest = max(largest, scores[batch, head, query, column] * factor)
+            largest = max(largest, scores[batch, head, query, column] * scale)
     largest = warp_max(largest)
     total = 0.0
     for column in range(lane - skip, columns, WARP):
         if column >= 0 and mask[batch, head, query, column]:
-            total += xp.exp(scores[batch, head, query, column] * factor - largest)
-    total = max(warp_sum(total), 1.0)  # only the sum of such a row is below 1: 0
+            total += xp.exp(scores[batch, head, query, column] * scale - largest)
+    total = max(warp_sum(total), 1.0)  # the sum of such a row is 0, of any other at least 1
     for i in range(0, columns + skip, WARP):
         if i % 512 == 0:
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
@@ -249,16 +264,16 @@ def masked_softmax(scores, mask, factor, weights, dropped, seed, draw, start, th
         if column >= 0 and column < columns:
             weight = 0.0
             if mask[batch, head, query, column]:
-                weight = xp.exp(scores[batch, head, query, column] * factor - largest) / total
+                weight = xp.exp(scores[batch, head, query, column] * scale - largest) / total
             weights[batch, head, query, column] = weight
             if threshold > 0:
-                dropped[batch, head, query, column] = weight * scale if keep else 0.0
+                used[batch, head, query, column] = weight * factor if keep else 0.0
 
 
-def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, threshold, scale):
-    """g = factor * weights * (d - sum_c d * weights), in place, with d = keep * g * scale.
+def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshold, factor):
+    """g = scale * weights * (d - sum_c d * weights), in place, with d = keep * g * factor.
 
-    g: the gradient of the dropped weights, replaced by that of the scores. dropped: as above.
+    g: the gradient of the weights after dropout, replaced by that of the scores. used: as above.
     All are (B, H, T, S).
     """
     lane = xp.int32(cuda.threadIdx.x)
@@ -283,8 +298,8 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
             weight = weights[batch, head, query, column]
             d = g[batch, head, query, column]
             if threshold > 0:
-                dropped[batch, head, query, column] = weight * scale if keep else 0.0
-                d = d * scale if keep else 0.0
+                used[batch, head, query, column] = weight * factor if keep else 0.0
+                d = d * factor if keep else 0.0
                 g[batch, head, query, column] = d
             total += d * weight
     total = warp_sum(total)
@@ -292,26 +307,11 @@ def masked_softmax_gradient(g, weights, factor, dropped, seed, draw, start, thre
         if column >= 0:
             weight = weights[batch, head, query, column]
             d = g[batch, head, query, column]
-            g[batch, head, query, column] = factor * weight * (d - total)
+            g[batch, head, query, column] = scale * weight * (d - total)
 
 
-def exchange(x, y):
-    """y[n, m] = x[m, n] for rows of K features: (M, N, K) -> (N, M, K).
-
-    It gathers the features of each head from those of each position, and puts them back.
-    """
-    lane = xp.int32(cuda.threadIdx.x)
-    row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
-    n = row // xp.int32(y.shape[1])
-    m = row % xp.int32(y.shape[1])
-    if n >= y.shape[0]:
-        return
-    for column in range(lane, xp.int32(y.shape[2]), WARP):
-        y[n, m, column] = x[m, n, column]
-
-
-def attention_step(projected, first, factor, keys, values, mask, weights, y):
-    """y = softmax(factor * q k^T) v for the newest token of each of R = B * W texts, (R, H*K).
+def attention_step(projected, first, scale, keys, values, mask, weights, y):
+    """y = softmax(scale * q k^T) v for the newest token of each of R = B * W texts, (R, H*K).
 
     projected: the queries of all heads (R, H*K). If first >= 0, the newest keys and values follow
     them, (R, 3*H*K), and are written to the cache: those of text w at the index first + w.
@@ -341,7 +341,7 @@ def attention_step(projected, first, factor, keys, values, mask, weights, y):
             score = 0.0
             for i in range(size):
                 score += projected[text, head * size + i] * keys[sentence, head, token, i]
-            score *= factor
+            score *= scale
             weights[text, head, token] = score
             largest = max(largest, score)
     largest = warp_max(largest)
@@ -351,7 +351,7 @@ def attention_step(projected, first, factor, keys, values, mask, weights, y):
             weight = xp.exp(weights[text, head, token] - largest)
             weights[text, head, token] = weight
             total += weight
-    total = max(warp_sum(total), 1.0)  # below 1 only if there is nothing to attend to
+    total = max(warp_sum(total), 1.0)  # 0 if there is nothing to attend to, else at least 1
     cuda.syncthreads()
     for i in range(lane, size, WARP):
         value = 0.0
@@ -430,7 +430,7 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
     """m = beta_1 m + (1 - beta_1) g,  v = beta_2 v + (1 - beta_2) g^2,  data -= rate * m / root.
 
     root = sqrt(v) + eps. The two bias corrections are contained in rate and eps. Nothing changes if
-    finite[0] is 0.
+    finite[0] is 0. All arrays are flat.
     """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if i < data.size and finite[0] != 0:
@@ -444,6 +444,8 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
 
 def add_segments(ids, order, rows, out):
     """out[v] += sum of rows[order[i]] over all i with ids[i] = v; ids are sorted.
+
+    ids, order: (N,)   rows: (N, D)   out: (V, D)
 
     The block (32, 8) at index i does something only if a run of equal ids begins there: it adds 8
     rows at a time, as in column_sums, and so with the same result every time.

@@ -26,15 +26,17 @@ cuda = _InsideKernels()
 
 
 def has_kernels(*arrays):
-    """Return whether kernels take these arrays: on a GPU, in float32."""
-    return xp.__dict__["_room"] == "gpu" and all(array.dtype == np.float32 for array in arrays)
+    """Return whether there are kernels for these arrays: on a GPU, in float32. None is left out."""
+    if xp.__dict__["_room"] != "gpu":
+        return False
+    return all(array is None or array.dtype == np.float32 for array in arrays)
 
 
 def launch(kernel, grid, block, *arguments):
     """Run a kernel once for every thread of a grid of blocks.
 
     grid: the number of blocks along one to three axes. block: the number of threads of each.
-    An error of the GPU or its compiler says how to do without kernels.
+    If the GPU or its compiler raises an error, a note is added that says how to do without kernels.
     """
     if min(grid) == 0:
         return

@@ -9,22 +9,21 @@ from minitf.backend import to_device, xp
 from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
-from minitf.gpu.matmul import add_product, as_factor, matmul
+from minitf.gpu.matmul import add_product, as_operand, matmul
+from minitf.gpu.warps import THREADS
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
-
-_THREADS = 256  # threads of a block, which computes one row of logits
 
 
 @form_of(loss.projected_cross_entropy)
 def projected_cross_entropy(
     x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None, suppressed_ids=()
 ):
-    """Return the loss and the plain likelihood, with products in the chosen precision."""
+    """Return the loss and the negative log-likelihood, with products in the chosen precision."""
     x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
-    if not has_kernels(x_data, w, *([] if b is None else [b])):
+    if not has_kernels(x_data, w, b):
         return NotImplemented
     rows, ids, n_tokens = loss.real_rows(
         target, shape[:-1], len(w), smoothing, pad_id, n_tokens, suppressed_ids
@@ -36,11 +35,11 @@ def projected_cross_entropy(
     g_hidden, g_weight = xp.empty_like(hidden), None
     g_bias = None if b is None else xp.zeros_like(b)
     total = total_nll = xp.zeros((), dtype=dtype)
-    table = as_factor(w)
+    table = as_operand(w)
     for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
         chunk = slice(start, start + CHUNK_ROWS)
-        some = as_factor(hidden[chunk])
-        logits = matmul(some, table.T)  # (n, V)
+        chunk_hidden = as_operand(hidden[chunk])
+        logits = matmul(chunk_hidden, table.T)  # (n, V)
         if b is not None:
             logits += b
         losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids)
@@ -48,12 +47,12 @@ def projected_cross_entropy(
         if is_recording():
             if b is not None:
                 g_bias += fused.column_sums(logits)
-            logits = as_factor(logits)
+            logits = as_operand(logits)
             matmul(logits, table, out=g_hidden[chunk])
             if g_weight is None:
-                g_weight = matmul(logits.T, some)  # (V, D)
+                g_weight = matmul(logits.T, chunk_hidden)  # (V, D)
             else:
-                add_product(logits.T, some, g_weight)
+                add_product(logits.T, chunk_hidden, g_weight)
 
     def backward(gy):
         nonlocal g_weight
@@ -75,10 +74,6 @@ def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
     if len(suppressed_ids):
         suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
-    launch(
-        kernels.cross_entropy,
-        (len(logits),),
-        (_THREADS,),
-        *(logits, target, losses, nlls, smoothing, suppressed, len(suppressed_ids)),
-    )
+    arguments = logits, target, losses, nlls, smoothing, suppressed, len(suppressed_ids)
+    launch(kernels.cross_entropy, (len(logits),), (THREADS,), *arguments)
     return losses, nlls

@@ -5,13 +5,14 @@ CuPy's own product copies a transposed operand, works in float32 only, and compu
 at equal distances, in three precisions:
 
 - float32: 24 bits of each number.
-- tf32: the tensor cores round the factors to 11 bits as they read them; sums are float32.
-- bfloat16: the factors are rounded to 8 bits beforehand, so half as many bytes are read; sums are
-  float32. `as_factor` rounds an array once that is a factor of several products, and a product that
-  is used as a factor only is rounded by cuBLAS, if it is written to an array of `empty_factor`.
+- tf32: the tensor cores round the operands to 11 bits as they read them; sums are float32.
+- bfloat16: the operands are rounded to 8 bits beforehand, so half as many bytes are read; sums are
+  float32. `as_operand` rounds an array once for several products. cuBLAS rounds a product that is
+  written to an array of `empty_operand`.
 
-Only the factors of products are rounded. Weights, activations, softmax, norms and the loss are
-float32 in all three.
+Only operands of products are rounded. Whatever else reads a number reads float32: residuals, norms,
+softmax, loss, Adam. An array that is only ever an operand, such as the queries, may exist in
+bfloat16 alone.
 """
 
 import itertools
@@ -23,11 +24,11 @@ from minitf.edited import edited
 from minitf.errors import UserError
 from minitf.gpu import kernels
 from minitf.gpu.launch import gemm, generation, has_kernels, launch
+from minitf.gpu.warps import THREADS
 
-__all__ = ["PRECISIONS", "add_product", "as_factor", "empty_factor", "matmul", "use_precision"]
+__all__ = ["PRECISIONS", "add_product", "as_operand", "empty_operand", "matmul", "use_precision"]
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
-THREADS = 256
 
 _chosen = {"precision": "float32"}
 
@@ -36,15 +37,18 @@ def use_precision(precision):
     """Choose the precision of matrix products on a GPU, for the process. Raises UserError."""
     if precision not in PRECISIONS:
         raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
-    if precision != "float32" and not has_kernels():
+    if precision == "float32":
+        _chosen["precision"] = precision
+        return
+    if not has_kernels():
         raise UserError(
             f"precision {precision} needs a GPU: use --precision float32, or --backend cupy"
         )
-    if precision != "float32" and generation() < 80:
+    if generation() < 80:
         raise UserError(
             f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32"
         )
-    if precision != "float32" and not forms.are_on():
+    if not forms.are_on():
         off = "MINITF_FORMS=off turns off: unset it"
         if edited:
             off = f"the edits of {' and '.join(edited)} turn off: set MINITF_FORMS=on"
@@ -55,16 +59,16 @@ def use_precision(precision):
     _chosen["precision"] = precision
 
 
-def as_factor(x):
+def as_operand(x):
     """Return x rounded to bfloat16, once for several products, if that precision is chosen; else x.
 
-    `matmul` takes the rounded array, of 16-bit integers, as a factor.
+    `matmul` takes the rounded array, of 16-bit integers, as an operand.
     """
     return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
 
 
-def empty_factor(shape):
-    """Return an empty array for a product that is used as a factor only: rounded in bfloat16."""
+def empty_operand(shape):
+    """Return an empty array for a product that is only an operand of others: see as_operand."""
     return xp.empty(shape, dtype=xp.uint16 if _chosen["precision"] == "bfloat16" else xp.float32)
 
 
@@ -79,13 +83,14 @@ def matmul(x, y, out=None):
     if y.ndim == 2 < x.ndim:
         # All axes in front become rows of one product.
         x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    result = (
-        out if out is not None and out.flags.c_contiguous else xp.empty(shape, dtype=xp.float32)
-    )
-    _multiply(x, y, result)
-    if out is None or result is out:
-        return result
-    xp.copyto(out, result)
+    if out is None:
+        out = xp.empty(shape, dtype=xp.float32)
+    if out.flags.c_contiguous:
+        _multiply(x, y, out)
+    else:
+        result = xp.empty(shape, dtype=out.dtype)
+        _multiply(x, y, result)
+        xp.copyto(out, result)
     return out
 
 
@@ -98,9 +103,9 @@ def add_product(x, y, out):
 
 
 def _by_cublas(x, y):
-    """Return whether cuBLAS takes these factors: float32 or rounded, without broadcasting."""
-    good = x.dtype.char in "fH" and y.dtype.char in "fH" and has_kernels()
-    return good and not (y.ndim > 2 and x.shape[:-2] != y.shape[:-2])
+    """Return whether cuBLAS takes these operands: float32 or rounded, without broadcasting."""
+    fit = y.ndim == 2 or x.shape[:-2] == y.shape[:-2]
+    return fit and x.dtype.char in "fH" and y.dtype.char in "fH" and has_kernels()
 
 
 def _multiply(x, y, out, add=False):
@@ -118,14 +123,14 @@ def _multiply(x, y, out, add=False):
     precision = _chosen["precision"]
     if precision == "bfloat16":
         x, y = (array if array.dtype == xp.uint16 else _rounded(array) for array in (x, y))
-    gemm(_operand(y), _operand(x), out, (n, m, k), count, precision, add)
+    gemm(_layout(y), _layout(x), out, (n, m, k), count, precision, add)
 
 
-def _operand(x):
+def _layout(x):
     """Return the memory layout of matrices x (..., m, k) as cuBLAS needs it.
 
-    That is (x, whether transposed, distance of rows, distance of matrices). If cuBLAS cannot read
-    the layout of x, x is copied.
+    That is (x, whether it is stored transposed, leading dimension, distance from one matrix to the
+    next), in numbers, not bytes. If cuBLAS cannot read the layout of x, x is copied.
     """
     *batch, m, k = x.shape
     if x.flags.c_contiguous:

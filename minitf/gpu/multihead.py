@@ -1,75 +1,76 @@
-"""The form of multi-head attention on a GPU: few products, and their factors in few copies."""
+"""The form of multi-head attention on a GPU: few products, no operand copied or rounded twice."""
 
 import math
 
 from minitf.backend import xp
-from minitf.cpu.functions import gradient_buffer
 from minitf.forms import form_of
 from minitf.functions import boolean, linear_arrays
 from minitf.gpu import fused
-from minitf.gpu.dropout import next_decisions
+from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
-from minitf.gpu.matmul import as_factor, empty_factor, matmul
+from minitf.gpu.matmul import as_operand, empty_operand, matmul
 from minitf.nn import Linear
 from minitf.tensor import record
 from minitf.transformer import MultiHeadAttention
-from minitf.unchanged import attends_plainly, is_unchanged
+from minitf.unchanged import attends_plainly, gradient_buffer, is_unchanged
 
 
 @form_of(MultiHeadAttention.__call__)
 def multi_head_attention(module, x, memory, mask=None, cache=None):
-    """Project each input once, with the weights side by side, and attend with the heads in front.
+    """Project each input once, with the weights side by side; attend; multiply by W^O.
 
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
         Q = x W^Q  and  [K V] = memory [W^K W^V]        otherwise
 
-    The axes of queries, keys and values are (H, B, T, K): so the heads of one product need one
-    kernel that arranges them, and the products of attention find them at equal distances. Arrays
-    between two products are rounded by the first one, if the precision is bfloat16.
+    The heads come first, (H, B, T, K): one copy arranges those of a joint product, and the matrices
+    of attention are then at equal distances, as cuBLAS needs them. In bfloat16, arrays that are
+    only operands of the next product (Q, K, V, the context, and their gradients) are written in
+    bfloat16 by the product that makes them.
+
+    In backward, each weight has a product of its own, which writes to its slice of the flat
+    gradients: so nothing is copied there.
     """
     if cache is not None or not _takes(module, x, memory, mask):
         return NotImplemented
     layers = module.query, module.key, module.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
     projections = [_Projection(data, group, module.n_heads) for data, group in inputs]
+    parents = [*(parent for p in projections for parent in p.parents), module.output.weight]
     q, k, v = (heads for p in projections for heads in p.heads(p.y))  # (H, B, T or S, K)
     n_heads, batch, length, size = q.shape
+    n_rows = batch * length
     rate = module.rate if module.training else 0.0
-    numbers = next_decisions((batch, n_heads, length, k.shape[2]), rate)
+    numbers = numbers_of_next_mask((batch, n_heads, length, k.shape[2]), rate)
     scale = 1 / math.sqrt(size)
-    scores = matmul(q, k.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
     mask = None if mask is None else boolean(mask)
-    weights, dropped = fused.softmax_dropout(scores, mask, scale, numbers)
-    context = matmul(dropped.swapaxes(0, 1), v, out=empty_factor(q.shape))  # (H, B, T, K)
-    rows = fused.exchange(context.reshape(n_heads, batch * length, size))  # (R, H, K)
-    rows = rows.reshape(batch * length, n_heads * size)
-    w = as_factor(module.output.weight.data)
+    scores = matmul(q, k.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
+    weights, used = fused.softmax_dropout(scores, mask, scale, numbers)
+    context = matmul(used.swapaxes(0, 1), v, out=empty_operand(q.shape))  # (H, B, T, K)
+    merged = fused.swap_first_axes(context.reshape(n_heads, n_rows, size))  # (N, H, K)
+    merged = merged.reshape(n_rows, n_heads * size)
+    w = as_operand(module.output.weight.data)
+    y = matmul(merged, w).reshape(batch, length, w.shape[1])
+
+    def buffer(parent):
+        """Return the array for the gradient of a parent; None if it is a parent twice."""
+        once = sum(parent is other for other in parents) == 1
+        return gradient_buffer(parent) if once else None
 
     def backward(gy):
-        gy = as_factor(gy.reshape(len(rows), w.shape[1]))
-        g_rows = matmul(gy, w.T, out=empty_factor(rows.shape))
-        g_context = fused.exchange(g_rows.reshape(-1, n_heads, size)).reshape(q.shape)
-        g, used = fused.softmax_dropout_gradient(
-            matmul(g_context, v.swapaxes(2, 3)).swapaxes(0, 1), weights, scale, numbers
-        )
-        g, used = (as_factor(array.swapaxes(0, 1)) for array in (g, used))  # (H, B, T, S)
-        g_projected = [empty_factor(p.y.shape) for p in projections]
-        pairs = zip(projections, g_projected, strict=True)
+        gy = as_operand(gy.reshape(n_rows, w.shape[1]))
+        g_merged = matmul(gy, w.T, out=empty_operand(merged.shape))
+        g_context = fused.swap_first_axes(g_merged.reshape(n_rows, n_heads, size)).reshape(q.shape)
+        g_used = matmul(g_context, v.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
+        g, used = fused.softmax_dropout_gradient(g_used, weights, scale, numbers)
+        g, used = (as_operand(array.swapaxes(0, 1)) for array in (g, used))  # (H, B, T, S)
+        pairs = [(p, empty_operand(p.y.shape)) for p in projections]  # each with the gradient of y
         g_q, g_k, g_v = (heads for p, g_y in pairs for heads in p.heads(g_y))
         matmul(g, k, out=g_q)
         matmul(g.swapaxes(2, 3), q, out=g_k)
         matmul(used.swapaxes(2, 3), g_context, out=g_v)
-        gradients = []
-        for p, g_y in zip(projections, g_projected, strict=True):
-            gradients += p.backward(g_y, buffer)
-        return (*gradients, matmul(rows.T, gy, out=buffer(module.output.weight)))
+        gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y, buffer)]
+        return (*gradients, matmul(merged.T, gy, out=buffer(module.output.weight)))
 
-    def buffer(parent):
-        """Return the array for the gradient of a parent, None if it is a parent twice."""
-        return gradient_buffer(parent) if sum(parent is x for x in parents) == 1 else None
-
-    parents = [*(parent for p in projections for parent in p.parents), module.output.weight]
-    y = matmul(rows, w).reshape(batch, length, w.shape[1])
     return record(y, parents, backward)
 
 
@@ -102,7 +103,7 @@ class _Projection:
 
         y = x [W_1 W_2 ...]
 
-    y: (G*H, R, K) for the heads of G layers and the R = B * T rows of x (B, T, D).
+    y: the heads of all layers, (heads, N, K), for the N = B * T rows of x (B, T, D).
     parents: the input and the weight of each layer; `backward` returns their gradients.
     """
 
@@ -112,21 +113,24 @@ class _Projection:
         weights = [weight for _, weight, _ in arrays]
         x_data = arrays[0][0]
         self.shape, self.n_layers = x_data.shape, len(layers)
-        self.rows = as_factor(x_data.reshape(math.prod(self.shape[:-1]), self.shape[-1]))
-        self.weight = as_factor(weights[0] if len(weights) == 1 else xp.concatenate(weights, 1))
+        self.rows = as_operand(x_data.reshape(math.prod(self.shape[:-1]), self.shape[-1]))
+        self.weight = as_operand(
+            weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1)
+        )
         shape = len(self.rows), self.weight.shape[1]
-        product = matmul(self.rows, self.weight, out=empty_factor(shape))
-        self.y = fused.exchange(product.reshape(len(product), len(layers) * n_heads, -1))
+        product = matmul(self.rows, self.weight, out=empty_operand(shape))
+        of_all = product.reshape(len(product), len(layers) * n_heads, -1)  # (N, heads, K)
+        self.y = fused.swap_first_axes(of_all)
 
     def heads(self, array):
         """Return the heads of each layer, (H, B, T, K), as views of an array like y."""
         n = len(array) // self.n_layers
         of_layers = [array[i * n : (i + 1) * n] for i in range(self.n_layers)]
-        return [x.reshape(n, *self.shape[:2], x.shape[-1]) for x in of_layers]
+        return [heads.reshape(n, *self.shape[:2], heads.shape[-1]) for heads in of_layers]
 
     def backward(self, gy, buffer):
-        """Return the gradients of the parents, each in the array that `buffer` returns for it."""
-        gy = fused.exchange(gy).reshape(len(self.rows), self.weight.shape[1])
+        """Return the gradients of the parents, those of weights in what `buffer` returns."""
+        gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
         gradients = [matmul(gy, self.weight.T).reshape(self.shape)]
         columns = xp.split(gy, self.n_layers, axis=1)
         for weight, g_columns in zip(self.parents[1:], columns, strict=True):

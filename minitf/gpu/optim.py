@@ -5,8 +5,7 @@ from minitf.backend import to_device, xp
 from minitf.forms import form_of
 from minitf.gpu import kernels
 from minitf.gpu.launch import has_kernels, launch
-
-_THREADS = 256  # threads of a block
+from minitf.gpu.warps import THREADS
 
 
 @form_of(optim.adam_update)
@@ -22,10 +21,6 @@ def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=T
         flag = xp.ones(1, dtype=xp.int32)
     else:
         flag = to_device(finite).reshape(1).astype(xp.int32)
-    launch(
-        kernels.adam,
-        (-(-x.size // _THREADS),),
-        (_THREADS,),
-        *(x, g, m, v, beta_1, beta_2, eps * root, scale, flag),
-    )
+    arguments = x, g, m, v, beta_1, beta_2, eps * root, scale, flag
+    launch(kernels.adam, (-(-x.size // THREADS),), (THREADS,), *arguments)
     return None

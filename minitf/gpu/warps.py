@@ -1,7 +1,8 @@
 """Computations that GPU kernels share: sums, maxima, the masks of dropout, rounding.
 
-All threads of a warp or of a block call the first three together. See minitf/gpu/kernels.py for
-what a warp is, and why numbers are converted by name.
+All threads of a warp have to call `warp_*` and `kept` together, and all threads of a block
+`block_*` and `stripe_sum`. See minitf/gpu/kernels.py for what a warp is, and why numbers are
+converted by name.
 """
 
 import numpy as np
@@ -10,6 +11,7 @@ from minitf.backend import xp
 from minitf.gpu.launch import cuda
 
 WARP = 32
+THREADS = 256  # of a block, where each thread computes some numbers, or all compute one row
 STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time when it sums columns
 ALL = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
 

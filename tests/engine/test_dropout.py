@@ -12,7 +12,7 @@ from minitf import dropout
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.dropout import dropout_mask
-from minitf.gpu.dropout import NO_DROPOUT, next_decisions
+from minitf.gpu.dropout import NO_DROPOUT, numbers_of_next_mask
 from minitf.nn import Dropout
 from minitf.tensor import Tensor
 
@@ -230,7 +230,7 @@ def test_no_dropout_is_no_work():
     with F.dropout_state(seed=1, step=1):
         F.dropout(x, 0.0)
         assert dropout._state.place == 0, "a rate of 0 takes no place"
-        assert next_decisions((B, D), 0.0) is NO_DROPOUT
+        assert numbers_of_next_mask((B, D), 0.0) is NO_DROPOUT
         assert dropout._state.place == 0, "nor does it where a kernel would draw"
 
 
@@ -238,7 +238,7 @@ def test_a_kernel_is_told_all_that_the_mask_depends_on():
     """The generator's key, the index of the first decision, the threshold and the factor."""
     with F.dropout_state(seed=7, step=3, first_row=5):
         F.dropout(np.ones((2, 4)), RATE)
-        found = next_decisions((2, 4, 6), 0.25)
+        found = numbers_of_next_mask((2, 4, 6), 0.25)
     assert [float(number) for number in found] == [7, (3 << 16) + 1, 5 * 24, 16384, 4 / 3]
 
 

@@ -10,7 +10,7 @@ from paths import ENGINE, ROOT
 EQUATIONS = ("errors", *ENGINE, "__init__")
 # `threading` is not among them: what is recorded, and the state of dropout, belong to a thread.
 HARDWARE = {
-    "as_factor",
+    "as_operand",
     "blas",
     "block",
     "blocks",
@@ -97,7 +97,7 @@ def test_no_result_is_written_into_an_array_that_is_at_hand(name):
 @pytest.mark.parametrize(
     "code",
     [
-        *("from minitf.gpu import fused", "has_kernels(x)", "x = as_factor(x)", "pool.map(f)"),
+        *("from minitf.gpu import fused", "has_kernels(x)", "x = as_operand(x)", "pool.map(f)"),
         *("if on_gpu(): pass", "scratch = g * g", "for tile in tiles: pass"),
         *("raise ValueError('the GPU')", "f(thread_count=2)"),
     ],

@@ -12,7 +12,6 @@ from sizes import D, F, V
 
 from minitf import functions
 from minitf.config import Config
-from minitf.cpu.functions import gradient_buffer
 from minitf.errors import UserError
 from minitf.nn import (
     Dropout,
@@ -26,6 +25,7 @@ from minitf.nn import (
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer
+from minitf.unchanged import gradient_buffer
 
 
 class Pair(Module):

@@ -95,7 +95,6 @@ def test_a_step_with_kernels_is_the_step_without(launched):
             "masked_softmax_gradient",
         ),
         "cross_entropy",
-        "exchange",
         "column_sums",
     }
 

@@ -154,8 +154,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "step: the weights are read before they are written": (
         step,
-        "attend to\n    cuda.syncthreads()\n",
-        "attend to\n",
+        "else at least 1\n    cuda.syncthreads()\n",
+        "else at least 1\n",
     ),
     "step: a hidden token is read": (
         step,

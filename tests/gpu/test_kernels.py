@@ -16,7 +16,7 @@ from minitf.cpu.loss import loss_and_gradient
 from minitf.cpu.sums import add_segments
 from minitf.gpu import fused, kernels
 from minitf.gpu import loss as gpu_loss
-from minitf.gpu.dropout import decisions as dropout_numbers
+from minitf.gpu.dropout import numbers_of
 from minitf.gpu.optim import adam_update
 from minitf.nn import Parameter
 from minitf.optim import Adam
@@ -46,7 +46,7 @@ def close(got, expected, name="", rtol=2e-6):
 
 def decisions(shape, rate=RATE, first_row=0):
     """The five numbers of a dropout, and the mask that NumPy draws for it, with its factor."""
-    numbers = dropout_numbers(SEED, STEP, PLACE, first_row, shape, rate)
+    numbers = numbers_of(SEED, STEP, PLACE, first_row, shape, rate)
     with using("numpy"):
         mask = F.dropout_mask(SEED, STEP, PLACE, first_row, shape, rate)
     return numbers, mask * float(numbers[-1])
@@ -189,20 +189,20 @@ def test_attention(kernels_on, name, rate):
 
 def test_long_rows_of_attention(kernels_on):
     scores, numbers = normal(1, 1, 2, 530) * 4, decisions((1, 1, 2, 530))
-    weights, dropped = fused.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
+    weights, used = fused.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
     with using("numpy"):
         expected = F.softmax(scores.astype(np.float64) * 0.5).data
     close(weights, expected)
-    close(dropped, expected * numbers[1])
-    assert np.array_equal(to_numpy(dropped) > 0, numbers[1] > 0)
+    close(used, expected * numbers[1])
+    assert np.array_equal(to_numpy(used) > 0, numbers[1] > 0)
 
 
-@pytest.mark.parametrize("shape", [(5, 3, 4), (1, 1, 1), (2, 9, 33)])
+@pytest.mark.parametrize("shape", [(5, 3, 4), (1, 1, 1), (2, 9, 33), (3, 2, 6)])
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
-def test_exchange(kernels_on, shape, dtype):
-    """Of numbers, and of factors rounded to 16 bits."""
+def test_swap_first_axes(kernels_on, shape, dtype):
+    """Of numbers, and of operands rounded to 16 bits, also where they do not fill words."""
     x = (normal(*shape) * 99).astype(np.int32).astype(dtype)
-    assert np.array_equal(to_numpy(fused.exchange(to_device(x))), x.swapaxes(0, 1))
+    assert np.array_equal(to_numpy(fused.swap_first_axes(to_device(x))), x.swapaxes(0, 1))
 
 
 WIDTH, CAPACITY = 3, 40  # texts of a sentence, tokens for which its cache has room

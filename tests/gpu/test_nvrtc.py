@@ -33,8 +33,6 @@ RUNS = [
     lambda: checks.test_add_norm(None, (3, 7), 0.3),
     lambda: checks.test_attention(None, "padding", 0.3),
     lambda: checks.test_attention(None, "none", 0.0),
-    lambda: checks.test_exchange(None, (5, 3, 4), np.float32),
-    lambda: checks.test_exchange(None, (5, 3, 4), np.uint16),
     lambda: checks.test_a_step_of_attention_to_the_own_text(None, 7, 4),
     lambda: checks.test_a_step_of_attention_to_the_source(None),
     lambda: checks.test_log_sum_exp(None, 11),

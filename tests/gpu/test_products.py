@@ -104,7 +104,7 @@ def test_the_result_goes_where_it_is_wanted(gpu):
 def test_a_product_is_added(gpu, precision):
     use_precision(precision)
     x, y, out = (to_device(normal(*shape)) for shape in ((K, T), (K, N), (T, N)))
-    left, right = products.as_factor(x), products.as_factor(y)
+    left, right = products.as_operand(x), products.as_operand(y)
     assert (left is x) == (precision == "float32")
     products.add_product(left.T, right, out)
     expected = [
@@ -121,7 +121,7 @@ def test_what_is_rounded_once_multiplies_as_if_rounded_each_time(gpu):
     for name, layout in LAYOUTS.items():
         x = layout(products.xp)
         for y in fitting(x):
-            found = matmul(products.as_factor(x), products.as_factor(y))
+            found = matmul(products.as_operand(x), products.as_operand(y))
             assert np.array_equal(to_numpy(found), to_numpy(matmul(x, y))), name
 
 
@@ -134,11 +134,11 @@ def test_nothing_times_nothing(gpu):
 def test_transposed_factors_are_not_copied(gpu):
     """A copy of the keys for each product of attention is what this is for."""
     key = to_device(normal(B, H, T, K))
-    matrix, transposed, *_ = products._operand(key.swapaxes(-1, -2))
+    matrix, transposed, *_ = products._layout(key.swapaxes(-1, -2))
     matrix += 1
     assert transposed and np.array_equal(to_numpy(key), normal(B, H, T, K) + 1)
     heads = LAYOUTS["heads of one sentence"](products.xp)
-    assert products._operand(heads)[0] is heads, (
+    assert products._layout(heads)[0] is heads, (
         "an axis of length one has no distance that could be wrong"
     )
 
@@ -186,19 +186,19 @@ def test_a_precision_that_is_refused_changes_nothing(monkeypatch):
             use_precision(wrong)
     with using(strict.with_kernels), forms_on():
         x = to_device(normal(T, K))
-        assert products.as_factor(x) is x
+        assert products.as_operand(x) is x
         for old in (70, 75):
             monkeypatch.setattr(products, "generation", lambda old=old: old)
             with pytest.raises(UserError, match="sm_80"):
                 use_precision("bfloat16")
-            assert products.as_factor(x) is x
+            assert products.as_operand(x) is x
 
 
 def test_only_bfloat16_rounds_its_factors_before(gpu):
     x = to_device(normal(T, K))
     for precision in ("float32", "tf32"):
         use_precision(precision)
-        assert products.as_factor(x) is x
+        assert products.as_operand(x) is x
 
 
 def test_on_a_cpu_too_the_result_goes_where_it_is_wanted():

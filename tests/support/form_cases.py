@@ -474,6 +474,7 @@ def _decoding_cases():
         Case("a beam of 4, with a helper", searches, _helped, ("cpu",)),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, {"norm": "pre"}, beam=1)),
         Case("a beam of 4, attention by distance", searches, _near),
+        Case("a beam of 4, maps without biases", searches, _unbiased),
         Case(
             "a beam of 4, a public model",
             searches,
@@ -568,6 +569,16 @@ def _near(dtype):
     for layer in model.decoder.layers:
         layer.self_attention = Near(model.config, np.random.default_rng(9)).astype(dtype)
     return _written(h for (h,) in decode.beam_search(model, source, max_extra=12))
+
+
+def _unbiased(dtype):
+    """Return translations by a decoder whose feed-forward networks have one bias, or none."""
+    model, source = _task(dtype, ONE_SIZE)
+    for i, layer in enumerate(model.decoder.layers):
+        network = layer.feed_forward
+        network.inner.bias = None
+        network.outer.bias = network.outer.bias if i else None
+    return _written(h for (h,) in decode.beam_search(model, source, max_extra=6))
 
 
 def _mask(dtype):
