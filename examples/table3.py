@@ -499,6 +499,7 @@ def picture(rows, path):
         ours = "here, no interval: one seed" if math.inf in halves else "here, 95%"
         axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label=ours)
         axes.plot(papers, heights, "D", color="#d1701f", fillstyle="none", label="the paper")
+        _leave_out_the_farthest(axes, means, halves, papers)
         axes.set_yticks(heights, [row.name for row in rows])
         axes.grid(alpha=0.3)
         label_axes(axes, label, "", better, 11, 9)
@@ -507,6 +508,30 @@ def picture(rows, path):
         save_figure(figure, path)
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def _leave_out_the_farthest(axes, means, halves, papers):
+    """Let an axis end before a row that is three times as far from base as all others.
+
+    Its difference is written at the end, or the others could not be told apart.
+    """
+    distances = sorted((abs(mean), height) for height, mean in enumerate(means))
+    if len(distances) < 2 or distances[-1][0] < 3 * max(distances[-2][0], *map(abs, papers)):
+        return
+    height = distances[-1][1]
+    ends = [*papers]
+    for i, (mean, half) in enumerate(zip(means, halves, strict=True)):
+        if i != height and half < math.inf:
+            ends += [mean - half, mean + half]
+        elif i != height:
+            ends.append(mean)
+    margin = 0.15 * (max(ends) - min(ends))
+    axes.set_xlim(min(ends) - margin, max(ends) + margin)
+    left = means[height] < 0
+    text, at = (f"← {means[height]:.1f}", 0.01) if left else (f"{means[height]:.1f} →", 0.99)
+    transform = axes.get_yaxis_transform()  # across: from 0 to 1; up: the rows
+    aligned = {"ha": "left" if left else "right", "va": "center"}
+    axes.text(at, height, text, transform=transform, color="#1f5fa8", fontsize=9, **aligned)
 
 
 def show(kept, folder):

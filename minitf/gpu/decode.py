@@ -44,6 +44,6 @@ def continuations(scores, totals, count):
 @form_of(decode.normalisers_of)
 def normalisers_of(logits):
     """Return the normalisers, each row read once by one kernel."""
-    if not has_kernels(logits):
-        return NotImplemented
-    return to_numpy(fused.log_sum_exp(logits)).astype(np.float64)
+    if has_kernels(logits):
+        return to_numpy(fused.log_sum_exp(logits)).astype(np.float64)
+    return NotImplemented

@@ -26,9 +26,8 @@ __all__ = ["StraightScorer"]
 class StraightScorer:
     """The Scorer (see minitf/decode.py) that starts few operations for each token.
 
-    cache: keys and values of the tokens of all beams, (B, 2*L*H, capacity, K): the keys of all
-    layers, then their values.
-    source: keys and values of the source, (B, 2*L*H, S, K).
+    caches: for each layer, keys and values of the tokens of all beams: (B, 2*H, capacity, K).
+    source: keys and values of the source, (B, 2*L*H, S, K): for each layer 2*H.
     """
 
     def __init__(self, model, source, width):
@@ -43,19 +42,21 @@ class StraightScorer:
         memory, mask = model.encode(source)
         batch, length, d = memory.shape
         attentions = [layer.source_attention for layer in model.decoder.layers]
-        project = _joined(*(a.key for a in attentions), *(a.value for a in attentions))
+        project = _joined(*(x for a in attentions for x in (a.key, a.value)))
         keys_and_values = project(memory.data.reshape(batch * length, d))
-        size = model.config.d_k
+        heads, size = model.config.n_heads, model.config.d_k
         self.source = keys_and_values.reshape(batch, length, -1, size).swapaxes(1, 2)
         self.source_mask = to_device(mask[:, 0])  # (B, 1, S)
         self.layout = Layout(batch, width)
-        self.cache = xp.empty((batch, self.source.shape[1], 0, size), dtype=xp.float32)
+        empty = batch, 2 * heads, 0, size
+        self.caches = [xp.empty(empty, dtype=xp.float32) for _ in self.layers]
 
     def __call__(self, texts):
         """Return logits and normalisers, as Scorer says."""
         if self.layout.is_full():
             kept = self.layout.grow()
-            self.cache = self.layout.moved(self.cache, kept)
+            for i, cache in enumerate(self.caches):  # one at a time, so that few are there twice
+                self.caches[i] = self.layout.moved(cache, kept)
         self.layout.add_newest()
         own_mask = to_device(self.layout.own[:, :, : self.layout.length])  # (B, W, n)
         shape = *own_mask.shape[:2], self.source_mask.shape[2]
@@ -79,23 +80,19 @@ class StraightScorer:
         def own(y):
             first = self.layout.length - self.width
             projected = layer.query_key_value(y)
-            y = fused.attention_step(projected, *self._of_layer(self.cache, i), own_mask, first)
+            keys_and_values = xp.split(self.caches[i], 2, axis=1)
+            y = fused.attention_step(projected, *keys_and_values, own_mask, first)
             return layer.self_output(y)
 
         def of_source(y):
-            keys_and_values = self._of_layer(self.source, i)
+            n = 2 * self.model.config.n_heads
+            keys_and_values = xp.split(self.source[:, i * n : (i + 1) * n], 2, axis=1)
             y = fused.attention_step(layer.source_query(y), *keys_and_values, source_mask)
             return layer.source_output(y)
 
         x = self._residual(x, own, layer.self_norm)
         x = self._residual(x, of_source, layer.source_norm)
         return self._residual(x, layer.feed_forward, layer.feed_forward_norm)
-
-    def _of_layer(self, array, i):
-        """Return the keys and the values of layer i, (B, H, capacity or S, K), as views."""
-        h, half = self.model.config.n_heads, array.shape[1] // 2
-        keys, values = slice(i * h, (i + 1) * h), slice(half + i * h, half + (i + 1) * h)
-        return array[:, keys], array[:, values]
 
     def _residual(self, x, sublayer, norm):
         """Return LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)) in a pre-norm model."""
@@ -110,7 +107,9 @@ class StraightScorer:
         sentences = rows[:: self.width] // self.width
         if len(sentences) < len(self.layout.own):
             kept = to_device(sentences)
-            self.cache, self.source = self.cache[kept], self.source[kept]
+            for i, cache in enumerate(self.caches):
+                self.caches[i] = cache[kept]
+            self.source = self.source[kept]
             self.source_mask = self.source_mask[kept]
         self.layout.select(sentences, rows)
 

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 ROWS = 8  # rows of a block, each computed by one warp
+STEP_WARPS = 8  # warps of a block that computes a step of one head of attention
 NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 
@@ -49,11 +50,14 @@ def _sum_columns(kernel, shape, outs, *arguments):
     """
     n, d = shape
     slice_rows = max(4 * STRIPE, -(-n // 128))  # enough blocks for a GPU, few enough sums
-    n_slices = -(-n // slice_rows)
+    n_slices, columns = -(-n // slice_rows), -(-d // WARP)
     sums = [xp.empty((n_slices, d), dtype=xp.float32) for _ in outs]
-    grid = -(-d // WARP), n_slices
-    launch(kernel, grid, (WARP, STRIPE), *arguments, *sums, slice_rows)
-    return [of_slices.sum(axis=0, out=out) for of_slices, out in zip(sums, outs, strict=True)]
+    launch(kernel, (columns, n_slices), (WARP, STRIPE), *arguments, *sums, slice_rows)
+    outs = [xp.empty(d, dtype=xp.float32) if out is None else out for out in outs]
+    for of_slices, out in zip(sums, outs, strict=True):  # by our kernel: CuPy's sum starts slowly
+        one_row = out.reshape(1, d)
+        launch(kernels.column_sums, (columns, 1), (WARP, STRIPE), of_slices, one_row, n_slices)
+    return outs
 
 
 def column_sums(rows, out=None):
@@ -175,14 +179,13 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, keep=True):
 
 
 def swap_first_axes(x):
-    """Return x with its first two axes exchanged, in a new array: (M, N, K) -> (N, M, K).
+    """Return contiguous x with its first two axes exchanged, contiguous: (M, N, K) -> (N, M, K).
 
     A copy is limited by the bytes that the threads of a GPU have under way, each one number. So
     numbers are copied as words of 8 bytes, two or four at a time, if K allows it.
     """
-    if x.shape[-1] * x.itemsize % 8:
-        return xp.ascontiguousarray(x.swapaxes(0, 1))
-    return xp.ascontiguousarray(x.view(xp.uint64).swapaxes(0, 1)).view(x.dtype)
+    word = x.dtype if x.shape[-1] * x.itemsize % 8 else xp.uint64
+    return xp.ascontiguousarray(x.view(word).swapaxes(0, 1)).view(x.dtype)
 
 
 def attention_step(projected, keys, values, mask, first=None):
@@ -193,11 +196,11 @@ def attention_step(projected, keys, values, mask, first=None):
     keys, values: (B, H, capacity, K). mask: (B, W, n), True for the own tokens of each text.
     """
     n_heads, size = keys.shape[1], keys.shape[3]
-    weights = xp.empty((len(projected), n_heads, mask.shape[2]), dtype=projected.dtype)
+    scores = xp.empty((len(projected), n_heads, mask.shape[2]), dtype=projected.dtype)
     y = xp.empty((len(projected), n_heads * size), dtype=projected.dtype)
     first = -1 if first is None else first
-    arguments = projected, first, 1 / math.sqrt(size), keys, values, mask, weights, y
-    launch(kernels.attention_step, (len(projected) * n_heads,), (WARP,), *arguments)
+    arguments = projected, first, 1 / math.sqrt(size), keys, values, mask, scores, y
+    launch(kernels.attention_step, (len(projected) * n_heads,), (WARP, STEP_WARPS), *arguments)
     return y
 
 

@@ -310,17 +310,20 @@ def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshol
             g[batch, head, query, column] = scale * weight * (d - total)
 
 
-def attention_step(projected, first, scale, keys, values, mask, weights, y):
+def attention_step(projected, first, scale, keys, values, mask, scores, y):
     """y = softmax(scale * q k^T) v for the newest token of each of R = B * W texts, (R, H*K).
 
     projected: the queries of all heads (R, H*K). If first >= 0, the newest keys and values follow
     them, (R, 3*H*K), and are written to the cache: those of text w at the index first + w.
     keys, values: (B, H, capacity, K). mask: (B, W, n), for the n tokens in the cache.
-    weights: memory for the weights (R, H, n).
-    A block of 32 threads computes one head of one text. It reads no token that the mask hides, and
-    so none that another block writes.
+    scores: memory for the scores (R, H, n).
+    A block (32, n) computes one head of one text, each of its n warps every n-th token, with the
+    features side by side. It reads no token that the mask hides, and so none that another block
+    writes.
     """
     lane = xp.int32(cuda.threadIdx.x)
+    warp = xp.int32(cuda.threadIdx.y)
+    warps = xp.int32(cuda.blockDim.y)
     heads = xp.int32(keys.shape[1])
     size = xp.int32(keys.shape[3])
     text = xp.int32(cuda.blockIdx.x) // heads
@@ -331,34 +334,39 @@ def attention_step(projected, first, scale, keys, values, mask, weights, y):
     beam = text % width
     if first >= 0:
         newest = first + beam
-        for i in range(lane, size, WARP):
+        for i in range(warp * WARP + lane, size, WARP * warps):
             keys[sentence, head, newest, i] = projected[text, (heads + head) * size + i]
             values[sentence, head, newest, i] = projected[text, (2 * heads + head) * size + i]
         cuda.syncthreads()
+    for token in range(warp, tokens, warps):
+        if mask[sentence, beam, token]:
+            score = 0.0
+            for i in range(lane, size, WARP):
+                score += projected[text, head * size + i] * keys[sentence, head, token, i]
+            score = warp_sum(score)
+            if lane == 0:
+                scores[text, head, token] = score * scale
+    cuda.syncthreads()
     largest = -1e30
     for token in range(lane, tokens, WARP):
         if mask[sentence, beam, token]:
-            score = 0.0
-            for i in range(size):
-                score += projected[text, head * size + i] * keys[sentence, head, token, i]
-            score *= scale
-            weights[text, head, token] = score
-            largest = max(largest, score)
+            largest = max(largest, scores[text, head, token])
     largest = warp_max(largest)
     total = 0.0
     for token in range(lane, tokens, WARP):
         if mask[sentence, beam, token]:
-            weight = xp.exp(weights[text, head, token] - largest)
-            weights[text, head, token] = weight
-            total += weight
+            total += xp.exp(scores[text, head, token] - largest)
     total = max(warp_sum(total), 1.0)  # 0 if there is nothing to attend to, else at least 1
-    cuda.syncthreads()
-    for i in range(lane, size, WARP):
+    for i in range(0, size, WARP):
         value = 0.0
-        for token in range(tokens):
-            if mask[sentence, beam, token]:
-                value += weights[text, head, token] * values[sentence, head, token, i]
-        y[text, head * size + i] = value / total
+        if i + lane < size:
+            for token in range(warp, tokens, warps):
+                if mask[sentence, beam, token]:
+                    weight = xp.exp(scores[text, head, token] - largest)
+                    value += weight * values[sentence, head, token, i + lane]
+        value = stripe_sum(value)
+        if warp == 0 and i + lane < size:
+            y[text, head * size + i + lane] = value / total
 
 
 def log_sum_exp(logits, y):

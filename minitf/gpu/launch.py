@@ -60,7 +60,7 @@ def generation():
 
 def _starters():
     """Return the functions `launch` and `gemm` of the simulator, or else those for CuPy."""
-    return getattr(xp.__dict__["_module"], "kernels", None) or _of_cupy()
+    return vars(xp.__dict__["_module"]).get("kernels") or _of_cupy()
 
 
 @functools.cache

@@ -8,7 +8,7 @@ at equal distances, in three precisions:
 - tf32: the tensor cores round the operands to 11 bits as they read them; sums are float32.
 - bfloat16: the operands are rounded to 8 bits beforehand, so half as many bytes are read; sums are
   float32. `as_operand` rounds an array once for several products. cuBLAS rounds a product that is
-  written to an array of `empty_operand`.
+  written to an array of `empty_operand`; if it adds up parts of such a product, it may round each.
 
 Only operands of products are rounded. Whatever else reads a number reads float32: residuals, norms,
 softmax, loss, Adam. An array that is only ever an operand, such as the queries, may exist in

@@ -128,7 +128,9 @@ def test_a_form_on_the_gpu(row, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if "gpu" in case.rooms], ids=str)
-def test_without_gradients_on_the_gpu(case):
+def test_without_gradients_on_the_gpu(case, monkeypatch):
+    """In small tiles: with fewer threads, and caches that grow at each step."""
+    form_cases.lower(monkeypatch, "small tiles")
     hold_case(case, "gpu", "float32")
 
 

@@ -118,8 +118,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "stripe_sum: one of the eight is lost": (
         feed_forward,
-        "for row in range(STRIPE)",
-        "for row in range(STRIPE - 1)",
+        "for row in range(xp.int32(cuda.blockDim.y))",
+        "for row in range(xp.int32(cuda.blockDim.y) - 1)",
     ),
     "norm: every row of threads writes": (
         norm,
@@ -149,18 +149,23 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "step: the newest key is read before it is written": (
         step,
-        "        cuda.syncthreads()\n    largest = -1e30\n    for token",
-        "    largest = -1e30\n    for token",
+        "        cuda.syncthreads()\n    for token in range(warp",
+        "    for token in range(warp",
     ),
-    "step: the weights are read before they are written": (
+    "step: the scores are read before they are written": (
         step,
-        "else at least 1\n    cuda.syncthreads()\n",
-        "else at least 1\n",
+        "score * scale\n    cuda.syncthreads()\n",
+        "score * scale\n",
     ),
     "step: a hidden token is read": (
         step,
-        "if mask[sentence, beam, token]:\n                value",
-        "if token >= 0:\n                value",
+        "if mask[sentence, beam, token]:\n                    weight",
+        "if token >= 0:\n                    weight",
+    ),
+    "step: three of four tokens are left out": (
+        step,
+        "range(warp, tokens, warps):\n                if mask",
+        "range(warp, tokens, WARP):\n                if mask",
     ),
     "step: all texts write one token": (step, "newest = first + beam", "newest = first"),
     "step: the keys for values": (

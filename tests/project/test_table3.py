@@ -17,6 +17,7 @@ from paths import EXAMPLES
 from minitf.config import PRESETS, Config
 from minitf.data import toy
 from minitf.errors import UserError
+from minitf.plot import new_figure
 from minitf.training.settings import parse
 
 sys.path.insert(0, str(EXAMPLES))
@@ -484,3 +485,24 @@ def test_two_rows_are_trained_and_trained_rows_are_not_trained_again(tmp_path, m
     written = (tmp_path / "runs" / "C-N2-0" / "results.json").stat().st_mtime_ns
     assert outcome()[1] == kept
     assert (tmp_path / "runs" / "C-N2-0" / "results.json").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_picture_ends_before_a_row_that_is_far_from_all_others(sign):
+    axes = new_figure(4, 4, 0.1).subplots()
+    means, halves, papers = [sign * -1.5, sign * 20.9, 0.5], [0.5, 0.5, math.inf], [0.2, 0.6, -1]
+    axes.plot(means, range(3))
+    table3._leave_out_the_farthest(axes, means, halves, papers)
+    left, right = axes.get_xlim()
+    assert left < min(-2 * sign, -1) and right > max(-2 * sign, 0.6)  # all others are inside
+    assert max(abs(left), abs(right)) < 4
+    assert [text.get_text() for text in axes.texts] == ["20.9 →" if sign > 0 else "← -20.9"]
+
+
+def test_the_picture_has_all_rows_where_none_is_far_from_the_others():
+    axes = new_figure(4, 4, 0.1).subplots()
+    axes.plot([-1.5, 4.0], range(2))
+    before = axes.get_xlim()
+    table3._leave_out_the_farthest(axes, [-1.5, 4.0], [math.inf] * 2, [0.0, 0.1])
+    assert axes.get_xlim() == before
+    assert not axes.texts

@@ -460,7 +460,7 @@ def _decoding_cases():
         Case(
             "greedy",
             (decode.token_scorer,),
-            lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE))),
+            lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6)),
         ),
         Case("greedy without a cache", (), _uncached),
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, ONE_SIZE)),
@@ -541,7 +541,7 @@ def _written(hypotheses):
 
 def _beams(dtype, switches, beam=4, n_best=1):
     """Return the translations of four sentences that end at different steps."""
-    found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=12)
+    found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=6)
     return _written(h for sentence in found for h in sentence)
 
 
@@ -578,7 +578,7 @@ def _unbiased(dtype):
         network = layer.feed_forward
         network.inner.bias = None
         network.outer.bias = network.outer.bias if i else None
-    return _written(h for (h,) in decode.beam_search(model, source, max_extra=6))
+    return _written(h for (h,) in decode.beam_search(model, source, max_extra=3))
 
 
 def _mask(dtype):
@@ -803,6 +803,7 @@ TILES = {
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 1},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CHUNKS": 3},
         "gpu.loss": {"CHUNK_ROWS": 10},
+        "gpu.fused": {"STEP_WARPS": 2},
     },
     "tiles of one head": {
         "cpu.attention": {"LONGEST_KEPT": 1, "BLOCK_QUERIES": 2, "BLOCK_KEYS": 3, "LARGE": 1},
