@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 ROWS = 8  # rows of a block, each computed by one warp
-STEP_WARPS = 8  # warps of a block that computes a step of one head of attention
 NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 
@@ -200,7 +199,7 @@ def attention_step(projected, keys, values, mask, first=None):
     y = xp.empty((len(projected), n_heads * size), dtype=projected.dtype)
     first = -1 if first is None else first
     arguments = projected, first, 1 / math.sqrt(size), keys, values, mask, scores, y
-    launch(kernels.attention_step, (len(projected) * n_heads,), (WARP, STEP_WARPS), *arguments)
+    launch(kernels.attention_step, (len(projected) * n_heads,), (WARP, STRIPE), *arguments)
     return y
 
 

@@ -317,13 +317,12 @@ def attention_step(projected, first, scale, keys, values, mask, scores, y):
     them, (R, 3*H*K), and are written to the cache: those of text w at the index first + w.
     keys, values: (B, H, capacity, K). mask: (B, W, n), for the n tokens in the cache.
     scores: memory for the scores (R, H, n).
-    A block (32, n) computes one head of one text, each of its n warps every n-th token, with the
+    A block (32, 8) computes one head of one text, each of its warps every eighth token, with the
     features side by side. It reads no token that the mask hides, and so none that another block
     writes.
     """
     lane = xp.int32(cuda.threadIdx.x)
     warp = xp.int32(cuda.threadIdx.y)
-    warps = xp.int32(cuda.blockDim.y)
     heads = xp.int32(keys.shape[1])
     size = xp.int32(keys.shape[3])
     text = xp.int32(cuda.blockIdx.x) // heads
@@ -334,11 +333,11 @@ def attention_step(projected, first, scale, keys, values, mask, scores, y):
     beam = text % width
     if first >= 0:
         newest = first + beam
-        for i in range(warp * WARP + lane, size, WARP * warps):
+        for i in range(warp * WARP + lane, size, WARP * STRIPE):
             keys[sentence, head, newest, i] = projected[text, (heads + head) * size + i]
             values[sentence, head, newest, i] = projected[text, (2 * heads + head) * size + i]
         cuda.syncthreads()
-    for token in range(warp, tokens, warps):
+    for token in range(warp, tokens, STRIPE):
         if mask[sentence, beam, token]:
             score = 0.0
             for i in range(lane, size, WARP):
@@ -360,7 +359,7 @@ def attention_step(projected, first, scale, keys, values, mask, scores, y):
     for i in range(0, size, WARP):
         value = 0.0
         if i + lane < size:
-            for token in range(warp, tokens, warps):
+            for token in range(warp, tokens, STRIPE):
                 if mask[sentence, beam, token]:
                     weight = xp.exp(scores[text, head, token] - largest)
                     value += weight * values[sentence, head, token, i + lane]

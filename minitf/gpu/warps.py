@@ -60,14 +60,14 @@ def block_max(value):
 
 
 def stripe_sum(value):
-    """Return, in a block (32, n), the sum of the values of the n threads of each column; n <= 8."""
+    """Return, in a block (32, 8), the sum of the values of the 8 threads of each column."""
     lane = xp.int32(cuda.threadIdx.x)
     values = cuda.shared_memory(xp.float32, WARP * STRIPE)
     cuda.syncthreads()
     values[xp.int32(cuda.threadIdx.y) * WARP + lane] = value
     cuda.syncthreads()
     total = 0.0
-    for row in range(xp.int32(cuda.blockDim.y)):
+    for row in range(STRIPE):
         total += values[row * WARP + lane]
     return total
 

@@ -118,8 +118,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "stripe_sum: one of the eight is lost": (
         feed_forward,
-        "for row in range(xp.int32(cuda.blockDim.y))",
-        "for row in range(xp.int32(cuda.blockDim.y) - 1)",
+        "for row in range(STRIPE)",
+        "for row in range(STRIPE - 1)",
     ),
     "norm: every row of threads writes": (
         norm,
@@ -164,7 +164,7 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "step: three of four tokens are left out": (
         step,
-        "range(warp, tokens, warps):\n                if mask",
+        "range(warp, tokens, STRIPE):\n                if mask",
         "range(warp, tokens, WARP):\n                if mask",
     ),
     "step: all texts write one token": (step, "newest = first + beam", "newest = first"),

@@ -613,10 +613,9 @@ def _continuations(dtype):
 
 def _normalisers(dtype):
     logits = np.random.default_rng(4).normal(size=(5, 40)) * 30
-    return [
-        decode.normalisers_of(to_device(x.astype(dtype)))
-        for x in (logits, logits[:1], logits[:0], logits + 1000)
-    ]
+    found = [logits.astype(dtype), logits[:1].astype(dtype), logits[:0].astype(dtype)]
+    found += [(logits + 1000).astype(dtype), logits]  # the last in float64
+    return [decode.normalisers_of(to_device(x)) for x in found]
 
 
 def _public(dtype):
@@ -803,7 +802,7 @@ TILES = {
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 1},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CHUNKS": 3},
         "gpu.loss": {"CHUNK_ROWS": 10},
-        "gpu.fused": {"STEP_WARPS": 2},
+        **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
     },
     "tiles of one head": {
         "cpu.attention": {"LONGEST_KEPT": 1, "BLOCK_QUERIES": 2, "BLOCK_KEYS": 3, "LARGE": 1},
