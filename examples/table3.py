@@ -487,8 +487,8 @@ def picture(rows, path):
     rows = [row for row in rows if row.of_bleu][::-1]
     figure = new_figure(11, 1.2 + 0.32 * len(rows), 0.1)
     panels = (
-        ("perplexity: difference from base, %", "less is better", [r.of_perplexity for r in rows]),
-        ("BLEU: difference from base", "more is better", [r.of_bleu for r in rows]),
+        ("perplexity: difference from base, %", "lower is better", [r.of_perplexity for r in rows]),
+        ("BLEU: difference from base", "higher is better", [r.of_bleu for r in rows]),
     )
     heights = range(len(rows))
     for axes, (label, better, found) in zip(
@@ -496,14 +496,14 @@ def picture(rows, path):
     ):
         means, halves, papers, _ = zip(*found, strict=True)
         axes.axvline(0, color="#888888", linewidth=1)
-        ours = "here, no interval: one seed" if math.inf in halves else "here, 95%"
+        ours = "minitf, one seed" if math.inf in halves else "minitf, 95% interval"
         axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label=ours)
         axes.plot(papers, heights, "D", color="#d1701f", fillstyle="none", label="the paper")
         _leave_out_the_farthest(axes, means, halves, papers)
         axes.set_yticks(heights, [row.name for row in rows])
         axes.grid(alpha=0.3)
         label_axes(axes, label, "", better, 11, 9)
-    axes.legend(frameon=False, fontsize=9)
+    figure.axes[0].legend(frameon=False, fontsize=9, loc="upper right")
     try:
         save_figure(figure, path)
     except ValueError as error:
@@ -511,12 +511,12 @@ def picture(rows, path):
 
 
 def _leave_out_the_farthest(axes, means, halves, papers):
-    """Let an axis end before a row that is three times as far from base as all others.
+    """Let an axis end before a row that is much farther from base than all others.
 
     Its difference is written at the end, or the others could not be told apart.
     """
     distances = sorted((abs(mean), height) for height, mean in enumerate(means))
-    if len(distances) < 2 or distances[-1][0] < 3 * max(distances[-2][0], *map(abs, papers)):
+    if len(distances) < 2 or distances[-1][0] < 1.5 * max(distances[-2][0], *map(abs, papers)):
         return
     height = distances[-1][1]
     ends = [*papers]
@@ -528,7 +528,8 @@ def _leave_out_the_farthest(axes, means, halves, papers):
     margin = 0.15 * (max(ends) - min(ends))
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
     left = means[height] < 0
-    text, at = (f"← {means[height]:.1f}", 0.01) if left else (f"{means[height]:.1f} →", 0.99)
+    mean = f"{abs(means[height]):.1f}"
+    text, at = (f"← −{mean}", 0.01) if left else (f"+{mean} →", 0.99)
     transform = axes.get_yaxis_transform()  # across: from 0 to 1; up: the rows
     aligned = {"ha": "left" if left else "right", "va": "center"}
     axes.text(at, height, text, transform=transform, color="#1f5fa8", fontsize=9, **aligned)

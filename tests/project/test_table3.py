@@ -496,13 +496,13 @@ def test_the_picture_ends_before_a_row_that_is_far_from_all_others(sign):
     left, right = axes.get_xlim()
     assert left < min(-2 * sign, -1) and right > max(-2 * sign, 0.6)  # all others are inside
     assert max(abs(left), abs(right)) < 4
-    assert [text.get_text() for text in axes.texts] == ["20.9 →" if sign > 0 else "← -20.9"]
+    assert [text.get_text() for text in axes.texts] == ["+20.9 →" if sign > 0 else "← −20.9"]
 
 
 def test_the_picture_has_all_rows_where_none_is_far_from_the_others():
     axes = new_figure(4, 4, 0.1).subplots()
-    axes.plot([-1.5, 4.0], range(2))
+    axes.plot([-3, 4.0], range(2))
     before = axes.get_xlim()
-    table3._leave_out_the_farthest(axes, [-1.5, 4.0], [math.inf] * 2, [0.0, 0.1])
+    table3._leave_out_the_farthest(axes, [-3, 4.0], [math.inf] * 2, [0.0, 0.1])
     assert axes.get_xlim() == before
     assert not axes.texts
