@@ -119,9 +119,11 @@ OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_h
 
 
 def attends_plainly(module, x, memory, mask):
-    """Return whether a form may compute this call of a MultiHeadAttention without its modules.
+    """Return whether a form may take this call of a MultiHeadAttention.
 
-    What it does not take is left to the equation, which also refuses what does not fit.
+    Such a form calls no methods of the module, and not its projections to queries, keys and values.
+    One that does not call `module.output` either has to check that as well. Other calls are left to
+    the equation, which also refuses what does not fit.
     """
     layers = module.query, module.key, module.value
     return (
@@ -137,17 +139,18 @@ def attends_plainly(module, x, memory, mask):
     )
 
 
-def gradient_buffer(x, *others):
+def gradient_buffer(x, inputs):
     """Return the array to which a form may write the gradient of x, or None.
 
-    The array is the slice of the flat gradients that belongs to x. A `backward` that writes to it
-    also returns it, and the gradient need not be copied. It may do so for one of its inputs only.
-    others: the other inputs of the op; if x is among them, their gradients would overwrite its own.
-    None if x is not a flattened parameter, has a gradient already, or is among the others:
+    It is the slice of the flat gradients that belongs to x. A `backward` that writes to it also
+    returns it, and the gradient need not be copied.
+    inputs: all inputs of the op. If x is several of them, their gradients have to be added, and one
+    would overwrite the other.
+    None for that, for anything but a flattened parameter, and if there is a gradient already:
     `out=None` is a new array.
     """
     view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
-    if view is None or any(x is other for other in others):
+    if view is None or sum(x is each for each in inputs) > 1:
         return None
-    # If another array was assigned to x.data, Adam will refuse it.
+    # None if x has an array of another shape or dtype now, which Adam will refuse.
     return view if (view.shape, view.dtype) == (x.shape, x.dtype) else None

@@ -38,7 +38,7 @@ def linear(x, weight, bias=None):
     def backward(gy):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None if b is None else column_sums(gy)
-        g_weight = np.matmul(rows.T, gy, out=gradient_buffer(weight, x))
+        g_weight = np.matmul(rows.T, gy, out=gradient_buffer(weight, (x, weight, bias)))
         return (gy @ w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
@@ -66,7 +66,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
         g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
         if mask is not None:
             g_hidden *= factor
-        g_weight = np.matmul(rows.T, g_hidden, out=gradient_buffer(w_1, x))
+        g_weight = np.matmul(rows.T, g_hidden, out=gradient_buffer(w_1, (x, w_1, b_1)))
         g_bias = None if b is None else column_sums(g_hidden)
         return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 

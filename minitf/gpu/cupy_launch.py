@@ -85,35 +85,36 @@ def _compiled(function, on_device=False):
         )
 
 
-def gemm(a, b, c, sizes, count, precision, add=False):
+def gemm(a, b, c, sizes, count, tf32=False, add=False):
     """Compute c = a b, or c + a b, for `count` matrices a (m, k) and b (k, n) in column order.
 
     sizes: m, n, k. a, b: what `_layout` in matmul.py returns. c: contiguous. The operands are
     float32, or the 16 bits of bfloat16; sums are float32; c is float32, or those 16 bits.
     """
-    cublas, handle, bfloat16, float32 = _cublas()
+    cublas, handle, types = _cublas()
     m, n, k = sizes
-    number = bfloat16 if precision == "bfloat16" else float32
-    number_of_c = bfloat16 if c.dtype.char == "H" else float32
-    compute = (
-        cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if precision == "tf32" else cublas.CUBLAS_COMPUTE_32F
-    )
+    (a, a_transposed, a_distance, a_step), (b, b_transposed, b_distance, b_step) = a, b
+    of_a = a.data.ptr, types[a.dtype.char], a_distance, a_step
+    of_b = b.data.ptr, types[b.dtype.char], b_distance, b_step
+    of_c = c.data.ptr, types[c.dtype.char], m, m * n
+    transposed = int(a_transposed), int(b_transposed)
+    compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if tf32 else cublas.CUBLAS_COMPUTE_32F
+    how = count, compute, cublas.CUBLAS_GEMM_DEFAULT
     beta = _ONE if add else _ZERO
     cublas.gemmStridedBatchedEx(
-        *(handle(), int(a[1]), int(b[1]), m, n, k, _ONE),
-        *(a[0].data.ptr, number, a[2], a[3], b[0].data.ptr, number, b[2], b[3], beta),
-        *(c.data.ptr, number_of_c, m, m * n, count, compute, cublas.CUBLAS_GEMM_DEFAULT),
+        handle(), *transposed, m, n, k, _ONE, *of_a, *of_b, beta, *of_c, *how
     )
 
 
 @functools.cache
 def _cublas():
-    """Return cuBLAS, a function that returns its handle, and its codes for bfloat16 and float32."""
+    """Return cuBLAS, a function that returns its handle, and its codes for the types of arrays."""
     from cupy.cuda import device  # here: a machine that only compiles kernels has no cuBLAS
     from cupy_backends.cuda.api import runtime
     from cupy_backends.cuda.libs import cublas
 
-    return cublas, device.get_cublas_handle, runtime.CUDA_R_16BF, runtime.CUDA_R_32F
+    types = {"H": runtime.CUDA_R_16BF, "f": runtime.CUDA_R_32F}  # 16-bit integers: bfloat16
+    return cublas, device.get_cublas_handle, types
 
 
 _ONE_AND_ZERO = np.array([1, 0], np.float32)  # cuBLAS reads alpha and beta by their addresses

@@ -18,9 +18,9 @@ __all__ = ["continuations", "normalisers_of", "token_scorer"]
 def token_scorer(model, source, width, cached):
     """Return a Scorer whose caches are shared by the beams of a sentence.
 
-    Other models than plain ones in float32 with d_k = d_v are decoded by their modules, also on the
-    GPU: see SharedTokenScorer. Their keys and values of the source are made contiguous, or each
-    product would copy them.
+    A plain model (see is_plain) in float32 with d_k = d_v gets a StraightScorer; any other is
+    decoded by its modules, also on the GPU. There the keys and values of the source are made
+    contiguous, or each product would copy them.
     """
     if not cached or not decode.can_cache(model):
         return NotImplemented

@@ -1,11 +1,12 @@
 """The decoder of a plain Transformer on a GPU, as one straight line of launches for each token.
 
 For the few rows of a step, the host takes longer to start an operation than the GPU to compute it.
-So this program makes no Tensors and calls no layers. It joins the matrices that multiply the same
-rows, once for a batch, and computes all that is between the products of an attention in one kernel.
-Its equations are those of minitf/transformer.py; minitf/cpu/decoder.py is the same for a CPU.
+So this program calls no layers but that of the positions. It joins the matrices that multiply the
+same rows, once for a batch. One kernel computes all that is between the projections of an
+attention: the write to the cache, the scores, their softmax, and the average of the values. The
+equations are those of minitf/transformer.py; minitf/cpu/decoder.py is the same for a CPU.
 
-Letters: B sentences, W beams of each, R = B * W rows, D features, H heads, K d_k, n tokens in the
+Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, n tokens in the
 cache of a sentence, S tokens of its source, L layers.
 """
 
@@ -26,7 +27,8 @@ __all__ = ["StraightScorer"]
 class StraightScorer:
     """The Scorer (see minitf/decode.py) that starts few operations for each token.
 
-    caches: for each layer, keys and values of the tokens of all beams: (B, 2*H, capacity, K).
+    caches: for each layer, the keys and then the values of the tokens of all texts of a sentence:
+    (B, 2*H, capacity, K).
     source: keys and values of the source, (B, 2*L*H, S, K): for each layer 2*H.
     """
 
@@ -80,14 +82,13 @@ class StraightScorer:
         def own(y):
             first = self.layout.length - self.width
             projected = layer.query_key_value(y)
-            keys_and_values = xp.split(self.caches[i], 2, axis=1)
-            y = fused.attention_step(projected, *keys_and_values, own_mask, first)
+            y = fused.attention_step(projected, self.caches[i], own_mask, first)
             return layer.self_output(y)
 
         def of_source(y):
             n = 2 * self.model.config.n_heads
-            keys_and_values = xp.split(self.source[:, i * n : (i + 1) * n], 2, axis=1)
-            y = fused.attention_step(layer.source_query(y), *keys_and_values, source_mask)
+            keys_and_values = self.source[:, i * n : (i + 1) * n]
+            y = fused.attention_step(layer.source_query(y), keys_and_values, source_mask)
             return layer.source_output(y)
 
         x = self._residual(x, own, layer.self_norm)
@@ -117,7 +118,7 @@ class StraightScorer:
 class _Affine(NamedTuple):
     """A product with a matrix, plus a bias if there is one: (R, D) -> (R, F)."""
 
-    weight: object  # (D, F), a factor of `matmul`
+    weight: object  # (D, F), an operand of `matmul`
     bias: object  # (F,), or None
 
     def __call__(self, x):

@@ -32,12 +32,13 @@ def linear(x, weight, bias=None):
         y += b
 
     def backward(gy):
+        inputs = x, weight, bias
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None
         if b is not None:
-            g_bias = fused.column_sums(gy, gradient_buffer(bias, x, weight))
+            g_bias = fused.column_sums(gy, gradient_buffer(bias, inputs))
         gy = as_operand(gy)
-        g_weight = matmul(rows.T, gy, out=gradient_buffer(weight, x, bias))
+        g_weight = matmul(rows.T, gy, out=gradient_buffer(weight, inputs))
         return matmul(gy, w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
@@ -52,7 +53,8 @@ def layer_norm(x, gain, bias, eps=1e-6):
     y, gradients = fused.layer_norm(*arrays, eps)
 
     def backward(gy):
-        return gradients(gy, (gradient_buffer(gain, x, bias), gradient_buffer(bias, x, gain)))
+        inputs = x, gain, bias
+        return gradients(gy, [gradient_buffer(each, inputs) for each in (gain, bias)])
 
     return record(y, (x, gain, bias), backward)
 
@@ -98,9 +100,8 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
     y, gradients = fused.add_norm(x_data, added_data, g, b, eps, numbers)
 
     def backward(gy):
-        others = x, added
-        outs = gradient_buffer(gain, *others, bias), gradient_buffer(bias, *others, gain)
-        return gradients(gy, outs)
+        inputs = x, added, gain, bias
+        return gradients(gy, [gradient_buffer(each, inputs) for each in (gain, bias)])
 
     return record(y, (x, added, gain, bias), backward)
 
@@ -116,7 +117,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     y, gradients = fused.bias_relu_dropout(product.data, arrays[2], numbers)
 
     def backward(gy):
-        return gradients(gy, gradient_buffer(b_1))
+        return gradients(gy, gradient_buffer(b_1, (product, b_1)))
 
     return functions.linear(record(y, (product, b_1), backward), w_2, b_2)
 

@@ -1,12 +1,14 @@
 """Operations on plain GPU arrays, with a few kernels each where CuPy would run many.
 
-functions.py turns them into forms of the engine's ops. Most return (result, backward). backward
-returns the gradients, and writes those of parameters to `out` or `outs`, if given.
+functions.py turns them into forms of the engine's ops. The differentiable ones return (result,
+backward), except for the softmax, whose gradient is a function of its own. backward returns the
+gradients, and writes those of parameters to `out` or `outs`, if given.
 
 Kernels take dropout as MaskNumbers (dropout.py) instead of a mask: they draw the mask, and draw it
 again in the backward pass.
 
-Letters: N rows (all axes but the last), D features. See minitf/functions.py for the others.
+Letters: N rows (all axes but the last), D features; B sentences, W texts of each, R = B * W, n
+tokens in a cache. See minitf/functions.py for the others.
 """
 
 import math
@@ -43,7 +45,7 @@ def _launch_rows(kernel, n, *arguments):
 
 
 def _sum_columns(kernel, shape, outs, *arguments):
-    """Run a kernel that sums the columns of slices of N rows; return the sums over all, (D,) each.
+    """Run a kernel that sums columns slice by slice, and add up the slices: (N, D) -> (D,) each.
 
     outs: an array for each sum, or None. A block of the kernel sums 32 columns of one slice.
     """
@@ -178,7 +180,7 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, keep=True):
 
 
 def swap_first_axes(x):
-    """Return contiguous x with its first two axes exchanged, contiguous: (M, N, K) -> (N, M, K).
+    """Return a copy of contiguous x with its first two axes exchanged: (M, N, K) -> (N, M, K).
 
     A copy is limited by the bytes that the threads of a GPU have under way, each one number. So
     numbers are copied as words of 8 bytes, two or four at a time, if K allows it.
@@ -187,18 +189,19 @@ def swap_first_axes(x):
     return xp.ascontiguousarray(x.view(word).swapaxes(0, 1)).view(x.dtype)
 
 
-def attention_step(projected, keys, values, mask, first=None):
+def attention_step(projected, cache, mask, first=None):
     """Return softmax(q k^T / sqrt(d_k)) v for the newest token of each text, (R, H*K).
 
     projected: the queries (R, H*K). With `first`, the newest keys and values follow them, (R,
     3*H*K), and are written to the cache indices first ... first + W - 1 of each sentence.
-    keys, values: (B, H, capacity, K). mask: (B, W, n), True for the own tokens of each text.
+    cache: the keys of all heads, then the values, (B, 2*H, capacity, K).
+    mask: (B, W, n), True for the tokens that a text may attend to: of the newest, its own alone.
     """
-    n_heads, size = keys.shape[1], keys.shape[3]
+    n_heads, size = cache.shape[1] // 2, cache.shape[3]
     scores = xp.empty((len(projected), n_heads, mask.shape[2]), dtype=projected.dtype)
     y = xp.empty((len(projected), n_heads * size), dtype=projected.dtype)
     first = -1 if first is None else first
-    arguments = projected, first, 1 / math.sqrt(size), keys, values, mask, scores, y
+    arguments = projected, first, 1 / math.sqrt(size), cache, mask, scores, y
     launch(kernels.attention_step, (len(projected) * n_heads,), (WARP, STRIPE), *arguments)
     return y
 

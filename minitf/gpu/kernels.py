@@ -10,10 +10,12 @@ from these it computes which numbers to work on. The threads of a warp can excha
 (`cuda.shfl_sync`). The threads of a block can share memory, with a barrier (`cuda.syncthreads`)
 between the write of one thread and the read of another. Blocks cannot communicate.
 
-Most kernels assign each row to one warp: a block (32, n) computes n rows, and in its row thread
-`lane` computes the columns lane, lane + 32, lane + 64 ..., because memory is fast when neighbouring
-threads read neighbouring numbers. Numbers are converted by name (`xp.float32(n)`), because CUDA and
-NumPy differ in how they mix integers and floats.
+Kernels with dropout, norms and the softmax assign each row to one warp: a block (32, n) computes n
+rows. In its row thread `lane` computes every 32nd column, because memory is fast when neighbouring
+threads read neighbouring numbers. Random bits come for 16 elements at a time: `skip` is how many of
+the first 16 belong to the row before, and the columns of a thread begin at lane - skip. Numbers are
+converted by name (`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and
+floats.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
 arguments of a kernel with dropout are MaskNumbers (dropout.py).
@@ -154,12 +156,12 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
     for column in range(lane - skip, columns, WARP):  # each thread takes the columns that it wrote
         if column >= 0:
             total += (normal[row, column] - mean) * (normal[row, column] - mean)
-    width = xp.sqrt(warp_sum(total) / xp.float32(columns) + eps)
+    divisor = xp.sqrt(warp_sum(total) / xp.float32(columns) + eps)
     if lane == 0:
-        deviation[row] = width
+        deviation[row] = divisor
     for column in range(lane - skip, columns, WARP):
         if column >= 0:
-            n = (normal[row, column] - mean) / width
+            n = (normal[row, column] - mean) / divisor
             normal[row, column] = n
             y[row, column] = gain[column] * n + bias[column]
 
@@ -310,12 +312,12 @@ def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshol
             g[batch, head, query, column] = scale * weight * (d - total)
 
 
-def attention_step(projected, first, scale, keys, values, mask, scores, y):
+def attention_step(projected, first, scale, cache, mask, scores, y):
     """y = softmax(scale * q k^T) v for the newest token of each of R = B * W texts, (R, H*K).
 
     projected: the queries of all heads (R, H*K). If first >= 0, the newest keys and values follow
-    them, (R, 3*H*K), and are written to the cache: those of text w at the index first + w.
-    keys, values: (B, H, capacity, K). mask: (B, W, n), for the n tokens in the cache.
+    them, (R, 3*H*K), and are written to the cache: those of text w of a sentence at first + w.
+    cache: the keys of all heads, then the values, (B, 2*H, capacity, K). mask: (B, W, n).
     scores: memory for the scores (R, H, n).
     A block (32, 8) computes one head of one text, each of its warps every eighth token, with the
     features side by side. It reads no token that the mask hides, and so none that another block
@@ -323,46 +325,48 @@ def attention_step(projected, first, scale, keys, values, mask, scores, y):
     """
     lane = xp.int32(cuda.threadIdx.x)
     warp = xp.int32(cuda.threadIdx.y)
-    heads = xp.int32(keys.shape[1])
-    size = xp.int32(keys.shape[3])
+    heads = xp.int32(cache.shape[1]) // 2
+    size = xp.int32(cache.shape[3])
     text = xp.int32(cuda.blockIdx.x) // heads
     head = xp.int32(cuda.blockIdx.x) % heads
     width = xp.int32(mask.shape[1])
     tokens = xp.int32(mask.shape[2])
     sentence = text // width
-    beam = text % width
+    own = text % width
     if first >= 0:
-        newest = first + beam
+        newest = first + own
         for i in range(warp * WARP + lane, size, WARP * STRIPE):
-            keys[sentence, head, newest, i] = projected[text, (heads + head) * size + i]
-            values[sentence, head, newest, i] = projected[text, (2 * heads + head) * size + i]
+            key = projected[text, (heads + head) * size + i]
+            cache[sentence, head, newest, i] = key
+            value = projected[text, (2 * heads + head) * size + i]
+            cache[sentence, heads + head, newest, i] = value
         cuda.syncthreads()
     for token in range(warp, tokens, STRIPE):
-        if mask[sentence, beam, token]:
+        if mask[sentence, own, token]:
             score = 0.0
             for i in range(lane, size, WARP):
-                score += projected[text, head * size + i] * keys[sentence, head, token, i]
+                score += projected[text, head * size + i] * cache[sentence, head, token, i]
             score = warp_sum(score)
             if lane == 0:
                 scores[text, head, token] = score * scale
     cuda.syncthreads()
     largest = -1e30
     for token in range(lane, tokens, WARP):
-        if mask[sentence, beam, token]:
+        if mask[sentence, own, token]:
             largest = max(largest, scores[text, head, token])
     largest = warp_max(largest)
     total = 0.0
     for token in range(lane, tokens, WARP):
-        if mask[sentence, beam, token]:
+        if mask[sentence, own, token]:
             total += xp.exp(scores[text, head, token] - largest)
     total = max(warp_sum(total), 1.0)  # 0 if there is nothing to attend to, else at least 1
     for i in range(0, size, WARP):
         value = 0.0
         if i + lane < size:
             for token in range(warp, tokens, STRIPE):
-                if mask[sentence, beam, token]:
+                if mask[sentence, own, token]:
                     weight = xp.exp(scores[text, head, token] - largest)
-                    value += weight * values[sentence, head, token, i + lane]
+                    value += weight * cache[sentence, heads + head, token, i + lane]
         value = stripe_sum(value)
         if warp == 0 and i + lane < size:
             y[text, head * size + i + lane] = value / total
@@ -392,9 +396,10 @@ def log_sum_exp(logits, y):
 def cross_entropy(logits, target, losses, nlls, smoothing, suppressed, n_suppressed):
     """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  logits = p - q, with p = softmax(logits).
 
+    logits: (N, V)   target, losses, nlls: (N,)   suppressed: bool (V,)
     q is 1 - smoothing for the target and smoothing / (V - 1) for every other id. It is 0 where
-    suppressed (V,) is true, and V - 1 is less by their number; without such ids the array is not
-    read. Each block computes one row. It reads the logits once for both the largest and the sum of
+    suppressed is true, and V - 1 is less by their number; without such ids the array is not read.
+    Each block computes one row. It reads the logits once for both the largest and the sum of
     exponentials: the sum so far is scaled down whenever a larger logit appears.
     """
     thread = xp.int32(cuda.threadIdx.x)
@@ -429,6 +434,7 @@ def cross_entropy(logits, target, losses, nlls, smoothing, suppressed, n_suppres
         nlls[row] = nll
         smoothed = (1.0 - smoothing - each) * nll
         if each > 0.0:  # a logit of -inf makes the sum infinite, and 0 times infinity is NaN
+            # the sum of each (ln total - z) over the ids that are not suppressed
             smoothed += each * (xp.float32(counted) * log_total - shifted)
         losses[row] = smoothed
 
@@ -477,6 +483,7 @@ def add_segments(ids, order, rows, out):
 def round_to_bfloat16(x, y):
     """y = the upper 16 of the 32 bits of x, as integers, rounded to nearest, ties to even.
 
+    x: uint32 (n,)   y: uint16 (n,)
     A thread reads four numbers before it writes any: so enough reads are under way to keep the
     memory busy, although each is short.
     """

@@ -1,14 +1,16 @@
 """Matrix products on a GPU: cuBLAS with operands of any memory layout, in a chosen precision.
 
-CuPy's own product copies a transposed operand, works in float32 only, and computes
-(B, T, D) @ (D, F) as B products. cuBLAS reads matrices in row or column order, any number of them
-at equal distances, in three precisions:
+CuPy's own product copies the transposed operands of a batch, multiplies batches of float32 in no
+lower precision, and computes (B, T, D) @ (D, F) as B products. cuBLAS reads matrices in row or
+column order, any number of them at equal distances, in three precisions:
 
-- float32: 24 bits of each number.
-- tf32: the tensor cores round the operands to 11 bits as they read them; sums are float32.
-- bfloat16: the operands are rounded to 8 bits beforehand, so half as many bytes are read; sums are
-  float32. `as_operand` rounds an array once for several products. cuBLAS rounds a product that is
-  written to an array of `empty_operand`; if it adds up parts of such a product, it may round each.
+- float32: 24 significant bits of each number.
+- tf32: the tensor cores round the operands to 11 significant bits as they read them; sums are
+  float32.
+- bfloat16: the operands are rounded beforehand to 16 bits, of which 8 are significant, so half as
+  many bytes are read; sums are float32. `as_operand` rounds an array once for several products.
+  cuBLAS rounds a product that is written to an array of `empty_operand`; if it adds up parts of
+  such a product, it may round each.
 
 Only operands of products are rounded. Whatever else reads a number reads float32: residuals, norms,
 softmax, loss, Adam. An array that is only ever an operand, such as the queries, may exist in
@@ -121,9 +123,10 @@ def _multiply(x, y, out, add=False):
             out[...] = 0
         return
     precision = _chosen["precision"]
-    if precision == "bfloat16":
+    # A rounded operand may be older than the chosen precision.
+    if precision == "bfloat16" or xp.uint16 in (x.dtype, y.dtype):
         x, y = (array if array.dtype == xp.uint16 else _rounded(array) for array in (x, y))
-    gemm(_layout(y), _layout(x), out, (n, m, k), count, precision, add)
+    gemm(_layout(y), _layout(x), out, (n, m, k), count, precision == "tf32", add)
 
 
 def _layout(x):
@@ -154,7 +157,10 @@ def _one_step(batch, steps):
 
 
 def _rounded(x):
-    """Return x rounded to bfloat16, as 16-bit integers in the memory layout of x."""
+    """Return x (..., m, k) rounded to bfloat16, as 16-bit integers.
+
+    It is contiguous, or transposed in memory if x is.
+    """
     if x.strides[-1] > x.strides[-2]:
         return _rounded(x.swapaxes(-1, -2)).swapaxes(-1, -2)
     x = xp.ascontiguousarray(x)

@@ -1,4 +1,4 @@
-"""The form of multi-head attention on a GPU: few products, no operand copied or rounded twice."""
+"""The form of multi-head attention on a GPU: few products, and one copy to arrange all heads."""
 
 import math
 
@@ -22,13 +22,13 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
         Q = x W^Q  and  [K V] = memory [W^K W^V]        otherwise
 
-    The heads come first, (H, B, T, K): one copy arranges those of a joint product, and the matrices
-    of attention are then at equal distances, as cuBLAS needs them. In bfloat16, arrays that are
-    only operands of the next product (Q, K, V, the context, and their gradients) are written in
-    bfloat16 by the product that makes them.
+    The heads come first, (H, B, T, K): one copy cuts a joint product into heads, and the matrices
+    of a batch are then at equal distances, as cuBLAS needs them. In bfloat16, arrays that are only
+    operands of the next product (Q, K, V, the context, and their gradients) are written in bfloat16
+    by the product that makes them.
 
-    In backward, each weight has a product of its own, which writes to its slice of the flat
-    gradients: so nothing is copied there.
+    In backward each weight has a product of its own, so that its gradient can be written where it
+    belongs, in the flat gradients.
     """
     if cache is not None or not _takes(module, x, memory, mask):
         return NotImplemented
@@ -43,7 +43,8 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     numbers = numbers_of_next_mask((batch, n_heads, length, k.shape[2]), rate)
     scale = 1 / math.sqrt(size)
     mask = None if mask is None else boolean(mask)
-    scores = matmul(q, k.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
+    # A view, (B, H, T, S): masks, and the random numbers of dropout, are in this order.
+    scores = matmul(q, k.swapaxes(2, 3)).swapaxes(0, 1)
     weights, used = fused.softmax_dropout(scores, mask, scale, numbers)
     context = matmul(used.swapaxes(0, 1), v, out=empty_operand(q.shape))  # (H, B, T, K)
     merged = fused.swap_first_axes(context.reshape(n_heads, n_rows, size))  # (N, H, K)
@@ -51,43 +52,42 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     w = as_operand(module.output.weight.data)
     y = matmul(merged, w).reshape(batch, length, w.shape[1])
 
-    def buffer(parent):
-        """Return the array for the gradient of a parent; None if it is a parent twice."""
-        once = sum(parent is other for other in parents) == 1
-        return gradient_buffer(parent) if once else None
-
     def backward(gy):
         gy = as_operand(gy.reshape(n_rows, w.shape[1]))
         g_merged = matmul(gy, w.T, out=empty_operand(merged.shape))
         g_context = fused.swap_first_axes(g_merged.reshape(n_rows, n_heads, size)).reshape(q.shape)
         g_used = matmul(g_context, v.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
-        g, used = fused.softmax_dropout_gradient(g_used, weights, scale, numbers)
-        g, used = (as_operand(array.swapaxes(0, 1)) for array in (g, used))  # (H, B, T, S)
+        # The weights after dropout are computed again, so that forward need not keep them.
+        g_scores, used = fused.softmax_dropout_gradient(g_used, weights, scale, numbers)
+        g_scores, used = as_operand(g_scores.swapaxes(0, 1)), used.swapaxes(0, 1)  # (H, B, T, S)
         pairs = [(p, empty_operand(p.y.shape)) for p in projections]  # each with the gradient of y
         g_q, g_k, g_v = (heads for p, g_y in pairs for heads in p.heads(g_y))
-        matmul(g, k, out=g_q)
-        matmul(g.swapaxes(2, 3), q, out=g_k)
+        matmul(g_scores, k, out=g_q)
+        matmul(g_scores.swapaxes(2, 3), q, out=g_k)
         matmul(used.swapaxes(2, 3), g_context, out=g_v)
-        gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y, buffer)]
-        return (*gradients, matmul(merged.T, gy, out=buffer(module.output.weight)))
+        gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y, parents)]
+        out = gradient_buffer(module.output.weight, parents)
+        return (*gradients, matmul(merged.T, gy, out=out))
 
     return record(y, parents, backward)
 
 
 def _takes(module, x, memory, mask):
-    """Return whether the form takes this call: plain layers of one size, without biases."""
+    """Return whether the form takes this call.
+
+    It needs plain layers without biases, heads of one size, a mask that fits, and a sentence.
+    """
     projected = module.query, module.key, module.value
-    layers = *projected, module.output
-    sizes = {*(layer.weight.shape[1] for layer in projected), module.output.weight.shape[0]}
-    scores = len(x), module.n_heads, x.shape[1], memory.shape[1]
+    size = module.output.weight.shape[0]  # of all heads
+    scores_shape = len(x), module.n_heads, x.shape[1], memory.shape[1]
     return (
         attends_plainly(module, x, memory, mask)
         and is_unchanged(module.output, Linear)
-        and all(layer.bias is None for layer in layers)
-        and has_kernels(x.data, memory.data, *(layer.weight.data for layer in layers))
-        and len(sizes) == 1
-        and min(sizes) % module.n_heads == 0
-        and (mask is None or _broadcasts(mask.shape, scores))
+        and has_kernels(x, module.output.weight)  # the other weights have the dtype of x
+        and all(layer.bias is None for layer in (*projected, module.output))
+        and all(layer.weight.shape[1] == size for layer in projected)
+        and size % module.n_heads == 0
+        and (mask is None or _broadcasts(mask.shape, scores_shape))
         and len(x) > 0
     )
 
@@ -128,11 +128,12 @@ class _Projection:
         of_layers = [array[i * n : (i + 1) * n] for i in range(self.n_layers)]
         return [heads.reshape(n, *self.shape[:2], heads.shape[-1]) for heads in of_layers]
 
-    def backward(self, gy, buffer):
-        """Return the gradients of the parents, those of weights in what `buffer` returns."""
+    def backward(self, gy, inputs):
+        """Return the gradients of the parents; inputs: all of the op, for `gradient_buffer`."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
         gradients = [matmul(gy, self.weight.T).reshape(self.shape)]
         columns = xp.split(gy, self.n_layers, axis=1)
         for weight, g_columns in zip(self.parents[1:], columns, strict=True):
-            gradients.append(matmul(self.rows.T, g_columns, out=buffer(weight)))
+            out = gradient_buffer(weight, inputs)
+            gradients.append(matmul(self.rows.T, g_columns, out=out))
         return gradients

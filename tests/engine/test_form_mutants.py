@@ -134,20 +134,20 @@ MUTANTS = {
     ),
     "heads: a changed layer is skipped": (
         MultiHeadAttention.__call__,
-        "cpu/multihead",
+        "unchanged",
         "all(is_unchanged(layer, Linear) for layer in layers)",
         "True",
     ),
     "heads: a changed method is skipped": (
         MultiHeadAttention.__call__,
-        "cpu/multihead",
-        "is_unchanged(module, MultiHeadAttention, *_METHODS)",
+        "unchanged",
+        "is_unchanged(module, MultiHeadAttention, *OF_ATTENTION)",
         "True",
     ),
     "heads: the weights are not kept": (
         MultiHeadAttention.__call__,
-        "cpu/multihead",
-        "or module.keep_weights ",
+        "unchanged",
+        "not module.keep_weights\n        and ",
         "",
     ),
     "heads: dropout after training": (
@@ -707,9 +707,51 @@ MUTANTS = {
         *(
             loss.projected_cross_entropy,
             "gpu/loss",
-            "add_product(logits.T, some, g_weight)",
+            "add_product(logits.T, chunk_hidden, g_weight)",
             "pass",
         ),
+    ),
+    "on a GPU, heads: the weights' gradients overwrite each other": (
+        MultiHeadAttention.__call__,
+        "gpu/multihead",
+        "gradient_buffer(weight, inputs)",
+        "gradient_buffer(weight, [])",
+    ),
+    "on a GPU, heads: dropout after training": (
+        MultiHeadAttention.__call__,
+        "gpu/multihead",
+        " if module.training else 0.0",
+        "",
+    ),
+    "on a GPU, heads: the gradient of the weights before dropout": (
+        MultiHeadAttention.__call__,
+        "gpu/multihead",
+        "matmul(used.swapaxes(2, 3), g_context, out=g_v)",
+        "matmul(weights.swapaxes(0, 1).swapaxes(2, 3), g_context, out=g_v)",
+    ),
+    "on a GPU, heads: the keys of another layer": (
+        MultiHeadAttention.__call__,
+        "gpu/multihead",
+        "array[i * n : (i + 1) * n]",
+        "array[:n]",
+    ),
+    "on a GPU, a step: the norm of a pre-norm model": (
+        decode.token_scorer,
+        "gpu/decoder",
+        "        if self.norm:\n            x, _ = fused.layer_norm(x, *self.norm)\n",
+        "",
+    ),
+    "on a GPU, a step: the keys of the first layer for all": (
+        decode.token_scorer,
+        "gpu/decoder",
+        "self.source[:, i * n : (i + 1) * n]",
+        "self.source[:, :n]",
+    ),
+    "on a GPU, a step: the padding of another sentence": (
+        decode.token_scorer,
+        "gpu/decoder",
+        "            self.source_mask = self.source_mask[kept]\n",
+        "            self.source_mask = self.source_mask[: len(kept)]\n",
     ),
     "on a GPU, dropout: the row's beginning": (
         F.dropout,

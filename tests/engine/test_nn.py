@@ -482,21 +482,21 @@ def test_a_state_that_does_not_fit_changes_nothing():
 
 def test_the_gradient_buffer_receives_the_first_gradient_only(rng):
     parameter = Parameter(rng.normal(size=(2, 3)))
-    assert gradient_buffer(parameter) is None, "it has no view before flatten"
+    assert gradient_buffer(parameter, [parameter]) is None, "it has no view before flatten"
     _, gradients = flatten([parameter])
-    view = gradient_buffer(parameter)
+    view = gradient_buffer(parameter, [parameter])
     assert np.shares_memory(view, gradients) and view.shape == (2, 3)
     for _ in range(2):  # the second gradient is an array that the product makes
         functions.linear(np.ones((1, 2)), parameter).sum().backward()
-    assert gradient_buffer(parameter) is None
+    assert gradient_buffer(parameter, [parameter]) is None
     assert parameter.grad is view and np.array_equal(gradients, np.full(6, 2.0))
-    assert gradient_buffer(Tensor([1.0])) is None and gradient_buffer(np.ones(3)) is None
+    assert gradient_buffer(Tensor([1.0]), []) is None and gradient_buffer(np.ones(3), []) is None
 
 
 def test_weights_that_are_no_longer_the_flat_ones_have_no_gradient_buffer(rng):
     parameter = Parameter(rng.normal(size=(2, 3)))
     flatten([parameter])
     parameter.data = parameter.data.astype(np.float32)
-    assert gradient_buffer(parameter) is None
+    assert gradient_buffer(parameter, [parameter]) is None
     functions.linear(np.ones((1, 2)), parameter).sum().backward()
     assert np.array_equal(parameter.grad, np.ones((2, 3)))

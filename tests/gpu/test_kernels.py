@@ -221,21 +221,19 @@ def test_a_step_of_attention_to_the_own_text(kernels_on, tokens, size):
     """The newest keys and values are written to the cache; what is hidden may be anything."""
     rng = np.random.default_rng(tokens)
     projected = normal(B * WIDTH, 3 * H * size)
-    caches = normal(2, B, 2 * H, CAPACITY, size)[:, :, H:]  # views, as those of one layer
+    cache = normal(B, 4 * H, CAPACITY, size)[:, H : 3 * H]  # a view, as that of one layer
     mask = rng.random((B, WIDTH, tokens)) < 0.4
     mask[:, :, -WIDTH:] = np.eye(WIDTH, dtype=bool)  # each text sees its own newest token
     newest = projected.reshape(B, WIDTH, 3, H, size).transpose(2, 0, 3, 1, 4)  # (3, B, H, W, K)
-    filled = caches.astype(np.float64)
-    filled[:, :, :, tokens - WIDTH : tokens] = newest[1:]
-    keys, values = map(to_device, caches.copy())
-    y = fused.attention_step(
-        to_device(projected), keys, values, to_device(mask), first=tokens - WIDTH
-    )
+    filled = cache.astype(np.float64)
+    filled[:, :, tokens - WIDTH : tokens] = np.concatenate(newest[1:], axis=1)
+    keys, values = np.split(filled[:, :, :tokens], 2, axis=1)
+    cache = to_device(cache.copy())
+    y = fused.attention_step(to_device(projected), cache, to_device(mask), first=tokens - WIDTH)
     queries = newest[0].transpose(0, 2, 1, 3).astype(np.float64)
-    expected = attended(queries, *filled[:, :, :, :tokens], mask)
+    expected = attended(queries, keys, values, mask)
     close(y, expected.reshape(B * WIDTH, H * size))
-    close(keys, filled[0])
-    close(values, filled[1])
+    close(cache, filled)
 
 
 def test_a_step_of_attention_to_the_source(kernels_on):
@@ -243,16 +241,16 @@ def test_a_step_of_attention_to_the_source(kernels_on):
     projected, source = normal(B * WIDTH, H * 4), normal(B, S, 2 * H, 4).swapaxes(1, 2)
     mask = np.ones((B, 1, S), dtype=bool)
     mask[0, 0, 4:], mask[1] = False, False
-    keys, values = to_device(source[:, :H]), to_device(source[:, H:])
+    cache = to_device(source)
     shown = np.broadcast_to(mask, (B, WIDTH, S))
-    y = fused.attention_step(to_device(projected), keys, values, to_device(shown))
+    y = fused.attention_step(to_device(projected), cache, to_device(shown))
     queries = projected.reshape(B, WIDTH, H, 4).astype(np.float64)
     expected = attended(
         queries, *source.astype(np.float64).reshape(B, 2, H, S, 4).swapaxes(0, 1), shown
     )
     close(y, expected.reshape(B * WIDTH, H * 4))
     assert not to_numpy(y)[WIDTH:].any()
-    close(keys, source[:, :H])
+    close(cache, source)
 
 
 @pytest.mark.parametrize("size", [V, 1, 700])

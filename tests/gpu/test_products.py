@@ -125,6 +125,15 @@ def test_what_is_rounded_once_multiplies_as_if_rounded_each_time(gpu):
             assert np.array_equal(to_numpy(found), to_numpy(matmul(x, y))), name
 
 
+def test_an_operand_may_be_older_than_the_chosen_precision(gpu):
+    """What was rounded stays so, and its 16 bits are not read as half of a float32."""
+    x, y = to_device(normal(T, K)), to_device(normal(K, N))
+    use_precision("bfloat16")
+    before, expected = products.as_operand(x), to_numpy(matmul(x, y))
+    use_precision("float32")
+    assert np.array_equal(to_numpy(matmul(before, y)), expected)
+
+
 def test_nothing_times_nothing(gpu):
     for m, k, n in ((0, K, N), (T, 0, N), (T, K, 0)):
         got = to_numpy(matmul(to_device(normal(m, k)), to_device(normal(k, n))))

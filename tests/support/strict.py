@@ -410,7 +410,7 @@ def _launch(kernel, grid, block, *arguments):
     blocks.launch(kernel, grid, block, *_unwrap(arguments, []))
 
 
-def _gemm(a, b, c, sizes, count, precision, add=False):
+def _gemm(a, b, c, sizes, count, tf32=False, add=False):
     """What cuBLAS does: read and write columns at given distances in memory, whatever shapes
     the arrays have.
     """
@@ -419,9 +419,9 @@ def _gemm(a, b, c, sizes, count, precision, add=False):
     left, right = (
         _columns(x._array, *how, *shape, count) for (x, *how), shape in ((a, (m, k)), (b, (k, n)))
     )
-    if precision == "bfloat16":
+    if left.dtype == right.dtype == np.uint16:  # the upper 16 of 32 bits
         left, right = ((x.astype(np.uint32) << 16).view(np.float32) for x in (left, right))
-    rounds = precision == "bfloat16" and out.dtype == np.uint16
+    rounds = out.dtype == np.uint16
     if not (left.dtype == right.dtype == np.float32 and (rounds or out.dtype == np.float32)):
         raise TypeError(
             f"cuBLAS was promised float32, and got {left.dtype}, {right.dtype} and {out.dtype}"
