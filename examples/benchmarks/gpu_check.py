@@ -394,10 +394,12 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     The default sizes are those of the base model: 24,576 positions, 37,000 tokens.
     """
     from minitf import functions as F
+    from minitf.config import Config
     from minitf.loss import projected_cross_entropy
     from minitf.nn import Dropout, LayerNorm, Linear, Parameter
     from minitf.optim import Adam
     from minitf.tensor import Tensor
+    from minitf.transformer import MultiHeadAttention
 
     rng = np.random.default_rng(0)
 
@@ -421,7 +423,8 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     matrices = inner.weight, inner.bias, outer.weight, outer.bias
     x, added = tensor(pairs, length, d), tensor(pairs, length, d)
     heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
-    mask = np.tri(length, dtype=bool)[None, None]
+    module = MultiHeadAttention(Config(words, d_model=d, n_heads=8), rng)
+    mask = xp.asarray(np.tri(length, dtype=bool)[None, None])
     table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
     hidden, target = tensor(rows, d), rng.integers(0, words, rows)
     optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
@@ -436,6 +439,7 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
         "dropout": both_ways(lambda: rate(x)),
         "attention": both_ways(lambda: F.attention(*heads, mask)),
         "attention with dropout": both_ways(lambda: F.attention(*heads, mask, 0.1)),
+        "multi-head attention": both_ways(lambda: module(x, x, mask)),
         "embedding": both_ways(lambda: F.embedding(table, ids)),
         "cross-entropy": both_ways(lambda: projected_cross_entropy(hidden, table, target)[0]),
         "Adam": lambda: optimizer.step(1e-9),
