@@ -450,9 +450,10 @@ HEADINGS = (
     "the paper's", "minutes", "compared with the paper",
 )  # fmt: skip
 NOTE = (
-    "Differences are means of those between runs of the same seed; where base has more seeds than "
-    "a row, the columns do not subtract to them. All rows are compared with the same runs of base: "
-    "if those were lucky, all rows look worse. Of twenty such intervals, about one misses.\n"
+    "Differences are means of those between runs of the same seed; where a row and base have "
+    "different numbers of seeds, the columns do not subtract to them. All rows are compared with "
+    "the same runs of base: if those were lucky, all rows look worse. Of twenty such intervals, "
+    "about one misses.\n"
 )
 
 
@@ -482,6 +483,9 @@ def markdown(rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{NOTE}"
 
 
+BLUE = "#1f5fa8"
+
+
 def picture(rows, path):
     """Draw each row's difference from base, with its interval, and the paper's beside it."""
     rows = [row for row in rows if row.of_bleu][::-1]
@@ -497,9 +501,9 @@ def picture(rows, path):
         means, halves, papers, _ = zip(*found, strict=True)
         axes.axvline(0, color="#888888", linewidth=1)
         ours = "minitf, one seed" if math.inf in halves else "minitf, 95% interval"
-        axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label=ours)
+        axes.errorbar(means, heights, xerr=halves, fmt="o", color=BLUE, label=ours)
         axes.plot(papers, heights, "D", color="#d1701f", fillstyle="none", label="the paper")
-        _leave_out_the_farthest(axes, means, halves, papers)
+        _cut_off_an_outlier(axes, means, halves, papers)
         axes.set_yticks(heights, [row.name for row in rows])
         axes.grid(alpha=0.3)
         label_axes(axes, label, "", better, 11, 9)
@@ -510,29 +514,27 @@ def picture(rows, path):
         raise UserError(str(error)) from None
 
 
-def _leave_out_the_farthest(axes, means, halves, papers):
-    """Let an axis end before a row that is much farther from base than all others.
+def _cut_off_an_outlier(axes, means, halves, papers):
+    """Let an axis end before a row much farther from base than all others and the paper's rows.
 
-    Its difference is written at the end, or the others could not be told apart.
+    Its difference is written there. Else the others could not be told apart.
     """
-    distances = sorted((abs(mean), height) for height, mean in enumerate(means))
-    if len(distances) < 2 or distances[-1][0] < 1.5 * max(distances[-2][0], *map(abs, papers)):
+    outlier = max(range(len(means)), key=lambda i: abs(means[i]))
+    others = [i for i in range(len(means)) if i != outlier]
+    farthest = max(map(abs, [*papers, *(means[i] for i in others)]))
+    if len(others) < 2 or abs(means[outlier]) < 1.5 * farthest:
         return
-    height = distances[-1][1]
     ends = [*papers]
-    for i, (mean, half) in enumerate(zip(means, halves, strict=True)):
-        if i != height and half < math.inf:
-            ends += [mean - half, mean + half]
-        elif i != height:
-            ends.append(mean)
+    for i in others:
+        half = halves[i] if halves[i] < math.inf else 0
+        ends += [means[i] - half, means[i] + half]
     margin = 0.15 * (max(ends) - min(ends))
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
-    left = means[height] < 0
-    mean = f"{abs(means[height]):.1f}"
-    text, at = (f"← −{mean}", 0.01) if left else (f"+{mean} →", 0.99)
-    transform = axes.get_yaxis_transform()  # across: from 0 to 1; up: the rows
-    aligned = {"ha": "left" if left else "right", "va": "center"}
-    axes.text(at, height, text, transform=transform, color="#1f5fa8", fontsize=9, **aligned)
+    text, at, side = f"+{means[outlier]:.1f} →", 0.99, "right"
+    if means[outlier] < 0:
+        text, at, side = f"← −{-means[outlier]:.1f}", 0.01, "left"
+    across = axes.get_yaxis_transform()  # from 0 to 1
+    axes.text(at, outlier, text, transform=across, ha=side, va="center", color=BLUE, fontsize=9)
 
 
 def show(kept, folder):

@@ -29,6 +29,7 @@ from minitf.transformer import (
 )
 
 __all__ = [
+    "METHODS_OF_ATTENTION",
     "attends_plainly",
     "feed_forward_by_op",
     "gradient_buffer",
@@ -56,6 +57,9 @@ _METHODS = {
         Transformer,
     )
 }
+
+
+METHODS_OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
 
 
 def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
@@ -115,20 +119,17 @@ def feed_forward_by_op(module, x):
     return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
 
-OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
-
-
 def attends_plainly(module, x, memory, mask):
     """Return whether a form may take this call of a MultiHeadAttention.
 
-    Such a form calls no methods of the module, and not its projections to queries, keys and values.
+    Such a form calls neither the module's methods nor its projections to queries, keys and values.
     One that does not call `module.output` either has to check that as well. Other calls are left to
     the equation, which also refuses what does not fit.
     """
     layers = module.query, module.key, module.value
     return (
         not module.keep_weights
-        and is_unchanged(module, MultiHeadAttention, *OF_ATTENTION)
+        and is_unchanged(module, MultiHeadAttention, *METHODS_OF_ATTENTION)
         and all(is_unchanged(layer, Linear) for layer in layers)
         and x.ndim == memory.ndim == 3
         and len(x) == len(memory)
@@ -144,8 +145,8 @@ def gradient_buffer(x, inputs):
 
     It is the slice of the flat gradients that belongs to x. A `backward` that writes to it also
     returns it, and the gradient need not be copied.
-    inputs: all inputs of the op. If x is several of them, their gradients have to be added, and one
-    would overwrite the other.
+    inputs: all inputs of the op. If x occurs among them more than once, its gradients have to be
+    added, and one would overwrite the other.
     None for that, for anything but a flattened parameter, and if there is a gradient already:
     `out=None` is a new array.
     """

@@ -2,7 +2,7 @@
 
 minitf/gpu/decode.py runs the same program on CuPy.
 
-Letters: B sentences, W beams of each, R = B * W texts, n tokens in the cache of a sentence,
+Letters: B sentences, W texts of each, R = B * W texts, n tokens in the cache of a sentence,
 H heads, K d_k or d_v.
 """
 

@@ -6,7 +6,7 @@ joins matrices that multiply the same rows, and cuts each into strips. It comput
 minitf/transformer.py. A model with a changed module is decoded by its modules: see
 SharedTokenScorer in minitf/cpu/decode.py.
 
-Letters: B sentences, W beams of each, R = B * W rows, D features, H heads, K d_k, U d_v,
+Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence, S tokens of its source, L layers, V vocabulary.
 """
 
@@ -33,7 +33,7 @@ from minitf.transformer import (
     Residual,
     Transformer,
 )
-from minitf.unchanged import OF_ATTENTION, is_unchanged
+from minitf.unchanged import METHODS_OF_ATTENTION, is_unchanged
 
 __all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_plain", "token_scorer"]
 
@@ -49,7 +49,7 @@ def for_decoding(model):
 
 @form_of(decode.token_scorer)
 def token_scorer(model, source, width, cached):
-    """Return a Scorer whose caches are shared by the beams of a sentence."""
+    """Return a Scorer whose caches are shared by the texts of a sentence."""
     if not cached or not decode.can_cache(model):
         return NotImplemented
     # A row of padding alone has nothing to attend to, for which `_attend` does not provide.
@@ -93,7 +93,7 @@ def _methods_computed_here(model):
     for layer in model.decoder.layers:
         yield layer, DecoderLayer
         for attention in (layer.self_attention, layer.source_attention):
-            yield attention, MultiHeadAttention, *OF_ATTENTION
+            yield attention, MultiHeadAttention, *METHODS_OF_ATTENTION
             for name in ("query", "key", "value", "output"):
                 yield getattr(attention, name), Linear
         for name in ("self_residual", "source_residual", "feed_forward_residual"):

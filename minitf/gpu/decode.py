@@ -16,10 +16,10 @@ __all__ = ["continuations", "normalisers_of", "token_scorer"]
 
 @form_of(decode.token_scorer)
 def token_scorer(model, source, width, cached):
-    """Return a Scorer whose caches are shared by the beams of a sentence.
+    """Return a Scorer whose caches are shared by the texts of a sentence.
 
     A plain model (see is_plain) in float32 with d_k = d_v gets a StraightScorer; any other is
-    decoded by its modules, also on the GPU. There the keys and values of the source are made
+    decoded by its modules, also on the GPU. For those, the keys and values of the source are made
     contiguous, or each product would copy them.
     """
     if not cached or not decode.can_cache(model):

@@ -142,5 +142,5 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     if not has_kernels(q, k, v) or len(shape) != 4 or not math.prod(shape):
         return NotImplemented
     numbers = numbers_of_next_mask(shape, rate, seed)
-    y, backward = fused.attention(q, k, v, mask, numbers, keep=is_recording())
+    y, backward = fused.attention(q, k, v, mask, numbers, recording=is_recording())
     return record(y, (query, key, value), backward)

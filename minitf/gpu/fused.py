@@ -155,15 +155,15 @@ def softmax_dropout_gradient(g, weights, scale, numbers=NO_DROPOUT):
     return g, used
 
 
-def attention(query, key, value, mask=None, numbers=NO_DROPOUT, keep=True):
+def attention(query, key, value, mask=None, numbers=NO_DROPOUT, recording=True):
     """Return dropout(softmax(query key^T / sqrt(d_k))) value: (B, H, T, U).
 
-    query: (B, H, T, K)   key: (B, H, S, K)   value: (B, H, S, U)   keep: whether backward, which
-    returns the gradients of these three, will be called.
+    query: (B, H, T, K)   key: (B, H, S, K)   value: (B, H, S, U)
+    recording: whether backward, which returns the gradients of these three, will be called.
     """
     scale = 1 / math.sqrt(query.shape[-1])
     query, key, value = map(as_operand, (query, key, value))
-    if keep:  # forward and backward multiply them six times: copied once, instead of each time
+    if recording:  # forward and backward multiply them six times: copied once, instead of each time
         query, key, value = map(xp.ascontiguousarray, (query, key, value))
     weights, used = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
     y = matmul(used, value)
@@ -180,7 +180,7 @@ def attention(query, key, value, mask=None, numbers=NO_DROPOUT, keep=True):
 
 
 def swap_first_axes(x):
-    """Return a copy of contiguous x with its first two axes exchanged: (M, N, K) -> (N, M, K).
+    """Return contiguous x with its first two axes exchanged, contiguous: (M, N, K) -> (N, M, K).
 
     A copy is limited by the bytes that the threads of a GPU have under way, each one number. So
     numbers are copied as words of 8 bytes, two or four at a time, if K allows it.

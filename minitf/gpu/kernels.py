@@ -327,49 +327,49 @@ def attention_step(projected, first, scale, cache, mask, scores, y):
     warp = xp.int32(cuda.threadIdx.y)
     heads = xp.int32(cache.shape[1]) // 2
     size = xp.int32(cache.shape[3])
-    text = xp.int32(cuda.blockIdx.x) // heads
+    row = xp.int32(cuda.blockIdx.x) // heads
     head = xp.int32(cuda.blockIdx.x) % heads
     width = xp.int32(mask.shape[1])
     tokens = xp.int32(mask.shape[2])
-    sentence = text // width
-    own = text % width
+    sentence = row // width
+    w = row % width
     if first >= 0:
-        newest = first + own
+        newest = first + w
         for i in range(warp * WARP + lane, size, WARP * STRIPE):
-            key = projected[text, (heads + head) * size + i]
+            key = projected[row, (heads + head) * size + i]
             cache[sentence, head, newest, i] = key
-            value = projected[text, (2 * heads + head) * size + i]
+            value = projected[row, (2 * heads + head) * size + i]
             cache[sentence, heads + head, newest, i] = value
         cuda.syncthreads()
     for token in range(warp, tokens, STRIPE):
-        if mask[sentence, own, token]:
+        if mask[sentence, w, token]:
             score = 0.0
             for i in range(lane, size, WARP):
-                score += projected[text, head * size + i] * cache[sentence, head, token, i]
+                score += projected[row, head * size + i] * cache[sentence, head, token, i]
             score = warp_sum(score)
             if lane == 0:
-                scores[text, head, token] = score * scale
+                scores[row, head, token] = score * scale
     cuda.syncthreads()
     largest = -1e30
     for token in range(lane, tokens, WARP):
-        if mask[sentence, own, token]:
-            largest = max(largest, scores[text, head, token])
+        if mask[sentence, w, token]:
+            largest = max(largest, scores[row, head, token])
     largest = warp_max(largest)
     total = 0.0
     for token in range(lane, tokens, WARP):
-        if mask[sentence, own, token]:
-            total += xp.exp(scores[text, head, token] - largest)
+        if mask[sentence, w, token]:
+            total += xp.exp(scores[row, head, token] - largest)
     total = max(warp_sum(total), 1.0)  # 0 if there is nothing to attend to, else at least 1
     for i in range(0, size, WARP):
         value = 0.0
         if i + lane < size:
             for token in range(warp, tokens, STRIPE):
-                if mask[sentence, own, token]:
-                    weight = xp.exp(scores[text, head, token] - largest)
+                if mask[sentence, w, token]:
+                    weight = xp.exp(scores[row, head, token] - largest)
                     value += weight * cache[sentence, heads + head, token, i + lane]
         value = stripe_sum(value)
         if warp == 0 and i + lane < size:
-            y[text, head * size + i + lane] = value / total
+            y[row, head * size + i + lane] = value / total
 
 
 def log_sum_exp(logits, y):

@@ -1,8 +1,8 @@
 """Matrix products on a GPU: cuBLAS with operands of any memory layout, in a chosen precision.
 
-CuPy's own product copies the transposed operands of a batch, multiplies batches of float32 in no
-lower precision, and computes (B, T, D) @ (D, F) as B products. cuBLAS reads matrices in row or
-column order, any number of them at equal distances, in three precisions:
+CuPy's own product copies the transposed operands of a batch, cannot multiply batches in a lower
+precision, and computes (B, T, D) @ (D, F) as B products. cuBLAS reads matrices in row or column
+order, any number of them at equal distances, in three precisions:
 
 - float32: 24 significant bits of each number.
 - tf32: the tensor cores round the operands to 11 significant bits as they read them; sums are
@@ -12,7 +12,7 @@ column order, any number of them at equal distances, in three precisions:
   cuBLAS rounds a product that is written to an array of `empty_operand`; if it adds up parts of
   such a product, it may round each.
 
-Only operands of products are rounded. Whatever else reads a number reads float32: residuals, norms,
+Only operands of products are rounded. Everything else is computed in float32: residuals, norms,
 softmax, loss, Adam. An array that is only ever an operand, such as the queries, may exist in
 bfloat16 alone.
 """
@@ -126,7 +126,8 @@ def _multiply(x, y, out, add=False):
     # A rounded operand may be older than the chosen precision.
     if precision == "bfloat16" or xp.uint16 in (x.dtype, y.dtype):
         x, y = (array if array.dtype == xp.uint16 else _rounded(array) for array in (x, y))
-    gemm(_layout(y), _layout(x), out, (n, m, k), count, precision == "tf32", add)
+    tf32 = precision == "tf32" and x.dtype == xp.float32
+    gemm(_layout(y), _layout(x), out, (n, m, k), count, tf32, add)
 
 
 def _layout(x):

@@ -242,7 +242,7 @@ class Settings:
     )
     precision: str = setting(
         "float32",
-        f"precision of the factors in a GPU's matrix products: {', '.join(PRECISIONS)}",
+        f"precision of the operands of a GPU's matrix products: {', '.join(PRECISIONS)}",
         on_resume=COURSE,
     )
 

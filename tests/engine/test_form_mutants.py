@@ -141,7 +141,7 @@ MUTANTS = {
     "heads: a changed method is skipped": (
         MultiHeadAttention.__call__,
         "unchanged",
-        "is_unchanged(module, MultiHeadAttention, *OF_ATTENTION)",
+        "is_unchanged(module, MultiHeadAttention, *METHODS_OF_ATTENTION)",
         "True",
     ),
     "heads: the weights are not kept": (
@@ -734,6 +734,24 @@ MUTANTS = {
         "gpu/multihead",
         "array[i * n : (i + 1) * n]",
         "array[:n]",
+    ),
+    "on a GPU, heads: a changed output is skipped": (
+        MultiHeadAttention.__call__,
+        "gpu/multihead",
+        "is_unchanged(module.output, Linear)",
+        "True",
+    ),
+    "on a GPU, heads: no bias of the output": (
+        MultiHeadAttention.__call__,
+        "gpu/multihead",
+        "for layer in (*projected, module.output))",
+        "for layer in projected)",
+    ),
+    "on a GPU, a step: the newest at the end of the cache": (
+        decode.token_scorer,
+        "gpu/decoder",
+        "first = self.layout.length - self.width",
+        "first = self.layout.capacity - self.width",
     ),
     "on a GPU, a step: the norm of a pre-norm model": (
         decode.token_scorer,

@@ -189,7 +189,7 @@ def test_training_with_kernels_is_training_without(changes):
 @pytest.mark.parametrize("sizes", [{}, ONE_SIZE], ids=["two sizes", "one size"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 1e-5), ("bfloat16", 1e-2)])
 def test_training_with_coarser_products(precision, tolerance, sizes):
-    """The simulated tf32 is float32; with bfloat16 the step agrees to the 8 bits of its factors."""
+    """The simulated tf32 is float32; with bfloat16 the step agrees to 8 bits of the operands."""
     with using(strict.with_kernels):
         use_precision(precision)
     try:

@@ -159,7 +159,7 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "step: a hidden token is read": (
         step,
-        "if mask[sentence, own, token]:\n                    weight",
+        "if mask[sentence, w, token]:\n                    weight",
         "if token >= 0:\n                    weight",
     ),
     "step: three of four tokens are left out": (
@@ -167,11 +167,11 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "range(warp, tokens, STRIPE):\n                if mask",
         "range(warp, tokens, WARP):\n                if mask",
     ),
-    "step: all texts write one token": (step, "newest = first + own", "newest = first"),
+    "step: all texts write one token": (step, "newest = first + w", "newest = first"),
     "step: the keys for values": (
         step,
-        "value = projected[text, (2 * heads + head)",
-        "value = projected[text, (heads + head)",
+        "value = projected[row, (2 * heads + head)",
+        "value = projected[row, (heads + head)",
     ),
     "normaliser: every thread writes": (
         normaliser,

@@ -44,12 +44,12 @@ def close(got, expected, name="", rtol=2e-6):
     assert np.abs(got - expected).max() <= rtol * max(1, np.abs(expected).max()), name
 
 
-def decisions(shape, rate=RATE, first_row=0):
+def mask_numbers(shape, rate=RATE, first_row=0):
     """The five numbers of a dropout, and the mask that NumPy draws for it, with its factor."""
     numbers = numbers_of(SEED, STEP, PLACE, first_row, shape, rate)
     with using("numpy"):
         mask = F.dropout_mask(SEED, STEP, PLACE, first_row, shape, rate)
-    return numbers, mask * float(numbers[-1])
+    return numbers, mask * float(numbers.factor)
 
 
 def plain_gradients(function, arrays, gy):
@@ -69,7 +69,7 @@ def plain_gradients(function, arrays, gy):
 def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
     """Bit for bit, wherever the rows begin: the generator decides about 16 elements at a time."""
     x, gy = normal(*shape), normal(*shape, seed=1)
-    numbers, mask = decisions(shape, first_row=first_row)
+    numbers, mask = mask_numbers(shape, first_row=first_row)
     y, backward = fused.dropout(to_device(x), numbers)
     assert np.array_equal(to_numpy(y), x * mask.astype(np.float32))
     assert np.array_equal(to_numpy(backward(to_device(gy))), gy * mask.astype(np.float32))
@@ -84,7 +84,7 @@ def test_column_sums(kernels_on, shape):
 
 @pytest.mark.parametrize("rate", [0.0, 1e-5, 0.999])
 def test_dropout_at_the_ends(kernels_on, rate):
-    numbers, mask = decisions((3, 40), rate)
+    numbers, mask = mask_numbers((3, 40), rate)
     y, _ = fused.dropout(to_device(np.ones((3, 40), np.float32)), numbers)
     close(y, mask)
 
@@ -93,7 +93,7 @@ def test_dropout_at_the_ends(kernels_on, rate):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bias_relu_dropout(kernels_on, shape, rate):
     x, bias, gy = normal(*shape), normal(shape[-1]), normal(*shape, seed=1)
-    numbers, mask = decisions(shape, rate)
+    numbers, mask = mask_numbers(shape, rate)
     expected, gradients = plain_gradients(lambda x, bias: F.relu(x + bias) * mask, [x, bias], gy)
     x = to_device(x)
     y, backward = fused.bias_relu_dropout(x, to_device(bias), numbers)
@@ -114,7 +114,7 @@ def test_add_norm(kernels_on, shape, rate):
         normal(shape[-1], seed=3),
         normal(shape[-1], seed=4),
     ]
-    numbers, mask = decisions(shape, rate)
+    numbers, mask = mask_numbers(shape, rate)
     gy = normal(*shape, seed=1)
     expected, gradients = plain_gradients(
         lambda x, added, gain, bias: F.layer_norm(x + added * mask, gain, bias, 1e-3), arrays, gy
@@ -171,7 +171,7 @@ def test_attention(kernels_on, name, rate):
         normal(B, n, H, k, seed=k + n).transpose(0, 2, 1, 3) for n, k in ((T, 4), (S, 4), (S, 6))
     ]
     gy = normal(B, H, T, 6, seed=1)
-    numbers, keep = decisions((B, H, T, S), rate)
+    numbers, keep = mask_numbers((B, H, T, S), rate)
 
     def plain(query, key, value):
         weights = F.attention_weights(query, key, mask)
@@ -188,7 +188,7 @@ def test_attention(kernels_on, name, rate):
 
 
 def test_long_rows_of_attention(kernels_on):
-    scores, numbers = normal(1, 1, 2, 530) * 4, decisions((1, 1, 2, 530))
+    scores, numbers = normal(1, 1, 2, 530) * 4, mask_numbers((1, 1, 2, 530))
     weights, used = fused.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
     with using("numpy"):
         expected = F.softmax(scores.astype(np.float64) * 0.5).data

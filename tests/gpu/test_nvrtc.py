@@ -176,8 +176,8 @@ def test_a_kernel_compiles(name, architecture, monkeypatch):
             [strict.StrictArray(np.zeros(3, np.uint32)), strict.StrictArray(np.zeros(3, np.uint16))]
         ]
     found = {cuda_types(values) for values in arguments}
-    # The ids of batches are int32, those of a corpus uint16 if its vocabulary is not too large.
     found |= {with_large_arrays(types) for types in found}
+    # The ids of batches are int32, those of a corpus uint16 if its vocabulary is not too large.
     for types in found | {with_ids(types, ids) for types in found for ids in (np.uint16, np.int32)}:
         code, options = cuda_of(getattr(kernels, name), types, monkeypatch)
         assert "double" not in code.split(f"void {name}(")[1], "something is computed in float64"

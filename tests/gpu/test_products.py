@@ -1,4 +1,4 @@
-"""Matrix products through a stand-in for cuBLAS, with factors of every memory layout."""
+"""Matrix products through a stand-in for cuBLAS, with operands of every memory layout."""
 
 import numpy as np
 import pytest
@@ -47,14 +47,14 @@ LAYOUTS = {  # a matrix (T, K), or batches of it, made from arrays in memory
 
 
 def fitting(x, seed=1):
-    """A second factor (..., K, N) with the same batches, as it is and transposed in memory."""
+    """A second operand (..., K, N) with the same batches, as it is and transposed in memory."""
     y = normal(*x.shape[:-2], K, N)
     return to_device(y), to_device(np.ascontiguousarray(y.swapaxes(-1, -2))).swapaxes(-1, -2)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(gpu, name):
-    """As the left factor and, transposed, as the right one, beside factors of both kinds."""
+    """As the left operand and, transposed, as the right one, beside operands of both kinds."""
     x = LAYOUTS[name](products.xp)
     for y in fitting(x):
         expected = to_numpy(x) @ to_numpy(y)
@@ -125,12 +125,13 @@ def test_what_is_rounded_once_multiplies_as_if_rounded_each_time(gpu):
             assert np.array_equal(to_numpy(found), to_numpy(matmul(x, y))), name
 
 
-def test_an_operand_may_be_older_than_the_chosen_precision(gpu):
+@pytest.mark.parametrize("later", ["float32", "tf32"])
+def test_an_operand_may_be_older_than_the_chosen_precision(gpu, later):
     """What was rounded stays so, and its 16 bits are not read as half of a float32."""
     x, y = to_device(normal(T, K)), to_device(normal(K, N))
     use_precision("bfloat16")
     before, expected = products.as_operand(x), to_numpy(matmul(x, y))
-    use_precision("float32")
+    use_precision(later)
     assert np.array_equal(to_numpy(matmul(before, y)), expected)
 
 
@@ -140,7 +141,7 @@ def test_nothing_times_nothing(gpu):
         assert got.shape == (m, n) and not got.any()
 
 
-def test_transposed_factors_are_not_copied(gpu):
+def test_transposed_operands_are_not_copied(gpu):
     """A copy of the keys for each product of attention is what this is for."""
     key = to_device(normal(B, H, T, K))
     matrix, transposed, *_ = products._layout(key.swapaxes(-1, -2))
@@ -163,7 +164,7 @@ def test_other_types_take_the_way_of_the_library(gpu):
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_bfloat16(gpu, name):
-    """Only the factors are rounded, to 8 bits: the sums are those of the rounded factors."""
+    """Only the operands are rounded, to 8 bits: the sums are those of the rounded operands."""
     x = LAYOUTS[name](products.xp)
     use_precision("bfloat16")
     for y in fitting(x):
@@ -203,7 +204,7 @@ def test_a_precision_that_is_refused_changes_nothing(monkeypatch):
             assert products.as_operand(x) is x
 
 
-def test_only_bfloat16_rounds_its_factors_before(gpu):
+def test_only_bfloat16_rounds_its_operands_before(gpu):
     x = to_device(normal(T, K))
     for precision in ("float32", "tf32"):
         use_precision(precision)

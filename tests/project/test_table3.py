@@ -492,7 +492,7 @@ def test_the_picture_ends_before_a_row_that_is_far_from_all_others(sign):
     axes = new_figure(4, 4, 0.1).subplots()
     means, halves, papers = [sign * -1.5, sign * 20.9, 0.5], [0.5, 0.5, math.inf], [0.2, 0.6, -1]
     axes.plot(means, range(3))
-    table3._leave_out_the_farthest(axes, means, halves, papers)
+    table3._cut_off_an_outlier(axes, means, halves, papers)
     left, right = axes.get_xlim()
     assert left < min(-2 * sign, -1) and right > max(-2 * sign, 0.6)  # all others are inside
     assert max(abs(left), abs(right)) < 4
@@ -503,6 +503,6 @@ def test_the_picture_has_all_rows_where_none_is_far_from_the_others():
     axes = new_figure(4, 4, 0.1).subplots()
     axes.plot([-3, 4.0], range(2))
     before = axes.get_xlim()
-    table3._leave_out_the_farthest(axes, [-3, 4.0], [math.inf] * 2, [0.0, 0.1])
+    table3._cut_off_an_outlier(axes, [-3, 4.0], [math.inf] * 2, [0.0, 0.1])
     assert axes.get_xlim() == before
     assert not axes.texts

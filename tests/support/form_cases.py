@@ -464,7 +464,7 @@ def _decoding_cases():
         ),
         Case("greedy without a cache", (), _uncached),
         Case("a beam of 4", searches, lambda dtype: _beams(dtype, ONE_SIZE)),
-        Case("a beam of 4, heads of two sizes", searches, lambda dtype: _beams(dtype, {})),
+        Case("a beam of 4, heads of two sizes", searches, lambda dtype: _beams(dtype, LEARNED)),
         Case("a beam of 4, pre-norm", searches, lambda dtype: _beams(dtype, PRE_NORM)),
         Case(
             "a beam of 3, learned positions",
@@ -496,7 +496,7 @@ def _module_cases():
 
 
 LEARNED = {"positions": "learned", "max_length": 16}
-ONE_SIZE = {"d_k": 4, "d_v": 4}  # of all heads, which some forms on a GPU need
+ONE_SIZE = {"d_k": 6, "d_v": 6}  # of all heads, which some forms on a GPU need
 PRE_NORM = {"norm": "pre", "eps": 1e-2, "tie": False} | ONE_SIZE
 
 
@@ -535,6 +535,8 @@ def _uncached(dtype):
 
 
 def _written(hypotheses):
+    """Return the ids of translations, and their ln P and scores."""
+    hypotheses = list(hypotheses)  # a generator could be read only once
     words = [np.array([*h.ids, -1]) for h in hypotheses]
     return [np.concatenate(words), np.array([(h.log_probability, h.score) for h in hypotheses])]
 
@@ -694,19 +696,25 @@ def _with_gradients(compute, x, modules):
 
 def _of_other_inputs(dtype):
     """Return attention to one memory for all sentences, to an empty one, and whether two dtypes
-    are refused."""
+    and masks that do not fit are refused."""
     rng = np.random.default_rng(10)
     module = MultiHeadAttention(Config(V, d_model=D, n_heads=H), rng).astype(dtype)
     x, memory = (
         Tensor(to_device(rng.normal(size=shape), dtype)) for shape in ((B, T, D), (1, S, D))
     )
     other = memory.astype("float32" if dtype == "float64" else "float64")
+    refused = []
     try:
         module(x, F.concatenate([other] * B, axis=0))
     except TypeError as error:
-        refused = "mixes float32 and float64" in str(error)
+        refused.append("mixes float32 and float64" in str(error))
+    for shape in ((B, 1, 1, T + 1), (2, B, H, T, T)):  # masks that do not fit
+        try:
+            module(x, x, to_device(np.ones(shape, dtype=bool)))
+        except ValueError as error:
+            refused.append("attention takes a query" in str(error))
     of_memories = [to_numpy(module(x, y).data) for y in (memory, x[:, :0])]
-    return [*of_memories, np.array([refused], dtype=dtype)]
+    return [*of_memories, np.array(refused, dtype=dtype)]
 
 
 def _heads(dtype):
@@ -716,15 +724,22 @@ def _heads(dtype):
     masks = [to_device(rng.random((B, 1, 1, n)) < 0.7) for n in (T, S)]
     for d_v in (D // H, 2):
         config = Config(V, d_model=D, n_heads=H, d_v=d_v, attention_dropout=0.3)
-        for changed in ("nothing", "training", "a bias", "a layer", "a method", "kept", "shared"):
+        for changed in (
+            *("nothing", "training", "a bias", "a bias of the output", "a layer", "the output"),
+            *("a method", "kept", "shared"),
+        ):
             module = (Near if changed == "a method" else MultiHeadAttention)(config, rng)
             if changed == "training":
                 module.eval()
             elif changed == "a bias":
                 module.query.bias = Parameter(rng.normal(size=len(module.query.weight.data[0])))
                 module.value.bias = Parameter(rng.normal(size=len(module.value.weight.data[0])))
+            elif changed == "a bias of the output":
+                module.output.bias = Parameter(rng.normal(size=D))
             elif changed == "a layer":
                 module.key.__class__ = DoubledLinear
+            elif changed == "the output":
+                module.output.__class__ = DoubledLinear
             elif changed == "kept":
                 module.keep_weights = True
             elif changed == "shared":
@@ -799,7 +814,7 @@ TILES = {
         },
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1, "_TRIALS": 1},
-        "cpu.decode": {"_CACHED": 80, "_GROW_BY": 1},
+        "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CHUNKS": 3},
         "gpu.loss": {"CHUNK_ROWS": 10},
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},

@@ -421,6 +421,8 @@ def _gemm(a, b, c, sizes, count, tf32=False, add=False):
     )
     if left.dtype == right.dtype == np.uint16:  # the upper 16 of 32 bits
         left, right = ((x.astype(np.uint32) << 16).view(np.float32) for x in (left, right))
+        if tf32:
+            raise ValueError("cuBLAS has no tf32 product of bfloat16 operands")
     rounds = out.dtype == np.uint16
     if not (left.dtype == right.dtype == np.float32 and (rounds or out.dtype == np.float32)):
         raise TypeError(
