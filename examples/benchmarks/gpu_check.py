@@ -529,6 +529,7 @@ def train_multi30k(options, note):
             **(SMALL_LENGTHS if options.small else LENGTHS),
         )
         code = commandline.main(command.split(), "gpu_check.py")
+        command = command.replace(folder, "runs")  # as a person would write it
         if code:
             return {"passed": False, "command": command, "code": code}
         results = json.loads((Path(folder) / "run" / "results.json").read_text(encoding="utf-8"))

@@ -43,7 +43,7 @@ def continuations(scores, totals, count):
 
 @form_of(decode.normalisers_of)
 def normalisers_of(logits):
-    """Return the normalisers, each row read once by one kernel."""
+    """Return the normalisers, computed by one kernel."""
     if has_kernels(logits):
         return to_numpy(fused.log_sum_exp(logits)).astype(np.float64)
     return NotImplemented
