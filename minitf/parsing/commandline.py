@@ -11,7 +11,7 @@ from pathlib import Path
 from minitf.backend import use
 from minitf.cpu.machine import keep_memory
 from minitf.errors import in_file
-from minitf.parsing.grammar import Grammar, right_branching
+from minitf.parsing.grammar import MOST_WORDS, Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
@@ -34,15 +34,13 @@ MORE = """\
 The words of a tree are those of the line: signs at the edges of words are cut
 off, as in the Penn Treebank, unless some in the line are cut off already.
 Brackets in words are written -LRB- and -RRB-. A model writes no parts of speech,
-so it tags each word XX; a grammar writes them. An empty line stays empty. Put --
-before a sentence that starts with a dash.
+so it tags each word XX; a grammar writes them, but for sentences that it cannot
+parse. An empty line stays empty. Put -- before a sentence that starts with a dash.
 
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C.
 """
-# Words; parsers are also compared on sentences of 40 or fewer. Longer ones than 60 are too long for
-# the grammar.
-_SHORT = 60, 40
+_SHORT = MOST_WORDS, 40  # words: what the grammar can parse, and what parsers are compared on
 _PICTURES = {".png", ".svg", ".pdf"}
 _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
@@ -181,7 +179,7 @@ def _run(options, backend):
 
 def _parse(options):
     """Write the trees, and draw the first; return the exit code."""
-    code, to_draw, number = 0, options.draw, 0  # number: of lines parsed
+    code, to_draw, number, all_fallen = 0, options.draw, 0, 0  # number: of lines parsed
     with (
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
@@ -195,12 +193,14 @@ def _parse(options):
                 bar.to(before + len(lines) * done // parts)
 
             found = parse(sentences, progress=None if source.typed else show)
-            trees, _ = _completed(found, sentences)
-            number += len(lines)
+            trees, fallen = _completed(found, sentences)
+            number, all_fallen = number + len(lines), all_fallen + fallen
             bar.wipe()
             write("".join(_written(tree, options.pretty) for tree in trees))
             if to_draw and (first := next(filter(None, trees), None)):
                 code, to_draw = _draw(first, to_draw), None
+    if all_fallen:
+        say(f"{PROGRAM}: {_right_branching(all_fallen)}")
     if to_draw:
         raise Mistake("--draw: there is no text to draw a tree of: give a sentence")
     return code
@@ -219,6 +219,11 @@ def _completed(trees, sentences):
     pairs = list(zip(trees, sentences, strict=True))
     fallen = sum(tree is None for tree in trees)
     return [right_branching(words) if tree is None else tree for tree, words in pairs], fallen
+
+
+def _right_branching(number):
+    why = f"more than {MOST_WORDS} words, or no tree by the grammar"
+    return f"{counted(number, 'sentence')} right-branching: {why}"
 
 
 def _trees(paths):
@@ -266,8 +271,7 @@ def _score(options):
         low, high = interval(rows["all sentences"])
         lines.append(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
         if options.grammar:
-            why = "too long, or no tree by the grammar"
-            lines.append(f"{counted(fallen, 'sentence')} right-branching: {why}")
+            lines.append(_right_branching(fallen))
         write("".join(f"{line}\n" for line in lines))
 
 

@@ -13,11 +13,11 @@ from minitf.cpu.workers import over_cores
 from minitf.parsing.lexicon import Lexicon
 from minitf.text.trees import WORD, Leaf, Tree, plain
 
-__all__ = ["Grammar", "right_branching"]
+__all__ = ["MOST_WORDS", "Grammar", "right_branching"]
 
 _TOP = "TOP"  # the parent of the root
 _ORDER = 2  # how many of the children before it a child depends on
-_MOST_WORDS = 60
+MOST_WORDS = 60  # of a sentence that `Grammar.best` parses
 _BATCH = 8  # sentences
 
 
@@ -37,9 +37,11 @@ class Grammar:
 
     For a single word, P(word | tag) takes the place of the first line.
 
-    Each label also names its parent, so an NP below a VP, NP(VP), may differ from one below an S.
-    Rules with more than two children are cut into rules of two, from left to right. Of the children
-    that were written, such a rule remembers the last two.
+    Each label also names its parent (parent annotation), so an NP below a VP, NP(VP), may differ
+    from one below an S. Rules with more than two children are cut into rules of two, from left to
+    right (binarization). Of the children that were written, such a rule remembers the last two
+    (horizontal Markovization of order 2). Chains of rules with one child are found beforehand (the
+    unary closure).
 
     Source: Kasami 1965 and Younger 1967 for the algorithm; Johnson 1998 for the parents; Klein and
     Manning 2003 for the children remembered, but their rules are cut outward from the head.
@@ -103,7 +105,7 @@ class Grammar:
         n = len(words)
         if n == 0:
             return []
-        if n > _MOST_WORDS:
+        if n > MOST_WORDS:
             return None
         # best[i, j, s]: ln P of the best tree with root s over the words i to j - 1.
         # before_chains: of those in which s is a tag, or has two children.

@@ -7,7 +7,7 @@ import numpy as np
 
 from minitf.text.trees import Leaf
 
-__all__ = ["Lexicon", "look"]
+__all__ = ["Lexicon", "signatures"]
 
 _SUFFIX = 4  # characters
 _RARE = 2  # words that occur at most as often tell about words that do not occur
@@ -17,10 +17,10 @@ _TRUST = 5.0  # occurrences: the weight of the more general estimate
 class Lexicon:
     """The probabilities of tags for each word.
 
-        P(t | w) = (count(t, w) + 5 P(t | look of w)) / (count(w) + 5)
+        P(t | w) = (count(t, w) + 5 P(t | signature of w)) / (count(w) + 5)
 
-    P(t | look) is smoothed in the same way from one look to the more general one, and at last by
-    P(t): see `look`. It is counted on words that occur at most twice.
+    P(t | signature) is smoothed in the same way from one signature to the more general one, and at
+    last by P(t): see `signatures`. It is counted on words that occur at most twice.
     Source: Klein and Manning 2003, section 4, for the first line; suffixes as in Brants 2000, with
     a simpler smoothing.
     """
@@ -35,14 +35,14 @@ class Lexicon:
         columns = {tag: i for i, tag in enumerate(self.tags)}
         self._share = np.array([tags[tag] for tag in self.tags]) / tags.total()
         self._of_word = defaultdict(lambda: np.zeros(len(columns)))
-        self._of_look = defaultdict(lambda: np.zeros(len(columns)))
+        self._of_signature = defaultdict(lambda: np.zeros(len(columns)))
         for (tag, word), count in pairs.items():
             self._of_word[word][columns[tag]] += count
             if words[word] <= _RARE:
-                for seen in look(word):
-                    self._of_look[seen][columns[tag]] += count
+                for seen in signatures(word):
+                    self._of_signature[seen][columns[tag]] += count
         # From here on, an unknown word adds nothing.
-        self._of_word.default_factory = self._of_look.default_factory = None
+        self._of_word.default_factory = self._of_signature.default_factory = None
 
     def log_probabilities(self, word: str) -> np.ndarray:
         """Return ln P(word | tag) for each of `tags`, but for a number that all tags share.
@@ -50,8 +50,8 @@ class Lexicon:
         ln P(w | t) = ln P(t | w) - ln P(t) + ln P(w), by Bayes' rule.
         """
         found = self._share
-        for seen in look(word):
-            found = _smoothed(self._of_look.get(seen), found)
+        for seen in signatures(word):
+            found = _smoothed(self._of_signature.get(seen), found)
         found = _smoothed(self._of_word.get(word), found)
         return np.log(found) - np.log(self._share)
 
@@ -60,14 +60,14 @@ def _smoothed(counts, general):
     return general if counts is None else (counts + _TRUST * general) / (counts.sum() + _TRUST)
 
 
-def look(word: str) -> list[str]:
-    """Return the looks of a word, from the most general to the most special.
+def signatures(word: str) -> list[str]:
+    """Return the signatures of a word, from the most general to the most special.
 
     First its shape: whether it begins with a capital (A), has another capital (B), a small letter
     (a), a digit (0) or a hyphen (_), or has neither letters nor digits (.). Then its shape with its
     last character, its last two, and so on up to four, if it is longer.
 
-    >>> look("Genes")
+    >>> signatures("Genes")
     ['Aa', 'Aa-s', 'Aa-es', 'Aa-nes', 'Aa-enes']
     """
     shape = "".join(

@@ -8,10 +8,12 @@ __all__ = ["cut"]
 _SIGNS = re.compile(r"(?<!\S)(?:[.,;:?!()\[\]{}\"“”]|``|''|n't|'s|-LRB-|-RRB-)(?!\S)")
 _FRONT = frozenset("\"“”‘'$£€([{")
 _BACK = frozenset("\"“”’',;:?!%)]}")
-_CLITIC = re.compile(r"(?<=[^\W\d_])(?:n['’]t|['’](?:s|re|ve|ll|d|m))$", re.IGNORECASE)
+# After a digit, 's alone: Pax6's, but not 5'd.
+_CLITIC = re.compile(
+    r"(?<=[^\W\d_])(?:n['’]t|['’](?:s|re|ve|ll|d|m))$|(?<=\d)['’]s$", re.IGNORECASE
+)
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _OPENED = {closing: opening for opening, closing in _PAIRS.items()}
-_TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 # The end of U.S. or e.g. keeps its full stop. Not that of 3.5. and not a single letter's: of the
 # sentences of CRAFT, 84 end with a decimal before a full stop of its own (p < 0.05 .), and 85 with
 # a letter before one (vitamin C .), but none with 0.05. or C. as one word.
@@ -50,7 +52,7 @@ def _cut(word, is_last):
     brackets = {sign: word.count(sign) for sign in (*_PAIRS, *_OPENED)}  # in word[start:end]
     while end - start > 1:
         first, last = word[start], word[end - 1]
-        is_enclosed = last == _PAIRS.get(first) and brackets[first] == brackets[last] == 1
+        is_enclosed = end - start > 2 and last == _PAIRS.get(first) and brackets[first] == 1
         dots = _dots(word, start, end)
         if 3 <= dots < end - start:
             back.append("." * dots)
@@ -67,10 +69,11 @@ def _cut(word, is_last):
             front.append(first)
             _forget(first, brackets)
             start += 1
-        elif first in "([" and is_enclosed and _TWO_LETTERS.search(word, start, end):
+        elif is_enclosed:  # (left), [8]: cut at both ends, but not the brackets of f(x)
             front.append(first)
             back.append(last)
-            brackets[first] = brackets[last] = 0
+            _forget(first, brackets)
+            _forget(last, brackets)
             start, end = start + 1, end - 1
         else:
             break

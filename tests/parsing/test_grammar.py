@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minitf.parsing.grammar import Grammar, _best_chains, _counted, _rules, right_branching
-from minitf.parsing.lexicon import Lexicon, look
+from minitf.parsing.lexicon import Lexicon, signatures
 from minitf.text.trees import Leaf, parse, penn, words
 
 TREEBANK = [
@@ -287,8 +287,8 @@ def test_looks_are_counted_on_words_that_occur_twice_but_not_thrice():
 
 
 def test_looks_go_from_general_to_special():
-    assert look("p53-null") == ["a0_", "a0_-l", "a0_-ll", "a0_-ull", "a0_-null"]
-    assert look("α") == ["a"]
-    assert look(",") == ["."]
-    assert look("a/b+")[0] == "a"
-    assert look("mRNA")[0] == "Ba"
+    assert signatures("p53-null") == ["a0_", "a0_-l", "a0_-ll", "a0_-ull", "a0_-null"]
+    assert signatures("α") == ["a"]
+    assert signatures(",") == ["."]
+    assert signatures("a/b+")[0] == "a"
+    assert signatures("mRNA")[0] == "Ba"

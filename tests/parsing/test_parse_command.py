@@ -245,6 +245,16 @@ def test_scores_of_a_grammar_count_the_trees_that_it_does_not_have(capsys, tmp_p
     assert out.splitlines()[-1].startswith("0 sentences right-branching")
 
 
+def test_a_grammar_says_for_how_many_sentences_it_has_no_tree(capsys, tmp_path):
+    (tmp_path / GRAMMAR).write_text("(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)))")
+    code, out, err = run(capsys, "the cat sleeps", "--grammar", tmp_path / GRAMMAR)
+    assert (code, err) == (0, "") and out.startswith("(S (NP (DT the)")
+    code, out, err = run(capsys, "sleeps the", "a " * 61, "--grammar", tmp_path / GRAMMAR)
+    assert code == 0 and len(out.splitlines()) == 2
+    assert err.count("\n") == 1
+    assert ": 2 sentences right-branching: more than 60 words, or no tree by the grammar" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -317,7 +327,8 @@ def test_a_tree_too_large_for_a_picture_is_written_all_the_same(capsys, grammar)
     given = ["a " * 1200, "the cat", *grammar, "--draw", "tree.png"]
     code, out, err = run(capsys, *given)
     assert (code, out.count("\n"), out.splitlines()[1]) == (2, 2, "(NP (DT the) (NN cat))")
-    assert err.count("\n") == 1 and "is too large for a .png that can be read" in err
+    assert err.count("\n") == 2 and "is too large for a .png that can be read" in err
+    assert "1 sentence right-branching" in err
     code, out, err = run(capsys, *given, "--output", "out.txt")
     assert (code, out) == (2, "")
     with open("out.txt", encoding="utf-8") as file:
