@@ -80,15 +80,20 @@ function encodeText(model, text) {
   return parts.flatMap((part) => (isLearned(part) ? [model.ids.get(part)] : bytesOf(model, part)));
 }
 
-// A sentence ends after these, but not after a title or an initial, nor before a small letter, nor
-// at the day of a German date. The patterns of minitf/translation/sentences.py.
+// A sentence ends after these, but not after an initial or an abbreviation, nor before a small
+// letter, nor in a German date or after an ordinal. The patterns of
+// minitf/translation/sentences.py.
 const IN_WORD = "\\p{L}\\p{N}_";
-const TITLE = `(?<!(?<![${IN_WORD}])(?:[A-Z]|Mr|Ms|Dr|St|Mrs|Prof))`;
+const SHORT = `(?<!(?<![${IN_WORD}])(?:[A-Z]|Mr|Ms|Dr|St|Mt|Nr|ca|Mrs|Fig|Abb|bzw|vgl|Prof))`;
 const INITIAL = `(?<!(?<![${IN_WORD}\\p{M}'\u2019])(?![\u2e80-\u{10ffff}])\\p{L})`;
 const MONTHS = "Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober"
   + "|November|Dezember";
-const DATE = `(?!(?<=\\p{Nd})\\.${SPACE}+(?:${MONTHS})(?![${IN_WORD}]))`;
-const SENTENCE = `(?:${TITLE}${INITIAL}${DATE}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*`
+const DATE = `(?!(?<=(?<![${IN_WORD}])No)\\.${SPACE}+\\p{Nd}`
+  + `|(?<=\\p{Nd})\\.${SPACE}+(?:${MONTHS})(?![${IN_WORD}]))`;
+const ORDINAL = `(?<!(?<![${IN_WORD}])(?:[Dd](?:er|ie|as|em|en|es)|[Ii]m`
+  + `|(?<!(?<![${IN_WORD}])I )[Aa]m|[Zz]u[mr]|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?`
+  + `|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?)${SPACE}\\p{Nd}{1,3})`;
+const SENTENCE = `(?:${SHORT}${INITIAL}${DATE}${ORDINAL}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*`
   + `${SPACE}+(?!${SPACE}|\\p{Lowercase})`
   + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`;
 

@@ -14,15 +14,23 @@ from minitf.text.vocabulary import printable, valid
 
 __all__ = ["cut_lines", "in_small_letters"]
 
-# A sentence may end here: not after a title or an initial, and not before white space. The pattern
-# and `_goes_on` are also in minitf/page/engine.js.
-_TITLE = r"(?<!\b[A-Z])(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bProf)"
-# Nor after the day of a German date: "Der 3. Oktober".
+# A sentence may end here: not after an initial or one of these abbreviations, and not before white
+# space. The patterns and `_goes_on` are also in minitf/page/engine.js.
+_SHORT = "Mr Ms Dr St Mt Nr ca Mrs Fig Abb bzw vgl Prof".split()
+_SHORT = r"(?<!\b[A-Z])" + "".join(rf"(?<!\b{word})" for word in _SHORT)
+# Nor in "No. 5", nor after the day of a German date: "3. Oktober".
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 )
-_DATE = rf"(?!(?<=\d)\.\s+(?:{_MONTHS})\b)"
-_SENTENCE = re.compile(rf"(?:{_TITLE}{_DATE}\.|[!?…])[\"'”’»)\]]*\s+(?!\s)|[。！？]+[」』”’]*\s*")
+_DATE = rf"(?!(?<=\bNo)\.\s+\d|(?<=\d)\.\s+(?:{_MONTHS})\b)"
+_SENTENCE = re.compile(rf"(?:{_SHORT}{_DATE}\.|[!?…])[\"'”’»)\]]*\s+(?!\s)|[。！？]+[」』”’]*\s*")
+# Nor after a German ordinal, a number of at most three digits after an article or a possessive: "im
+# 19. Jahrhundert", "ihren 30. Geburtstag". But "I am 5. He is 6." is English.
+_ORDINAL = re.compile(
+    r"\b(?:[Dd](?:er|ie|as|em|en|es)|[Ii]m|(?<!\bI )[Aa]m|[Zz]u[mr]|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?"
+    r"|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?)\s\d{1,3}$"
+)
+_LONGEST_ORDINAL = 20  # characters, with those before it that the pattern looks at
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
@@ -85,7 +93,7 @@ def _sentences(text):
 
 
 def _goes_on(text, match):
-    """Return whether the sentence goes on: a small letter follows, or an initial is before it.
+    """Return whether the sentence goes on: before a small letter, after an initial or an ordinal.
 
     An initial is a single letter before a full stop, as in "А. С." or "a.m.": not the end of a
     word after a vowel sign or an apostrophe, and not a character of East Asia, which is a syllable.
@@ -97,8 +105,10 @@ def _goes_on(text, match):
     in_word = before and (
         before.isalnum() or before in "_'’" or unicodedata.category(before)[0] == "M"
     )
-    is_initial = text[stop] == "." and letter.isalpha() and letter < "\u2e80" and not in_word
-    return is_initial or text[match.end() : match.end() + 1].islower()
+    is_initial = letter.isalpha() and letter < "\u2e80" and not in_word
+    is_ordinal = _ORDINAL.search(text[max(0, stop - _LONGEST_ORDINAL) : stop])
+    is_number_or_name = text[stop] == "." and (is_initial or is_ordinal)
+    return bool(is_number_or_name) or text[match.end() : match.end() + 1].islower()
 
 
 def _all_parts(texts, subwords, longest, cuts):

@@ -262,9 +262,16 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
         ("Der 3. Oktober ist ein Feiertag. Am 24. Dezember ist es kalt.", 2),
         ("He was born in 1994. He sings.", 2),
         ("I have 12. She has 15.", 2),
+        ("Wir wohnen seit zwei Jahren im 5. Stock dieses Hauses.", 1),
+        ("Der 2. Weltkrieg war nach ihrem 30. Geburtstag zu Ende. Gut.", 2),
+        ("Das war das 3. Mal. Er hat nur 3. Sie hat sein 5. Buch.", 3),
+        ("I am 5. He is 6. Am 5. Tag sang er.", 3),
+        ("Im 2000. Haus", 2),  # years do end sentences
+        ("Wir sahen den Mt. Fuji ca. 30 Tage, bzw. Tom, auf Abb. 3 in Nr. 5.", 1),
+        ("We saw No. 5 in Fig. 3. He said No. Then he left.", 3),
     ],
 )
-def test_the_day_of_a_german_date_ends_no_sentence(subwords, line, n):
+def test_numbers_and_abbreviations_end_no_sentence(subwords, line, n):
     assert len(cut(1000, subwords, line, usual=1)) == n
 
 
