@@ -17,7 +17,7 @@ from minitf.config import Config
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
-from minitf.text import Subwords, Words
+from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
 from minitf.unchanged import is_all_unchanged
@@ -263,6 +263,8 @@ def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
     if type(model) is not Transformer or not is_all_unchanged(model):
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
+    if isinstance(subwords, PairedSubwords):
+        raise UserError(f"the page cannot translate with a public model: {_ADVICE}")
     if not isinstance(subwords, Subwords):
         raise UserError(
             f"the page translates only with SentencePiece's subwords, not with words: {_ADVICE}"

@@ -20,7 +20,7 @@ from minitf.terminal import Progress, counted, number
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
 from minitf.translation.arguments import Once, OneLineParser, parse_text
-from minitf.translation.commandline import exit_code, signals_as_exceptions
+from minitf.translation.commandline import signals_as_exceptions, stream_exit_code
 from minitf.translation.console import PROGRAM, USAGE, Mistake, complain, say, terminal_safe
 from minitf.translation.input import opened_input
 from minitf.translation.output import opened_output
@@ -165,7 +165,7 @@ def main(arguments=None, model=None, backend=""):
     MINITF_BACKEND, if the caller has hidden it from `import minitf`.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    return exit_code(lambda: _run(_options(arguments, model), backend))
+    return stream_exit_code(lambda: _run(_options(arguments, model), backend))
 
 
 def _run(options, backend):

@@ -68,8 +68,8 @@ def score(gold: Iterable[Tree], found: Iterable[Tree], labelled: bool = True) ->
     Raises ValueError for trees over different words.
     Source: EVALB by Sekine and Collins 1997, with COLLINS.prm, but for three things. A word is left
     out of both trees if the gold tree tags it as punctuation, since a network writes no tags; EVALB
-    goes by the tags of each tree. Beside TOP, a root labelled ROOT, S1 or not at all does not count. A sentence
-    of punctuation alone is one of the sentences; EVALB skips it.
+    goes by the tags of each tree. Beside TOP, a root labelled ROOT, S1 or not at all does not
+    count. A sentence of punctuation alone is one of the sentences; EVALB skips it.
     """
     scores = []
     for gold_tree, found_tree in zip(gold, found, strict=True):

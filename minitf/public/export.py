@@ -72,7 +72,10 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     for line in differences:
         say(f"notice   {line}")
     if "licence" not in known:
-        say("notice   its card names no licence: add that of the training text before publishing")
+        say(
+            "notice   its config.json names no licence: add that of the training text before "
+            "publishing"
+        )
 
 
 def _check(config, subwords):

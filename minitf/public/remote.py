@@ -142,7 +142,7 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     page, base = f"{base}/{full}/tree/{commit}", f"{base}/{full}/resolve/{commit}"
     licence = pinned.licence if pinned else "see its card, which is downloaded too"
     size = f"about {pinned.megabytes} MB" if pinned else "usually 35 to 600 MB"
-    if not _complete(folder):
+    if _missing(folder, pinned):
         say(f"model    {full}: {size}; licence: {licence}")
     try:
         for file in SMALL:
@@ -152,7 +152,7 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     except NoConnection as error:
         raise UserError(
             f"{error}, and {full} is not complete on this machine: go online; or set HF_ENDPOINT "
-            f"to the address of a mirror; or download {', '.join(_missing(folder))} from {page} "
+            f"to the address of a mirror; or download {_missing(folder, pinned)} from {page} "
             f"into {folder}"
         ) from None
     except NotFound as error:
@@ -160,7 +160,7 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     except NotAllowed:  # the answer of the hub for a name that it does not know
         raise UserError(
             f"there is no public model {full}, or it needs an account: check the name at {page}; "
-            f"with an account, download {', '.join(_missing(folder))} into {folder}"
+            f"with an account, download {_missing(folder, pinned)} into {folder}"
         ) from None
     return folder
 
@@ -186,11 +186,10 @@ def _fetch_optional(url, path, say):
         say(f"notice   there is no {path.name}: the licence is not known from it")
 
 
-def _missing(folder):
+def _missing(folder, pinned):
+    """Return the names of the files that are not there, as a text: "" if there are all."""
+    forms = [WEIGHTS] if pinned and pinned.sha256 else [WEIGHTS, TORCH_WEIGHTS]
     missing = [name for name in SMALL if not (folder / name).exists()]
-    weights = (folder / WEIGHTS).exists() or (folder / TORCH_WEIGHTS).exists()
-    return missing if weights else [*missing, WEIGHTS]
-
-
-def _complete(folder):
-    return not _missing(folder)
+    if not any((folder / name).exists() for name in forms):
+        missing.append(" or ".join(forms))
+    return ", ".join(missing)

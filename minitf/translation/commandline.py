@@ -17,27 +17,27 @@ from minitf.translation.console import PROGRAM, Mistake, complain, is_terminal, 
 from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.languages import TargetLanguages, languages_of
 from minitf.translation.output import opened_output, rendered, settle_stdout
-from minitf.translation.picture import draw
+from minitf.translation.picture import FirstLine
 from minitf.translation.translator import Translator
 
-__all__ = ["exit_code", "main", "signals_as_exceptions"]
+__all__ = ["main", "signals_as_exceptions", "stream_exit_code"]
 
 RECENT = 10_000  # translations that are remembered, at most
 SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
 def main(arguments=None, model=None, backend="", folder_of=None):
-    """Run the command line; returns the exit code, as `exit_code`.
+    """Run the command line; returns the exit code, as `stream_exit_code`.
 
     model: the folder of the model that is used without --model. backend: the value of
     MINITF_BACKEND, if the caller has hidden it from `import minitf`, so that --backend can
     override a wrong name. folder_of: called with the value of --model if it is not None; returns
     the model's folder.
     """
-    return exit_code(lambda: _run(parse(arguments, model), backend, folder_of, model))
+    return stream_exit_code(lambda: _run(parse(arguments, model), backend, folder_of, model))
 
 
-def exit_code(run):
+def stream_exit_code(run):
     """Return the exit code of run(): 0, 2 after a one-line message, 130 after Ctrl-C."""
     try:
         return run() or 0
@@ -110,15 +110,15 @@ def translate(options):
         )
         languages = TargetLanguages(translator.subwords, say)
         batches = joined_paragraphs(source.batches) if options.paragraphs else source.batches
-        drawn = not options.attention
+        picture = FirstLine(translator, options) if options.attention else None
         number = 0  # of the first line of the batch
         start = 0  # of the batch in the text, in bytes
         with Progress(*_label(source)) as bar:
             for lines in batches:
                 languages.check(lines, number)
                 size = sum(len(line.encode()) + 1 for line in lines)
-                if not drawn:
-                    drawn = draw(translator, filter(translator.parts, lines), options)
+                if picture:
+                    picture.see(lines)
 
                 def show(done, parts, start=start, size=size):
                     bar.to(start + size * done // parts)
@@ -130,7 +130,7 @@ def translate(options):
                 write(rendered(lines, number, found, options))
                 number += len(lines)
                 start += size
-        if not drawn:
+        if picture and not picture.is_drawn:
             raise Mistake("--attention: there is no text to draw a picture of: give a sentence")
 
 

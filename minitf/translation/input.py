@@ -16,6 +16,7 @@ from minitf.cpu.threads import without_signals
 from minitf.text.vocabulary import CONVERT, DAMAGED, not_text, valid
 from minitf.translation.console import Mistake, is_terminal, say, terminal_safe
 from minitf.translation.languages import languages_of
+from minitf.translation.sentences import join
 
 LINES = 500  # lines that are sorted by length and translated together, at most
 BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
@@ -266,10 +267,10 @@ def joined_paragraphs(batches):
                 begun.append(line)
                 length += len(line)
             if begun and (not line or length >= BYTES):
-                paragraphs.append(" ".join(begun))
+                paragraphs.append(join(begun))
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
         yield paragraphs
     if begun:
-        yield [" ".join(begun)]
+        yield [join(begun)]

@@ -35,7 +35,8 @@ def opened_output(path, input_file):
         raise Mistake(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    with _opened(path, path) if is_device else _replaced(path) as file:
+    # What a file has already, if it is reached by a descriptor, stays: "ab".
+    with _opened(path, path, "ab") if is_device else _replaced(path) as file:
         yield lambda text: _write(file, path, text)
 
 
@@ -62,11 +63,10 @@ def _is_same(file, path):
         return False
 
 
-def _opened(path, name):
+def _opened(path, name, mode):
     with _mistake_about(name):
         # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
-        # What a file has already, if it is reached by a descriptor, stays.
-        return open(path, "ab", buffering=0)
+        return open(path, mode, buffering=0)
 
 
 @contextlib.contextmanager
@@ -75,10 +75,10 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    aside = f"{path}.{os.getpid()}.tmp"
+    aside = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in files/atomic.py
     file = None
     try:  # a signal may come as soon as the file is there
-        file = _opened(aside, path)
+        file = _opened(aside, path, "xb")  # never to what another process has left there
         yield file
         with _mistake_about(path):
             file.close()

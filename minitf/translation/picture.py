@@ -73,26 +73,36 @@ CAPTIONS = {
 }
 
 
-def draw(translator, sentences, options):
-    """Draw who attends to whom when the first sentence is translated, into the file of --attention.
+class FirstLine:
+    """Draws who attends to whom when the first line of a text is translated: --attention."""
 
-    Returns whether there was one.
-    """
-    sentence = next(sentences, None)
-    if sentence is None:
-        return False
+    def __init__(self, translator, options):
+        self._translator, self._options = translator, options
+        self.is_drawn = self._is_done = False
+
+    def see(self, lines):
+        """Draw the first line with text, and tell of the second, in whatever batches they come."""
+        if self._is_done:
+            return
+        for line in filter(self._translator.parts, lines):
+            if self.is_drawn:
+                say(f"{PROGRAM}: {self._options.attention} shows the first line of the text only")
+                self._is_done = True
+                return
+            _draw(self._translator, line, self._options)
+            self.is_drawn = True
+
+
+def _draw(translator, line, options):
     if options.attention.lower().endswith(PAGES):
-        _draw_page(translator, sentence, options)
+        _draw_page(translator, line, options)
     else:
-        _draw_maps(translator, sentence, options)
-    if len(translator.parts(sentence)) > 1:
+        _draw_maps(translator, line, options)
+    if len(translator.parts(line)) > 1:
         say(
             f"{PROGRAM}: the line is translated in parts; {options.attention} shows "
             "the first of them"
         )
-    if next(sentences, None):
-        say(f"{PROGRAM}: {options.attention} shows the first line of the text only")
-    return True
 
 
 def _draw_page(translator, sentence, options):

@@ -7,17 +7,17 @@ reads a limited number of subwords at once.
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from minitf.text import Vocabulary
 from minitf.text.vocabulary import printable, valid
 
-__all__ = ["cut_lines", "in_small_letters"]
+__all__ = ["cut_lines", "in_small_letters", "join"]
 
 # A sentence may end here: not after an initial or one of these abbreviations, and not before white
 # space. The patterns and `_goes_on` are also in minitf/page/engine.js.
-_SHORT = "Mr Ms Dr St Mt Nr ca Mrs Fig Abb bzw vgl Prof".split()
-_SHORT = r"(?<!\b[A-Z])" + "".join(rf"(?<!\b{word})" for word in _SHORT)
+_WORDS = ["Mr", "Ms", "Dr", "St", "Mt", "Nr", "ca", "Mrs", "Fig", "Abb", "bzw", "vgl", "Prof"]
+_SHORT = r"(?<!\b[A-Z])" + "".join(rf"(?<!\b{word})" for word in _WORDS)
 # Nor in "No. 5", nor after the day of a German date: "3. Oktober".
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
@@ -34,6 +34,8 @@ _LONGEST_ORDINAL = 20  # characters, with those before it that the pattern looks
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
+# Characters of scripts without blanks.
+_WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 
 def cut_lines(
@@ -48,6 +50,19 @@ def cut_lines(
     longest = max(1, longest - max((len(ids) for ids, _ in split), default=0))
     cut = _cut_texts([text for _, text in split], subwords, longest, usual)
     return [[ids + part for part in parts] for (ids, _), parts in zip(split, cut, strict=True)]
+
+
+def join(texts: Sequence[str]) -> str:
+    """Return some texts as one, with a blank between two of them where their script has blanks.
+
+    >>> join(["Der Hund.", "Er schläft."]), join(["我喜欢它。", "他也喜欢。", "OK."])
+    ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。 OK.')
+    """
+    between = (
+        "" if _WIDE.fullmatch(first[-1:]) and _WIDE.fullmatch(second[:1]) else " "
+        for first, second in pairwise(texts)
+    )
+    return "".join(chain(*zip(texts, chain(between, [""]), strict=False)))
 
 
 def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:

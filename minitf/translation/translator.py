@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
@@ -24,7 +23,7 @@ from minitf.text import BOS, EOS, Vocabulary
 from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
-from minitf.translation.sentences import cut_lines, in_small_letters
+from minitf.translation.sentences import cut_lines, in_small_letters, join
 
 __all__ = ["Explained", "Translation", "Translator"]
 
@@ -33,7 +32,6 @@ _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side
 # A batch of so many rows (sentences times beams) or more is cut into so many slices.
 _SLICES = {32: 2, 256: 4}
 # The characters of Chinese and Japanese, which have no blanks between sentences or words.
-_WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -363,7 +361,7 @@ def _together(first, second, n):
     pairs = [(a, b) for i, a in enumerate(first, 1) for j, b in enumerate(second, 1) if i * j <= n]
     best, *others = (
         Translation(
-            _join([t.text for t in pair if t.text]),
+            join([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
         )
@@ -373,13 +371,3 @@ def _together(first, second, n):
     for each in (best, *sorted(others, key=lambda t: -t.score)):
         by_text.setdefault(each.text, each)
     return list(by_text.values())[:n]
-
-
-def _join(texts):
-    """Return one or two texts as one, with a blank where their script has blanks.
-
-    >>> _join(["Der Hund.", "Er schläft."]), _join(["我喜欢它。", "他也喜欢。"])
-    ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。')
-    """
-    wide = [_WIDE.fullmatch(end) for end in (texts[0][-1:], texts[-1][:1])] if texts else []
-    return ("" if all(wide) else " ").join(texts)

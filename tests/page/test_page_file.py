@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import zlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from minitf.errors import UserError
 from minitf.page import writer
 from minitf.page.explained import attention_and_logits
 from minitf.page.writer import page, write_page
-from minitf.text import BOS, Subwords, Words
+from minitf.text import BOS, PairedSubwords, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer
 from minitf.translation import picture
 from minitf.translation.commandline import main
@@ -217,11 +218,14 @@ def test_a_model_with_a_changed_layer_is_refused(way, explained, toy, monkeypatc
         page(explained, model, toy.subwords)
 
 
-def test_words_are_refused(explained, toy):
+def test_words_and_public_models_are_refused(explained, toy):
     words = Words(["the", "dog", "saw", "a", "bird"])
     config = toy.model.config.replace(vocabulary_size=len(words))
     with pytest.raises(UserError, match="subwords, not with words: write"):
         page(explained, Transformer(config), words)
+    public = mock.MagicMock(spec=PairedSubwords)
+    with pytest.raises(UserError, match="cannot translate with a public model: write"):
+        page(explained, Transformer(config), public)
 
 
 def test_the_weights_that_a_reader_keeps_stay_as_they_were(toy):

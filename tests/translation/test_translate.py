@@ -248,6 +248,12 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
     assert len(lines_of(out)) == sum(blank) + paragraphs < 60
 
 
+def test_lines_of_a_script_without_blanks_are_joined_without(run):
+    text = "我喜欢\n你。\nOK.\n".encode()
+    out = run(*QUICK, "--paragraphs", "--format", "json", stdin=text)[1]
+    assert json.loads(out)["source"] == "我喜欢你。 OK."
+
+
 def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
     """A text without any empty line is not kept in memory."""
     monkeypatch.setattr(reading, "BYTES", 30)

@@ -59,6 +59,19 @@ def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
     assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
 
 
+def test_what_a_killed_process_left_beside_the_output_is_no_part_of_it(run, tmp_path, monkeypatch):
+    """Its name may come again: in containers, for one, processes have the same numbers."""
+    path = tmp_path / "out.txt"
+    monkeypatch.setattr("os.urandom", lambda n: b"same")
+    left = [tmp_path / f"out.txt.{name}.tmp" for name in (os.getpid(), f"minitf-{b'same'.hex()}")]
+    for each in left:
+        each.write_text("half a line")
+    code, _, err = run(*QUICK, "--output", path, "a bird")
+    assert code == 2 and "out.txt: cannot be written (File exists)" in err and not path.exists()
+    assert run(*QUICK, "--output", path, "the dog") == (0, "", "")
+    assert path.read_text() == run(*QUICK, "the dog")[1]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
 def test_an_output_that_is_a_pipe(run):
     process = run.start(*QUICK, "--output", "/dev/stdout", "the dog")
@@ -201,7 +214,13 @@ def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
     )
     code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
     assert (code, len(lines_of(out))) == (0, 3)
-    assert err == f"translate.py: {tmp_path / 'a.png'} shows the first line of the text only\n"
+    told = f"translate.py: {tmp_path / 'a.png'} shows the first line of the text only\n"
+    assert err == told
+    for text in (b"the dog\n\na bird\n\nthe dog", b"the dog"):  # a paragraph is a batch
+        del drawn[1:]
+        err = run(*QUICK, "--attention", tmp_path / "a.png", "--paragraphs", stdin=text)[2]
+        assert err == told * (b"bird" in text) and len(drawn) == 2
+    del drawn[1:]
     ((weights, rows, columns, path, title, caption, names, words),) = drawn
     assert weights.shape == (2, len(rows), len(columns)) and path == str(tmp_path / "a.png")
     assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "the dog"
