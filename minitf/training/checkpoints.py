@@ -39,7 +39,7 @@ try:
 except ImportError:  # on Windows
     fcntl = None
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "kept_notes"]
 
 CHECKPOINT = "checkpoint.safetensors"
 OLD_CHECKPOINT = "checkpoint.npz"  # of minitf 0.1
@@ -66,8 +66,18 @@ LATER_META = {
     "data": str,
     "subwords": str,
     "probe": (list, type(None)),
-    "reads_capitals": bool,
+    "reads_capitals": bool,  # in "notes" since there are other notes
+    "notes": dict,
     "languages": list,
+}
+# The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
+KEPT_NOTES = {
+    "longest": int,
+    "usual": int,
+    "reads_capitals": bool,
+    "source": str,
+    "licence": str,
+    "credit": str,
 }
 
 _LOCKED = set()  # descriptors of locked folders
@@ -330,6 +340,11 @@ def _reading(folder):
         raise UserError(
             f"{folder}: cannot be read ({error.strerror}): choose another folder with --out"
         ) from None
+
+
+def kept_notes(notes):
+    """Return those notes of a model that one tuned from it keeps, without impossible values."""
+    return {name: notes[name] for name, kind in KEPT_NOTES.items() if type(notes.get(name)) is kind}
 
 
 def translations(name):

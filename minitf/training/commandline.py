@@ -20,7 +20,7 @@ from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
 from minitf.public.named import folder_of
 from minitf.terminal import counted, quoted
-from minitf.training.checkpoints import RunFolder
+from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
@@ -62,8 +62,8 @@ class Start:
     """Everything that a run begins with; rank 0 reads it, and sends it to the other ranks.
 
     weights: None if they are drawn from the seed. optimizer, meta: the rest of a checkpoint, None
-    for a new run. changes: {option: (before, now)} of a resumed run. reads_capitals: of the
-    Translator, by the notes of --start-from. library: the name of the array library in use.
+    for a new run. changes: {option: (before, now)} of a resumed run. notes: those of --start-from
+    that the new model keeps. library: the name of the array library in use.
     """
 
     settings: Settings
@@ -73,7 +73,7 @@ class Start:
     optimizer: dict[str, np.ndarray] | None = None
     meta: dict | None = None
     changes: dict[str, tuple] = dataclasses.field(default_factory=dict)
-    reads_capitals: bool = False
+    notes: dict = dataclasses.field(default_factory=dict)
     library: str = dataclasses.field(default_factory=lambda: backend.xp.__name__)
 
 
@@ -100,7 +100,7 @@ def build(
         _choose_device(dataclasses.replace(start.settings, backend=start.library))
     ranks.connect()
     trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
-    trainer.stamp, trainer.reads_capitals = stamp, start.reads_capitals
+    trainer.stamp, trainer.notes = stamp, start.notes
     if start.meta:
         with in_file(trainer.folder.checkpoint):
             trainer.load(start.weights, start.optimizer, start.meta)
@@ -139,8 +139,7 @@ def _read_new(settings, given, model):
             settings.preset, len(dataset.subwords), **model_changes(settings.set)
         )
         check_model(settings, config, len(dataset.subwords))
-    capitals = notes.get("reads_capitals") is True
-    return Start(settings, config, dataset, weights, reads_capitals=capitals), log
+    return Start(settings, config, dataset, weights, notes=kept_notes(notes)), log
 
 
 def _with_languages(settings, corpus, notes, log):

@@ -13,7 +13,7 @@ from minitf.errors import UserError
 from minitf.optim import Adam, clip_gradient, warmup_rate
 from minitf.terminal import Pace, Progress, counted
 from minitf.training import planning
-from minitf.training.checkpoints import RunFolder
+from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.clock import Clock
 from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
@@ -84,7 +84,7 @@ class Trainer:
         self.validator = Validator(dataset, settings, log.say, self.stop)
         self.weights = []  # names of the files that the next average is made of
         self.stamp = None  # of the checkpoint that was there before the text was read
-        self.reads_capitals = False  # of the Translator: a public model that is tuned reads them
+        self.notes = {}  # of the model that is tuned: the new one keeps them
 
     @property
     def step(self) -> int:
@@ -306,8 +306,8 @@ class Trainer:
         """Return (perplexity, BLEU), None if the run was asked to stop."""
         s = self.settings
         # As `Translator.load` will read the model.
-        lengths = s.max_length, s.max_length
-        translator = Translator(self.model, self.dataset.subwords, *lengths, self.reads_capitals)
+        lengths, capitals = (s.max_length, s.max_length), self._reads_capitals()
+        translator = Translator(self.model, self.dataset.subwords, *lengths, capitals)
         try:
             # If the model itself has a replaced method, the translator's copy has to have it too.
             with self.model.evaluating():
@@ -315,6 +315,10 @@ class Trainer:
         except Interrupted:
             return None
         return value, score.score
+
+    def _reads_capitals(self):
+        """Return whether lines in capitals are read as they are: by a tuned public model only."""
+        return self.notes.get("reads_capitals", False)
 
     # Checkpoints ----------------------------------------------------------------------------------
 
@@ -351,11 +355,12 @@ class Trainer:
     def save_model(self, arrays, count):
         """Write the model for translate.py; `arrays` are the average of `count` sets of weights."""
         corpus = self.dataset.corpus
-        notes = {
+        notes = self.notes | {
             "step": self.step,
             "averaged": count,
-            "longest": self.dataset.longest,
-            "reads_capitals": self.reads_capitals,
+            # The model that is tuned has learned from longer lines than a text of short ones.
+            "longest": max(self.notes.get("longest", 0), self.dataset.longest),
+            "reads_capitals": self._reads_capitals(),
             "corpus": corpus.name,
             "source_language": corpus.source_language,
             "target_language": corpus.target_language,
@@ -386,7 +391,7 @@ class Trainer:
             "machine": self.team.machine,
             "data": self.fingerprint,
             "probe": probe(self.model),
-            "reads_capitals": self.reads_capitals,
+            "notes": self.notes,
             "languages": [corpus.source_language, corpus.target_language],
         }
         self.folder.save_checkpoint(
@@ -400,7 +405,9 @@ class Trainer:
         self.optimizer.load_state(optimizer)
         self.cursor.move(meta["epoch"], meta["position"])
         self.weights = meta["weights"]
-        self.reads_capitals = meta.get("reads_capitals", False)
+        # Earlier versions kept one note only.
+        earlier = {"reads_capitals": meta.get("reads_capitals", False)}
+        self.notes = kept_notes(meta.get("notes", earlier))
         # The first checkpoints of minitf stored fewer scores, and no time.
         fields = [field.name for field in dataclasses.fields(Scores)]
         scores = {"validated": self.step} | {name: meta[name] for name in fields if name in meta}

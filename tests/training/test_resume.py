@@ -468,7 +468,8 @@ def test_an_old_checkpoint_is_read(folder):
     assert run("whole", "--replicas", "1") == 0
     assert run("old", "--steps", "8", "--replicas", "1") == 0
     arrays, meta = load_arrays("old/checkpoint.safetensors")
-    for key in ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe"):
+    new = ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe")
+    for key in (*new, "notes", "languages"):
         del meta[key]
     meta["settings"] |= {"of_a_later_version": 1}
     save_arrays("old/checkpoint.safetensors", arrays, meta)
@@ -476,6 +477,17 @@ def test_an_old_checkpoint_is_read(folder):
     assert np.array_equal(
         trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"]
     )
+
+
+def test_a_checkpoint_with_a_single_note_is_read(folder):
+    """Of a tuned public model, before the other notes were kept."""
+    assert run("here", "--steps", "1") == 0
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
+    del meta["notes"]
+    save_arrays("here/checkpoint.safetensors", arrays, meta | {"reads_capitals": True})
+    assert run("here", "--resume", "--steps", "2") == 0
+    assert Translator.load("here").reads_capitals
+    assert load_arrays("here/checkpoint.safetensors")[1]["notes"] == {"reads_capitals": True}
 
 
 # Stopping -----------------------------------------------------------------------------------------

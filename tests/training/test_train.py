@@ -301,6 +301,39 @@ def test_a_tuned_model_keeps_its_languages(folder):
     assert (found["step"], found["source_language"], found["target_language"]) == (2, "en", "trees")
 
 
+def test_a_tuned_model_keeps_the_notes_of_its_base(folder):
+    """It still reads long lines whole, and names whose work it is; also after it is resumed."""
+    assert run("first", "--steps", "1") == 0
+    path = Path("first/config.json")
+    kept = {"longest": 200, "usual": 150, "source": "opus", "licence": "CC-BY 4.0", "credit": "us"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | kept | {"computed_like": "marian"}))
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
+    assert commandline.main([*texts, *shlex.split("--start-from first --out next --steps 1")]) == 0
+    line = "the cat. " * 70  # 140 words; no line of the text has more than 12
+    for steps in (1, 2):
+        if steps == 2:
+            assert commandline.main(shlex.split("--resume --out next --steps 2")) == 0
+        found = json.loads(Path("next/config.json").read_text())
+        assert found["step"] == steps and {name: found.get(name) for name in kept} == kept
+        assert "computed_like" not in found
+        assert len(Translator.load("next").parts(line)) == 1
+
+
+def test_a_tuned_model_reads_the_longest_lines_of_its_text_or_of_its_base(folder):
+    """Notes that no model can have count for nothing."""
+    assert run("first", "--steps", "1") == 0
+    path = Path("first/config.json")
+    notes = json.loads(path.read_text())
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
+    odd = {"longest": "200", "usual": True, "licence": 5}
+    for i, more in enumerate(({"longest": 1}, odd)):
+        path.write_text(json.dumps(notes | more))
+        tuned = shlex.split(f"--start-from first --out {i} --steps 1")
+        assert commandline.main([*texts, *tuned]) == 0
+        found = json.loads(Path(f"{i}/config.json").read_text())
+        assert found["longest"] == notes["longest"] and not found.keys() & {"usual", "licence"}
+
+
 def test_words_cut_by_bpe_are_joined(folder):
     for name in ("train", "valid"):
         for language in ("en", "de"):
