@@ -6,6 +6,7 @@ The batches of an epoch are a function of its number.
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 from itertools import combinations, islice
 from pathlib import Path
@@ -135,6 +136,10 @@ class Dataset:
         for side in self._cut_as_usual():
             digest.update(side.ids.astype("<i4").tobytes() + side.lengths.astype("<i8").tobytes())
         return digest.hexdigest()
+
+    def valid_fingerprint(self):
+        """Return a hash of the pairs to validate on; scores on other pairs are not comparable."""
+        return hashlib.sha256(json.dumps(self.valid).encode()).hexdigest()
 
     def references(self, lines):
         """Return the reference translations, with words joined if the text came in subwords."""

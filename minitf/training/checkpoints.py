@@ -64,6 +64,7 @@ LATER_META = {
     "seconds": (int, float),
     "machine": dict,
     "data": str,
+    "valid_text": str,
     "subwords": str,
     "probe": (list, type(None)),
     "reads_capitals": bool,  # in "notes" since there are other notes

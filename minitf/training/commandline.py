@@ -238,6 +238,11 @@ def _say_resumed(trainer, start):
             "notice   the result will differ from that of an uninterrupted run: "
             f"{'; '.join(differences)}"
         )
+    if trainer.has_other_valid_text(start.meta):
+        trainer.log.say(
+            "notice   the validation text is not that of the checkpoint: earlier scores do not "
+            "count for --patience and for the choice of the model"
+        )
     cursor = trainer.cursor
     trainer.log.say(
         f"resumed  after step {trainer.step:,}, epoch {cursor.epoch + 1}, batch {cursor.position}"

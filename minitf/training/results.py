@@ -64,7 +64,12 @@ def _better_model(trainer):
         line = f"average  of the last {averaged} checkpoints"
     line += f": perplexity {value:.3f}  BLEU {score.score:.2f}"
     validations = [
-        entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
+        entry
+        for entry in log.history
+        if "valid_bleu" in entry
+        and entry["step"] == trainer.step
+        # Earlier versions did not log it.
+        and entry.get("valid_text", trainer.valid_text) == trainer.valid_text
     ]
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]

@@ -1,6 +1,7 @@
 """The training step, and the loop around it: updates, validations, checkpoints."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 
@@ -90,6 +91,11 @@ class Trainer:
     def step(self) -> int:
         """Return the number of updates done."""
         return self.optimizer.step_count
+
+    @functools.cached_property
+    def valid_text(self) -> str:
+        """Return what tells the pairs to validate on from others."""
+        return self.dataset.valid_fingerprint()
 
     # One update -----------------------------------------------------------------------------------
 
@@ -296,7 +302,8 @@ class Trainer:
             self.stop.agreed = True
             return
         value, score = found
-        self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score})
+        figures = {"valid_perplexity": value, "valid_bleu": score, "valid_text": self.valid_text}
+        self.log.step({"step": self.step, **figures})
         due = self.step % self.settings.valid_every == 0
         if due:
             self.scores.add(self.step, value, score)
@@ -390,6 +397,7 @@ class Trainer:
             "config": self.config.to_dict(),
             "machine": self.team.machine,
             "data": self.fingerprint,
+            "valid_text": self.valid_text,
             "probe": probe(self.model),
             "notes": self.notes,
             "languages": [corpus.source_language, corpus.target_language],
@@ -411,7 +419,9 @@ class Trainer:
         # The first checkpoints of minitf stored fewer scores, and no time.
         fields = [field.name for field in dataclasses.fields(Scores)]
         scores = {"validated": self.step} | {name: meta[name] for name in fields if name in meta}
-        self.scores, self.clock.earlier = Scores(**scores), meta.get("seconds", 0.0)
+        # Scores on another text can neither be improved on nor compared.
+        self.scores = Scores() if self.has_other_valid_text(meta) else Scores(**scores)
+        self.clock.earlier = meta.get("seconds", 0.0)
 
     def changes(self, meta):
         """Return the machine's facts that differ from a checkpoint's: {name: (before, now)}."""
@@ -423,6 +433,10 @@ class Trainer:
     def has_other_pairs(self, meta):
         """Return whether the training pairs are not those of a checkpoint."""
         return meta.get("data", self.fingerprint) != self.fingerprint
+
+    def has_other_valid_text(self, meta):
+        """Return whether the pairs to validate on are not those of a checkpoint."""
+        return meta.get("valid_text", self.valid_text) != self.valid_text
 
 
 def _filled_in(settings, epoch, d_model, log):

@@ -3,6 +3,7 @@
 import errno
 import functools
 import itertools
+import json
 import os
 import re
 import shlex
@@ -30,12 +31,14 @@ from runs import (
 
 from minitf import forms
 from minitf.cpu import replicas as parallel
+from minitf.data.corpora import read_pairs
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
 from minitf.training import commandline, planning
 from minitf.training.checkpoints import RunFolder
+from minitf.training.evaluation import perplexity
 from minitf.training.log import read_history
 from minitf.training.settings import Settings
 from minitf.training.signals import StopRequest, stop_on_signals
@@ -384,6 +387,75 @@ def test_changes_on_resuming_are_logged(folder, capsys):
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 12
 
 
+def last_score(out):
+    """Return the perplexity of the last weights that results.json has, and the true one."""
+    found = json.loads(Path(out, "results.json").read_text())
+    translator = Translator.load(out)
+    translator.model.load_state(load_arrays(f"{out}/weights-00000012.safetensors")[0])
+    pairs = read_pairs(*found["settings"]["valid"])
+    true = perplexity(translator.model, translator.subwords, pairs)
+    return found["valid"]["last"]["perplexity"], pytest.approx(true)
+
+
+def test_scores_on_another_validation_text_are_not_compared(folder, capsys):
+    copied_run("here", "--steps", "12")
+    write_text("other", 5, seed=9)
+    other = ["--valid", "other.en", "other.de"]
+    capsys.readouterr()
+    assert commandline.main(["--resume", "--out", "here", *other]) == 0
+    said = capsys.readouterr().out
+    assert said.count("notice   the validation text is not that of the checkpoint") == 1
+    assert said.count("step      12  validation:") == 1
+    score, true = last_score("here")
+    assert score == true
+    assert load_arrays("here/checkpoint.safetensors")[1]["validated"] == 12
+    for _ in range(2):  # the same text again: nothing is left to validate
+        assert commandline.main(["--resume", "--out", "here"]) == 0
+        said = capsys.readouterr().out
+        assert "notice   the validation text" not in said and "validation:" not in said
+        assert last_score("here") == (score, true)
+
+
+def test_killed_between_the_log_and_the_checkpoint_no_score_of_another_text_is_taken(
+    folder, monkeypatch
+):
+    """The log has scores on the text of the session that was killed, the checkpoint has not."""
+    copied_run("here", "--steps", "12")
+    before, _ = last_score("here")
+    write_text("other", 5, seed=9)
+    with monkeypatch.context() as patch:
+
+        def killed(self, *_):
+            raise Killed
+
+        patch.setattr(Trainer, "save", killed)
+        with pytest.raises(Killed):
+            commandline.main(shlex.split("--resume --out here --valid other.en other.de"))
+    entries = [entry for entry in read_history("here") if "valid_bleu" in entry]
+    assert [entry["step"] for entry in entries] == [4, 8, 12, 12]
+    assert commandline.main(["--resume", "--out", "here"]) == 0
+    score, true = last_score("here")
+    assert score == true == before
+
+
+def test_the_patience_begins_again_with_another_validation_text(folder, monkeypatch, capsys):
+    """Worse scores than on the text before it are still improvements on this one."""
+    found = iter([9, 8, 80, 70, 60, 75, 75])
+
+    def made_up(*_):
+        return next(found), SimpleNamespace(score=0.0, signature="made up", text="")
+
+    monkeypatch.setattr(Validator, "measure", made_up)
+    pace = "--valid-every 1 --patience 1 --average 1"
+    assert run("here", "--steps", "1", *pace.split()) == 0
+    write_text("other", 5, seed=9)
+    more = shlex.split("--resume --out here --valid other.en other.de --steps 9")
+    assert commandline.main(more) == commandline.CUT_SHORT
+    assert "neither BLEU nor perplexity improved in 1 validation" in capsys.readouterr().out
+    meta = load_arrays("here/checkpoint.safetensors")[1]
+    assert (meta["step"], meta["best_perplexity"], meta["bad_validations"]) == (4, 60, 1)
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -469,7 +541,7 @@ def test_an_old_checkpoint_is_read(folder):
     assert run("old", "--steps", "8", "--replicas", "1") == 0
     arrays, meta = load_arrays("old/checkpoint.safetensors")
     new = ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe")
-    for key in (*new, "notes", "languages"):
+    for key in (*new, "notes", "languages", "valid_text"):
         del meta[key]
     meta["settings"] |= {"of_a_later_version": 1}
     save_arrays("old/checkpoint.safetensors", arrays, meta)
