@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.data import corpora
-from minitf.data.rows import Rows
+from minitf.data.rows import Rows, encode_lines
 from minitf.data.sampling import Sampler
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
@@ -341,7 +341,7 @@ def _check_unknown(share, learned, log):
 def _validation(pairs, subwords, longest, log):
     """Return the first pairs of the validation text, without those that are too long."""
     first = corpora.Pairs(*(side[:VALID_SENTENCES] for side in pairs))
-    ids = [subwords.encode(lines, side=side) for side, lines in first._asdict().items()]
+    ids = [encode_lines(subwords, lines, side) for side, lines in first._asdict().items()]
     # A ratio that no pair exceeds: unusual pairs belong to a test.
     kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
     if not len(kept):

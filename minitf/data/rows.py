@@ -7,9 +7,15 @@ import numpy as np
 from minitf.terminal import Progress
 from minitf.text.batches import id_type
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "encode_lines"]
 
 _BLOCK = 50_000  # lines that are cut into subwords at a time
+
+
+def encode_lines(subwords, lines, side, threads=0):
+    """Return the ids of each line; a line of blanks has none, though SentencePiece has subwords."""
+    lines = [line if line.strip() else "" for line in lines]
+    return subwords.encode(lines, threads=threads, side=side)
 
 
 class Rows:
@@ -34,7 +40,7 @@ class Rows:
         parts, lengths = [], []
         with Progress("lines cut into subwords", len(lines), say=say) as progress:
             for start in range(0, len(lines), _BLOCK):
-                rows = subwords.encode(lines[start : start + _BLOCK], side=side)
+                rows = encode_lines(subwords, lines[start : start + _BLOCK], side)
                 lengths += [len(ids) for ids in rows]
                 parts.append(np.fromiter(chain.from_iterable(rows), dtype))
                 progress.to(len(lengths))

@@ -22,6 +22,7 @@ import numpy as np
 
 from minitf.data import corpora
 from minitf.data.aside import filling, install
+from minitf.data.rows import encode_lines
 from minitf.errors import UserError
 from minitf.terminal import Progress
 from minitf.text import UNK
@@ -209,8 +210,8 @@ def _blocks(pairs, subwords, max_length, dtype, log, threads):
     with Progress("pairs cut into subwords", len(pairs.source), say=log) as progress:
         while block := list(islice(rows, _BLOCK)):
             sides = zip(*block, strict=True)
-            sources = subwords.encode(next(sides), threads, "source")
-            targets = subwords.encode(next(sides), threads, "target")
+            sources = encode_lines(subwords, next(sides), "source", threads)
+            targets = encode_lines(subwords, next(sides), "target", threads)
             lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)])
             kept, counts = corpora.clean_lengths(*lengths, max_length)
             flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())

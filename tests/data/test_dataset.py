@@ -136,6 +136,23 @@ def test_what_is_left_out_is_counted():
     assert data.corpus.train.source == []  # the ids are enough: the text of WMT takes gigabytes
 
 
+BLANKS = [" ", "\t", "  \t ", "\u00a0", "\u3000"]
+
+
+def test_a_line_of_blanks_is_an_empty_line():
+    """SentencePiece cuts it into subwords, as if it had a text."""
+    lines = [f"the cat sat on {i} mats" for i in range(200)]
+    subwords = Subwords.train(lines, 300, log=QUIET.append)
+    assert all(subwords.encode(BLANKS))
+    sources = [*lines[:9], *BLANKS, *["a cat"] * len(BLANKS)]
+    targets = [*lines[:9], *["a cat"] * len(BLANKS), *BLANKS]
+    log, texts = [], ((lines[:9], lines[:9]), (sources, targets))
+    plain, blank = (made(own(pairs, pairs), subwords, log.append) for pairs in texts)
+    assert "pairs    9 to train on; left out: 10 empty" in log
+    assert "valid    9 pairs; left out: 10 empty" in log
+    assert blank.fingerprint() == plain.fingerprint() and blank.valid == plain.valid
+
+
 @pytest.mark.parametrize(
     "corpus, words",
     [
