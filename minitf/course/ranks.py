@@ -27,7 +27,9 @@ def gradients_of_ranks(model, optimizer, batches, size, seed, step):
     gradients = []
     for rank in range(size):
         ranks = _Alone(rank, size, n_tokens)
-        team = Team(model, optimizer, dataset, ranks, lambda: None, replicas=1, seed=seed)
+        team = Team(
+            model, optimizer, dataset, ranks, lambda: None, 1, seed, accumulate=len(batches)
+        )
         team.gradient(update, step)
         gradients.append(to_numpy(optimizer.collect()).copy())
     return gradients

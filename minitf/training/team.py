@@ -17,12 +17,14 @@ class Team:
     gradients is the gradient that one core would have found, up to rounding.
     model, optimizer: a Transformer, and the Adam of its parameters. dataset: has the batches.
     ranks: the Ranks of the run. build: makes a model for another replica. replicas: how many each
-    rank has, 0 for one on each core; a GPU has one. seed: of the dropout masks.
+    rank has, 0 for one on each core; a GPU has one. seed: of the dropout masks. accumulate: the
+    most batches of an update.
     machine: the facts on which the last bits of a sum depend.
     """
 
-    def __init__(self, model, optimizer, dataset, ranks, build, replicas, seed):
-        self.optimizer, self.dataset, self.ranks, self.seed = optimizer, dataset, ranks, seed
+    def __init__(self, model, optimizer, dataset, ranks, build, replicas, seed, accumulate):
+        self.optimizer, self.dataset, self.ranks = optimizer, dataset, ranks
+        self.seed, self.accumulate = seed, accumulate
         n = 1 if on_gpu() else replicas or ranks.cores()
         self.replicas = Replicas(model, build, n)
         self.machine = machine(n) | {
@@ -43,8 +45,10 @@ class Team:
         (n_tokens,) = self.ranks.total(sum(count(batch.target_out) for _, batch in mine))
         self.optimizer.zero_grad()
         loss, nll = 0.0, 0.0
+        # Not len(batches): an update with fewer of them would repeat masks of earlier ones.
+        first = step * self.accumulate
         for i, batch in mine:
-            figures = self.replicas.backward(batch, n_tokens, self.seed, step * len(batches) + i)
+            figures = self.replicas.backward(batch, n_tokens, self.seed, first + i)
             loss, nll = loss + figures[0], nll + figures[1]
         gradients = self.optimizer.collect()
         self.ranks.sum(gradients)

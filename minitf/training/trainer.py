@@ -79,6 +79,7 @@ class Trainer:
             build=lambda: model(config, initialise=False),
             replicas=settings.replicas,
             seed=settings.seed,
+            accumulate=settings.accumulate,
         )
         self.guard = Guard(self.team)
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()

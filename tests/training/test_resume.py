@@ -31,6 +31,7 @@ from runs import (
 
 from minitf import forms
 from minitf.cpu import replicas as parallel
+from minitf.cpu.replicas import Replicas
 from minitf.data.corpora import read_pairs
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
@@ -116,6 +117,24 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
     saved = [int(name[8:16]) for name in meta["weights"]]
     assert saved == [16, 18, 20, 22, 24], "only weights of the cooldown are averaged"
     assert_same_run("whole", "parts", averaged=5)
+
+
+def test_no_two_batches_have_the_same_dropout_masks(folder, monkeypatch):
+    """The last update of an epoch has fewer batches than the others, if subwords are sampled."""
+    drawn, backward = [], Replicas.backward
+
+    def watch(self, batch, n_tokens, seed, step):
+        drawn.append(step)
+        return backward(self, batch, n_tokens, seed, step)
+
+    monkeypatch.setattr(Replicas, "backward", watch)
+    monkeypatch.setattr(Trainer, "_try_largest_batches", lambda self: None)
+    more = "--subwords sentencepiece --vocabulary-size 290 --batch-tokens 200 --accumulate 4"
+    assert run("sampled", *more.split(), "--sample-subwords", "0.1") == 0
+    assert 13 < len(drawn) < 4 * 13 and len(set(drawn)) == len(drawn)
+    drawn.clear()
+    assert run("plain", *more.split()) == 0
+    assert drawn == list(range(4 * 13))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
