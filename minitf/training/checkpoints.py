@@ -1,7 +1,8 @@
 """The folder of a training run: a checkpoint to resume from, the weights to average, and the model.
 
-Whenever the process is killed, the folder holds a complete model, a complete checkpoint, and the
-weights that the checkpoint names: new files are written first, then the checkpoint, and files that
+A run writes its first checkpoint before its first update. Whenever the process is killed after
+that, the folder holds a complete checkpoint, the weights that the checkpoint names, and, once a
+model was saved, a complete model: new files are written first, then the checkpoint, and files that
 are no longer needed are deleted last.
 
 A run of minitf 0.1 has .npz files instead. It goes on with .safetensors files: as soon as there is
