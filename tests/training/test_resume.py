@@ -357,36 +357,64 @@ class Killed(BaseException):
     """Nothing may catch this: it simulates the death of the process."""
 
 
+def killed_at(call, fatal):
+    """Train in parts/, from its checkpoint if it has one; return whether the process was killed.
+
+    call: "replace" or "unlink", of os. fatal: the call, among those for parts/, that is not made.
+    """
+    done, real = 0, getattr(os, call)
+
+    def count_and_die(*arguments, **keywords):
+        nonlocal done
+        done += "parts" in str(arguments[0])
+        if done == fatal:
+            raise Killed
+        return real(*arguments, **keywords)
+
+    resume = ["--resume"] if Path("parts/checkpoint.safetensors").exists() else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, count_and_die)
+        try:
+            assert run("parts", *resume) == 0
+        except Killed:
+            return True
+    return False
+
+
+def assert_complete(out):
+    """The checkpoint and the model are complete, those that there are."""
+    if Path(out, "checkpoint.safetensors").exists():
+        for name in load_arrays(f"{out}/checkpoint.safetensors")[1]["weights"]:
+            load_arrays(f"{out}/{name}")
+    if Path(out, "config.json").exists():
+        read_model(out)
+
+
 @pytest.mark.parametrize("call", ["replace", "unlink"])
-def test_killed_between_any_two_files_nothing_is_lost(folder, monkeypatch, call):
+def test_killed_in_each_of_its_sessions_a_run_loses_nothing(folder, call):
     copied_run("whole")
     count = 0
-    real = getattr(os, call)
     for fatal in (*range(1, 22, 4), None):
-        done = 0
-
-        def count_and_die(*arguments, fatal=fatal, **keywords):
-            nonlocal done
-            done += "parts" in str(arguments[0])
-            if done == fatal:
-                raise Killed
-            return real(*arguments, **keywords)
-
-        resume = ["--resume"] if Path("parts/checkpoint.safetensors").exists() else []
-        with monkeypatch.context() as patch:
-            patch.setattr(os, call, count_and_die)
-            try:
-                assert run("parts", *resume) == 0
-            except Killed:
-                count += 1
-        if Path("parts/checkpoint.safetensors").exists():
-            load_arrays("parts/checkpoint.safetensors")
-        if Path("parts/config.json").exists():
-            read_model("parts")
+        count += killed_at(call, fatal)
+        assert_complete("parts")
         if Path("parts/results.json").exists():
             break
     assert count >= (2 if call == "replace" else 1)
     assert_same_run("whole", "parts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call, least", [("replace", 25), ("unlink", 50)])
+def test_killed_between_any_two_files_nothing_is_lost(folder, call, least):
+    copied_run("whole")
+    for fatal in itertools.count(1):
+        shutil.rmtree("parts", ignore_errors=True)
+        if not killed_at(call, fatal):
+            break
+        assert_complete("parts")
+        assert not killed_at(call, None)
+        assert_same_run("whole", "parts")
+    assert fatal > least
 
 
 def test_changes_on_resuming_are_logged(folder, capsys):
