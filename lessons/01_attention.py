@@ -795,9 +795,14 @@ draw(
 # ![Multiplications over the number of words, both on logarithmic axes. Attention is the steepest line: it begins below the recurrent layer at 16 words, meets it at 64 words, which is d, and is far above it at 1024. The convolution runs above the recurrent layer.](figures/01_multiplications.png)
 #
 # *What to see: attention and the recurrent layer cross where n = d. The paper's d is
-# 512, and most sentences have fewer than 100 words: there attention is cheaper. For
-# long texts it is the other way round: at n = 1024 and d = 64, attention multiplies 16
-# times as often. (The matrices that make Q, K and V are not counted: lesson 03.)*
+# 512, and most sentences have fewer than 100 words: there attention's scores and
+# averages, which grow with n^2, take fewer multiplications than the recurrent layer.
+# For long texts it is the other way round: at n = 1024 and d = 64, they take 16 times
+# as many.*
+#
+# Table 1 counts the scores and averages only. In a model, attention also has learned
+# matrices, and each of them costs n d^2, like a matrix of the recurrent layer. Lesson
+# 03 adds them to the bill.
 #
 # Last, the paths. How many layers must be stacked until the last of 17 words notices a
 # change in the first? We change it and look.
@@ -850,8 +855,8 @@ finish(
 #   slope.
 # - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
 # - Masks are (B, 1, 1, S) for padding and (1, 1, T, T) for the past.
-# - Attention multiplies n^2 d times, no position waits for another, and every word is
-#   one step away from every other.
+# - Scores and averages take n^2 d multiplications, no position waits for another, and
+#   every word is one step away from every other.
 
 # %% [markdown]
 # ## Your turn

@@ -482,6 +482,27 @@ right = same_parameters == {4 * 24**2} and same_products == {expected_products}
 claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} parameters")
 
 # %% [markdown]
+# Lesson 01 compared attention with a recurrent layer, which takes 2 T d_model^2
+# multiplications. Like Table 1 of the paper, it counted only the scores and averages of
+# attention, 2 T^2 d_model: these are fewer while T < d_model. The four matrices add
+# 4 T d_model^2, twice the recurrent layer. So with its matrices attention multiplies
+# 2 + T / d_model times as often as this recurrent layer, at any T. What it gains is the
+# rest of Table 1: no position waits, and the path is short.
+#
+# (Ours is the plainest recurrent layer. GNMT, the recurrent translator in the paper's
+# Table 2, uses the *LSTM*, which has four matrices for each of ours, and so takes 4
+# times as many multiplications. Attention with its matrices takes fewer than an LSTM
+# while T < 2 d_model.)
+
+# %%
+lengths = np.array([1, 12, 24, 48])
+with_matrices = np.array([multiplications(T, layer_of_h) for T in lengths])
+recurrent = 2 * lengths * 24**2  # lesson 01
+ratio = with_matrices / recurrent
+same("attention / recurrent layer = 2 + T / d_model", ratio, 2 + lengths / 24)
+claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
+
+# %% [markdown]
 # ## What can several heads do that one cannot?
 # Look at several places, as the first section said. How much is that worth? There is a
 # law, and we can watch a training obey it.
