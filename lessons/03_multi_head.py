@@ -794,7 +794,8 @@ def prune(W_q, W_k, W_v, W_o, n_heads, kept):
     """Remove heads: return the four smaller matrices, with the heads in `kept` only.
 
     Many heads of a trained model do little, and can go (Michel et al. 2019). kept: a
-    list such as [0, 2], the first and the third of three.
+    list such as [0, 2], the first and the third of three. d_v, the length of a value,
+    may differ from d_k.
 
     Hint: "What is multi-head attention, exactly?" has the columns of a
     head. Which rows of W_o does a head meet?
@@ -809,7 +810,13 @@ def check_prune():
     two = Config(11, d_model=12, n_heads=2, d_k=4, d_v=5)
     small = MultiHeadAttention(two, draws).astype(np.float64)
     matrices = prune(*large.state().values(), 3, [0, 2])
-    small.load_state(dict(zip(small.state(), matrices, strict=True)))
+    assert len(matrices) == 4, "return four matrices"
+    names = ["W_q", "W_k", "W_v", "W_o"]
+    state = dict(zip(small.state(), matrices, strict=True))
+    for name, matrix, right in zip(names, matrices, small.parameters(), strict=True):
+        shape = np.shape(matrix)
+        assert shape == right.shape, f"{name} has shape {shape}, expected {right.shape}"
+    small.load_state(state)
     large.output.weight.data[5:10] = 0  # nothing of the middle head is used
     x = draws.standard_normal((2, 5, 12))
     same("prune", small(x, x), large(x, x))

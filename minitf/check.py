@@ -136,13 +136,13 @@ def same(
 
         |a - b| <= atol + rtol |b|
 
-    a, b: Tensors, arrays or numbers of one shape; NaN equals NaN, and infinity equals itself only.
-    float32 results need a larger rtol.
+    a: what was found, b: what was expected; Tensors, arrays or numbers of one shape. NaN equals
+    NaN, and infinity equals itself only. float32 results need a larger rtol.
     Returns the largest difference. Raises AssertionError that says where they differ most.
     """
     a, b = (to_numpy(x.data if isinstance(x, Tensor) else x) for x in (a, b))
     if a.shape != b.shape:
-        raise AssertionError(f"{name}: the shapes differ, {a.shape} and {b.shape}")
+        raise AssertionError(f"{name}: found the shape {a.shape}, expected {b.shape}")
     equal = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):  # infinity - infinity
         # * 1.0 turns integers into floats, because 3 - 5 is 254 in uint8.
@@ -152,8 +152,8 @@ def same(
     if wrong.any():
         at = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), a.shape)
         raise AssertionError(
-            f"{name}: {a[at]:.9g} and {b[at]:.9g}{index_text(at)} differ ({int(wrong.sum())} of "
-            f"{a.size})"
+            f"{name}: found {a[at]:.9g}, expected {b[at]:.9g}{index_text(at)} "
+            f"({int(wrong.sum())} of {a.size} differ)"
         )
     worst = float(error.max(initial=0))
     if verbose:

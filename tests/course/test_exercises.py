@@ -211,6 +211,57 @@ def test_an_answer_may_be_made_by_another_function(tmp_path):
     assert run(tmp_path / "sheet.py", text)[1][0].startswith("right  1. one")
 
 
+@each_lesson
+def test_an_answer_without_return_is_told_so(lesson, tmp_path):
+    names = list(answers(lesson)[0])
+    added = "".join(f"def {name}(*arguments):\n    answer = 0\n" for name in names)
+    text = load(SCRIPT).sheet(lesson).replace("\n\nif __name__", f"\n\n{added}\nif __name__")
+    _, lines, _ = run(tmp_path / "sheet.py", text)
+    assert [line for line in lines if line.startswith("wrong")] == [
+        f"wrong  {number}. {name}: it returns nothing: is `return` missing?"
+        for number, name in enumerate(names, 1)
+    ]
+
+
+def test_an_answer_without_return_that_fails_before_its_end_is_told_the_error(tmp_path):
+    body = "if not hasattr(one, 'called'):\n        one.called = True\n        return\n    1 / 0"
+    text = SHEET.format(body=body).replace("assert one() == 1", "one()\n    assert one() == 1")
+    _, lines, _ = run(tmp_path / "sheet.py", text)
+    assert re.fullmatch(r"wrong  1\. one \(line \d\): ZeroDivisionError: .*", lines[0]), lines
+
+
+LIKELY = {  # a likely mistake: what its line must say
+    ("02", "def log_sum_exp(x):\n    return np.log(np.exp(x).sum(axis=-1))"): (
+        r"2\. log_sum_exp \(line \d+\): TypeError: a function of NumPy takes no Tensor x: use one "
+        r"of F, such as F\.exp\(x\), or x\.data"
+    ),
+    ("02", "def fools_the_sum(x):\n    return x * x"): (
+        r"4\. fools_the_sum: grad_check accepts it too: the backward is right, and it should be "
+        "wrong"
+    ),
+    (
+        "03",
+        "def prune(W_q, W_k, W_v, W_o, n_heads, kept):\n"
+        "    return W_q[:, :8], W_k[:, :8], W_v[:, :8], W_o[:8]",
+    ): r"3\. prune: W_v has shape \(12, 8\), expected \(12, 10\)",
+    ("01", "def additive_mask(mask):\n    return 0 * mask"): (
+        r"2\. additive_mask: softmax\(scores \+ additive_mask\): found 0\.\d+, expected 1 at "
+        r"\(0, 0\) \(12 of 16 differ\)"
+    ),
+}
+
+
+@pytest.mark.parametrize(("number", "answer"), LIKELY, ids=lambda text: text.partition("(")[0])
+def test_a_likely_mistake_is_named(number, answer, tmp_path):
+    lesson = LESSONS[int(number) - 1]
+    text = load(SCRIPT).sheet(lesson).replace("\n\nif __name__", f"\n\n{answer}\n\nif __name__")
+    _, lines, _ = run(tmp_path / "sheet.py", text)
+    (said,) = [line for line in lines if line.startswith("wrong")]
+    assert re.fullmatch(f"wrong  {LIKELY[number, answer]}", said)
+    name = re.search(r"def (\w+)", answer)[1]
+    assert not [line for line in lines if line.startswith(f"ok  {name}")]
+
+
 def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
     sheet = load(SCRIPT).sheet(LESSONS[0]).replace("def additive_mask", "def renamed")
     broken = "def softmax_average(scores, values):\n    return 1 / 0\n"
