@@ -15,9 +15,10 @@ a last line that checks the answers.
      "right": 1, "total": 3}
 
 "state" is "right", "wrong" or "to do"; "message" says where a wrong answer goes wrong.
-The checks are those of the lesson, whatever the sheet has; what a sheet prints is left
-out; an exercise may take 60 seconds. The exit code is 0 if all answers are right, 1 if
-not, and 2, without JSON, if there is no such file or it belongs to no lesson.
+The checks are those of the lesson, whatever the sheet has. They compare results, not
+methods. What a sheet prints is left out; an exercise may take 60 seconds. The exit code
+is 0 if all answers are right, 1 if not, and 2, without JSON, if there is no such file
+or it belongs to no lesson.
 The answers run with your rights: grade unknown sheets in a container.
 """
 

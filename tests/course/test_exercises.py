@@ -251,6 +251,37 @@ LIKELY = {  # a likely mistake: what its line must say
 }
 
 
+BY_ANOTHER_METHOD = {
+    "mended_weights": (1, "return F.softmax(np.where(mask, scores, -np.inf)).numpy()"),
+    "softmax_average": (1, "return F.softmax(scores).numpy() @ values"),
+    "log_sum_exp": (2, "return F.log(F.exp(x - x.data.max()).sum(axis=-1)) + x.data.max()"),
+    "look_up": (5, "return table[ids]"),
+    "find_leaks": (
+        6,
+        "rows = x.numpy()\n"
+        "    moved = [run(Tensor(rows + row[:, None])).numpy() for row in np.eye(6)]\n"
+        "    return (moved != run(x).numpy()).any(axis=2).T",
+    ),
+    "pytorch_loss": (
+        7,
+        "p = F.log_softmax(logits).numpy()\n"
+        "    return (eps - 1) * p[range(3), target].mean() - eps * p.mean()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_ANOTHER_METHOD)
+def test_the_guide_names_an_exercise_whose_method_no_check_sees(name, tmp_path):
+    number, body = BY_ANOTHER_METHOD[name]
+    sheet = load(SCRIPT).sheet(LESSONS[number - 1])
+    (head,) = re.findall(rf"^def {name}\(.*$", sheet, re.MULTILINE)
+    text = sheet.replace("\n\nif __name__", f"\n\n{head}\n    {body}\n\nif __name__")
+    _, lines, _ = run(tmp_path / "sheet.py", text)
+    assert [line for line in lines if re.fullmatch(rf"right  \d\. {name}", line)], lines
+    guide = (ROOT / "lessons" / "README.md").read_text(encoding="utf-8")
+    assert f"`{name}`" in guide.partition("**The checks compare results, not methods.**")[2]
+
+
 @pytest.mark.parametrize(("number", "answer"), LIKELY, ids=lambda text: text.partition("(")[0])
 def test_a_likely_mistake_is_named(number, answer, tmp_path):
     lesson = LESSONS[int(number) - 1]

@@ -135,6 +135,17 @@ def test_the_mistakes_follow_the_code():
 
 
 @pytest.mark.slow
+@pytest.mark.lesson01
+def test_the_guide_breaks_the_library_and_says_what_the_lesson_prints(tmp_path):
+    guide = " ".join((ROOT / "lessons" / "README.md").read_text(encoding="utf-8").split())
+    right, file, wrong = re.search(r"replace `([^`]+)` in `([^`]+)` by `([^`]+)`", guide).groups()
+    assert right in (ROOT / file).read_text(encoding="utf-8")
+    done = run(LESSONS[0], tmp_path, package=plant((None, right, wrong), tmp_path / "mutant"))
+    promised = re.search(r"It stops with `(.*?): \.\.\.`", guide)[1]
+    assert done.stderr.splitlines()[-1].startswith(promised)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=getattr(pytest.mark, f"lesson{MUTANTS[name][0]}")) for name in OFTEN],

@@ -111,6 +111,13 @@ def test_form(path):
     )
 
 
+def test_the_plan_of_two_hours_names_sections_of_lesson_03():
+    guide = (ROOT / "lessons" / "README.md").read_text(encoding="utf-8")
+    (plan,) = re.findall(r"^\| 2 hours \|.*$", guide, re.MULTILINE)
+    named = re.findall(r'"(.*?)"', plan)
+    assert len(named) == 4 and {f"## {title}" for title in named} <= set(prose_of(LESSONS[2]))
+
+
 @each_lesson
 def test_prose_is_plain(path):
     for line in prose_of(path):

@@ -15,7 +15,7 @@ DOCUMENTS = [
     *sorted((ROOT / "lessons").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
-COMMAND = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w-]+| tests/\S+\b)*')
+COMMAND = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w=-]+| tests/\S+\b)*')
 IN_TWO_PROCESSES = " -n 2 --dist worksteal"  # which select the same tests as one
 
 
