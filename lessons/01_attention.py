@@ -868,8 +868,9 @@ finish(
 def predicted_weights():
     """Predict the four weights with which "bank" attends in "bank by by river".
 
-    Compute them on paper, then write down the list of four numbers, to two digits, and
-    run.
+    The vectors are (1, 1) for bank, (0, 0) for by, and (3, 0) for river. Compute the
+    weights on paper (with a calculator), then write down the list of four numbers, to
+    two digits, and run.
 
     Hint: "How can a word look at other words?" has the table; now it has a row more.
     """

@@ -2,7 +2,7 @@
 
     python lessons/exercise.py 04                     writes my_04_layers.py
     python lessons/exercise.py --print 04             writes 04_layers.html, for paper
-    python lessons/exercise.py --json my_04_layers.py
+    python lessons/exercise.py --json my_04_layers.py       or a filled notebook
 
 The sheet is the section "Your turn" of the lesson, with the imports that it needs and
 a last line that checks the answers.
@@ -26,11 +26,13 @@ import ast
 import json
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 MARK = "# ## Your turn"
 # The first line of a lesson's last cell, which is not for its reader.
 SCAFFOLDING = "# For the tests:"
+LINE = re.compile(r"^\(line \d+\): | \(line \d+\)")  # in a message
 LAST = '\n\nif __name__ == "__main__":\n    check_exercises(globals())\n'
 
 
@@ -126,13 +128,52 @@ def grade_file(files):
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         return refuse(f"{path}: {error.strerror}")
+    if path.suffix == ".ipynb":
+        return grade_notebook(path, text)
     named = re.search(r'"""Exercises\. Lesson (\d\d)\.', text)
     lesson = lesson_of(named[1]) if named else None
     if lesson is None:
         return refuse(
             f"{path}: its first line names no lesson: keep that line of a sheet"
         )
-    result = grade(lesson.stem, sheet(lesson), path)
+    return report(grade(lesson.stem, sheet(lesson), path))
+
+
+def grade_notebook(path, text):
+    """Print what is right in a notebook, as JSON; return the exit code.
+
+    Its exercises are graded as a sheet: the lesson above them is not run.
+    """
+    from minitf.course.grading import grade
+
+    try:
+        cells = json.loads(text)["cells"]
+        sources = ["".join(cell["source"]) for cell in cells]
+        lesson = lesson_of(re.match(r"# Lesson (\d\d)\.", sources[0])[1])
+        title = MARK.removeprefix("# ")
+        start = next(n for n, each in enumerate(sources) if each.startswith(title))
+        code = "\n\n".join(
+            source
+            for cell, source in zip(cells[start:], sources[start:], strict=True)
+            if cell["cell_type"] == "code"
+        ).replace("check_exercises(globals())", "")
+        source = lesson.read_text(encoding="utf-8")
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
+        return refuse(
+            f"{path}: this is no notebook of a lesson: notebooks.py makes one"
+        )
+    imports = imports_of(source, set(re.findall(r"\w+", code)))
+    with tempfile.TemporaryDirectory() as folder:
+        answers = Path(folder, "answers.py")
+        answers.write_text("\n".join([*imports, code]), encoding="utf-8")
+        result = grade(lesson.stem, sheet(lesson), answers)
+    for exercise in result["exercises"]:  # the lines are not those of a cell
+        exercise["message"] = LINE.sub("", exercise["message"])
+    return report(result)
+
+
+def report(result):
+    """Print a grading as JSON; return the exit code."""
     print(json.dumps(result, indent=2, ensure_ascii=False))
     return 0 if result["right"] == result["total"] else 1
 

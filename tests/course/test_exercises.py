@@ -375,6 +375,33 @@ def test_json_has_a_state_for_each_exercise(tmp_path):
             assert (one["message"] == "") == (one["state"] == "right")
 
 
+def test_a_notebook_is_graded_as_a_sheet_is(tmp_path):
+    pytest.importorskip("jupytext", reason="pip install -e '.[dev]' brings jupytext")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "lessons" / "notebooks.py"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / f"{GRADED.stem}.ipynb"
+    made = json.loads(path.read_text(encoding="utf-8"))
+    first, second, *others = answers(GRADED)[0]
+    for cell in made["cells"]:
+        source = "".join(cell["source"])
+        if source.startswith(f"def {first}("):
+            cell["source"] = source.replace("    ...", "    return [-0.58, -0.58, -0.58, 1.73]", 1)
+        elif source.startswith(f"def {second}("):
+            cell["source"] = source.replace("    ...", "    return np.ones(3) / nobody", 1)
+    path.write_text(json.dumps(made), encoding="utf-8")
+    command = [sys.executable, str(SCRIPT), "--json", path.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == "" and done.returncode == 1
+    result = json.loads(done.stdout)
+    assert states(result) == ["right", "wrong", *["to do"] * len(others)]
+    assert result["exercises"][1]["message"] == "NameError: name 'nobody' is not defined"
+
+
 def test_what_a_sheet_does_besides_does_not_break_the_json(tmp_path):
     first, second, *others = answers(GRADED)[0]
     added = (
@@ -439,10 +466,14 @@ def answers_after(name):
         (["--json", "missing.py"], "missing.py: No such file"),
         (["--json", "other.py"], "other.py: its first line names no lesson"),
         (["--json", "."], "Is a directory"),
+        (["--json", "other.ipynb"], "other.ipynb: this is no notebook of a lesson"),
+        (["--json", "empty.ipynb"], "empty.ipynb: this is no notebook of a lesson"),
     ],
 )
 def test_what_cannot_be_graded_is_refused_in_one_line(arguments, reason, tmp_path):
     (tmp_path / "other.py").write_text("print('hello')")
+    (tmp_path / "other.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": "a"}]}')
+    (tmp_path / "empty.ipynb").write_text("")
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=tmp_path,
