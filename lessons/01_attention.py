@@ -428,7 +428,8 @@ print(f"e^8 = {math.exp(8):,.0f}; sqrt(64) = {math.sqrt(64):.0f}")
 #
 # A weight near 0 has no slope either. One formula says both: the slope of a weight w is
 # w (1 - w). Lesson 02 derives it; here the measured slopes agree. (Not to 1e-16: a
-# nudge of a millionth measures a slope to about 7 digits.)
+# nudge of a millionth measures a slope to about 7 digits. So `rtol=1e-5` tells `same`
+# to accept a difference of up to 1e-5 times the second number.)
 #
 # Now with many keys: 2000 random queries look at 16 keys each, for four sizes d_k. How
 # large is the largest of the 16 weights, and what is the mean slope? Sixteen equal
@@ -493,6 +494,10 @@ draw(
     y={
         "The softmax picks one key ...": "largest of 16 weights",
         "... and stops learning": "slope of a weight",
+    },
+    limits={
+        "The softmax picks one key ...": (0, 1),
+        "... and stops learning": (0, 0.06),
     },
     log="x",
 )
@@ -683,8 +688,8 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 # A *layer* is one step of a model: n vectors in, n new vectors out. Before the
 # Transformer, two other kinds of layers read sentences.
 #
-# - A *recurrent* layer has one vector of memory and reads word after word: the new
-#   memory is made of the old memory and the word.
+# - A *recurrent* layer has one vector, its *hidden state*, and reads word after word:
+#   the new state is made of the old state and the word.
 # - A *convolution* of width k makes each new vector from k neighbouring words.
 #
 # **State.** Table 1 of the paper compares them for n words of d numbers each:
@@ -710,7 +715,7 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 # %%
 d = 64
 multiplications = []  # of each product so far
-memory_matrix = rng.standard_normal((d, d)) / 8  # 8 is the root of d, as above
+state_matrix = rng.standard_normal((d, d)) / 8  # 8 is the root of d, as above
 word_matrix = rng.standard_normal((d, d)) / 8
 left_matrix = rng.standard_normal((d, d)) / 8
 middle_matrix = rng.standard_normal((d, d)) / 8
@@ -728,14 +733,14 @@ def attention_layer(x):
 
 
 def recurrent_layer(x):
-    memories = []
-    memory = np.zeros((1, d))
+    states = []
+    state = np.zeros((1, d))
     for word in x:
         from_word = product(word[None], word_matrix)
-        # tanh keeps the numbers from -1 to 1, so the memory cannot grow without end.
-        memory = np.tanh(product(memory, memory_matrix) + from_word)
-        memories.append(memory[0])
-    return np.array(memories)
+        # tanh keeps the numbers from -1 to 1, so the state cannot grow without end.
+        state = np.tanh(product(state, state_matrix) + from_word)
+        states.append(state[0])
+    return np.array(states)
 
 
 def convolution_layer(x):
@@ -747,7 +752,7 @@ def convolution_layer(x):
 
 
 # %% [markdown]
-# Only `recurrent_layer` has a loop, and each of its n rounds needs the memory of the
+# Only `recurrent_layer` has a loop, and each of its n rounds needs the state of the
 # round before: these are the steps that wait. Now count the multiplications.
 
 # %%
@@ -774,7 +779,7 @@ for name, layer in LAYERS.items():
 # %% [markdown]
 # **Equate.** The counts are those of Table 1, up to its constant factors. Attention has
 # two products, one for the scores and one for the averages. A recurrent layer also has
-# two, one for the word and one for the memory.
+# two, one for the word and one for the state.
 
 # %%
 n = np.array(lengths)
@@ -833,7 +838,7 @@ finish(
 # %% [markdown]
 # - **Attention** needs one layer. Every word looks at every other directly.
 # - **The recurrent layer** needs one, too. But inside it the signal is handed from
-#   memory to memory, one word at a time. Those n steps are its path.
+#   state to state, one word at a time. Those n steps are its path.
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
 # - **Attention to r = 4 neighbours** would reach two words to each side. It would need

@@ -268,12 +268,10 @@ draw(
 # %% [markdown]
 # ## What is multi-head attention, exactly?
 # **State.** Let h heads look at the same time, each through linear maps of its own, and
-# let one more linear map, W^O, put together what they found. (Cut W^O into h blocks of
-# rows. Then the product below is head_1 times the first block plus head_2 times the
-# second, and so on: each head writes what it found into the vector in its own way.) The
-# positions of x ask; the positions of
-# the *memory* answer. (If x is its own memory, that
-# is *self-attention*; on the thick line of figure 1, the memory is the encoder's
+# let one more linear map put together what they found. Its matrix is called W^O. (The O
+# is part of the name, for "output", and no power; so are the Q, K and V below.) The
+# positions of x ask; the positions of the *memory* answer. (If x is its own memory,
+# that is *self-attention*; on the thick line of figure 1, the memory is the encoder's
 # output.)
 #
 # $$\text{head}_i = \text{Attention}(x W_i^Q, \; \text{memory} \, W_i^K, \;
@@ -282,11 +280,15 @@ draw(
 # $$\text{MultiHead}(x, \text{memory}) =
 # \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
-# *Concat* writes the answers of the heads side by side. The shapes: W^Q and W^K of one
-# head are (d_model, d_k), W^V is (d_model, d_v), and W^O is (h d_v, d_model), so that
-# what comes out has d_model numbers again. (d_model is the length of the vector of a
-# position, D above. The maps of attention have no bias in the paper.) The paper takes
-# d_k = d_v = d_model / h: in the base model 512 / 8 = 64. More heads are smaller heads.
+# *Concat* writes the answers of the heads side by side. (Cut W^O into h blocks of rows.
+# Then the last product is head_1 times the first block plus head_2 times the second,
+# and so on: each head writes what it found into the vector in its own way.)
+#
+# The shapes: W^Q and W^K of one head are (d_model, d_k), W^V is (d_model, d_v), and W^O
+# is (h d_v, d_model), so that what comes out has d_model numbers again. (d_model is the
+# length of the vector of a position, D above. The maps of attention have no bias in the
+# paper.) The paper takes d_k = d_v = d_model / h: in its *base model*, the smaller of
+# the two that it trains, 512 / 8 = 64. More heads are smaller heads.
 #
 # **Derive.** One head after another, for one sentence. The library keeps the matrices
 # of all heads side by side in one matrix, so the matrices of head i are a *slice of its
@@ -635,8 +637,9 @@ draw(
 # three heads.*
 #
 # At the end the curve of one head dips a little below its line. The law allows that: it
-# holds for weights that do not depend on the random numbers. A head of attention may
-# choose its weights by them, and here it has learned to gain a little.
+# holds for weights that do not depend on the random numbers, and a head of attention
+# may choose its weights by them. (Each point is a mean of only 20 batches, so part of
+# the dip may be chance.)
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
 # base model (*BLEU*: lesson 08; more is better) with different numbers of heads, at

@@ -169,30 +169,30 @@ print(f"by the formula below, the last one moves by {by_formula:.3f}")
 
 # %% [markdown]
 # **Derive.** Let gy be the gradient that arrives at y. As y = gain n + bias, the
-# gradient that arrives at n is u, with u_i = gy_i gain_i. Now move one feature x_k a
+# gradient that arrives at n is u, with u_i = gy_i gain_i. Now move one feature x_j a
 # little. It reaches each n_i = (x_i - m) / s in these three ways. Count each effect per
-# unit that x_k moves:
+# unit that x_j moves:
 #
-# 1. As itself, if i = k: n_k changes by 1/s.
+# 1. As itself, if i = j: n_j changes by 1/s.
 # 2. Through the mean. m changes by 1/D, so *every* n_i changes by -(1/D) / s.
-# 3. Through the deviation. By the chain rule, s changes by n_k / D:
+# 3. Through the deviation. By the chain rule, s changes by n_j / D:
 #
-# $$\frac{\partial s}{\partial x_k} = \frac{1}{2s} \cdot \frac{2}{D} (x_k - m)
-# = \frac{x_k - m}{D s} = \frac{n_k}{D}$$
+# $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
+# = \frac{x_j - m}{D s} = \frac{n_j}{D}$$
 #
-# (That m moves, too, changes nothing here: the x_j - m sum to 0.) The slope of
+# (That m moves, too, changes nothing here: the x_i - m sum to 0.) The slope of
 # n_i = (x_i - m) / s for s is -(x_i - m) / s^2, which is -n_i / s. And s changes by
-# n_k / D, so *every* n_i changes by -(n_i / s)(n_k / D).
+# n_j / D, so *every* n_i changes by -(n_i / s)(n_j / D).
 #
-# Together, where [i = k] is 1 if i is k, and else 0:
+# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if i = j, and else 0:
 #
-# $$\frac{\partial n_i}{\partial x_k} = \frac{1}{s} \Big( [i = k] - \frac{1}{D}
-# - \frac{n_i n_k}{D} \Big)$$
+# $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
+# - \frac{n_i n_j}{D} \Big)$$
 #
-# The gradient of x_k adds up what its change does to all n_i, each times u_i:
+# The gradient of x_j adds up what its change does to all n_i, each times u_i:
 #
-# $$gx_k = \sum_i u_i \frac{\partial n_i}{\partial x_k} = \frac{1}{s} \Big( u_k
-# - \frac{1}{D} \sum_i u_i - \frac{n_k}{D} \sum_i u_i n_i \Big)$$
+# $$gx_j = \sum_i u_i \frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( u_j
+# - \frac{1}{D} \sum_i u_i - \frac{n_j}{D} \sum_i u_i n_i \Big)$$
 #
 # In words: **gx = (u - mean(u) - n mean(u n)) / s**. The two means take out of the
 # gradient what cannot matter: adding a number to all features of x, or stretching them,
@@ -453,11 +453,12 @@ draw(
 )
 
 # %% [markdown]
-# ![Four tables of 8 people and 8 dishes. The first holds the facts, plus or minus 1 in a random pattern. The next two show what two units add for each pair: nothing for many of the pairs, which are grey; for the others one unit only adds and the other only subtracts. The last table, the sum of all eight units and b_2, is nearly the table of facts.](figures/04_units.png)
+# ![Four tables of 8 people and 8 dishes. The first holds the facts, plus or minus 1 in a random pattern. The next two show what two units add for each pair: nothing for many of the pairs, which are hatched; for the others one unit only adds and the other only subtracts. The last table, the sum of all eight units and b_2, is nearly the table of facts.](figures/04_units.png)
 #
-# *What to see: a unit is silent (grey) for many pairs. One only adds, the other only
+# *What to see: a unit is silent (hatched) for many pairs. One only adds, the other only
 # subtracts (a dash marks a negative number): the sign is that of the unit's row of W_2.
-# Eight such tables add up to the last one, nearly the facts.*
+# Eight such tables add up to the last one, nearly the facts. (The arrows of the colour
+# bar: some numbers are beyond 2 or -2, and have the colour of its end.)*
 #
 # So attention *fetches*, and the network *computes and remembers*. It also holds two
 # thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
@@ -862,15 +863,16 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # x and every f(x) have the size 1 and nothing in common, so that the *squares* of their
 # sizes add.
 #
-# **In post-norm changes pile up.** Let one update of the matrices change the result of
-# each f by a little, d. By how much does the output of the stack change?
+# **In post-norm changes pile up.** Let one update of the matrices change every f a
+# little. At each sub-layer two changes meet: its own f has changed, which moves f(x) by
+# a *fresh change* of size d; and x has moved already, because of the sub-layers before,
+# by an *older change* of size c. By how much does the output of the stack change?
 #
-# - *Post-norm.* x + f(x) has the square 1 + 1 = 2, and the norm divides it by 2. So the
-#   fresh change adds d²/2 to the square of the change. An older change c
+# - *Post-norm.* x + f(x) has the square 1 + 1 = 2. The norm divides this square by 2,
+#   and the squares of the changes, too. So the fresh change adds d²/2. The older change
 #   reaches the sum twice: in x itself, and in f(x), because f sees the changed x. If f
 #   passes on as much as it gets, that is c² + c² = 2c², and the norm makes it c² again.
-#   Nothing is forgotten,
-#   and *every* sub-layer adds the same d²/2.
+#   Nothing is forgotten, and *every* sub-layer adds the same d²/2.
 # - *Pre-norm.* The sum is not divided until the end, so it grows: its square is 2 after
 #   the first sub-layer, 3 after the second, 4 after the third. A fresh change d² is one
 #   half of that, then a third, then a quarter. *Late sub-layers add less and less.*
@@ -939,6 +941,7 @@ draw(
     movement,
     x="layers",
     y="change of the output",
+    limits=(0, 0.12),
 )
 
 # %% [markdown]
@@ -1200,7 +1203,7 @@ def rms_norm(x, gain):
 
     Most language models of today use this norm.
 
-    Hint: "What is the gradient of layer norm?" has three ways from x_k to n_i. Without
+    Hint: "What is the gradient of layer norm?" has three ways from x_j to n_i. Without
     the mean m, which of them are left?
     """
     ...

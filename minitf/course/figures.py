@@ -30,7 +30,8 @@ LETTER = 0.13  # inches; the width of a letter of SMALL points
 MARKS = ("o", "s", "^", "D", "v")
 LEVEL = "#444444"
 FRAME = {False: "#d1701c", True: "black"}  # of a marked cell, by whether the values are signed
-NO_NUMBER = "0.82"  # the grey of a cell that holds nan
+NO_NUMBER = "0.92"  # the grey of a cell that holds nan
+HATCH, HATCHED = "///", "0.45"  # its lines and their grey: in grey, some colours look like its own
 MOST_SIGNS = 600  # cells of a panel; in a larger one a minus sign could not be read
 SHORTEST_ARROW = 0.16  # of the axes
 STATES = {  # of a node in a tree: its face, its text, its frame
@@ -219,10 +220,11 @@ def matrices(
 ):
     """Draw matrices side by side, white for the least and dark for the most of all of them.
 
-    panels: {title: matrix}; a cell that holds nan is grey. rows, columns: the names of the axes.
+    panels: {title: matrix}; a cell that holds nan is hatched. rows, columns: the names of the axes.
     row_labels, column_labels: a name for each row and column, or {title: names} if they differ from
     panel to panel. values: a format such as ".2f", in which the number is written into each cell.
-    limits: (white, dark). bar: the quantity that the colours measure; "" draws no colour bar.
+    limits: (white, dark). bar: the quantity that the colours measure; "" draws no colour bar. It
+    ends in an arrow where numbers are beyond the limits.
     signed: draw 0 white, positive numbers blue and negative ones brown, with a minus sign in each
     cell that no number fills; the limits are then (-most, most). mark: the (row, column) of the
     cells with a thick frame in every panel, or {title: such cells}.
@@ -242,7 +244,8 @@ def matrices(
             matrix, cmap=_two_sided() if signed else "Blues", vmin=low, vmax=high,
             aspect="auto", interpolation="nearest",
         )  # fmt: skip
-        axes.set_facecolor(NO_NUMBER)  # seen through the cells that imshow leaves out
+        if np.isnan(matrix).any():  # the background is seen through the cells that hold nan
+            axes.patch.set(facecolor=NO_NUMBER, edgecolor=HATCHED, hatch=HATCH, linewidth=0)
         axes.set_title(title, fontsize=FONT)
         axes.set_xlabel(columns, fontsize=FONT)
         axes.set_ylabel(rows if first else "", fontsize=FONT, labelpad=8)
@@ -261,7 +264,8 @@ def matrices(
             _write_signs(axes, matrix, low, high)
         _frame_cells(axes, matrix, marked.get(title, ()), FRAME[signed], path)
     if bar:
-        scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9)
+        beyond = _beyond(panels.values(), low, high)
+        scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9, extend=beyond)
         scale.set_label(bar, fontsize=FONT, labelpad=8)
         scale.ax.tick_params(labelsize=SMALL)
     save_figure(figure, path)
@@ -287,6 +291,14 @@ def _limits(drawn, signed):
         return least, most
     largest = max(most, -least)
     return -largest, largest
+
+
+def _beyond(drawn, low, high):
+    """Return the ends beyond which there are numbers: "neither", "min", "max" or "both"."""
+    least, most = _limits(drawn, signed=False)
+    rounding = 1e-6 * (high - low)
+    names = {(False, False): "neither", (True, False): "min", (False, True): "max"}
+    return names.get((least < low - rounding, most > high + rounding), "both")
 
 
 def _two_sided():

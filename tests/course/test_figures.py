@@ -292,13 +292,30 @@ def test_a_cell_without_a_number_does_not_take_the_colour_of_the_others():
     assert figures._limits([np.array([[np.nan, 1.0, -3.0]])], signed=True) == (-3.0, 3.0)
 
 
-def test_a_cell_without_a_number_is_grey(saved):
+def test_a_cell_without_a_number_is_hatched(saved):
     holes = {"panel": np.array([[np.nan, 1.0]])}
     figures.matrices(holes, path="a.png", signed=True, limits=(-1, 1), bar="b")
     axes = saved[0].axes[0]
     red, green, blue, opaque = axes.get_facecolor()
-    assert red == green == blue < 0.9 and opaque == 1
+    assert red == green == blue < 1 and opaque == 1
+    # In grey, its colour is that of some number: so it is hatched, too.
+    assert axes.patch.get_hatch() and axes.patch.get_edgecolor()[0] < red - 0.3
     assert axes.images[0].to_rgba(axes.images[0].get_array())[0, 0, 3] == 0, "seen through"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "arrows"),
+    [
+        ([-1, 1 + 1e-9], "neither"),
+        ([-1, 2], "max"),
+        ([-2, 0], "min"),
+        ([-2, np.nan, 2], "both"),
+    ],
+)
+def test_a_colour_bar_has_an_arrow_where_numbers_are_beyond_its_end(numbers, arrows, saved):
+    panels = {"one": np.zeros((1, 1)), "two": np.array([numbers])}
+    figures.matrices(panels, path="a.png", signed=True, limits=(-1, 1), bar="b")
+    assert saved[0].axes[2]._colorbar.extend == arrows
 
 
 def test_matrices_may_each_have_names_of_their_own(saved):
