@@ -100,9 +100,9 @@ def test_a_text_is_no_list_of_words(subwords):
         parser_of(subwords, 0).parse(["Mice die."])
 
 
-@pytest.mark.parametrize(("end", "lengths"), [(150, [150, 100]), (50, [200, 50])])
+@pytest.mark.parametrize(("end", "lengths"), [(45, [45, 30]), (15, [60, 15])])
 def test_a_part_ends_after_a_clause_in_its_second_half(subwords, monkeypatch, end, lengths):
-    sentence = ["b"] * 250
+    sentence = ["b"] * 75
     sentence[end - 1] = "."
     lines, *_ = asked(parser_of(subwords, 0), monkeypatch, [sentence], beam=1)
     assert [len(line.split()) for line in lines] == lengths
@@ -118,7 +118,7 @@ def test_a_long_sentence_is_parsed_in_parts(subwords):
         if depth == 0:
             sizes.append(size)
             size = 0
-    assert sizes == [200, 200, 20]
+    assert sizes == [60] * 7
 
 
 def brute_force(tokens, n_words, left):
