@@ -84,15 +84,16 @@ def relu(x: ArrayLike) -> Tensor:
 def swish(x: ArrayLike) -> Tensor:
     """Return x times its sigmoid: close to x far above 0, and close to 0 far below.
 
-        y = x s    with s = sigmoid(x) = 1 / (1 + e^-x) = (1 + tanh(x/2)) / 2
+        y = x s    with s = sigmoid(x) = 1 / (1 + e^-x) = e^x / (1 + e^x)
         dy/dx = s + x ds/dx = s + x s (1 - s) = s + y (1 - s)
 
     x: (...)   ->   (...)
-    The code computes the tanh, which cannot overflow. Also called SiLU.
+    The code computes the exponential of -|x|, which cannot overflow. Also called SiLU.
     Source: Ramachandran et al. 2017, "Searching for Activation Functions", with beta = 1.
     """
     x_data = as_array(x)
-    s = (1 + xp.tanh(x_data / 2)) / 2
+    e = xp.exp(-abs(x_data))
+    s = xp.where(x_data < 0, e, 1) / (1 + e)
     y = x_data * s
     return record(y, (x,), lambda gy: gy * (s + y * (1 - s)))
 

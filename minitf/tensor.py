@@ -202,17 +202,27 @@ def as_array(x, dtype=None):
     """
     if isinstance(x, Tensor):
         return x.data
-    if isinstance(x, list | tuple) and any(isinstance(item, Tensor) for item in x):
-        raise TypeError(
-            "an array made of Tensors would have no history: use functions.concatenate, or float() "
-            "for the values alone"
-        )
+    _refuse_tensors_in(x)
     array = to_device(x)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
     if dtype is None:
-        dtype = np.float64 if getattr(x, "dtype", None) == np.float64 else np.float32
+        given = getattr(x, "dtype", array.dtype)
+        is_double = given.kind == "f" and given.itemsize >= 8 and hasattr(x, "dtype")
+        dtype = np.float64 if is_double else np.float32
     return array.astype(dtype, copy=False)
+
+
+def _refuse_tensors_in(x):
+    """Raise TypeError for a list, or a list of lists and so on, that contains a Tensor."""
+    if isinstance(x, list | tuple):
+        for item in x:
+            if isinstance(item, Tensor):
+                raise TypeError(
+                    "an array made of Tensors would have no history: use functions.concatenate, or "
+                    "float() for the values alone"
+                )
+            _refuse_tensors_in(item)
 
 
 def float_type(dtype):
@@ -256,11 +266,13 @@ class Tensor:
     """An array that remembers how it was computed.
 
     Python numbers, lists, integers and float16 become float32. float64 stays float64, for gradient
-    checks. An array that need not be converted is not copied: do not change it before backward().
+    checks. An array that need not be converted is not copied: do not change it before backward(),
+    nor ids, masks and indices that a function was given.
     A NumPy array is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` bring
     the values back. Comparisons, including `==`, work element by element and return boolean arrays,
     which are constants; so to look for a Tensor in a list, write `any(t is x for x in tensors)`.
-    NumPy's own functions refuse a Tensor, because their results would have no history.
+    NumPy's own functions refuse a Tensor, because their results would have no history; but
+    np.array, like np.asarray, returns the values.
     Raises TypeError for complex numbers, text, and a list of Tensors, ValueError for lists of
     different lengths.
     """
@@ -282,7 +294,11 @@ class Tensor:
     dtype = property(lambda self: self.data.dtype)
 
     def numpy(self) -> np.ndarray:
-        """Return the values as a NumPy array."""
+        """Return the values as a NumPy array.
+
+        On a CPU it is the Tensor's own array, which an update of a Parameter changes: to keep the
+        values, copy it.
+        """
         return to_numpy(self.data)
 
     def item(self) -> float:

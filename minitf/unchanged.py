@@ -1,10 +1,10 @@
-"""A check that nobody has changed the methods of a module, and what forms of both rooms share.
+"""A check that nobody has changed what a module computes, and what forms of both rooms share.
 
 Some programs compute the same as modules without calling them. The forms of `Residual`,
 `FeedForward` and `MultiHeadAttention`, and those of decoding, compute several modules together. The
 cache of decoding keeps the keys of earlier tokens, although a changed attention might compute other
-keys once the text is longer. All of them ask here first. If a method was changed, they leave the
-work to the modules.
+keys once the text is longer. All of them ask here first. If a method was changed, or a function of
+`minitf.functions` replaced, they leave the work to the modules.
 
 The forms of `Residual` and `FeedForward` need nothing more than this check and an op, so they are
 the same in both rooms. Those of `MultiHeadAttention` share one test of which calls they can take.
@@ -32,6 +32,7 @@ __all__ = [
     "METHODS_OF_ATTENTION",
     "attends_plainly",
     "feed_forward_by_op",
+    "functions_are_unchanged",
     "gradient_buffer",
     "is_all_unchanged",
     "is_unchanged",
@@ -59,6 +60,9 @@ _METHODS = {
 }
 
 
+# And the functions by which the methods compute, which may be replaced in their module.
+_FUNCTIONS = {name: getattr(F, name) for name in F.__all__}
+
 METHODS_OF_ATTENTION = ("__call__", "attend", "keys_and_values", "merge_heads", "split_heads")
 
 
@@ -78,12 +82,18 @@ def is_unchanged(module: object, kind: type[Module], *methods: str) -> bool:
     return True
 
 
+def functions_are_unchanged(*names: str) -> bool:
+    """Return whether nobody has replaced these functions in `minitf.functions`, by default all."""
+    return all(getattr(F, name) is _FUNCTIONS[name] for name in names or _FUNCTIONS)
+
+
 def is_all_unchanged(model: Module) -> bool:
     """Return whether all modules of a model have this library's classes, and no changed method.
 
-    All methods count as changed if the file of an equation of the model was edited.
+    All methods count as changed if the file of an equation of the model was edited, or a function
+    replaced.
     """
-    if EQUATIONS.intersection(edited):
+    if EQUATIONS.intersection(edited) or not functions_are_unchanged():
         return False
     for module in model.modules():
         defined = _METHODS.get(type(module), {})
@@ -101,6 +111,8 @@ def residual_by_op(module, x, sublayer):
     norm, dropout = module.norm, module.dropout
     if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
         return NotImplemented
+    if not functions_are_unchanged("layer_norm", "dropout"):
+        return NotImplemented
     rate = dropout.rate if dropout.training else 0.0
     return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
 
@@ -115,6 +127,8 @@ def feed_forward_by_op(module, x):
         return NotImplemented
     if module.activation != "relu" or not is_unchanged(dropout, Dropout):
         return NotImplemented  # these forms compute no other activation
+    if not functions_are_unchanged("linear", "relu", "dropout"):
+        return NotImplemented
     rate = dropout.rate if dropout.training else 0.0
     return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
@@ -129,6 +143,7 @@ def attends_plainly(module, x, memory, mask):
     layers = module.query, module.key, module.value
     return (
         not module.keep_weights
+        and functions_are_unchanged("attention", "linear")
         and is_unchanged(module, MultiHeadAttention, *METHODS_OF_ATTENTION)
         and all(is_unchanged(layer, Linear) for layer in layers)
         and x.ndim == memory.ndim == 3

@@ -51,11 +51,12 @@ def gelu_tanh(x: ArrayLike) -> Tensor:
     Source: Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2.
     """
     x_data, factor = as_array(x), math.sqrt(2 / math.pi)
-    t = xp.tanh(factor * (x_data + 0.044715 * x_data**3))
+    near = xp.clip(x_data, -30, 30)  # beyond, tanh is -1 or 1 exactly; a cube could overflow
+    t = xp.tanh(factor * (near + 0.044715 * near**3))
     y = 0.5 * x_data * (1 + t)
 
     def backward(gy):
-        slope = factor * (1 + 3 * 0.044715 * x_data * x_data)  # of the argument of tanh
+        slope = factor * (1 + 3 * 0.044715 * near * near)  # of the argument of tanh
         return gy * (0.5 * (1 + t) + 0.5 * x_data * (1 - t * t) * slope)
 
     return record(y, (x,), backward)

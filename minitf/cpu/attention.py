@@ -2,7 +2,8 @@
 
 For texts of up to LONGEST_KEPT tokens, `_attend_in_rows` computes complete rows of scores and keeps
 the weights for backward. For longer texts, `_attend_in_blocks` computes the scores in blocks, and
-again in backward: its memory grows with the length of the text and not with its square.
+again in backward: its memory grows with the length of the text and not with its square. (A mask
+of the past and the numbers of dropout grow with the square, in one byte for each score.)
 
 Apart from the products of matrices, the time goes into passes over the scores. Two things make
 these fewer or faster:
@@ -82,12 +83,13 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
     memory layout and be views of one array.
     backward reads q, k, v and y, so they must not change before.
     """
-    limit = _limit(mask, (*q.shape[:-1], k.shape[-2]), q.dtype)
     n_queries, n_keys = q.shape[-2], k.shape[-2]
+    shape = *q.shape[:-1], n_keys
     # Without gradients nothing is kept: rows are faster then if a head's scores fit one tile.
     if n_keys > LONGEST_KEPT and (is_recording() or n_queries * n_keys > TILE_SCORES):
-        return _attend_in_blocks(q, k, v, limit, keep, factor)
-    return _attend_in_rows(q, k, v, limit, keep, factor)
+        visible = None if mask is None else np.broadcast_to(mask, shape)
+        return _attend_in_blocks(q, k, v, visible, keep, factor)
+    return _attend_in_rows(q, k, v, _limit(mask, shape, q.dtype), keep, factor)
 
 
 # Short texts: complete rows of scores, and weights that are kept ----------------------------------
@@ -163,13 +165,15 @@ def _add_product(x, y, out, first):
 # Long texts: blocks of scores, computed in forward and again in backward --------------------------
 
 
-def _attend_in_blocks(q, k, v, limit, keep, factor):
+def _attend_in_blocks(q, k, v, visible, keep, factor):
     """Return the same as `attend`, with scores that backward computes a second time.
+
+    visible: the mask with the shape of the scores, or None.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
     y = _like(q, (*q.shape[:-1], v.shape[-1]))
-    arrays = q, k, v, y, limit, keep
+    arrays = q, k, v, y, visible, keep
     heads = {
         i: _Head(*(None if x is None else x[i] for x in arrays), factor)
         for i in np.ndindex(q.shape[:-2])
@@ -196,16 +200,18 @@ class _Head:
     compute one block after another, without the other blocks of the same rows.
     """
 
-    def __init__(self, q, k, v, y, limit, keep, factor):
+    def __init__(self, q, k, v, y, visible, keep, factor):
         self.q, self.k, self.v, self.y, self.keep, self.factor = q, k, v, y, keep, factor
         self.largest = self.sums = None  # m (or None for 0) and s, (T, 1)
-        self.blocks = []  # (rows, columns, limit of the scores or None); blocks with visible keys
+        # (rows, columns, the mask or None if all is visible), of the blocks with visible keys
+        self.blocks = []
         cuts = _slices(len(q), BLOCK_QUERIES), _slices(len(k), BLOCK_KEYS)
         for rows, columns in itertools.product(*cuts):
-            block_limit = None if limit is None else limit[rows, columns]
-            is_visible = True if limit is None else np.isnan(block_limit)
-            if np.any(is_visible):
-                self.blocks.append((rows, columns, None if np.all(is_visible) else block_limit))
+            part = None if visible is None else visible[rows, columns]
+            if part is None or part.all():
+                self.blocks.append((rows, columns, None))
+            elif part.any():
+                self.blocks.append((rows, columns, part))
 
     def forward(self):
         """Write y; store m and s for backward."""
@@ -268,9 +274,11 @@ class _Head:
 
     def _scores(self, block, queries):
         """Return X of a block."""
-        rows, columns, limit = block
+        rows, columns, visible = block
         scores = queries[rows] @ self.k[columns].T
-        return scores if limit is None else np.fmin(scores, limit, out=scores)
+        if visible is not None:
+            np.copyto(scores, -np.inf, where=~visible)
+        return scores
 
     def _powers(self, block, queries):
         """Return E of a block."""

@@ -33,7 +33,7 @@ from minitf.transformer import (
     Residual,
     Transformer,
 )
-from minitf.unchanged import METHODS_OF_ATTENTION, is_unchanged
+from minitf.unchanged import METHODS_OF_ATTENTION, functions_are_unchanged, is_unchanged
 
 __all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_plain", "token_scorer"]
 
@@ -62,7 +62,7 @@ def token_scorer(model, source, width, cached):
 def is_plain(model):
     """Return whether the decoder has unchanged layers, all alike."""
     unchanged = all(is_unchanged(*checked) for checked in _methods_computed_here(model))
-    return unchanged and _follows_its_config(model)
+    return unchanged and functions_are_unchanged() and _follows_its_config(model)
 
 
 def _follows_its_config(model):

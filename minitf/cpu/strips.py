@@ -57,7 +57,9 @@ def product(x, strips, f, helper=None):
            [3., 4., 5., 0., 0.]])
     """
     given, (count, d, width) = len(x), strips.shape
-    if given == 1:  # a single row would use another program of OpenBLAS, slower than two rows
+    # A single row would use another program of OpenBLAS: its last bits would not be those of the
+    # same row among others. (It is slower than two rows on some processors, and faster on others.)
+    if given == 1:
         x = np.concatenate([x, x])
     n = len(x)
     y = np.empty((n, count * width), dtype=x.dtype)
@@ -73,6 +75,7 @@ def product(x, strips, f, helper=None):
         slices = -(-n // most)
         few = -(-n // slices) + 3 & ~3  # rows of each slice: the same number, rounded up to fours
         for start in range(0, n, few):
+            start = min(start, n - 2)  # never a single row: the one before it is computed again
             np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
     return y[:given, :f]
 

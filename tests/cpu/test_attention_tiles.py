@@ -146,12 +146,12 @@ def test_blocks_that_the_mask_hides_are_not_computed(rng, monkeypatch):
     assert sum(limit is None for _, _, limit in computed) == 3
 
 
-def peak(length):
+def peak(length, mask=None):
     """Return the peak memory of attention over a text of this length, forward and backward."""
     x = Tensor(np.ones((1, 2, length, 8), np.float32))
     tracemalloc.start()
     try:
-        F.attention(x, x, x).backward(x.data)
+        F.attention(x, x, x, mask).backward(x.data)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -159,6 +159,7 @@ def peak(length):
 
 def test_memory_grows_with_the_length_and_not_with_its_square(monkeypatch):
     assert peak(2048) < 1.5 * peak(1024)
+    assert peak(2048, np.tri(2048, dtype=bool)) < 1.6 * peak(1024, np.tri(1024, dtype=bool))
     monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", 2048)  # all weights are kept
     assert peak(2048) > 3 * peak(1024)
 

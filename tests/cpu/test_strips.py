@@ -38,6 +38,17 @@ def test_products(rows, shape, rng, monkeypatch):
     np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 
 
+def test_no_slice_of_a_product_is_a_single_row(rng, monkeypatch):
+    """A single row has other last bits: OpenBLAS computes it by another program."""
+    monkeypatch.setattr(strips, "_FEW", 1)  # slices of four rows
+    x, packed = rng.normal(size=(5, 6)), strips.in_strips(rng.normal(size=(6, 70)))
+    rows, own = [], np.matmul
+    monkeypatch.setattr(np, "matmul", lambda x, y, out: rows.append(len(x)) or own(x, y, out=out))
+    found = strips.product(x, packed, 70)
+    assert rows == [4, 2]
+    np.testing.assert_allclose(found, (x @ packed).swapaxes(0, 1).reshape(5, -1)[:, :70])
+
+
 def test_on_a_gpu_nothing_is_packed():
     with using(strict.module):
         assert not any(

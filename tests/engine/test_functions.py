@@ -371,6 +371,15 @@ def test_sigmoid_neither_overflows_nor_loses_small_numbers():
     np.testing.assert_allclose(t.grad, [0, np.exp(-40), 0.25, np.exp(-40), 0], rtol=1e-15)
 
 
+def test_gelu_of_large_numbers():
+    x = Tensor(np.float32([-3e38, -1e20, -30, 30, 1e20, 3e38]))
+    with np.errstate(all="raise"):
+        y = variations.gelu_tanh(x)
+        y.backward(np.ones(6, np.float32))
+    assert np.array_equal(y.numpy(), np.where(x.data < 0, 0, x.data))
+    assert np.array_equal(x.grad, [0, 0, 0, 1, 1, 1])
+
+
 def test_gelu_is_close_to_its_exact_form():
     """x times the probability that a standard normal variable is smaller, by the error function."""
     x = np.linspace(-6, 6, 241)

@@ -74,14 +74,14 @@ def test_swish_by_its_definition(library, dtype):
     y = to_numpy(F.swish(to_device(x)).data)
     assert y.dtype == dtype
     tolerance = 1e-14 if dtype == "float64" else 1e-6
-    assert np.allclose(y, x / (1 + np.exp(-x.astype(float))), rtol=0, atol=20 * tolerance)
+    assert np.allclose(y, x / (1 + np.exp(-x.astype(float))), rtol=tolerance, atol=0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_swish_of_large_numbers(dtype):
     largest = np.finfo(dtype).max
     x = Tensor(np.array([-largest, -1e4, 0, 1e4, largest], dtype))
-    with np.errstate(all="raise"):
+    with np.errstate(all="raise", under="ignore"):
         y = F.swish(x)
         y.backward(np.ones(5, dtype))
     assert np.array_equal(y.numpy(), np.array([0, 0, 0, 1e4, largest], dtype))

@@ -21,6 +21,9 @@ def test_dtypes():
         assert Tensor(data).dtype == np.float32
     assert Tensor(np.ones(2)).dtype == np.float64
     assert Tensor(Tensor(np.ones(2))).dtype == np.float64
+    for other in (">f8", np.longdouble):  # from a file of another processor, for one
+        assert Tensor(np.array([1 / 3], other)).dtype == np.float64
+        assert Tensor(np.array([1 / 3], other)).data.dtype.isnative
     x = Tensor([1.0, 2.0])
     for y in (
         x * 2,
@@ -35,6 +38,15 @@ def test_dtypes():
     ):
         assert y.dtype == np.float32
         assert isinstance(y.data, np.ndarray)
+
+
+def test_lists_with_a_tensor_anywhere_are_refused():
+    a = Tensor([1.0])
+    for data in ([a], [[a], [2.0]], ((1.0, [a]),)):
+        with pytest.raises(TypeError, match="would have no history"):
+            Tensor(data)
+        with pytest.raises(TypeError, match="would have no history"):
+            a * data
 
 
 def test_functions_take_lists_as_tensors_do():

@@ -16,6 +16,7 @@ from minitf import dropout, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.config import Config
+from minitf.decode import beam_search
 from minitf.errors import UserError
 from minitf.nn import Dropout, LayerNorm, Linear
 from minitf.tensor import Tensor
@@ -606,6 +607,26 @@ def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rn
     else:
         part.__class__ = changed
     assert not np.allclose(compute(), before)
+
+
+@pytest.mark.parametrize("name", ["attention", "linear", "relu", "dropout", "layer_norm"])
+def test_a_replaced_function_is_not_passed_over_by_an_op(name, library, rng, monkeypatch):
+    """Neither in a loss nor in decoding, where programs compute several modules together."""
+    model = Transformer(Config.preset("tiny", 30, dropout=0.1), seed=0)
+    batch = random_batch(rng, 30)
+
+    def compute():
+        with F.dropout_state(1, 1):
+            loss = model.loss(batch.source, batch.target_in, batch.target_out)[0].item()
+        with model.evaluating():
+            return loss, beam_search(model, batch.source, 2, max_extra=4)[0][0].log_probability
+
+    before, own = compute(), getattr(F, name)
+    monkeypatch.setattr(F, name, lambda *arguments: own(*arguments) * 1.5)
+    loss, ln_p = compute()
+    with forms.off():
+        assert (loss, ln_p) == pytest.approx(compute(), rel=1e-4)
+    assert abs(loss - before[0]) > 1e-3 and (name == "dropout" or abs(ln_p - before[1]) > 1e-3)
 
 
 def test_a_mask_for_caches_is_refused_without_them():
