@@ -19,11 +19,12 @@ __all__ = ["Parser"]
 
 BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
 _LEAST_EXTRA = 3  # two brackets and the end mark
-# Words of a part. On 132 long sentences that the bundled model has not learned from, F1 was 58.4 in
+# Words of a part. On 132 long sentences that the bundled model has not learned from, F1 was 61.2 in
 # parts of at most 60 words, and 37.6 in one piece (examples/models/parse-en/README.md).
 _MOST_WORDS = 60
+# Signs after which a sentence is cut, the best first. Without the colon and the comma: 58.4.
+_CUTS = {".", "?", "!", ";"}, {":"}, {","}
 _MOST_CHARACTERS = 60  # of a word that the model reads
-_ENDS = {".", "?", "!", ";"}
 
 
 class Parser:
@@ -107,11 +108,12 @@ def _checked(word):
 
 
 def _parts(words):
-    """Cut the words of a long sentence, after the last sign that ends a clause if there is one."""
+    """Cut a long sentence, each part after the best sign in its second half if there is one."""
     parts = []
     while len(words) > _MOST_WORDS:
-        ends = [i for i in range(_MOST_WORDS // 2, _MOST_WORDS) if words[i] in _ENDS]
-        cut = ends[-1] + 1 if ends else _MOST_WORDS
+        half = range(_MOST_WORDS // 2, _MOST_WORDS)
+        ends = (max((i for i in half if words[i] in signs), default=None) for signs in _CUTS)
+        cut = next((end + 1 for end in ends if end is not None), _MOST_WORDS)
         parts.append(words[:cut])
         words = words[cut:]
     return [*parts, words] if words else parts

@@ -100,10 +100,18 @@ def test_a_text_is_no_list_of_words(subwords):
         parser_of(subwords, 0).parse(["Mice die."])
 
 
-@pytest.mark.parametrize(("end", "lengths"), [(45, [45, 30]), (15, [60, 15])])
-def test_a_part_ends_after_a_clause_in_its_second_half(subwords, monkeypatch, end, lengths):
-    sentence = ["b"] * 75
-    sentence[end - 1] = "."
+@pytest.mark.parametrize(
+    ("signs", "lengths"),
+    [
+        ({45: "."}, [45, 30]),
+        ({15: "."}, [60, 15]),
+        ({40: ";", 50: ",", 55: ":"}, [40, 35]),
+        ({50: ",", 45: ":"}, [45, 30]),
+        ({40: ",", 50: ","}, [50, 25]),
+    ],
+)
+def test_a_part_ends_after_a_clause_in_its_second_half(subwords, monkeypatch, signs, lengths):
+    sentence = [signs.get(i, "b") for i in range(1, 76)]
     lines, *_ = asked(parser_of(subwords, 0), monkeypatch, [sentence], beam=1)
     assert [len(line.split()) for line in lines] == lengths
 
