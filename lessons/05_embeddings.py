@@ -846,7 +846,7 @@ def check_predicted_position():
 def look_up(table, ids):
     """Return the rows of the Tensor `table` at ids (N,), with their gradient.
 
-    The ids may repeat. Use record.
+    The ids may repeat. Use record. (The check sees the result, not the method.)
 
     Hint: "How does a word become a vector?" shows why g[ids] += gy is not enough;
     np.add.at adds each.

@@ -1100,6 +1100,7 @@ def check_predict_what_moves():
     target = np.array([[2, 9, 10, 11, 12]])
     before = model(source, target).numpy()
     predicted = predict_what_moves()
+    assert isinstance(predicted, dict), "return a dict, such as {'source 2': [0, 1]}"
     for side, position in (("source", 2), ("target", 0), ("target", 3)):
         changed = {"source": source.copy(), "target": target.copy()}
         changed[side][0, position] = 15
@@ -1107,7 +1108,7 @@ def check_predict_what_moves():
         moved = np.flatnonzero((after != before).any(axis=(0, 2))).tolist()
         change = f"{side} {position}"
         answer = sorted(predicted.get(change, []))
-        claim(f"{change} moves {moved}", answer == moved, f"you say {answer}")
+        assert answer == moved, f"{change}: the positions that move are not {answer}"
 
 
 # %%
@@ -1131,7 +1132,10 @@ def shift_right(target):
 
 def check_shift_right():
     target = np.array([[6, 9, 7, 5], [8, 4, 0, 0]])
-    reads, predicts = shift_right(target.copy())
+    arrays = shift_right(target.copy())
+    for array in arrays:
+        assert isinstance(array, np.ndarray), "return two arrays"
+    reads, predicts = arrays
     same("the decoder reads", reads, np.array([[2, 6, 9, 7, 5], [2, 8, 4, 0, 0]]))
     same("it must predict", predicts, np.array([[6, 9, 7, 5, 3], [8, 4, 3, 0, 0]]))
 
@@ -1158,8 +1162,9 @@ def check_packed_mask():
         rows = []
         for row in text.split():
             rows.append([digit == "1" for digit in row])
-        name = f"sentences of {lengths}"
-        same(name, packed_mask(list(lengths)), np.array([[rows]]))
+        mask = np.asarray(packed_mask(list(lengths)))
+        same(f"sentences of {lengths}", mask, np.array([[rows]]))
+        assert mask.dtype == bool, "a mask is of True and False (dtype bool)"
 
 
 # %%
@@ -1167,7 +1172,7 @@ def find_leaks(run, x):
     """Find leaks by gradients: bool (T, T), True where output t of run depends on row s
     of the Tensor x.
     run: Tensor (T, D) -> Tensor (T, D). Send a gradient back from output t alone: it
-    is 0, exactly, at unread rows.
+    is 0, exactly, at unread rows. (The check sees the result, not the method.)
 
     Hint: "How can the future leak in?" finds leaks by changes, one word at a time.
     Gradients of several walks add up in x.grad (lesson 02): set it to None before each.

@@ -1326,7 +1326,8 @@ finish(
 def first_move(gradient, rate):
     """Predict, then run: how far, and which way, does Adam's first step move a number?
 
-    gradient: an array of gradients of the first update; some of them may be 0.
+    gradient: an array of gradients of the first update; some of them may be 0. Return
+    an array: what the step with this rate adds to each number.
 
     Hint: "What is the usual size of a gradient?" computes the first row of a table.
     What is the corrected m, and what the root of the corrected v?
@@ -1345,7 +1346,7 @@ def check_first_move():
 
 
 # %%
-def update_in_parts(model, optimizer, batches, rate):
+def update_in_parts(model, optimizer, batches, rate) -> None:
     """Find the mistakes: make one update from several batches. This one has two:
 
         for batch in batches:
@@ -1353,6 +1354,8 @@ def update_in_parts(model, optimizer, batches, rate):
             loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
             loss.backward()
         optimizer.step(rate)
+
+    An earlier batch may have left its gradient in the model.
 
     Hint: "How many words does one update use?" says by what each part
     is divided. And what does zero_grad erase, each time it is called? A batch counts
@@ -1364,48 +1367,68 @@ def update_in_parts(model, optimizer, batches, rate):
 def check_update_in_parts():
     config = Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
     complete = make_batch([[4, 9, 5, 7], [8, 6]], [[7, 5, 9, 4], [6]], 14)
-    gradients = []
-    for parts in (None, [complete.rows(0, 1), complete.rows(1, 2)]):
+    first, last = complete.rows(0, 1), complete.rows(1, 2)
+
+    def new():
         model = Transformer(config, seed=1).astype(np.float64)
-        optimizer = Adam(model.named_parameters())
-        start = Tensor(optimizer.data).numpy().copy()
-        if parts:
-            update_in_parts(model, optimizer, parts, 0.01)
-        else:
-            loss, _ = model.loss(
-                complete.source, complete.target_in, complete.target_out
-            )
-            loss.backward()
-            optimizer.step(0.01)
+        return model, Adam(model.named_parameters())
+
+    def backward(model, batch, n_tokens):
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
+        loss.backward()
+
+    def gradient_of(batches, n_tokens):
+        model, optimizer = new()
+        for batch in batches:
+            backward(model, batch, n_tokens)
+        optimizer.step(0.01)
         # after one update m is 0.1 times the gradient
-        gradients.append(Tensor(optimizer.m).numpy() / 0.1)
-        moved = Tensor(optimizer.data).numpy() - start
-        assert abs(moved).max() > 0, "the parameters have not changed"
-        assert optimizer.step_count == 1, f"{optimizer.step_count} updates, not one"
-        assert abs(moved).max() < 0.0101, "the step is longer than the rate"
-    same(
-        "the gradient of two parts = of the complete batch", gradients[1], gradients[0]
-    )
+        return Tensor(optimizer.m).numpy() / 0.1
+
+    model, optimizer = new()
+    backward(model, first, complete.n_tokens)  # the gradient of an earlier batch
+    start = Tensor(optimizer.data).numpy().copy()
+    update_in_parts(model, optimizer, [first, last], 0.01)
+    longest = abs(Tensor(optimizer.data).numpy() - start).max()
+    assert longest > 0, "the parameters have not changed"
+    assert optimizer.step_count == 1, f"{optimizer.step_count} updates, not one"
+    assert longest < 0.0101, "the step is longer than the rate"
+    assert longest > 0.0099, "the step is shorter than the rate"
+    found = Tensor(optimizer.m).numpy() / 0.1
+    mistakes = {
+        "each part was divided by its own number of tokens": ([first, last], None),
+        "the gradient of the first part is lost": ([last], complete.n_tokens),
+        "the gradient of an earlier batch was added": (
+            [first, first, last],
+            complete.n_tokens,
+        ),
+    }
+    for mistake, (batches, n_tokens) in mistakes.items():
+        assert not np.allclose(found, gradient_of(batches, n_tokens)), mistake
+    expected = gradient_of([complete], complete.n_tokens)
+    same("the gradient of two parts = of the complete batch", found, expected)
 
 
 # %%
-def pytorch_loss(logits, target, eps):
-    """Call label_smoothed_cross_entropy so that q is PyTorch's: 1 - eps on the true
-    word, plus eps / V on each.
+def pytorch_eps(eps, V):
+    """Return the number e for which label_smoothed_cross_entropy(logits, target, e) has
+    PyTorch's q: 1 - eps on the true word, plus eps / V on each of the V words.
 
-    Hint: call the function with another number, e. By "Why should a model not be too
-    sure?" it gives each wrong word e / (V - 1). Which e makes that PyTorch's eps / V?
-    Is the true word right, too?
+    Hint: by "Why should a model not be too sure?" the function gives each wrong word
+    e / (V - 1). Which e makes that PyTorch's eps / V? Is the true word right, too?
     """
     ...
 
 
-def check_pytorch_loss():
-    logits = np.random.default_rng(5).standard_normal((3, 5))
-    target = np.array([4, 1, 2])
-    unsmoothed = label_smoothed_cross_entropy(logits, target, 0.0)
-    by_all = -F.log_softmax(logits).numpy().mean()
-    same("the loss", pytorch_loss(logits, target, 0.3), 0.7 * unsmoothed + 0.3 * by_all)
+def check_pytorch_eps():
+    for eps, V in ((0.3, 5), (0.1, 3)):
+        logits = np.random.default_rng(V).standard_normal((3, V))
+        target = np.array([V - 1, 1, 2])
+        unsmoothed = label_smoothed_cross_entropy(logits, target, 0.0).numpy()
+        by_all = -F.log_softmax(logits).numpy().mean()
+        expected = (1 - eps) * unsmoothed + eps * by_all
+        loss = label_smoothed_cross_entropy(logits, target, pytorch_eps(eps, V))
+        same(f"the loss, eps = {eps}, V = {V}", loss, expected)
 
 
 # %%

@@ -1381,7 +1381,8 @@ def fools_the_count():
 def rank(hypotheses, alpha):
     """Sort Hypotheses (ids, log_probability, score), best first, by ln P / |Y|^alpha.
 
-    Return new ones that hold this score. (It is the length penalty without the 5.)
+    Return new ones that hold this score. (It is the length penalty without the 5
+    and the 6.)
 
     Hint: |Y| of "What if the best first word leads nowhere?" counts the end mark, which
     is not among the ids.
@@ -1419,13 +1420,17 @@ def consensus(texts):
 
 def check_predictions():
     right = ["Tee bitte", "Kaffee bitte", "Wasser bitte"]
-    for width, text in enumerate(predictions(), start=1):
+    answer = predictions()
+    assert len(answer) == 3, "give three texts"
+    for width, text in enumerate(answer, start=1):
         if text != right[width - 1]:
             raise AssertionError(f"a beam of {width} does not find {text!r}")
 
 
 def check_fools_the_count():
     tokens, reference = fools_the_count()
+    if isinstance(tokens, str) or isinstance(reference, str):
+        raise AssertionError('give two lists of words: "die Frau".split() makes one')
     if min(len(tokens), len(reference)) < 4:
         raise AssertionError("both texts need at least four words")
     if not all(token in reference for token in tokens):
@@ -1445,11 +1450,20 @@ def check_rank():
     texts = []
     for n, ln_p in ((1, -1.0), (3, -3.0), (2, -1.6), (7, -4.4)):
         texts.append(Hypothesis([5] * n, ln_p, ln_p))
-    plain = [h.score for h in rank(texts, 0.0)]
-    same("scores, best first, alpha = 0", plain, [-1, -1.6, -3, -4.4])
-    divided = [h.score for h in rank(texts, 1.0)]
-    expected = [-1 / 2, -1.6 / 3, -4.4 / 8, -3 / 4]
-    same("scores, best first, alpha = 1", divided, expected)
+    best_first = {
+        0.0: ([-1, -1.6, -3, -4.4], [1, 2, 3, 7]),
+        1.0: ([-1 / 2, -1.6 / 3, -4.4 / 8, -3 / 4], [1, 2, 7, 3]),
+    }
+    for alpha, (scores, lengths) in best_first.items():
+        ranked = rank(list(texts), alpha)
+        same(f"scores, best first, alpha = {alpha}", [h.score for h in ranked], scores)
+        for found, n in zip(ranked, lengths, strict=True):
+            (ln_p,) = [h.log_probability for h in texts if len(h.ids) == n]
+            if (list(found.ids), found.log_probability) != ([5] * n, ln_p):
+                raise AssertionError(
+                    f"alpha = {alpha}: the score {found.score:.3g} does not belong to "
+                    f"{len(found.ids)} ids with ln P {found.log_probability}"
+                )
 
 
 def check_step():
@@ -1468,12 +1482,16 @@ def check_consensus():
         "er ruft uns an|er ruft uns uns|er ruft an": 0,
         "ja gern danke sehr gute Nacht Tom|ja gern danke|ja gern sehr|danke": 1,
         "der Hund|die die die die Katze|die Katze schläft|eine Katze schläft": 2,
+        "die und|und die die|die die": 1,
     }
     for line, best in table.items():
         texts = [text.split() for text in line.split("|")]
         found = consensus(texts)
         if found != best:
-            raise AssertionError(f"of {line} it is text {best}, not {found}")
+            raise AssertionError(
+                f"of the texts {line} the most similar is number {best} (from 0), "
+                f"not {found}"
+            )
 
 
 # %%

@@ -1187,6 +1187,8 @@ def check_mended_rows():
 
     check([3, 4, 9], 16, 2)
     check([3, 4, 9], 27, 3)
+    check([9, 3], 16, 1)
+    check([3, 9, 4], 16, 1)
     check([5, 5, 5, 5], 15, 3)
     check([30, 2], 16, 1)
 

@@ -325,7 +325,7 @@ def _common_cause(got, wanted):
     if not got.any():
         return (
             ": it is zero everywhere, as if the gradient did not arrive (was .data used, "
-            "or does backward return zeros?)"
+            "or does backward return zeros or nothing?)"
         )
     if _close(got, wanted):  # only some small elements are wrong
         return ""

@@ -22,6 +22,7 @@ from minitf.course import grading, printable
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
+FURTHER = re.compile(r"wrong_(\w+)_\d")  # further wrong answers to an exercise: 2, 3 and so on
 
 
 @pytest.fixture(autouse=True)
@@ -37,15 +38,20 @@ def load(path):
     return module
 
 
-def answers(lesson):
-    """Return {name: function} of the right answers of a lesson, and of the wrong ones."""
+def functions_of(lesson):
+    """Return {name: function} of all answers of a lesson, the right and the wrong ones."""
     module = load(ROOT / "tests" / "support" / "answers" / lesson.name)
     own = {name: thing for name, thing in vars(module).items() if inspect.isfunction(thing)}
-    own = {name: thing for name, thing in own.items() if thing.__module__ == module.__name__}
+    return {name: thing for name, thing in own.items() if thing.__module__ == module.__name__}
+
+
+def answers(lesson):
+    """Return {name: function} of the right answers of a lesson, and of one wrong answer each."""
+    own = functions_of(lesson)
     wrong = {
         name.removeprefix("wrong_"): thing
         for name, thing in own.items()
-        if name.startswith("wrong_")
+        if name.startswith("wrong_") and not FURTHER.fullmatch(name)
     }
     return {name: own[name] for name in wrong}, wrong
 
@@ -128,6 +134,22 @@ def test_wrong_answers_do_not(lesson, tmp_path):
     assert len(said) == len(wrong) and all(
         re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said
     ), lines
+    # An answer that calls itself is wrong for another reason than the one it is there for.
+    assert not [line for line in said if "RecursionError" in line]
+
+
+@each_lesson
+def test_further_wrong_answers_do_not_pass_either(lesson, tmp_path):
+    source = ROOT / "tests" / "support" / "answers" / lesson.name
+    for wrong, thing in functions_of(lesson).items():
+        if further := FURTHER.fullmatch(wrong):
+            name = further[1]
+            sheet = answered(load(SCRIPT).sheet(lesson), {name: thing}, source)
+            code, lines, err = run(tmp_path / "sheet.py", sheet)
+            assert (code, err) == (1, "")
+            said = [line for line in lines if line.startswith("wrong")]
+            assert len(said) == 1 and re.match(rf"wrong  \d\. {name}\b", said[0]), (wrong, lines)
+            assert "RecursionError" not in said[0]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +245,12 @@ def test_an_answer_without_return_is_told_so(lesson, tmp_path):
     ]
 
 
+def test_an_answer_that_is_to_return_nothing_is_told_what_is_wrong(tmp_path):
+    text = SHEET.replace("def one():", "def one() -> None:").format(body="return")
+    _, lines, _ = run(tmp_path / "sheet.py", text)
+    assert lines == ["wrong  1. one: it is not 1"]
+
+
 def test_an_answer_without_return_that_fails_before_its_end_is_told_the_error(tmp_path):
     body = "if not hasattr(one, 'called'):\n        one.called = True\n        return\n    1 / 0"
     text = SHEET.format(body=body).replace("assert one() == 1", "one()\n    assert one() == 1")
@@ -230,6 +258,12 @@ def test_an_answer_without_return_that_fails_before_its_end_is_told_the_error(tm
     assert re.fullmatch(r"wrong  1\. one \(line \d\): ZeroDivisionError: .*", lines[0]), lines
 
 
+UPDATE = """def update_in_parts(model, optimizer, batches, rate) -> None:
+    {before}
+    for batch in batches:
+        {inside}
+        model.loss(batch.source, batch.target_in, batch.target_out{counted})[0].backward()
+    optimizer.step(rate)"""
 LIKELY = {  # a likely mistake: what its line must say
     ("02", "def log_sum_exp(x):\n    return np.log(np.exp(x).sum(axis=-1))"): (
         r"2\. log_sum_exp \(line \d+\): TypeError: a function of NumPy takes no Tensor x: use one "
@@ -244,6 +278,27 @@ LIKELY = {  # a likely mistake: what its line must say
         "def prune(W_q, W_k, W_v, W_o, n_heads, kept):\n"
         "    return W_q[:, :8], W_k[:, :8], W_v[:, :8], W_o[:8]",
     ): r"3\. prune: W_v has shape \(12, 8\), expected \(12, 10\)",
+    (
+        "05",
+        "def look_up(table, ids):\n"
+        "    def backward(gy):\n        np.add.at(np.zeros((5, 3)), ids, gy)\n"
+        "    return record(table.data[ids], (table,), backward)",
+    ): r"2\. look_up: .* it is zero everywhere, .*does backward return zeros or nothing\?\)",
+    ("06", "def predict_what_moves():\n    return {'source 2': [2]}"): (
+        r"1\. predict_what_moves: source 2: the positions that move are not \[2\]"
+    ),
+    ("06", "def shift_right(target):\n    return [[2, 6], [2]], [[6, 3], [3]]"): (
+        r"2\. shift_right: return two arrays"
+    ),
+    ("07", UPDATE.format(before="optimizer.zero_grad()", inside="pass", counted="")): (
+        r"2\. update_in_parts: each part was divided by its own number of tokens"
+    ),
+    ("07", UPDATE.format(before="pass", inside="optimizer.zero_grad()", counted=", 7")): (
+        r"2\. update_in_parts: the gradient of the first part is lost"
+    ),
+    ("07", UPDATE.format(before="pass", inside="pass", counted=", 7")): (
+        r"2\. update_in_parts: the gradient of an earlier batch was added"
+    ),
     ("01", "def additive_mask(mask):\n    return 0 * mask"): (
         r"2\. additive_mask: softmax\(scores \+ additive_mask\): found 0\.\d+, expected 1 at "
         r"\(0, 0\) \(12 of 16 differ\)"
@@ -261,11 +316,6 @@ BY_ANOTHER_METHOD = {
         "rows = x.numpy()\n"
         "    moved = [run(Tensor(rows + row[:, None])).numpy() for row in np.eye(6)]\n"
         "    return (moved != run(x).numpy()).any(axis=2).T",
-    ),
-    "pytorch_loss": (
-        7,
-        "p = F.log_softmax(logits).numpy()\n"
-        "    return (eps - 1) * p[range(3), target].mean() - eps * p.mean()",
     ),
 }
 

@@ -22,16 +22,18 @@ def wrong_mended_merge(heads):
     return heads.transpose(1, 2, 0).reshape(heads.shape[1], -1)
 
 
-def prune(W_q, W_k, W_v, W_o, n_heads, kept):
-    def columns(W):
-        return np.concatenate([np.split(W, n_heads, axis=1)[i] for i in kept], axis=1)
+def _columns(W, n_heads, kept):
+    return np.concatenate([np.split(W, n_heads, axis=1)[i] for i in kept], axis=1)
 
-    return columns(W_q), columns(W_k), columns(W_v), columns(W_o.T).T
+
+def prune(W_q, W_k, W_v, W_o, n_heads, kept):
+    W_q, W_k, W_v = (_columns(W, n_heads, kept) for W in (W_q, W_k, W_v))
+    return W_q, W_k, W_v, _columns(W_o.T, n_heads, kept).T
 
 
 def wrong_prune(W_q, W_k, W_v, W_o, n_heads, kept):
     # The first rows of W_o, whichever heads are kept.
-    W_q, W_k, W_v, _ = prune(W_q, W_k, W_v, W_o, n_heads, kept)
+    W_q, W_k, W_v = (_columns(W, n_heads, kept) for W in (W_q, W_k, W_v))
     return W_q, W_k, W_v, W_o[: W_v.shape[1]]
 
 

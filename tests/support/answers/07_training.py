@@ -4,8 +4,6 @@ must be rejected.
 
 import numpy as np
 
-from minitf.loss import label_smoothed_cross_entropy
-
 
 def first_move(gradient, rate):
     return -rate * np.sign(gradient)
@@ -15,7 +13,7 @@ def wrong_first_move(gradient, rate):
     return -rate * gradient  # gradient descent: Adam divides by the gradient's size
 
 
-def update_in_parts(model, optimizer, batches, rate):
+def update_in_parts(model, optimizer, batches, rate) -> None:
     n_tokens = sum(batch.n_tokens for batch in batches)
     optimizer.zero_grad()
     for batch in batches:
@@ -24,7 +22,7 @@ def update_in_parts(model, optimizer, batches, rate):
     optimizer.step(rate)
 
 
-def wrong_update_in_parts(model, optimizer, batches, rate):
+def wrong_update_in_parts(model, optimizer, batches, rate) -> None:
     optimizer.zero_grad()
     for batch in batches:  # each part is divided by its own number of tokens
         loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
@@ -32,11 +30,39 @@ def wrong_update_in_parts(model, optimizer, batches, rate):
     optimizer.step(rate)
 
 
-def pytorch_loss(logits, target, eps):
-    size = logits.shape[-1]
-    return label_smoothed_cross_entropy(logits, target, eps * (size - 1) / size)
+def wrong_update_in_parts_2(model, optimizer, batches, rate) -> None:
+    n_tokens = sum(batch.n_tokens for batch in batches)
+    for batch in batches:  # what an earlier batch left is added
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
+        loss.backward()
+    optimizer.step(rate)
 
 
-def wrong_pytorch_loss(logits, target, eps):
-    size = logits.shape[-1]
-    return label_smoothed_cross_entropy(logits, target, eps * size / (size - 1))
+def wrong_update_in_parts_3(model, optimizer, batches, rate) -> None:
+    n_tokens = sum(batch.n_tokens for batch in batches)
+    optimizer.zero_grad()
+    for batch in batches:
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
+        loss.backward()
+    optimizer.step(rate / len(batches))  # each part takes its share of the step, too
+
+
+def wrong_update_in_parts_4(model, optimizer, batches, rate) -> None:
+    n_tokens = sum(batch.n_tokens for batch in batches)
+    for batch in batches:
+        optimizer.zero_grad()  # only the last part is left
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
+        loss.backward()
+    optimizer.step(rate)
+
+
+def pytorch_eps(eps, V):
+    return eps * (V - 1) / V
+
+
+def wrong_pytorch_eps(eps, V):
+    return eps * V / (V - 1)
+
+
+def wrong_pytorch_eps_2(eps, V):
+    return 0.3 * 4 / 5  # right for one size only

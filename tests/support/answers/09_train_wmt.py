@@ -20,6 +20,18 @@ def wrong_mended_rows(lengths, budget):  # every row as long as the first
     return max(1, int(budget // lengths[0]))
 
 
+def wrong_mended_rows_2(lengths, budget):  # every row as long as the last
+    rectangles = np.arange(1, len(lengths) + 1) * lengths
+    return max(1, int((rectangles <= budget).sum()))
+
+
+def wrong_mended_rows_3(lengths, budget):  # the same, up to the first that is too large
+    n = 1
+    while n < len(lengths) and (n + 1) * lengths[n] <= budget:
+        n += 1
+    return n
+
+
 def combine(gradients, counts):
     return sum(gradient * count for gradient, count in zip(gradients, counts, strict=True)) / sum(
         counts
