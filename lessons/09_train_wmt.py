@@ -46,10 +46,10 @@ rng = np.random.default_rng(1)
 # the decoder, too). At the top, the loss comes out.
 
 # %%
-draw(figure_1, "09_here.png", here=["input", "loss"])
+draw(figure_1, "09_here.png", here=["input", "decoder input", "loss"])
 
 # %% [markdown]
-# ![Figure 1 of the paper, the Transformer. Marked are its two ends: the inputs at the bottom, and the loss at the top.](figures/09_here.png)
+# ![Figure 1 of the paper, the Transformer. Marked are its two ends: the inputs of encoder and decoder at the bottom, and the loss at the top.](figures/09_here.png)
 #
 # *What to see: this lesson changes no box of the model. It makes the tokens that come
 # in, and the updates from what comes out.*
@@ -664,8 +664,9 @@ claim("by work, 100,000 updates", by_work < by_time / 3, f"{by_work:.2e}")
 #
 # $$2 (n - 1) \cdot \frac{4 P}{n}$$
 #
-# For n = 8 that is 441 MB. For any n it is less than 8 P bytes, or 504 MB. So the time
-# of sending does not shrink. More GPUs send as much as few.
+# For n = 2 that is 4 P bytes, or 252 MB. For n = 8 it is 7 P bytes, or 441 MB. For any n
+# it is less than 8 P bytes, or 504 MB. So the time of sending does not shrink. It even
+# grows, from 4 P bytes for two GPUs towards 8 P for many.
 #
 # **Where is the limit?** Let a GPU do F operations a second, send B bytes a second, and
 # have t tokens of the update. It computes for 6 P t / F seconds, and with many GPUs it
@@ -685,8 +686,9 @@ claim("by work, 100,000 updates", by_work < by_time / 3, f"{by_work:.2e}")
 # already two are too many.)
 
 # %%
-sent_by_8 = 2 * (8 - 1) / 8 * 4 * P / 1e6
+sent_by_2, sent_by_8 = (2 * (n - 1) / n * 4 * P / 1e6 for n in (2, 8))
 print(f"tokens of each of 8 GPUs: {25_000 // 8:,}")
+print(f"MB that each of 2 GPUs sends: {sent_by_2:.0f}")
 print(f"MB that each of 8 GPUs sends: {sent_by_8:.0f}; at most {8 * P / 1e6:.0f}")
 n_gpus = np.array([1, 2, 4, 8, 16, 32, 64, 128])
 links = {
@@ -1007,7 +1009,8 @@ like_four = (27.3 - 0.59, 27.3 - 0.56, 27.3 - 0.53)
 like_ott = 27.3 - (29.29 - 28.6)
 like_authors = 27.3 - (29.02 - 27.52)
 print(f"like the four outputs: {like_four[1]:.1f}")
-claim("at most", round(like_four[2], 1) == 26.8, f"{like_four[2]:.1f}")
+largest = round(like_four[2], 1)
+claim("by the smallest of the six drops", largest == 26.8, largest)
 claim("like the model of Ott et al.", round(like_ott, 1) == 26.6, f"{like_ott:.1f}")
 claim("if quotes were changed", round(like_authors, 1) == 25.8, f"{like_authors:.1f}")
 draw(
@@ -1031,8 +1034,8 @@ draw(
 # bar at the first dot spans the four outputs.)*
 #
 # We do not know whether the quotation marks were changed for the 27.3 as well.
-# **Remember: 27.3 is about 26.7 in sacreBLEU**, hardly more than 26.8, perhaps as
-# little as 25.8. And this is only the doubt about counting. Another seed, or other test
+# **Remember: 27.3 is probably about 26.7 in sacreBLEU.** By these six drops it is 25.8
+# to 26.8. And this is only the doubt about counting. Another seed, or other test
 # sentences, would move the score as well.
 
 # %% [markdown]
@@ -1090,7 +1093,8 @@ print(f"dropout of the base model: {base.config.dropout}, of the big: {big.dropo
 # %% [markdown]
 # (The learning rate 1 is the factor before the schedule of lesson 07.) The big model of
 # Table 2 has the preset "big". Its dropout is 0.3, but for English
-# to French it is 0.1: that corpus is eight times as large, and leaves less to overfit.
+# to French it is 0.1: that corpus is eight times as large, so a model can hardly learn
+# it by heart.
 #
 # Before you rent a GPU, add `--plan`: it trains nothing, and forecasts the memory and
 # the time of the run on the machine. For eight GPUs, `mpirun -n 8` before the command
@@ -1133,7 +1137,7 @@ finish(
 #   B: the bytes that it sends, both in a second).
 # - The mean of checkpoints has less of the noise of the last batches, if they are far
 #   enough apart to differ.
-# - 27.3 BLEU is about 26.7 in sacreBLEU. Publish the signature.
+# - 27.3 BLEU is probably about 26.7 in sacreBLEU. Publish the signature.
 # - One command does it all, and chooses what the paper chose.
 
 # %% [markdown]

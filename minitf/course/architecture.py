@@ -10,7 +10,7 @@ from minitf.plot import save_figure
 __all__ = ["PARTS", "figure_1"]
 
 PARTS = (
-    *("input", "output", "embedding", "positions", "encoder", "decoder"),
+    *("input", "output", "decoder input", "embedding", "positions", "encoder", "decoder"),
     *("self-attention", "masked self-attention", "source attention", "feed-forward"),
     *("add & norm", "linear", "softmax", "loss", "backward"),
     *("multi-head", "attention inside a head"),
@@ -201,7 +201,9 @@ def _decoder(d):
     d.stack(DECODER, 2.95, 9.85, "decoder")
     here = d.is_here("decoder")
     d.text(10.05, 6.4, "N \u00d7", STRONG if here else "black", FONT + 1)
-    _inputs(d, DECODER, "Outputs\n(shifted right)", "output", DECODER + 1.8)
+    # "output" marks the same words, and the way of the written word back to them.
+    part = "output" if d.is_here("output") else "decoder input"
+    _inputs(d, DECODER, "Outputs\n(shifted right)", part, DECODER + 1.8)
     top = d.sublayer(DECODER, 4.0, "Masked multi-\nhead attention", "masked self-attention", 0.9)
     for offset in (-0.8, 0.8):
         d.arrow((DECODER, 3.3), (DECODER + offset, 3.3), (DECODER + offset, 3.55))

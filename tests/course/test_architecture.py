@@ -48,7 +48,9 @@ def test_the_file_is_small(tmp_path):
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones(tmp_path):
-    with pytest.raises(ValueError, match="no part 'attention': choose from input, output, emb"):
+    with pytest.raises(
+        ValueError, match="no part 'attention': choose from input, output, decoder input, "
+    ):
         figure_1(tmp_path / "a.png", here=["attention"])
 
 
