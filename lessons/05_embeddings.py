@@ -407,8 +407,7 @@ def waves(length, d_model):
     return table
 
 
-# Equate. (The options layout and base are for models of other programs, see the end;
-# that base chooses an exponent, not the number 10000.)
+# Equate. (The options layout and base are for models of other programs, see the end.)
 show(sinusoid)
 PE = sinusoid(100, 64, dtype=np.float64)
 same("sinusoid = one number at a time", PE, waves(100, 64))
@@ -470,8 +469,8 @@ draw(
 #
 # And why is the position *added* to the word, and not written beside it? Beside it, a
 # matrix would have two parts, A for the word and B for the position, and make
-# word A + position B. Added, both go through one matrix W: (word + position) W is
-# word W + position W. That is the same sum, with shorter vectors and half the matrix.
+# word · A + position · B. Added, both go through one matrix W: (word + position) · W is
+# word · W + position · W. That is the same sum, with shorter vectors and half the matrix.
 # What is lost is that A and B could be chosen freely. Is that much? Suppose that a head
 # needs only the word. Then W must drop the position, and with it everything that lies
 # in the same directions. But the positions fill few directions. Of the 512 that the
@@ -568,11 +567,13 @@ claim(
 
 # %% [markdown]
 # ## Why 10000?
-# The paper gives no reason. Here is one. Call that number the *base*. At the distance
-# k, a hand's share of the dot product, cos(w k), falls for half a round, until the hand
-# points the other way; then it rises again. So other hands tell other distances: the
-# fast ones what is near, the slow ones what is far. Beyond the reach of the slowest
-# hand, nothing falls any more.
+# The paper gives no reason. Here is one. Call that number the *base*. (The option base
+# of `sinusoid` is not this number; it chooses an exponent.)
+#
+# At the distance k, a hand's share of the dot product, cos(w k), falls for half a
+# round, until the hand points the other way; then it rises again. So other hands tell
+# other distances: the fast ones what is near, the slow ones what is far. Beyond the
+# reach of the slowest hand, nothing falls any more.
 #
 # How far is that? The slope of cos(w k) is -w sin(w k), and the slope of the dot
 # product is the sum over all hands. With d_model 512 there are 256 of them, evenly

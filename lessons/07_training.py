@@ -44,7 +44,8 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # ![Figure 1 of the paper with the loss above the output probabilities marked, and the backward pass that leads from it down through the model](figures/07_here.png)
 #
 # *What to see: the loss compares the output with the right words. Its gradient runs
-# back against every arrow, through decoder and encoder, down to the embeddings.*
+# back against every arrow, through decoder and encoder, down to the embeddings. (The
+# thick lines are drawn beside the boxes, so that you can see them.)*
 
 # %% [markdown]
 # ## What does training do to one number?
@@ -846,7 +847,7 @@ for seed, columns in enumerate(first_updates, 1):
     print(f"seed {seed}  {columns[0]:6.2f}   {columns[1]:10.2f}   {columns[2]:12.2f}")
 left = first_updates / first_updates[:, :1]  # shares of the distance before
 claim(
-    "with each seed, one update leaves half the distance at most",
+    "with each seed, one update leaves less than 60% of the distance",
     left[:, 1].max() < 0.6,
     left[:, 1].round(2),
 )
