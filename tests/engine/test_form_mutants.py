@@ -237,14 +237,14 @@ MUTANTS = {
     "attention: no mask in blocks": (
         F.attention,
         "cpu/attention",
-        "None if np.all(is_visible) else block_limit",
-        "None if np.any(is_visible) else block_limit",
+        "part is None or part.all():",
+        "part is None or part.any():",
     ),
     "attention: a block is hidden with its first key": (
         F.attention,
         "cpu/attention",
-        "if np.any(is_visible):",
-        "if np.ravel(is_visible)[0]:",
+        "elif part.any():",
+        "elif part.ravel()[0]:",
     ),
     "attention: dropout forgotten in backward": (
         F.attention,
@@ -285,8 +285,8 @@ MUTANTS = {
     "attention: a score that is NaN under a mask, in blocks": (
         F.attention,
         "cpu/attention",
-        "else np.fmin(scores, limit, out=scores)",
-        "else np.minimum(scores, limit, out=scores)",
+        "np.copyto(scores, -np.inf, where=~visible)",
+        "scores += np.where(visible, 0, -np.inf)",
     ),
     "attention: keys get the last tile's gradient": (
         F.attention,

@@ -78,8 +78,8 @@ MUTANTS = {
         "gy * s",
     ),
     "a swish with half the sigmoid's slope": (
-        "(1 + xp.tanh(x_data / 2)) / 2",
-        "(1 + xp.tanh(x_data / 4)) / 2",
+        "s = xp.where(x_data < 0, e, 1) / (1 + e)",
+        "s = xp.where(x_data < 0, e**0.5, 1) / (1 + e**0.5)",
     ),
     "a dropout that stays on in a trained model": (
         "return F.dropout(x, self.rate) if self.training else x",

@@ -62,7 +62,7 @@ MUTANTS = {
         "F.dropout_state(seed, step)",
     ),
     "replicas of which only the first counts": ("mine[own] += theirs[own]", "pass"),
-    "batches of an update with the same masks": ("step * len(batches) + i", "step"),
+    "batches of an update with the same masks": ("self.seed, first + i)", "self.seed, first)"),
     "an update that forgets all but its last batch": (
         "        for i, batch in mine:\n",
         "        for i, batch in mine[-1:]:\n",
