@@ -452,8 +452,9 @@ HEADINGS = (
 NOTE = (
     "Differences are means of those between runs of the same seed; where a row and base have "
     "different numbers of seeds, the columns do not subtract to them. All rows are compared with "
-    "the same runs of base: if those were lucky, all rows look worse. Of twenty such intervals, "
-    "about one misses.\n"
+    "the same runs of base: if those were lucky, all rows look worse. Each verdict goes by its own "
+    "interval; of twenty such intervals, about one misses. Minutes depend on the machine and on "
+    "what else it does.\n"
 )
 
 
