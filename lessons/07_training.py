@@ -1368,7 +1368,8 @@ def update_in_parts(model, optimizer, batches, rate) -> None:
 def check_update_in_parts():
     config = Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
     complete = make_batch([[4, 9, 5, 7], [8, 6]], [[7, 5, 9, 4], [6]], 14)
-    first, last = complete.rows(0, 1), complete.rows(1, 2)
+    first = complete.rows(0, 1)
+    last = complete.rows(1, 2)
 
     def new():
         model = Transformer(config, seed=1).astype(np.float64)
@@ -1396,17 +1397,19 @@ def check_update_in_parts():
     assert longest < 0.0101, "the step is longer than the rate"
     assert longest > 0.0099, "the step is shorter than the rate"
     found = Tensor(optimizer.m).numpy() / 0.1
+    n_tokens = complete.n_tokens
     mistakes = {
-        "each part was divided by its own number of tokens": ([first, last], None),
-        "the gradient of the first part is lost": ([last], complete.n_tokens),
-        "the gradient of an earlier batch was added": (
-            [first, first, last],
-            complete.n_tokens,
+        "each part was divided by its own number of tokens": gradient_of(
+            [first, last], None
+        ),
+        "the gradient of the first part is lost": gradient_of([last], n_tokens),
+        "the gradient of an earlier batch was added": gradient_of(
+            [first, first, last], n_tokens
         ),
     }
-    for mistake, (batches, n_tokens) in mistakes.items():
-        assert not np.allclose(found, gradient_of(batches, n_tokens)), mistake
-    expected = gradient_of([complete], complete.n_tokens)
+    for mistake, wrong in mistakes.items():
+        assert not np.allclose(found, wrong), mistake
+    expected = gradient_of([complete], n_tokens)
     same("the gradient of two parts = of the complete batch", found, expected)
 
 

@@ -1037,9 +1037,9 @@ claim(
 # better search found another wrong text, which the model likes even more. And 4
 # sentences that greedy had right, by looking no further, are wrong now. Here a wider
 # beam raises the score, not BLEU. (On these 300 sentences the gain of the last section
-# is gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise.) With
-# nearly all of the real models that Koehn and Knowles measured in 2017 ("Six Challenges
-# for Neural Machine Translation"), BLEU even fell from some width on.
+# is gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise.)
+# With nearly all of the real models that Koehn and Knowles measured in 2017 ("Six
+# Challenges for Neural Machine Translation"), BLEU even fell from some width on.
 #
 # Here are three sentences of the 1,000 that greedy has right because it looks no
 # further, while the beam finds a text that the model likes better, and that is wrong
@@ -1459,7 +1459,8 @@ def check_rank():
         0.0: ([-1, -1.6, -3, -4.4], [1, 2, 3, 7]),
         1.0: ([-1 / 2, -1.6 / 3, -4.4 / 8, -3 / 4], [1, 2, 7, 3]),
     }
-    for alpha, (scores, lengths) in best_first.items():
+    for alpha, expected in best_first.items():
+        scores, lengths = expected
         ranked = rank(list(texts), alpha)
         same(f"scores, best first, alpha = {alpha}", [h.score for h in ranked], scores)
         for found, n in zip(ranked, lengths, strict=True):

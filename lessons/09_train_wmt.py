@@ -664,9 +664,9 @@ claim("by work, 100,000 updates", by_work < by_time / 3, f"{by_work:.2e}")
 #
 # $$2 (n - 1) \cdot \frac{4 P}{n}$$
 #
-# For n = 2 that is 4 P bytes, or 252 MB. For n = 8 it is 7 P bytes, or 441 MB. For any n
-# it is less than 8 P bytes, or 504 MB. So the time of sending does not shrink. It even
-# grows, from 4 P bytes for two GPUs towards 8 P for many.
+# For n = 2 that is 4 P bytes, or 252 MB. For n = 8 it is 7 P bytes, or 441 MB. For any
+# n it is less than 8 P bytes, or 504 MB. So the time of sending does not shrink. It
+# even grows, from 4 P bytes for two GPUs towards 8 P for many.
 #
 # **Where is the limit?** Let a GPU do F operations a second, send B bytes a second, and
 # have t tokens of the update. It computes for 6 P t / F seconds, and with many GPUs it
@@ -1009,8 +1009,8 @@ like_four = (27.3 - 0.59, 27.3 - 0.56, 27.3 - 0.53)
 like_ott = 27.3 - (29.29 - 28.6)
 like_authors = 27.3 - (29.02 - 27.52)
 print(f"like the four outputs: {like_four[1]:.1f}")
-largest = round(like_four[2], 1)
-claim("by the smallest of the six drops", largest == 26.8, largest)
+highest = round(like_four[2], 1)
+claim("by the smallest of the six drops", highest == 26.8, highest)
 claim("like the model of Ott et al.", round(like_ott, 1) == 26.6, f"{like_ott:.1f}")
 claim("if quotes were changed", round(like_authors, 1) == 25.8, f"{like_authors:.1f}")
 draw(
