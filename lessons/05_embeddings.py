@@ -469,12 +469,12 @@ draw(
 #
 # And why is the position *added* to the word, and not written beside it? Beside it, a
 # matrix would have two parts, A for the word and B for the position, and make
-# word · A + position · B. Added, both go through one matrix W, and (word + position) · W
-# is word · W + position · W. That is the same sum, with shorter vectors and half the
-# matrix. What is lost is that A and B could be chosen freely. Is that much? Suppose
-# that a head needs only the word. Then W must drop the position, and with it
-# everything that lies in the same directions. But the positions fill few directions.
-# Of the 512 that the paper's vectors have, a hundred positions need hardly more than
+# word · A + position · B. Added, both go through one matrix W, and
+# (word + position) · W is word · W + position · W. That is the same sum, with shorter
+# vectors and half the matrix. What is lost is that A and B could be chosen freely. Is
+# that much? Suppose that a head needs only the word. Then W must drop the position, and
+# with it everything that lies in the same directions. But the positions fill few
+# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly more than
 # 30, and the others are left to the words. (`svd` finds the directions, with the length
 # in each.)
 
