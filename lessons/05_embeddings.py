@@ -474,9 +474,9 @@ draw(
 # vectors and half the matrix. What is lost is that A and B could be chosen freely. Is
 # that much? Suppose that a head needs only the word. Then W must drop the position, and
 # with it everything that lies in the same directions. But the positions fill few
-# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly more than
-# 30, and the others are left to the words. (`svd` finds the directions, with the length
-# in each.)
+# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly
+# more than 30, and the others are left to the words. (`svd` finds the directions, with
+# the length in each.)
 
 # %%
 lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)
