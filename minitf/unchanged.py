@@ -106,12 +106,11 @@ def is_all_unchanged(model: Module) -> bool:
 def residual_by_op(module, x, sublayer):
     """Compute a Residual by `functions.add_norm`, which has a form in both rooms.
 
-    Return NotImplemented unless the norm comes last and its modules are unchanged.
+    Return NotImplemented unless the norm comes last, and its modules and functions are unchanged.
     """
     norm, dropout = module.norm, module.dropout
-    if not (module.post and is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)):
-        return NotImplemented
-    if not functions_are_unchanged("layer_norm", "dropout"):
+    unchanged = is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)
+    if not (module.post and unchanged and functions_are_unchanged("layer_norm", "dropout")):
         return NotImplemented
     rate = dropout.rate if dropout.training else 0.0
     return F.add_norm(x, sublayer(x), norm.gain, norm.bias, norm.eps, rate)
@@ -120,15 +119,14 @@ def residual_by_op(module, x, sublayer):
 def feed_forward_by_op(module, x):
     """Compute a FeedForward by `functions.feed_forward`, which has a form in both rooms.
 
-    Return NotImplemented unless it has the ReLU and its modules are unchanged.
+    Return NotImplemented unless it has the ReLU, and its modules and functions are unchanged.
     """
     inner, outer, dropout = module.inner, module.outer, module.dropout
-    if not (is_unchanged(inner, Linear) and is_unchanged(outer, Linear)):
+    unchanged = is_unchanged(inner, Linear) and is_unchanged(outer, Linear)
+    if not (unchanged and functions_are_unchanged("linear", "relu", "dropout")):
         return NotImplemented
     if module.activation != "relu" or not is_unchanged(dropout, Dropout):
         return NotImplemented  # these forms compute no other activation
-    if not functions_are_unchanged("linear", "relu", "dropout"):
-        return NotImplemented
     rate = dropout.rate if dropout.training else 0.0
     return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
 
