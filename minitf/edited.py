@@ -22,7 +22,7 @@ DIGESTS = {
     "loss.py": "e078ca53ce3cc3cd",
     "nn.py": "4552f992ab749d9d",
     "optim.py": "8a975c50c9748633",
-    "tensor.py": "e493c440784aea20",
+    "tensor.py": "e2e3ad6e52f21043",
     "transformer.py": "6cb289fae593dc37",
 }
 # The files whose edit may change what a model computes; the others train it or search with it.

@@ -207,9 +207,9 @@ def as_array(x, dtype=None):
     if array.dtype.kind not in "biuf":
         raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
     if dtype is None:
-        given = getattr(x, "dtype", array.dtype)
-        is_double = given.kind == "f" and given.itemsize >= 8 and hasattr(x, "dtype")
-        dtype = np.float64 if is_double else np.float32
+        is_double = array.dtype.kind == "f" and array.dtype.itemsize >= 8
+        # A Python number has no dtype: it is float64, but not by choice.
+        dtype = np.float64 if is_double and hasattr(x, "dtype") else np.float32
     return array.astype(dtype, copy=False)
 
 

@@ -27,9 +27,8 @@ def gradients_of_ranks(model, optimizer, batches, size, seed, step):
     gradients = []
     for rank in range(size):
         ranks = _Alone(rank, size, n_tokens)
-        team = Team(
-            model, optimizer, dataset, ranks, lambda: None, 1, seed, accumulate=len(batches)
-        )
+        options = {"replicas": 1, "seed": seed, "accumulate": len(batches)}
+        team = Team(model, optimizer, dataset, ranks, lambda: None, **options)
         team.gradient(update, step)
         gradients.append(to_numpy(optimizer.collect()).copy())
     return gradients

@@ -34,7 +34,7 @@ _LONGEST_ORDINAL = 20  # characters, with those before it that the pattern looks
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
-# Characters of scripts without blanks.
+# The characters of Chinese and Japanese, which have no blanks between sentences or words.
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 

@@ -31,7 +31,6 @@ _LONGEST = 100  # subwords; for a model whose notes do not name its longest sent
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 # A batch of so many rows (sentences times beams) or more is cut into so many slices.
 _SLICES = {32: 2, 256: 4}
-# The characters of Chinese and Japanese, which have no blanks between sentences or words.
 
 
 @dataclasses.dataclass(frozen=True)

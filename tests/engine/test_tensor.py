@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import weakref
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,6 +25,10 @@ def test_dtypes():
     for other in (">f8", np.longdouble):  # from a file of another processor, for one
         assert Tensor(np.array([1 / 3], other)).dtype == np.float64
         assert Tensor(np.array([1 / 3], other)).data.dtype.isnative
+    array = mock.Mock(spec=["dtype", "__array__"], dtype="of another library")
+    for values in (np.ones(2), np.ones(2, np.float32)):
+        array.__array__ = lambda *_, values=values, **__: values
+        assert Tensor(array).dtype == values.dtype
     x = Tensor([1.0, 2.0])
     for y in (
         x * 2,
