@@ -805,9 +805,9 @@ draw(
 # For long texts it is the other way round: at n = 1024 and d = 64, they take 16 times
 # as many.*
 #
-# Table 1 counts the scores and averages only. In a model, attention also has learned
-# matrices, and each of them costs n d^2, like a matrix of the recurrent layer. Lesson
-# 03 adds them to the bill.
+# Of attention, Table 1 counts the scores and averages only. In a model, attention also
+# has learned matrices, and each of them costs n d^2, like a matrix of the recurrent
+# layer. Lesson 03 adds them to the bill.
 #
 # Last, the paths. How many layers must be stacked until the last of 17 words notices a
 # change in the first? We change it and look.
