@@ -93,8 +93,8 @@ MUTANTS = {
     "residual: another dropout is skipped": (
         Residual.__call__,
         "unchanged",
-        "and is_unchanged(dropout, Dropout)):",
-        "):",
+        "is_unchanged(norm, LayerNorm) and is_unchanged(dropout, Dropout)",
+        "is_unchanged(norm, LayerNorm)",
     ),
     "feed-forward network: ReLU for every activation": (
         FeedForward.__call__,
