@@ -233,7 +233,7 @@ def with_marks(pairs, n: int, rng):
 
     >>> import numpy as np
     >>> with_marks([("I saw Tom.", "Ich sah Tom.")], 2, np.random.default_rng(1))
-    [('I saw ①.', 'Ich sah ①.'), ('① - I saw Tom.', '① - Ich sah Tom.')]
+    [('I saw ①.', 'Ich sah ①.'), ('I saw Tom. ①', 'Ich sah Tom. ①')]
     """
     found = [(pair, places) for pair in pairs if (places := _places(*pair))]
     made = []

@@ -149,7 +149,7 @@ class Translator:
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines.
+        number and the seed, and not on the other lines. keep: as for `translate`.
         """
 
         def search(source, parts):
@@ -291,7 +291,8 @@ class Translator:
         The arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
-        parts = self.parts(line)
+        items = [item for item in self._read([line])[0] if isinstance(item, Part)]
+        parts = self._ids(items)
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
         source, record = self._padded(parts[:1]), []
@@ -302,12 +303,12 @@ class Translator:
             ids = ids[: self.model.config.max_length]
         beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
-        (text,) = self.subwords.decode(parts[:1], side="source")
+        written = self._ranked([best])
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
-            line=text.strip(),
-            translation=self._ranked([best])[0].text,
+            line=items[0].read(items[0].values).strip(),
+            translation=(restored(items[0], written, self.marks) or written)[0].text,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],
