@@ -24,7 +24,7 @@ name. Some of `first` run side by side; beside a timed part nothing runs, nor ma
     small           the training step of small in float32
     tf32            the training step of base
     kernels         each fused operation compared with the plain operations it replaces
-    forms           minitf alone, with a profile and without each of its forms in turn
+    forms           minitf alone, without each of its forms in turn, and with a profile
 
 It needs NumPy, CuPy, sentencepiece, sacrebleu, safetensors, threadpoolctl and pytest, and PyTorch
 for the comparisons and profiles; minitf need not be installed. CuPy keeps compiled kernels in
@@ -78,11 +78,11 @@ COMMANDS = {
     ),
     "second": (
         (28, ("bfloat16",)),
-        (28, ("decoding",)),
-        (18, ("small",)),
+        (26, ("decoding",)),
+        (16, ("small",)),
         (26, ("tf32",)),
         (14, ("kernels",)),
-        (33, ("forms",)),
+        (40, ("forms",)),
     ),
 }
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
