@@ -139,7 +139,10 @@ def _ours(task, function):
         "memory": backend.xp.get_default_memory_pool().total_bytes(),
     }
     without = {}
-    for name in _used(function) if task.get("forms") else ():
+    chosen = _used(function) if task.get("forms") else []
+    if chosen and task["work"] == "decode":
+        chosen.insert(0, "decoder")
+    for name in chosen:
         with forms.without(name):
             try:
                 without[name] = briefly(function, wait)
@@ -151,10 +154,10 @@ def _ours(task, function):
 
 
 def _used(function):
-    """Return the names of the forms that compute in a call, and of the decoder."""
+    """Return the names of the forms that compute in a call."""
     from minitf import forms
 
-    used, table = ["decoder"], forms._forms["gpu"]
+    used, table = [], forms._forms["gpu"]
 
     def noting(name, form):
         def noted(*arguments, **options):
