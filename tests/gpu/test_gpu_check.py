@@ -124,9 +124,12 @@ def answers(ours, theirs):
     return ask
 
 
+FAR = float("inf")
+
+
 def compared(name, ours, theirs, **more):
     rows = []
-    row = gpu.compare(name, rows.append, None, ask=answers(ours, theirs), **more)
+    row = gpu.compare(name, rows.append, FAR, ask=answers(ours, theirs), **more)
     assert row == rows[-1] and not rows[0]["passed"] and not rows[0]["errors"]
     return row
 
@@ -148,9 +151,16 @@ def test_a_training_step_of_both_contenders_is_compared():
                 assert compared(name, ours, other)["passed"] == passed
 
 
+def test_a_second_turn_that_would_be_cut_off_is_left_out():
+    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
+    late = time.perf_counter()
+    row = gpu.compare("tf32", lambda row: None, late, ask=answers(ours, ours))
+    assert row["passed"] and row["torch"]["all_ms"] == [10]
+
+
 def test_a_contender_that_fails_leaves_the_figures_of_the_other():
     ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
-    row = gpu.compare("tf32", lambda row: None, None, ask=answers(ours, {"error": "no memory"}))
+    row = gpu.compare("tf32", lambda row: None, FAR, ask=answers(ours, {"error": "no memory"}))
     assert not row["passed"] and row["errors"] == ["no memory"] * 2
     assert "ratio" not in row and row["minitf"]["all_ms"] == [10, 10]
 
