@@ -124,7 +124,7 @@ COUNTS = {
     "capitals": 4_000,
     "same": 4_000,
 }
-PHRASES = 12  # times that each phrase is repeated in a training text
+PHRASES = 8  # times that each phrase is repeated in a training text
 
 
 def marked_pair(english: str, german: str) -> tuple[str, str]:
