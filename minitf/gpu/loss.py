@@ -10,10 +10,12 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, matmul
-from minitf.gpu.warps import THREADS
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
+# Threads of a block, which reads a row of logits twice. The fewer rows are under way at a time, the
+# more of them are still in the cache at the second reading: with 256 threads few would be.
+ROW_THREADS = 1024
 
 
 @form_of(loss.projected_cross_entropy)
@@ -75,5 +77,5 @@ def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
         suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
     arguments = logits, target, losses, nlls, smoothing, suppressed, len(suppressed_ids)
-    launch(kernels.cross_entropy, (len(logits),), (THREADS,), *arguments)
+    launch(kernels.cross_entropy, (len(logits),), (ROW_THREADS,), *arguments)
     return losses, nlls
