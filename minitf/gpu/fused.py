@@ -81,7 +81,7 @@ def dropout(x, numbers):
 def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     """Return keep * max(0, x + bias) * factor, computed in place of x (..., D).
 
-    backward returns the gradients of x and of the bias (D,).
+    backward returns the gradients of x and of the bias (D,). If x is rounded, so is its gradient.
     """
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
