@@ -130,6 +130,27 @@ def column_sums(x, sums, slice_rows):
         sums[slice_index, column] = total
 
 
+def column_sums_of_two(x, y, x_sums, y_sums):
+    """x_sums = sum_r x,  y_sums = sum_r y: (N, D) -> (D,) each, with the bits of column_sums.
+
+    The blocks with index 0 along the second axis compute the first, those with index 1 the second.
+    """
+    lane = xp.int32(cuda.threadIdx.x)
+    thread_row = xp.int32(cuda.threadIdx.y)
+    column = xp.int32(cuda.blockIdx.x) * WARP + lane
+    of_x = cuda.blockIdx.y == 0
+    total = 0.0
+    if column < x.shape[1]:
+        for row in range(thread_row, xp.int32(x.shape[0]), STRIPE):
+            total += x[row, column] if of_x else y[row, column]
+    total = stripe_sum(total)
+    if thread_row == 0 and column < x.shape[1]:
+        if of_x:
+            x_sums[column] = total
+        else:
+            y_sums[column] = total
+
+
 # Residual, dropout and layer norm -----------------------------------------------------------------
 
 

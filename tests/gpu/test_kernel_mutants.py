@@ -110,6 +110,16 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if lane < 9:\n        deviation",
     ),
     "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
+    "norm: both sums are the first": (
+        norm,
+        "total += x[row, column] if of_x else y[row, column]",
+        "total += x[row, column]",
+    ),
+    "norm: every row of threads writes the sums": (
+        norm,
+        "if thread_row == 0 and column < x.shape[1]:\n        if of_x",
+        "if column < x.shape[1]:\n        if of_x",
+    ),
     "norm: a row too many": (norm, "if row >= gy.shape[0]", "if row > gy.shape[0]"),
     "stripe_sum: no barrier before writing": (
         norm,
