@@ -511,10 +511,11 @@ def round_to_bfloat16(x, y):
 
     x: uint32 (n,)   y: uint16 (n,)
     A thread reads four numbers before it writes any: so enough reads are under way to keep the
-    memory busy, although each is short.
+    memory busy, although each is short. Indices have 64 bits, since the scores of an attention may
+    be more than 2^31 numbers.
     """
-    threads = xp.int32(cuda.blockDim.x)
-    i = xp.int32(cuda.blockIdx.x) * 4 * threads + xp.int32(cuda.threadIdx.x)
+    threads = xp.int64(cuda.blockDim.x)
+    i = xp.int64(cuda.blockIdx.x) * 4 * threads + xp.int64(cuda.threadIdx.x)
     if i + 3 * threads < x.size:
         a = x[i]
         b = x[i + threads]
@@ -525,5 +526,5 @@ def round_to_bfloat16(x, y):
         y[i + 2 * threads] = upper_bits(c)
         y[i + 3 * threads] = upper_bits(d)
     else:
-        for j in range(i, xp.int32(x.size), threads):
+        for j in range(i, xp.int64(x.size), threads):
             y[j] = upper_bits(x[j])
