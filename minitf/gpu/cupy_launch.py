@@ -6,7 +6,8 @@ import warnings
 
 import cupy
 import numpy as np
-from cupyx import jit
+
+from minitf.gpu.cupy_jit import jit
 
 __all__ = ["gemm", "launch"]
 

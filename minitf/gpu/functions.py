@@ -12,7 +12,7 @@ from minitf.functions import attention_arrays, checked_ids, layer_norm_arrays, l
 from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
-from minitf.gpu.matmul import as_operand, matmul
+from minitf.gpu.matmul import as_operand, empty_operand, matmul
 from minitf.nn import Parameter
 from minitf.tensor import as_array, is_recording, record
 from minitf.transformer import FeedForward, Residual
@@ -108,18 +108,41 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
 
 @form_of(functions.feed_forward)
 def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
-    """Compute bias, ReLU and dropout in one kernel between the two products."""
-    arrays = linear_arrays(x, w_1, b_1)
-    if b_1 is None or not has_kernels(*arrays):
+    """Compute bias, ReLU and dropout in one kernel between the two products.
+
+    In bfloat16 the hidden layer and its gradient, which are only operands of the next product, are
+    written rounded by the product and the kernel that make them.
+    """
+    x_data, inner, inner_bias = linear_arrays(x, w_1, b_1)
+    if b_1 is None or not has_kernels(x_data, inner):
         return NotImplemented
-    product = functions.linear(x, w_1)
-    numbers = numbers_of_next_mask(product.shape, rate, seed)
-    y, gradients = fused.bias_relu_dropout(product.data, arrays[2], numbers)
+    # The bias has the features and the dtype of the hidden layer, which is not computed yet.
+    _, outer, outer_bias = linear_arrays(inner_bias, w_2, b_2)
+    if not has_kernels(outer):
+        return NotImplemented
+    shape, n = x_data.shape, math.prod(x_data.shape[:-1])
+    numbers = numbers_of_next_mask((*shape[:-1], len(inner_bias)), rate, seed)
+    rows = as_operand(x_data.reshape(n, shape[-1]))  # (N, D)
+    inner, outer = as_operand(inner), as_operand(outer)
+    product = matmul(rows, inner, out=empty_operand((n, len(inner_bias))))
+    hidden, hidden_backward = fused.bias_relu_dropout(product, inner_bias, numbers)  # (N, F)
+    y = matmul(hidden, outer)
+    if outer_bias is not None:
+        y += outer_bias
+    inputs = x, w_1, b_1, w_2, b_2
 
     def backward(gy):
-        return gradients(gy, gradient_buffer(b_1, (product, b_1)))
+        gy, g_b_2 = gy.reshape(n, outer.shape[1]), None
+        if b_2 is not None:
+            g_b_2 = fused.column_sums(gy, gradient_buffer(b_2, inputs))
+        gy = as_operand(gy)
+        g_w_2 = matmul(hidden.T, gy, out=gradient_buffer(w_2, inputs))
+        g_hidden = matmul(gy, outer.T, out=empty_operand(hidden.shape))
+        g_product, g_b_1 = hidden_backward(g_hidden, gradient_buffer(b_1, inputs))
+        g_w_1 = matmul(rows.T, g_product, out=gradient_buffer(w_1, inputs))
+        return matmul(g_product, inner.T).reshape(shape), g_w_1, g_b_1, g_w_2, g_b_2
 
-    return functions.linear(record(y, (product, b_1), backward), w_2, b_2)
+    return record(y.reshape(*shape[:-1], outer.shape[1]), inputs, backward)
 
 
 @form_of(Residual.__call__)

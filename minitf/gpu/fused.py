@@ -47,7 +47,8 @@ def _launch_rows(kernel, n, *arguments):
 def _sum_columns(kernel, shape, outs, *arguments):
     """Run a kernel that sums columns slice by slice, and add up the slices: (N, D) -> (D,) each.
 
-    outs: an array for each sum, or None. A block of the kernel sums 32 columns of one slice.
+    outs: an array, or None, for each of one or two sums. A block of the kernel sums 32 columns of
+    one slice.
     """
     n, d = shape
     slice_rows = max(4 * STRIPE, -(-n // 128))  # enough blocks for a GPU, few enough sums
@@ -55,9 +56,12 @@ def _sum_columns(kernel, shape, outs, *arguments):
     sums = [xp.empty((n_slices, d), dtype=xp.float32) for _ in outs]
     launch(kernel, (columns, n_slices), (WARP, STRIPE), *arguments, *sums, slice_rows)
     outs = [xp.empty(d, dtype=xp.float32) if out is None else out for out in outs]
-    for of_slices, out in zip(sums, outs, strict=True):  # by our kernel: CuPy's sum starts slowly
-        one_row = out.reshape(1, d)
-        launch(kernels.column_sums, (columns, 1), (WARP, STRIPE), of_slices, one_row, n_slices)
+    # By our kernels: CuPy's sum starts slowly.
+    if len(outs) == 2:
+        launch(kernels.column_sums_of_two, (columns, 2), (WARP, STRIPE), *sums, *outs)
+    else:
+        one_row = outs[0].reshape(1, d)
+        launch(kernels.column_sums, (columns, 1), (WARP, STRIPE), *sums, one_row, n_slices)
     return outs
 
 
@@ -81,7 +85,7 @@ def dropout(x, numbers):
 def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     """Return keep * max(0, x + bias) * factor, computed in place of x (..., D).
 
-    backward returns the gradients of x and of the bias (D,).
+    backward returns the gradients of x and of the bias (D,). If x is rounded, so is its gradient.
     """
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
     _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)

@@ -15,7 +15,9 @@ rows. In its row thread `lane` computes every 32nd column, because memory is fas
 threads read neighbouring numbers. Random bits come for 16 elements at a time: `skip` is how many of
 the first 16 belong to the row before, and the columns of a thread begin at lane - skip. Numbers are
 converted by name (`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and
-floats.
+floats. An array that "may be rounded" is of float32, or of 16-bit integers, which are numbers
+rounded to bfloat16 (matmul.py): `cuda.as_float(x)` is the number that an element of either stands
+for, and `cuda.as_element(number, array)` the element that stands for a number.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
 arguments of a kernel with dropout are MaskNumbers (dropout.py).
@@ -64,7 +66,7 @@ def dropout(x, y, seed, draw, start, threshold, factor):
 def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
     """x = keep * max(0, x + bias) * factor, in place.
 
-    x: (N, D)   bias: (D,)
+    x: (N, D), may be rounded   bias: (D,)
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -79,13 +81,14 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
         keep = kept(bits, i, lane)
         column = i + lane - skip
         if column >= 0 and column < columns:
-            x[row, column] = max(x[row, column] + bias[column], 0.0) * factor if keep else 0.0
+            y = max(cuda.as_float(x[row, column]) + bias[column], 0.0) * factor if keep else 0.0
+            x[row, column] = cuda.as_element(y, x)
 
 
 def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
     """gx = gy * factor where y > 0, else 0;  g_bias = sum_r gx, over each slice of rows.
 
-    gy, y, gx: (N, D)   g_bias: (slices, D)
+    gy, y, gx: (N, D), may be rounded   g_bias: (slices, D)
     Elements that the ReLU or dropout set to zero are zero in y, so no mask is drawn here. A block
     (32, 8) computes 32 columns, 8 rows at a time, one sum for each thread; then the 8 sums of each
     column are added in their order. So the result does not depend on which thread is first, as it
@@ -101,8 +104,10 @@ def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
         for row in range(
             first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
-            g = gy[row, column] * factor if y[row, column] > 0.0 else 0.0
-            gx[row, column] = g
+            g = 0.0
+            if cuda.as_float(y[row, column]) > 0.0:
+                g = cuda.as_float(gy[row, column]) * factor
+            gx[row, column] = cuda.as_element(g, gx)
             total += g
     total = stripe_sum(total)
     if thread_row == 0 and column < gy.shape[1]:
@@ -123,6 +128,27 @@ def column_sums(x, sums, slice_rows):
     total = stripe_sum(total)
     if thread_row == 0 and column < x.shape[1]:
         sums[slice_index, column] = total
+
+
+def column_sums_of_two(x, y, x_sums, y_sums):
+    """x_sums = sum_r x,  y_sums = sum_r y: (N, D) -> (D,) each, with the bits of column_sums.
+
+    The blocks with index 0 along the second axis compute the first, those with index 1 the second.
+    """
+    lane = xp.int32(cuda.threadIdx.x)
+    thread_row = xp.int32(cuda.threadIdx.y)
+    column = xp.int32(cuda.blockIdx.x) * WARP + lane
+    of_x = cuda.blockIdx.y == 0
+    total = 0.0
+    if column < x.shape[1]:
+        for row in range(thread_row, xp.int32(x.shape[0]), STRIPE):
+            total += x[row, column] if of_x else y[row, column]
+    total = stripe_sum(total)
+    if thread_row == 0 and column < x.shape[1]:
+        if of_x:
+            x_sums[column] = total
+        else:
+            y_sums[column] = total
 
 
 # Residual, dropout and layer norm -----------------------------------------------------------------
@@ -392,10 +418,11 @@ def log_sum_exp(logits, y):
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
-def cross_entropy(logits, target, losses, nlls, smoothing, suppressed, n_suppressed):
-    """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  logits = p - q, with p = softmax(logits).
+def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed, n_suppressed):
+    """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  gradient = p - q,  p = softmax(logits).
 
     logits: (N, V)   target, losses, nlls: (N,)   suppressed: bool (V,)
+    gradient: (N, V), rounded, or the array of the logits itself
     q is 1 - smoothing for the target and smoothing / (V - 1) for every other id. It is 0 where
     suppressed is true, and V - 1 is less by their number; without such ids the array is not read.
     Each block computes one row. It reads the logits once for both the largest and the sum of
@@ -425,7 +452,7 @@ def cross_entropy(logits, target, losses, nlls, smoothing, suppressed, n_suppres
             q = 0.0
         else:
             shifted += z
-        logits[row, column] = xp.exp(z) / total - q
+        gradient[row, column] = cuda.as_element(xp.exp(z) / total - q, gradient)
     shifted = block_sum(shifted)
     if thread == 0:
         log_total = xp.log(total)
@@ -484,10 +511,11 @@ def round_to_bfloat16(x, y):
 
     x: uint32 (n,)   y: uint16 (n,)
     A thread reads four numbers before it writes any: so enough reads are under way to keep the
-    memory busy, although each is short.
+    memory busy, although each is short. Indices have 64 bits, since the scores of an attention may
+    be more than 2^31 numbers.
     """
-    threads = xp.int32(cuda.blockDim.x)
-    i = xp.int32(cuda.blockIdx.x) * 4 * threads + xp.int32(cuda.threadIdx.x)
+    threads = xp.int64(cuda.blockDim.x)
+    i = xp.int64(cuda.blockIdx.x) * 4 * threads + xp.int64(cuda.threadIdx.x)
     if i + 3 * threads < x.size:
         a = x[i]
         b = x[i + threads]
@@ -498,5 +526,5 @@ def round_to_bfloat16(x, y):
         y[i + 2 * threads] = upper_bits(c)
         y[i + 3 * threads] = upper_bits(d)
     else:
-        for j in range(i, xp.int32(x.size), threads):
+        for j in range(i, xp.int64(x.size), threads):
             y[j] = upper_bits(x[j])

@@ -10,10 +10,12 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, matmul
-from minitf.gpu.warps import THREADS
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
+# Threads of a block, which reads a row of logits twice. The fewer rows are under way at a time, the
+# more of them are still in the cache at the second reading: with 256 threads few would be.
+ROW_THREADS = 1024
 
 
 @form_of(loss.projected_cross_entropy)
@@ -42,17 +44,20 @@ def projected_cross_entropy(
         logits = matmul(chunk_hidden, table.T)  # (n, V)
         if b is not None:
             logits += b
-        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids)
+        # In bfloat16, the gradient is written rounded, unless a bias needs the sum of its rows.
+        rounded = table.dtype == xp.uint16 and b is None and is_recording()
+        gradient = xp.empty_like(logits, dtype=xp.uint16) if rounded else logits
+        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
             if b is not None:
                 g_bias += fused.column_sums(logits)
-            logits = as_operand(logits)
-            matmul(logits, table, out=g_hidden[chunk])
+            gradient = as_operand(gradient)
+            matmul(gradient, table, out=g_hidden[chunk])
             if g_weight is None:
-                g_weight = matmul(logits.T, chunk_hidden)  # (V, D)
+                g_weight = matmul(gradient.T, chunk_hidden)  # (V, D)
             else:
-                add_product(logits.T, chunk_hidden, g_weight)
+                add_product(gradient.T, chunk_hidden, g_weight)
 
     def backward(gy):
         nonlocal g_weight
@@ -68,12 +73,16 @@ def projected_cross_entropy(
     return smoothed, nll
 
 
-def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
-    """Turn logits (N, V) into p - q in place; return the smoothed and the plain losses."""
+def loss_and_gradient(logits, target, smoothing, suppressed_ids=(), gradient=None):
+    """Return the smoothed and the plain losses of logits (N, V), and write their gradient, p - q.
+
+    It is written to `gradient`, or else replaces the logits.
+    """
+    gradient = logits if gradient is None else gradient
     suppressed = xp.empty(1, dtype=bool)  # not read if there are no such ids
     if len(suppressed_ids):
         suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
     losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
-    arguments = logits, target, losses, nlls, smoothing, suppressed, len(suppressed_ids)
-    launch(kernels.cross_entropy, (len(logits),), (THREADS,), *arguments)
+    arguments = logits, target, gradient, losses, nlls, smoothing, suppressed, len(suppressed_ids)
+    launch(kernels.cross_entropy, (len(logits),), (ROW_THREADS,), *arguments)
     return losses, nlls

@@ -16,6 +16,7 @@ from minitf.config import Config
 from minitf.cpu.decode import SharedTokenScorer
 from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.matmul import use_precision
+from minitf.loss import projected_cross_entropy
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
@@ -86,6 +87,7 @@ def test_a_step_with_kernels_is_the_step_without(launched):
             "add_norm",
             "add_norm_gradient",
             "norm_parameter_gradients",
+            "column_sums_of_two",
             "dropout",
             "adam",
             "add_segments",
@@ -145,6 +147,31 @@ def test_an_attention_in_bfloat16_rounds_what_its_ops_round(device, own, rng):
         largest = np.abs(exact).max()
         assert np.abs(got - by_ops).max() <= 8e-3 * largest
         assert 0 < np.abs(got - exact).max() <= 3e-2 * largest
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_network_and_a_loss_in_bfloat16(bias, rng):
+    """The hidden layer and the gradient of the logits are written rounded; nothing else changes."""
+    shapes = (2, 5, 12), (12, 16), (16,), (16, 12), (12,), (30, 12), (30,)
+    arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    target, found = rng.integers(0, 30, (2, 5)), []
+    for library, precision in (("numpy", "float32"), (strict.with_kernels, "bfloat16")):
+        with using(library):
+            use_precision(precision)
+            try:
+                tensors = [Tensor(to_device(array)) for array in arrays]
+                x, w_1, b_1, w_2, b_2, table, of_words = tensors
+                with F.dropout_state(seed=2**40, step=1):
+                    y = F.feed_forward(x, w_1, b_1, w_2, b_2 if bias else None, 0.3) * 0.1
+                options = {"bias": of_words} if bias else {}
+                loss, _ = projected_cross_entropy(y, table, target, **options)
+                loss.backward()
+                used = [t for t in tensors if bias or (t is not b_2 and t is not of_words)]
+                found.append([to_numpy(a) for a in (y.data, loss.data, *(t.grad for t in used))])
+            finally:
+                use_precision("float32")
+    for i, (expected, got) in enumerate(zip(*found, strict=True)):
+        assert np.abs(got - expected).max() <= 2e-2 * np.abs(expected).max(), i
 
 
 @pytest.mark.parametrize("changed", [False, True])

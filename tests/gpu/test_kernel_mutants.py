@@ -31,6 +31,11 @@ def feed_forward():
     checks.test_bias_relu_dropout(None, (9, 33), RATE)
 
 
+def rounded():
+    checks.test_bias_relu_dropout_of_rounded_numbers(None, RATE)
+    checks.test_cross_entropy_writes_a_rounded_gradient(None)
+
+
 def sums():
     checks.test_sums_over_more_rows_than_one_block_takes(None)
 
@@ -105,6 +110,16 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if lane < 9:\n        deviation",
     ),
     "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
+    "norm: both sums are the first": (
+        norm,
+        "total += x[row, column] if of_x else y[row, column]",
+        "total += x[row, column]",
+    ),
+    "norm: every row of threads writes the sums": (
+        norm,
+        "if thread_row == 0 and column < x.shape[1]:\n        if of_x",
+        "if column < x.shape[1]:\n        if of_x",
+    ),
     "norm: a row too many": (norm, "if row >= gy.shape[0]", "if row > gy.shape[0]"),
     "stripe_sum: no barrier before writing": (
         norm,
@@ -133,8 +148,23 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "feed-forward: the ReLU before the bias": (
         feed_forward,
-        "max(x[row, column] + bias[column], 0.0)",
-        "(max(x[row, column], 0.0) + bias[column])",
+        "max(cuda.as_float(x[row, column]) + bias[column], 0.0)",
+        "(max(cuda.as_float(x[row, column]), 0.0) + bias[column])",
+    ),
+    "feed-forward: the bits of a rounded number as a number": (
+        rounded,
+        "g = cuda.as_float(gy[row, column]) * factor",
+        "g = xp.float32(gy[row, column]) * factor",
+    ),
+    "feed-forward: the sum of the signs": (
+        rounded,
+        "            total += g\n",
+        "            total += 1.0\n",
+    ),
+    "loss: the gradient is not written to its array": (
+        rounded,
+        "gradient[row, column] = cuda.as_element",
+        "logits[row, column] = cuda.as_element",
     ),
     "attention: another thread's columns": (
         attention,

@@ -28,7 +28,9 @@ SHAPES = [(3, 7), (1, 1), (2, 5, 12), (9, 33), (2, 600)]  # a row longer than 51
 
 
 @pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
-def kernels_on(request):
+def kernels_on(request, monkeypatch):
+    if request.param == "simulated":  # of the loss: the mutants take the full block
+        monkeypatch.setattr(gpu_loss, "ROW_THREADS", 256)
     with using(strict.with_kernels if request.param == "simulated" else "cupy"):
         yield
 
@@ -100,6 +102,37 @@ def test_bias_relu_dropout(kernels_on, shape, rate):
     close(y, expected)
     for got, wanted in zip(backward(to_device(gy)), gradients, strict=True):
         close(got, wanted)
+
+
+def bits(x):
+    """The numbers rounded to bfloat16, as 16-bit integers."""
+    return strict._bfloat16(np.asarray(x, np.float32))
+
+
+def number(upper):
+    """The numbers for which 16-bit integers stand."""
+    return (upper.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def nearest(got, expected):
+    """The 16-bit integers of the expected numbers: half of the last of their 8 digits away."""
+    assert to_numpy(got).dtype == np.uint16
+    error = np.abs(number(to_numpy(got)) - expected)
+    assert (error <= 1.001 * 2**-8 * np.abs(expected) + 1e-9).all()
+
+
+@pytest.mark.parametrize("rate", [0.0, RATE])
+def test_bias_relu_dropout_of_rounded_numbers(kernels_on, rate):
+    """Only what is written is rounded: the gradient of the bias is the sum of exact numbers."""
+    x, bias, gy = bits(normal(9, 33)), normal(33), bits(normal(9, 33, seed=1))
+    numbers, mask = mask_numbers((9, 33), rate)
+    arrays = [number(x), bias]
+    expected, gradients = plain_gradients(lambda x, b: F.relu(x + b) * mask, arrays, number(gy))
+    y, backward = fused.bias_relu_dropout(to_device(x), to_device(bias), numbers)
+    nearest(y, expected)
+    g_x, g_bias = backward(to_device(gy))
+    nearest(g_x, gradients[0])
+    close(g_bias, gradients[1])
 
 
 # Residual, dropout and layer norm -----------------------------------------------------------------
@@ -271,9 +304,9 @@ def test_log_sum_exp(kernels_on, size):
 
 @pytest.mark.parametrize("suppressed", [(), (1, 9)], ids=["all ids", "suppressed ids"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("size", [V, 2, 300, 700])
+@pytest.mark.parametrize("size", [V, 2, 300, 1500])
 def test_cross_entropy(kernels_on, size, smoothing, suppressed):
-    """700 words are more than the threads of a block, so that some threads take two or three."""
+    """1,500 words are more than the threads of a block, so that some threads take two."""
     logits, target = normal(5, size) * 5, np.arange(5) * 3 % size
     suppressed = [i for i in suppressed if i < size and i not in target]
     logits[:, suppressed] = -np.inf
@@ -285,6 +318,21 @@ def test_cross_entropy(kernels_on, size, smoothing, suppressed):
     close(logits, gradient)
     close(got[0], expected[0])
     close(got[1], expected[1])
+
+
+def test_cross_entropy_writes_a_rounded_gradient(kernels_on):
+    logits, target = normal(5, 300) * 5, np.arange(5) * 3
+    expected = logits.astype(np.float64)
+    with using("numpy"):
+        losses, nlls = loss_and_gradient(expected, target, 0.1)
+    gradient = to_device(np.zeros(logits.shape, np.uint16))
+    given = to_device(logits), to_device(target), 0.1
+    got = gpu_loss.loss_and_gradient(*given, gradient=gradient)
+    # A difference of two numbers has the error of the larger one.
+    assert np.abs(number(to_numpy(gradient)) - expected).max() < 2**-8
+    nearest(to_numpy(gradient)[np.abs(expected) > 1e-3], expected[np.abs(expected) > 1e-3])
+    close(got[0], losses)
+    close(got[1], nlls)
 
 
 def test_cross_entropy_of_large_logits(kernels_on):

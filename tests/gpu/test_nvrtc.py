@@ -30,6 +30,7 @@ KERNELS = [
 RUNS = [
     lambda: checks.test_dropout_draws_the_mask_of_numpy(None, (2, 3), 5),
     lambda: checks.test_bias_relu_dropout(None, (3, 7), 0.3),
+    lambda: checks.test_bias_relu_dropout_of_rounded_numbers(None, 0.3),
     lambda: checks.test_add_norm(None, (3, 7), 0.3),
     lambda: checks.test_attention(None, "padding", 0.3),
     lambda: checks.test_attention(None, "none", 0.0),
@@ -38,6 +39,7 @@ RUNS = [
     lambda: checks.test_log_sum_exp(None, 11),
     lambda: checks.test_cross_entropy(None, 11, 0.1, ()),
     lambda: checks.test_cross_entropy(None, 11, 0.1, (1, 5)),
+    lambda: checks.test_cross_entropy_writes_a_rounded_gradient(None),
     lambda: checks.test_adam(None),
     lambda: checks.test_add_segments(None, "some", 1),
     lambda: checks.test_column_sums(None, (3, 7)),

@@ -218,6 +218,21 @@ class _Cuda:
             self.memory.kept.append(empty)
         return self.shared[site]
 
+    def as_float(self, x):
+        """An element of an array of float32, or the number whose upper 16 bits it is."""
+        return (np.uint32(x) << 16).view(np.float32) if isinstance(x, np.uint16) else np.float32(x)
+
+    def as_element(self, value, array):
+        """A number as an element of an array of either kind, rounded to nearest, ties to even."""
+        if not isinstance(value, np.float32):
+            raise TypeError(f"a {type(value).__name__} where a float32 is needed")
+        if array.array.dtype == np.float32:
+            return value
+        bits = value.view(np.uint32)
+        return np.uint16(
+            bits >> 16 | 0x40 if np.isnan(value) else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+        )
+
     def range(self, *limits, unroll=None):
         """A loop, and how often its body is written out in the machine's code, which
         changes no number.

@@ -816,7 +816,7 @@ TILES = {
         "cpu.threads": {"_FEW": 1, "_TRIALS": 1},
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CHUNKS": 3},
-        "gpu.loss": {"CHUNK_ROWS": 10},
+        "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
     },
     "tiles of one head": {
