@@ -13,6 +13,8 @@ cache of a sentence, S tokens of its source, L layers.
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device, xp
@@ -55,6 +57,39 @@ class StraightScorer:
 
     def __call__(self, texts):
         """Return logits and normalisers, as Scorer says."""
+        logits = self._logits(texts)
+        normalisers, _, _ = self._best_of(logits, 0)
+        return logits, normalisers
+
+    def best(self, texts, totals, count):
+        """Return the best continuations, as Scorer says: of each row a few numbers leave the GPU.
+
+        The best of a sentence are among the best `count` of its texts. One more of each text tells
+        whether another token may be equal to the last of them; then `continuations` decides.
+        """
+        logits = self._logits(texts)
+        normalisers, values, tokens = self._best_of(logits, count + 1)
+        totals = totals - normalisers.reshape(totals.shape)
+        n, width = totals.shape
+        size = logits.shape[1]
+        sums = totals[:, :, None] + values.reshape(n, width, -1)  # (B, W, count + 1), float64
+        index = tokens.reshape(sums.shape) + np.arange(width)[:, None] * size
+        flat, index = sums.reshape(n, -1), index.reshape(n, -1)
+        order = np.lexsort((index, -flat))[:, :count]
+        best, found = np.take_along_axis(index, order, 1), np.take_along_axis(flat, order, 1)
+        if (sums[:, :, -1].max(axis=1) >= found[:, -1]).any():
+            return decode.continuations(logits, totals, count)
+        return best % size, best // size, found
+
+    def _best_of(self, logits, count):
+        """Return normalisers, and the best `count` of each row: see fused.best_of_rows."""
+        c = self.model.config
+        normalisers, values, tokens = fused.best_of_rows(logits, (c.pad_id, c.bos_id), count)
+        decode.refuse_infinite(normalisers)
+        return normalisers, values, tokens
+
+    def _logits(self, texts):
+        """Return the logits (R, V) of the next token of each text."""
         if self.layout.is_full():
             kept = self.layout.grow()
             for i, cache in enumerate(self.caches):  # one at a time, so that few are there twice
@@ -68,7 +103,7 @@ class StraightScorer:
             x = self._layer(x, layer, i, own_mask, source_mask)
         if self.norm:
             x, _ = fused.layer_norm(x, *self.norm)
-        return decode.with_normalisers(self.vocabulary(x), self.model.config)
+        return self.vocabulary(x)
 
     def _embedded(self, texts):
         """Return the embeddings of the newest tokens with the vectors of their position, (R, D)."""

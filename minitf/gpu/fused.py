@@ -13,7 +13,9 @@ tokens in a cache. See minitf/functions.py for the others.
 
 import math
 
-from minitf.backend import xp
+import numpy as np
+
+from minitf.backend import to_numpy, xp
 from minitf.gpu import kernels
 from minitf.gpu.dropout import NO_DROPOUT
 from minitf.gpu.launch import launch
@@ -25,6 +27,7 @@ __all__ = [
     "add_segments",
     "attention",
     "attention_step",
+    "best_of_rows",
     "bias_relu_dropout",
     "column_sums",
     "dropout",
@@ -221,3 +224,22 @@ def add_segments(ids, rows, out):
     order = xp.argsort(ids, kind="stable")
     grid = len(ids), -(-rows.shape[1] // WARP)
     launch(kernels.add_segments, grid, (WARP, STRIPE), ids[order], order, rows, out)
+
+
+def best_of_rows(logits, never, count):
+    """Return the normaliser and the `count` greatest logits of each row, and their ids, on the CPU.
+
+    They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
+    Where fewer logits are above -1e30, they end with -infinity and the id V.
+    logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best.
+    """
+    found = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
+    arguments = logits, *never, -math.inf, count, found, found.view(xp.int32)
+    warps = min(2 * THREADS // WARP, -(-logits.shape[1] // WARP))  # none without a column
+    launch(kernels.best_of_rows, (len(logits),), (WARP * warps,), *arguments)
+    found = to_numpy(found)  # one copy for all three
+    return (
+        found[:, 0].astype(np.float64),
+        found[:, 1 : 1 + count],
+        found.view(np.int32)[:, 1 + count :],
+    )

@@ -24,6 +24,7 @@ arguments of a kernel with dropout are MaskNumbers (dropout.py).
 from minitf.backend import xp
 from minitf.gpu.launch import cuda
 from minitf.gpu.warps import (
+    ALL,
     STRIPE,
     WARP,
     block_max,
@@ -500,3 +501,87 @@ def round_to_bfloat16(x, y):
     else:
         for j in range(i, xp.int32(x.size), threads):
             y[j] = upper_bits(x[j])
+
+
+# Decoding -----------------------------------------------------------------------------------------
+
+
+def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
+    """found = ln sum_v exp(logits) and the `count` greatest logits, tokens = the ids of these.
+
+    logits: (R, V)   found: (R, 1 + 2 * count): the sum, the logits, room   tokens: int32, the same
+    memory: the ids are written after the logits.
+    The greatest come first, and of equals the lower id. Ids that are never next, pad and bos, count
+    in the sum and then get the logit `lowest`, which is -infinity. Where less than `count` logits
+    are above -1e30, the rest of the row is `lowest`, with the id V.
+    Each block computes one row. Each thread keeps the best of its columns. The block picks the best
+    of all threads; then the warp of the thread that had it finds the next of that thread's columns.
+    """
+    thread = xp.int32(cuda.threadIdx.x)
+    threads = xp.int32(cuda.blockDim.x)
+    lane = thread % WARP
+    warp = thread // WARP
+    row = xp.int32(cuda.blockIdx.x)
+    size = xp.int32(logits.shape[1])
+    of_warps = cuda.shared_memory(xp.float32, WARP)
+    ids_of_warps = cuda.shared_memory(xp.int32, WARP)
+    largest = -1e30
+    total = 0.0
+    best = -1e30
+    best_id = size
+    for column in range(thread, size, threads):
+        z = logits[row, column]
+        if z > largest:
+            total *= xp.exp(largest - z)
+            largest = z
+        total += xp.exp(z - largest)
+        if column == pad or column == bos:  # noqa: SIM109 (a kernel has no tuples)
+            logits[row, column] = lowest
+        elif z > best:
+            best = z
+            best_id = column
+    highest = block_max(largest)
+    total = block_sum(total * xp.exp(largest - highest))
+    if thread == 0:
+        found[row, 0] = xp.log(total) + highest
+    for i in range(count):
+        value = best
+        token = best_id
+        for step in range(5):
+            other = cuda.shfl_xor_sync(ALL, value, 16 >> step)
+            other_id = cuda.shfl_xor_sync(ALL, token, 16 >> step)
+            if other > value or (other == value and other_id < token):
+                value = other
+                token = other_id
+        cuda.syncthreads()  # the shared memory may still be in use from the pick before
+        if lane == 0:
+            of_warps[warp] = value
+            ids_of_warps[warp] = token
+        cuda.syncthreads()
+        value = of_warps[0]
+        token = ids_of_warps[0]
+        for j in range(1, threads // WARP):
+            if of_warps[j] > value or (of_warps[j] == value and ids_of_warps[j] < token):
+                value = of_warps[j]
+                token = ids_of_warps[j]
+        if thread == 0:
+            found[row, 1 + i] = value if token < size else lowest
+            tokens[row, 1 + count + i] = token
+        if token < size and token % threads // WARP == warp:
+            next_best = -1e30
+            next_id = size
+            for column in range(token % threads + lane * threads, size, WARP * threads):
+                z = logits[row, column]
+                comes_later = z < value or (z == value and column > token)
+                if comes_later and z > next_best:
+                    next_best = z
+                    next_id = column
+            for step in range(5):
+                other = cuda.shfl_xor_sync(ALL, next_best, 16 >> step)
+                other_id = cuda.shfl_xor_sync(ALL, next_id, 16 >> step)
+                if other > next_best or (other == next_best and other_id < next_id):
+                    next_best = other
+                    next_id = other_id
+            if thread == token % threads:
+                best = next_best
+                best_id = next_id
