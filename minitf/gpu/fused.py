@@ -20,7 +20,7 @@ from minitf.gpu import kernels
 from minitf.gpu.dropout import NO_DROPOUT
 from minitf.gpu.launch import launch
 from minitf.gpu.matmul import as_operand, matmul
-from minitf.gpu.warps import STRIPE, THREADS, WARP
+from minitf.gpu.warps import CHUNK, STRIPE, THREADS, WARP
 
 __all__ = [
     "add_norm",
@@ -38,13 +38,26 @@ __all__ = [
     "swap_first_axes",
 ]
 
-ROWS = 8  # rows of a block, each computed by one warp
+ROWS = 8  # rows of a block, each computed by one warp, if there are enough rows for
+BLOCKS = 128  # blocks: about as many as there are multiprocessors
 NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 
-def _launch_rows(kernel, n, *arguments):
-    """Run a kernel with one warp for each of n rows."""
-    launch(kernel, (-(-n // ROWS),), (WARP, ROWS), *arguments)
+def _launch_rows(kernel, n, *arguments, chunks=1):
+    """Run a kernel with one warp for each of n rows, or with `chunks` warps for each.
+
+    A few rows, as in decoding, are given to many blocks of few warps: each runs on another part of
+    the GPU.
+    """
+    rows = min(ROWS, max(1, n // BLOCKS))
+    launch(kernel, (-(-n // rows), chunks), (WARP, rows), *arguments)
+
+
+def _launch_chunks(kernel, rows, *arguments):
+    """Run a kernel with one warp for 512 columns of each row; its last arguments: MaskNumbers."""
+    columns, start = rows.shape[1], arguments[-3]
+    skipped = 15 if columns % 16 or start % 16 else 0  # at most so many of those before the row
+    _launch_rows(kernel, len(rows), *arguments, chunks=-(-(columns + skipped) // CHUNK))
 
 
 def _sum_columns(kernel, shape, outs, *arguments):
@@ -75,7 +88,7 @@ def dropout(x, numbers):
     def apply(array):
         rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
         y = xp.empty_like(rows)
-        _launch_rows(kernels.dropout, len(rows), rows, y, *numbers)
+        _launch_chunks(kernels.dropout, rows, rows, y, *numbers)
         return y.reshape(array.shape)
 
     return apply(x), apply
@@ -87,7 +100,7 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     backward returns the gradients of x and of the bias (D,).
     """
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
-    _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
+    _launch_chunks(kernels.bias_relu_dropout, y, y, bias, *numbers)
 
     def backward(gy, out=None):
         gx, gradient = xp.empty_like(y), kernels.bias_relu_dropout_gradient

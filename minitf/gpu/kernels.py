@@ -11,11 +11,12 @@ from these it computes which numbers to work on. The threads of a warp can excha
 between the write of one thread and the read of another. Blocks cannot communicate.
 
 Kernels with dropout, norms and the softmax assign each row to one warp: a block (32, n) computes n
-rows. In its row thread `lane` computes every 32nd column, because memory is fast when neighbouring
-threads read neighbouring numbers. Random bits come for 16 elements at a time: `skip` is how many of
-the first 16 belong to the row before, and the columns of a thread begin at lane - skip. Numbers are
-converted by name (`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and
-floats.
+rows. Where columns need nothing of each other, each 512 columns of a row have a warp of their own,
+and `cuda.blockIdx.y` says which: so a few long rows, too, keep a GPU busy. Thread `lane` computes
+every 32nd column, because memory is fast when neighbouring threads read neighbouring numbers.
+Random bits come for 16 elements at a time: `skip` is how many of the first 16 belong to the row
+before, and the columns of a thread begin at lane - skip. Numbers are converted by name
+(`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and floats.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
 arguments of a kernel with dropout are MaskNumbers (dropout.py).
@@ -25,6 +26,7 @@ from minitf.backend import xp
 from minitf.gpu.launch import cuda
 from minitf.gpu.warps import (
     ALL,
+    CHUNK,
     STRIPE,
     WARP,
     block_max,
@@ -53,8 +55,9 @@ def dropout(x, y, seed, draw, start, threshold, factor):
     first = start + xp.uint64(row) * xp.uint64(columns)
     # 16 decisions come together: those before this row are skipped.
     skip = xp.int32(first % xp.uint64(16))
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:  # each of 32 threads draws for 16 columns
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK
+    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
+        if i == begin:  # each of 32 threads draws for 16 columns
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
         keep = kept(bits, i, lane)
         column = i + lane - skip
@@ -74,8 +77,9 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK
+    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
+        if i == begin:
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
         keep = kept(bits, i, lane)
         column = i + lane - skip

@@ -214,6 +214,13 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "first = start + xp.uint64(row)",
         "first = xp.uint64(row)",
     ),
+    "dropout: all chunks but the first are left out": (
+        drop,
+        "CHUNK\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
+        "        if i == begin:  # each",
+        "0\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
+        "        if i == begin:  # each",
+    ),
     "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
     "dropout: a carry lost": (drop, " + (middle >> 32)", ""),
     "embedding: every position sums its run": (
