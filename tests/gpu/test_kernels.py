@@ -341,7 +341,7 @@ def test_adam(kernels_on):
             parameter.grad = None
             parameter._receive(gradient)
             optimizer.step(0.01)
-        assert adam_update(*arrays, step, 0.01) is None
+        assert adam_update(*arrays, step, np.float64(0.01)) is None
     arrays[1][...] = np.nan
     for no in (False, to_device(np.array(False))):
         assert adam_update(*arrays, 4, 0.01, finite=no) is None  # changes nothing
