@@ -11,6 +11,7 @@ cache of a sentence, S tokens of its source, L layers.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from minitf import functions as F
 from minitf.backend import to_device, xp
 from minitf.cpu.decode import Layout
 from minitf.gpu import fused
-from minitf.gpu.matmul import as_operand, matmul
+from minitf.gpu.matmul import as_operand, product_with
 from minitf.tensor import Tensor
 
 __all__ = ["StraightScorer"]
@@ -41,7 +42,7 @@ class StraightScorer:
         self.norm = _norm(model.decoder.norm) if model.decoder.norm else None
         self.embedding = model.target_embedding.weight.data
         self.vocabulary = _Affine(
-            as_operand(model.output_embedding.weight.data.T), model.logit_bias()
+            product_with(as_operand(model.output_embedding.weight.data.T)), model.logit_bias()
         )
         memory, mask = model.encode(source)
         batch, length, d = memory.shape
@@ -153,11 +154,11 @@ class StraightScorer:
 class _Affine(NamedTuple):
     """A product with a matrix, plus a bias if there is one: (R, D) -> (R, F)."""
 
-    weight: object  # (D, F), an operand of `matmul`
+    multiply: Callable  # by the matrix (D, F)
     bias: object  # (F,), or None
 
     def __call__(self, x):
-        y = matmul(x, self.weight)
+        y = self.multiply(x)
         if self.bias is not None:
             y += self.bias
         return y
@@ -167,11 +168,12 @@ def _joined(*linears):
     """Return the linear layers of one input as one, whose results are side by side."""
     weights, biases = [x.weight.data for x in linears], [x.bias for x in linears]
     weight = as_operand(weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1))
+    multiply = product_with(weight)
     if all(bias is None for bias in biases):
-        return _Affine(weight, None)
+        return _Affine(multiply, None)
     zeros = [xp.zeros(w.shape[1], dtype=w.dtype) for w in weights]
     pairs = zip(biases, zeros, strict=True)
-    return _Affine(weight, xp.concatenate([zero if b is None else b.data for b, zero in pairs]))
+    return _Affine(multiply, xp.concatenate([zero if b is None else b.data for b, zero in pairs]))
 
 
 class _FeedForward(NamedTuple):
@@ -183,7 +185,7 @@ class _FeedForward(NamedTuple):
 
     def __call__(self, x):
         if self.activation == "relu" and self.inner.bias is not None:
-            hidden, _ = fused.bias_relu_dropout(matmul(x, self.inner.weight), self.inner.bias)
+            hidden, _ = fused.bias_relu_dropout(self.inner.multiply(x), self.inner.bias)
         else:
             hidden = getattr(F, self.activation)(self.inner(x)).data
         return self.outer(hidden)
