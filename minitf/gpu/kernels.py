@@ -33,6 +33,7 @@ from minitf.gpu.warps import (
     block_sum,
     keep_bits,
     kept,
+    next_of_thread,
     stripe_sum,
     upper_bits,
     warp_max,
@@ -572,20 +573,7 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
             found[row, 1 + i] = value if token < size else lowest
             tokens[row, 1 + count + i] = token
         if token < size and token % threads // WARP == warp:
-            next_best = -1e30
-            next_id = size
-            for column in range(token % threads + lane * threads, size, WARP * threads):
-                z = logits[row, column]
-                comes_later = z < value or (z == value and column > token)
-                if comes_later and z > next_best:
-                    next_best = z
-                    next_id = column
-            for step in range(5):
-                other = cuda.shfl_xor_sync(ALL, next_best, 16 >> step)
-                other_id = cuda.shfl_xor_sync(ALL, next_id, 16 >> step)
-                if other > next_best or (other == next_best and other_id < next_id):
-                    next_best = other
-                    next_id = other_id
+            following = next_of_thread(logits, row, value, token)
             if thread == token % threads:
-                best = next_best
-                best_id = next_id
+                best = logits[row, following] if following < size else -1e30
+                best_id = following
