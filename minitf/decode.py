@@ -145,6 +145,9 @@ class Scorer(Protocol):
         tokens, and in float64: ln P(Y) is a sum over many tokens.
         A scorer may have a cache. So the first call is for texts of one token, and each later one
         for the same texts, or those of `select`, with one token more.
+
+        A scorer that finds the best tokens while it normalises also has the method best(texts,
+        totals, count): the `continuations` of these texts, whose ln P so far are totals (B, W).
         """
 
     def select(self, rows: np.ndarray) -> None:
@@ -266,13 +269,16 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
-        logits, normalisers = scorer(texts)
-        if allowed is not None:
-            of_texts = np.repeat(rows, beam)
-            left = limits[of_texts] - (texts.shape[1] - 1)
-            logits = _without(logits, allowed(texts, of_texts, left))
-        totals -= normalisers.reshape(totals.shape)
-        tokens, continued, totals = continuations(logits, totals, 2 * beam)  # (B, 2*W) each
+        if allowed is None and hasattr(scorer, "best"):
+            tokens, continued, totals = scorer.best(texts, totals, 2 * beam)  # (B, 2*W) each
+        else:
+            logits, normalisers = scorer(texts)
+            if allowed is not None:
+                of_texts = np.repeat(rows, beam)
+                left = limits[of_texts] - (texts.shape[1] - 1)
+                logits = _without(logits, allowed(texts, of_texts, left))
+            totals -= normalisers.reshape(totals.shape)
+            tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
@@ -482,11 +488,16 @@ def with_normalisers(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np
     Raises UserError if a normaliser, and so ln P of every token, is NaN or infinite.
     """
     normalisers = normalisers_of(logits)
-    if not np.isfinite(normalisers).all():
-        raise UserError("the model outputs NaN: its weights are broken, use another model")
+    refuse_infinite(normalisers)
     for never in (config.pad_id, config.bos_id):
         logits[:, never] = -xp.inf
     return logits, normalisers
+
+
+def refuse_infinite(normalisers: np.ndarray) -> None:
+    """Raise UserError if a normaliser, and so ln P of every token, is NaN or infinite."""
+    if not np.isfinite(normalisers).all():
+        raise UserError("the model outputs NaN: its weights are broken, use another model")
 
 
 @accelerated

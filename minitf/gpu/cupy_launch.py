@@ -11,6 +11,8 @@ from minitf.gpu.cupy_jit import jit
 
 __all__ = ["gemm", "launch"]
 
+LIMIT = 2**31  # cupyx.jit passes a larger int as 64 bits, another kind of argument
+
 # {(kernel, device, *kinds of the arguments): what _compiled_function returns}
 _ready = {}
 
@@ -26,7 +28,7 @@ def launch(kernel, grid, block, *arguments):
     kinds = [  # the properties of the arguments that the compiled code depends on
         (x.dtype.char, x.ndim, x._c_contiguous, x._index_32_bits)
         if isinstance(x, array)
-        else type(x)
+        else (-LIMIT <= x < LIMIT if type(x) is int else type(x))
         for x in arguments
     ]
     key = kernel, cupy.cuda.get_device_id(), *kinds

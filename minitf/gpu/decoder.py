@@ -11,14 +11,17 @@ cache of a sentence, S tokens of its source, L layers.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
+
+import numpy as np
 
 from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device, xp
 from minitf.cpu.decode import Layout
 from minitf.gpu import fused
-from minitf.gpu.matmul import as_operand, matmul
+from minitf.gpu.matmul import as_operand, product_with
 from minitf.tensor import Tensor
 
 __all__ = ["StraightScorer"]
@@ -39,7 +42,7 @@ class StraightScorer:
         self.norm = _norm(model.decoder.norm) if model.decoder.norm else None
         self.embedding = model.target_embedding.weight.data
         self.vocabulary = _Affine(
-            as_operand(model.output_embedding.weight.data.T), model.logit_bias()
+            product_with(as_operand(model.output_embedding.weight.data.T)), model.logit_bias()
         )
         memory, mask = model.encode(source)
         batch, length, d = memory.shape
@@ -55,6 +58,39 @@ class StraightScorer:
 
     def __call__(self, texts):
         """Return logits and normalisers, as Scorer says."""
+        logits = self._logits(texts)
+        normalisers, _, _ = self._best_of(logits, 0)
+        return logits, normalisers
+
+    def best(self, texts, totals, count):
+        """Return the best continuations, as Scorer says: of each row a few numbers leave the GPU.
+
+        The best of a sentence are among the best `count` of its texts. One more of each text tells
+        whether another token may be equal to the last of them; then `continuations` decides.
+        """
+        logits = self._logits(texts)
+        normalisers, values, tokens = self._best_of(logits, count + 1)
+        totals = totals - normalisers.reshape(totals.shape)
+        n, width = totals.shape
+        size = logits.shape[1]
+        sums = totals[:, :, None] + values.reshape(n, width, -1)  # (B, W, count + 1), float64
+        index = tokens.reshape(sums.shape) + np.arange(width)[:, None] * size
+        flat, index = sums.reshape(n, -1), index.reshape(n, -1)
+        order = np.lexsort((index, -flat))[:, :count]
+        best, found = np.take_along_axis(index, order, 1), np.take_along_axis(flat, order, 1)
+        if (sums[:, :, -1].max(axis=1) >= found[:, -1]).any():
+            return decode.continuations(logits, totals, count)
+        return best % size, best // size, found
+
+    def _best_of(self, logits, count):
+        """Return normalisers, and the best `count` of each row: see fused.best_of_rows."""
+        c = self.model.config
+        normalisers, values, tokens = fused.best_of_rows(logits, (c.pad_id, c.bos_id), count)
+        decode.refuse_infinite(normalisers)
+        return normalisers, values, tokens
+
+    def _logits(self, texts):
+        """Return the logits (R, V) of the next token of each text."""
         if self.layout.is_full():
             kept = self.layout.grow()
             for i, cache in enumerate(self.caches):  # one at a time, so that few are there twice
@@ -68,7 +104,7 @@ class StraightScorer:
             x = self._layer(x, layer, i, own_mask, source_mask)
         if self.norm:
             x, _ = fused.layer_norm(x, *self.norm)
-        return decode.with_normalisers(self.vocabulary(x), self.model.config)
+        return self.vocabulary(x)
 
     def _embedded(self, texts):
         """Return the embeddings of the newest tokens with the vectors of their position, (R, D)."""
@@ -118,11 +154,11 @@ class StraightScorer:
 class _Affine(NamedTuple):
     """A product with a matrix, plus a bias if there is one: (R, D) -> (R, F)."""
 
-    weight: object  # (D, F), an operand of `matmul`
+    multiply: Callable  # by the matrix (D, F)
     bias: object  # (F,), or None
 
     def __call__(self, x):
-        y = matmul(x, self.weight)
+        y = self.multiply(x)
         if self.bias is not None:
             y += self.bias
         return y
@@ -132,11 +168,12 @@ def _joined(*linears):
     """Return the linear layers of one input as one, whose results are side by side."""
     weights, biases = [x.weight.data for x in linears], [x.bias for x in linears]
     weight = as_operand(weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1))
+    multiply = product_with(weight)
     if all(bias is None for bias in biases):
-        return _Affine(weight, None)
+        return _Affine(multiply, None)
     zeros = [xp.zeros(w.shape[1], dtype=w.dtype) for w in weights]
     pairs = zip(biases, zeros, strict=True)
-    return _Affine(weight, xp.concatenate([zero if b is None else b.data for b, zero in pairs]))
+    return _Affine(multiply, xp.concatenate([zero if b is None else b.data for b, zero in pairs]))
 
 
 class _FeedForward(NamedTuple):
@@ -148,7 +185,7 @@ class _FeedForward(NamedTuple):
 
     def __call__(self, x):
         if self.activation == "relu" and self.inner.bias is not None:
-            hidden, _ = fused.bias_relu_dropout(matmul(x, self.inner.weight), self.inner.bias)
+            hidden, _ = fused.bias_relu_dropout(self.inner.multiply(x), self.inner.bias)
         else:
             hidden = getattr(F, self.activation)(self.inner(x)).data
         return self.outer(hidden)

@@ -13,18 +13,21 @@ tokens in a cache. See minitf/functions.py for the others.
 
 import math
 
-from minitf.backend import xp
+import numpy as np
+
+from minitf.backend import to_numpy, xp
 from minitf.gpu import kernels
 from minitf.gpu.dropout import NO_DROPOUT
 from minitf.gpu.launch import launch
 from minitf.gpu.matmul import as_operand, matmul
-from minitf.gpu.warps import STRIPE, THREADS, WARP
+from minitf.gpu.warps import CHUNK, STRIPE, THREADS, WARP
 
 __all__ = [
     "add_norm",
     "add_segments",
     "attention",
     "attention_step",
+    "best_of_rows",
     "bias_relu_dropout",
     "column_sums",
     "dropout",
@@ -35,13 +38,26 @@ __all__ = [
     "swap_first_axes",
 ]
 
-ROWS = 8  # rows of a block, each computed by one warp
+ROWS = 8  # rows of a block, each computed by one warp, if there are enough rows for
+BLOCKS = 128  # blocks: about as many as there are multiprocessors
 NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 
-def _launch_rows(kernel, n, *arguments):
-    """Run a kernel with one warp for each of n rows."""
-    launch(kernel, (-(-n // ROWS),), (WARP, ROWS), *arguments)
+def _launch_rows(kernel, n, *arguments, chunks=1):
+    """Run a kernel with one warp for each of n rows, or with `chunks` warps for each.
+
+    A few rows, as in decoding, are given to many blocks of few warps: each runs on another part of
+    the GPU.
+    """
+    rows = min(ROWS, max(1, n // BLOCKS))
+    launch(kernel, (-(-n // rows), chunks), (WARP, rows), *arguments)
+
+
+def _launch_chunks(kernel, rows, *arguments):
+    """Run a kernel with one warp for 512 columns of each row; its last arguments: MaskNumbers."""
+    columns, start = rows.shape[1], arguments[-3]
+    skipped = 15 if columns % 16 or start % 16 else 0  # at most so many of those before the row
+    _launch_rows(kernel, len(rows), *arguments, chunks=-(-(columns + skipped) // CHUNK))
 
 
 def _sum_columns(kernel, shape, outs, *arguments):
@@ -76,7 +92,7 @@ def dropout(x, numbers):
     def apply(array):
         rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
         y = xp.empty_like(rows)
-        _launch_rows(kernels.dropout, len(rows), rows, y, *numbers)
+        _launch_chunks(kernels.dropout, rows, rows, y, *numbers)
         return y.reshape(array.shape)
 
     return apply(x), apply
@@ -88,7 +104,7 @@ def bias_relu_dropout(x, bias, numbers=NO_DROPOUT):
     backward returns the gradients of x and of the bias (D,). If x is rounded, so is its gradient.
     """
     y, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
-    _launch_rows(kernels.bias_relu_dropout, len(y), y, bias, *numbers)
+    _launch_chunks(kernels.bias_relu_dropout, y, y, bias, *numbers)
 
     def backward(gy, out=None):
         gx, gradient = xp.empty_like(y), kernels.bias_relu_dropout_gradient
@@ -225,3 +241,22 @@ def add_segments(ids, rows, out):
     order = xp.argsort(ids, kind="stable")
     grid = len(ids), -(-rows.shape[1] // WARP)
     launch(kernels.add_segments, grid, (WARP, STRIPE), ids[order], order, rows, out)
+
+
+def best_of_rows(logits, never, count):
+    """Return the normaliser and the `count` greatest logits of each row, and their ids, on the CPU.
+
+    They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
+    Where fewer logits are above -1e30, they end with -infinity and the id V.
+    logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best.
+    """
+    found = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
+    arguments = logits, *never, -math.inf, count, found, found.view(xp.int32)
+    warps = min(2 * THREADS // WARP, -(-logits.shape[1] // WARP))  # none without a column
+    launch(kernels.best_of_rows, (len(logits),), (WARP * warps,), *arguments)
+    found = to_numpy(found)  # one copy for all three
+    return (
+        found[:, 0].astype(np.float64),
+        found[:, 1 : 1 + count],
+        found.view(np.int32)[:, 1 + count :],
+    )

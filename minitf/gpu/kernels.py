@@ -11,13 +11,15 @@ from these it computes which numbers to work on. The threads of a warp can excha
 between the write of one thread and the read of another. Blocks cannot communicate.
 
 Kernels with dropout, norms and the softmax assign each row to one warp: a block (32, n) computes n
-rows. In its row thread `lane` computes every 32nd column, because memory is fast when neighbouring
-threads read neighbouring numbers. Random bits come for 16 elements at a time: `skip` is how many of
-the first 16 belong to the row before, and the columns of a thread begin at lane - skip. Numbers are
-converted by name (`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and
-floats. An array that "may be rounded" is of float32, or of 16-bit integers, which are numbers
-rounded to bfloat16 (matmul.py): `cuda.as_float(x)` is the number that an element of either stands
-for, and `cuda.as_element(number, array)` the element that stands for a number.
+rows. Where columns need nothing of each other, each 512 columns of a row have a warp of their own,
+and `cuda.blockIdx.y` says which: so a few long rows, too, keep a GPU busy. Thread `lane` computes
+every 32nd column, because memory is fast when neighbouring threads read neighbouring numbers.
+Random bits come for 16 elements at a time: `skip` is how many of the first 16 belong to the row
+before, and the columns of a thread begin at lane - skip. Numbers are converted by name
+(`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and floats. An array that
+"may be rounded" is of float32, or of 16-bit integers, which are numbers rounded to bfloat16
+(matmul.py): `cuda.as_float(x)` is the number that an element of either stands for, and
+`cuda.as_element(number, array)` the element that stands for a number.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
 arguments of a kernel with dropout are MaskNumbers (dropout.py).
@@ -26,12 +28,15 @@ arguments of a kernel with dropout are MaskNumbers (dropout.py).
 from minitf.backend import xp
 from minitf.gpu.launch import cuda
 from minitf.gpu.warps import (
+    ALL,
+    CHUNK,
     STRIPE,
     WARP,
     block_max,
     block_sum,
     keep_bits,
     kept,
+    next_of_thread,
     stripe_sum,
     upper_bits,
     warp_max,
@@ -54,8 +59,9 @@ def dropout(x, y, seed, draw, start, threshold, factor):
     first = start + xp.uint64(row) * xp.uint64(columns)
     # 16 decisions come together: those before this row are skipped.
     skip = xp.int32(first % xp.uint64(16))
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:  # each of 32 threads draws for 16 columns
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK
+    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
+        if i == begin:  # each of 32 threads draws for 16 columns
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
         keep = kept(bits, i, lane)
         column = i + lane - skip
@@ -75,8 +81,9 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK
+    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
+        if i == begin:
             bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
         keep = kept(bits, i, lane)
         column = i + lane - skip
@@ -528,3 +535,74 @@ def round_to_bfloat16(x, y):
     else:
         for j in range(i, xp.int64(x.size), threads):
             y[j] = upper_bits(x[j])
+
+
+# Decoding -----------------------------------------------------------------------------------------
+
+
+def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
+    """found = ln sum_v exp(logits) and the `count` greatest logits, tokens = the ids of these.
+
+    logits: (R, V)   found: (R, 1 + 2 * count): the sum, the logits, room   tokens: int32, the same
+    memory: the ids are written after the logits.
+    The greatest come first, and of equals the lower id. Ids that are never next, pad and bos, count
+    in the sum and then get the logit `lowest`, which is -infinity. Where less than `count` logits
+    are above -1e30, the rest of the row is `lowest`, with the id V.
+    Each block computes one row. Each thread keeps the best of its columns. The block picks the best
+    of all threads; then the warp of the thread that had it finds the next of that thread's columns.
+    """
+    thread = xp.int32(cuda.threadIdx.x)
+    threads = xp.int32(cuda.blockDim.x)
+    lane = thread % WARP
+    warp = thread // WARP
+    row = xp.int32(cuda.blockIdx.x)
+    size = xp.int32(logits.shape[1])
+    of_warps = cuda.shared_memory(xp.float32, WARP)
+    ids_of_warps = cuda.shared_memory(xp.int32, WARP)
+    largest = -1e30
+    total = 0.0
+    best = -1e30
+    best_id = size
+    for column in range(thread, size, threads):
+        z = logits[row, column]
+        if z > largest:
+            total *= xp.exp(largest - z)
+            largest = z
+        total += xp.exp(z - largest)
+        if column == pad or column == bos:  # noqa: SIM109 (a kernel has no tuples)
+            logits[row, column] = lowest
+        elif z > best:
+            best = z
+            best_id = column
+    highest = block_max(largest)
+    total = block_sum(total * xp.exp(largest - highest))
+    if thread == 0:
+        found[row, 0] = xp.log(total) + highest
+    for i in range(count):
+        value = best
+        token = best_id
+        for step in range(5):
+            other = cuda.shfl_xor_sync(ALL, value, 16 >> step)
+            other_id = cuda.shfl_xor_sync(ALL, token, 16 >> step)
+            if other > value or (other == value and other_id < token):
+                value = other
+                token = other_id
+        cuda.syncthreads()  # the shared memory may still be in use from the pick before
+        if lane == 0:
+            of_warps[warp] = value
+            ids_of_warps[warp] = token
+        cuda.syncthreads()
+        value = of_warps[0]
+        token = ids_of_warps[0]
+        for j in range(1, threads // WARP):
+            if of_warps[j] > value or (of_warps[j] == value and ids_of_warps[j] < token):
+                value = of_warps[j]
+                token = ids_of_warps[j]
+        if thread == 0:
+            found[row, 1 + i] = value if token < size else lowest
+            tokens[row, 1 + count + i] = token
+        if token < size and token % threads // WARP == warp:
+            following = next_of_thread(logits, row, value, token)
+            if thread == token % threads:
+                best = logits[row, following] if following < size else -1e30
+                best_id = following

@@ -28,7 +28,15 @@ from minitf.gpu import kernels
 from minitf.gpu.launch import gemm, generation, has_kernels, launch
 from minitf.gpu.warps import THREADS
 
-__all__ = ["PRECISIONS", "add_product", "as_operand", "empty_operand", "matmul", "use_precision"]
+__all__ = [
+    "PRECISIONS",
+    "add_product",
+    "as_operand",
+    "empty_operand",
+    "matmul",
+    "product_with",
+    "use_precision",
+]
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
@@ -94,6 +102,28 @@ def matmul(x, y, out=None):
         _multiply(x, y, result)
         xp.copyto(out, result)
     return out
+
+
+def product_with(y):
+    """Return a function that multiplies rows (m, k) by the matrix y (k, n), as matmul does.
+
+    It looks at y and at the precision once, not at every product: in decoding, a product of a few
+    rows takes the host longer than the GPU.
+    """
+    precision = _chosen["precision"]
+    if precision == "bfloat16" or y.dtype != xp.float32 or not has_kernels(y) or not y.size:
+        return lambda x: matmul(x, y)
+    (k, n), layout, tf32 = y.shape, _layout(y), precision == "tf32"
+
+    def multiply(x):
+        m = len(x)
+        if not (m and x.dtype.char == "f" and x.flags.c_contiguous):
+            return matmul(x, y)
+        out = xp.empty((m, n), dtype=xp.float32)
+        gemm(layout, (x, False, k, m * k), out, (n, m, k), 1, tf32)
+        return out
+
+    return multiply
 
 
 def add_product(x, y, out):

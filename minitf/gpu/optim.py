@@ -21,6 +21,7 @@ def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=T
         flag = xp.ones(1, dtype=xp.int32)
     else:
         flag = to_device(finite).reshape(1).astype(xp.int32)
-    arguments = x, g, m, v, beta_1, beta_2, eps * root, scale, flag
+    numbers = map(float, (beta_1, beta_2, eps * root, scale))  # float64 scalars would widen all
+    arguments = x, g, m, v, *numbers, flag
     launch(kernels.adam, (-(-x.size // THREADS),), (THREADS,), *arguments)
     return None

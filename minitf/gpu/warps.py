@@ -13,6 +13,7 @@ from minitf.gpu.launch import cuda
 WARP = 32
 THREADS = 256  # of a block, where each thread computes some numbers, or all compute one row
 STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time when it sums columns
+CHUNK = 512  # columns for which a warp draws decisions at a time, 16 with each thread
 ALL = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
 
 # Sums and maxima ----------------------------------------------------------------------------------
@@ -70,6 +71,31 @@ def stripe_sum(value):
     for row in range(STRIPE):
         total += values[row * WARP + lane]
     return total
+
+
+def next_of_thread(logits, row, value, token):
+    """Return the column of the logit that follows `value`, at `token`, among one thread's columns.
+
+    They are every n-th, for n threads of a block. All threads of a warp have to call this together:
+    each looks at some of these columns. If none above -1e30 follows, the result is the row's size.
+    """
+    threads = xp.int32(cuda.blockDim.x)
+    size = xp.int32(logits.shape[1])
+    first = token % threads + xp.int32(cuda.threadIdx.x) % WARP * threads
+    best = -1e30
+    best_id = size
+    for column in range(first, size, WARP * threads):
+        z = logits[row, column]
+        if z > best and (z < value or (z == value and column > token)):
+            best = z
+            best_id = column
+    for step in range(5):
+        other = cuda.shfl_xor_sync(ALL, best, 16 >> step)
+        other_id = cuda.shfl_xor_sync(ALL, best_id, 16 >> step)
+        if other > best or (other == best and other_id < best_id):
+            best = other
+            best_id = other_id
+    return best_id
 
 
 # Dropout ------------------------------------------------------------------------------------------

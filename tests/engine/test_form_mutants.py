@@ -771,6 +771,12 @@ MUTANTS = {
         "            self.source_mask = self.source_mask[kept]\n",
         "            self.source_mask = self.source_mask[: len(kept)]\n",
     ),
+    "on a GPU, a step: the best of the first text for all": (
+        decode.token_scorer,
+        "gpu/decoder",
+        "best // size, found",
+        "0 * best, found",
+    ),
     "on a GPU, dropout: the row's beginning": (
         F.dropout,
         "gpu/dropout",

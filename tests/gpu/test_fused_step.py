@@ -3,6 +3,8 @@
 More of the engine runs on the simulated kernels wherever a test takes the fixture `library` (slow).
 """
 
+import types
+
 import numpy as np
 import pytest
 import strict
@@ -185,9 +187,37 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
         if not changed:
             launched.clear()
             scorer(np.full((4, 1), 1))
-            used = {"attention_step", "bias_relu_dropout", "add_norm", "log_sum_exp"}
+            used = {"attention_step", "bias_relu_dropout", "add_norm", "best_of_rows"}
             assert launched == used
     assert isinstance(scorer, SharedTokenScorer if changed else StraightScorer)
+
+
+@pytest.mark.parametrize("levels", [None, 2], ids=["few equals", "many equals"])
+@pytest.mark.parametrize(("size", "width"), [(5, 4), (40, 1), (75, 4)])
+def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
+    """Also with texts that are not there, equals at the border, and few words.
+
+    Numbers near 1e-20 differ as logits; added to a total they are equal, and the lower id is first.
+    """
+    rng = np.random.default_rng(size)
+    logits = rng.normal(size=(4 * width, size)).astype(np.float32)
+    if levels:
+        logits = np.round(logits * levels) / np.float32(levels)
+    logits[-width:] *= np.float32(1e-20)
+    totals = -rng.integers(0, 3, (4, width)).astype(float)
+    totals[0, 1:] = -np.inf
+    with using(strict.with_kernels):
+        scorer = StraightScorer.__new__(StraightScorer)
+        scorer.model = types.SimpleNamespace(config=Config(size))
+        scorer._logits = lambda _: to_device(logits.copy())
+        found = scorer.best(None, totals, 2 * width)
+        never, normalisers = scorer(None)
+        never = to_numpy(never)
+    with forms.off():
+        totals -= normalisers.reshape(totals.shape)
+        expected = decode.continuations(never, totals, 2 * width)
+    for got, wanted in zip(found, expected, strict=True):
+        assert np.array_equal(got, wanted)
 
 
 def test_without_forms_no_kernel_runs(launched):

@@ -52,6 +52,11 @@ def normaliser():
     checks.test_log_sum_exp(None, 700)
 
 
+def picks():
+    checks.test_best_of_rows(None, 300, 9)
+    checks.test_best_of_rows(None, 1100, 2)
+
+
 def drop():
     checks.test_dropout_draws_the_mask_of_numpy(None, (2, 600), 5)
 
@@ -208,11 +213,43 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "    if thread == 0:\n        y[row]",
         "    if thread < 2:\n        y[row]",
     ),
+    "best: the picks of two rounds in one memory": (
+        picks,
+        BARRIER.rstrip() + "  # the shared memory may still be in use from the pick before\n",
+        "    pass\n",
+    ),
+    "best: read before the warps have written": (
+        picks,
+        "= token\n" + "    " + BARRIER + "        value = of_warps",
+        "= token\n        value = of_warps",
+    ),
+    "best: the higher id of equals": (picks, "ids_of_warps[j] < token", "ids_of_warps[j] > token"),
+    "best: the higher id of a warp's equals": (picks, "other_id < token", "other_id > token"),
+    "best: the higher id of a thread's equals": (picks, "elif z > best:", "elif z >= best:"),
+    "best: of equals, a thread gives one": (picks, " or (z == value and column > token))", ")"),
+    "best: another warp looks for the next": (
+        picks,
+        "token % threads // WARP == warp",
+        "token % threads // WARP == warp - 1",
+    ),
+    "best: padding is among them": (picks, "column == pad or", "column == -1 or"),
+    "best: every thread writes": (
+        picks,
+        "if thread == 0:\n            found",
+        "if thread < 2:\n            found",
+    ),
     "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
     "dropout: the row's beginning is forgotten": (
         drop,
         "first = start + xp.uint64(row)",
         "first = xp.uint64(row)",
+    ),
+    "dropout: all chunks but the first are left out": (
+        drop,
+        "CHUNK\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
+        "        if i == begin:  # each",
+        "0\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
+        "        if i == begin:  # each",
     ),
     "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
     "dropout: a carry lost": (drop, " + (middle >> 32)", ""),

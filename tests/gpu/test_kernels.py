@@ -299,6 +299,32 @@ def test_log_sum_exp(kernels_on, size):
         assert not np.isfinite(to_numpy(fused.log_sum_exp(to_device(logits)))[2])
 
 
+@pytest.mark.parametrize(("size", "count"), [(V, 3), (1, 1), (40, 33), (300, 9), (1100, 2)])
+def test_best_of_rows(kernels_on, size, count):
+    """Equals in the order of their ids, whatever threads have them; too few end with -infinity."""
+    logits = normal(5, size) * 30
+    logits[0] = 300
+    logits[1] = np.round(logits[1] / 30)  # many equals
+    logits[2, 1:] = -np.inf
+    logits[3, ::2] = -1000
+    logits[4] = -(np.arange(size) % 512)  # equals of one thread
+    greatest = logits.max(axis=1).astype(np.float64)
+    expected = np.log(np.exp(logits - greatest[:, None]).sum(axis=1)) + greatest
+    after = logits.copy()
+    after[:, [0, 5 % size]] = -np.inf
+    given = to_device(logits)
+    normalisers, values, tokens = fused.best_of_rows(given, (0, 5 % size), count)
+    close(normalisers, expected)
+    assert np.array_equal(to_numpy(given), after)
+    order = np.argsort(-after, axis=1, kind="stable")[:, :count]
+    best = np.take_along_axis(after, order, axis=1)
+    assert np.array_equal(values[:, :size], best)
+    assert np.array_equal(tokens[:, :size], np.where(np.isneginf(best), size, order))
+    for wrong in (np.nan, np.inf):
+        logits[2, size // 2] = wrong
+        assert not np.isfinite(fused.best_of_rows(to_device(logits), (0, 1), 0)[0][2])
+
+
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
@@ -363,7 +389,7 @@ def test_adam(kernels_on):
             parameter.grad = None
             parameter._receive(gradient)
             optimizer.step(0.01)
-        assert adam_update(*arrays, step, 0.01) is None
+        assert adam_update(*arrays, step, np.float64(0.01)) is None
     arrays[1][...] = np.nan
     for no in (False, to_device(np.array(False))):
         assert adam_update(*arrays, 4, 0.01, finite=no) is None  # changes nothing

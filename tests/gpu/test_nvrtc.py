@@ -37,6 +37,7 @@ RUNS = [
     lambda: checks.test_a_step_of_attention_to_the_own_text(None, 7, 4),
     lambda: checks.test_a_step_of_attention_to_the_source(None),
     lambda: checks.test_log_sum_exp(None, 11),
+    lambda: checks.test_best_of_rows(None, 11, 3),
     lambda: checks.test_cross_entropy(None, 11, 0.1, ()),
     lambda: checks.test_cross_entropy(None, 11, 0.1, (1, 5)),
     lambda: checks.test_cross_entropy_writes_a_rounded_gradient(None),
@@ -232,6 +233,22 @@ def test_a_launch_finds_what_was_compiled(monkeypatch):
     # But for round_to_bfloat16
     assert len({key[0] for key in gpu._ready}) == len(KERNELS) - 1
     assert not any(function is gpu._compiled(key[0]) for key, (function, _) in gpu._ready.items())
+
+
+def test_a_large_integer_has_a_launch_of_its_own(monkeypatch):
+    """One above 2^31 does not fit the function that was compiled for a small one."""
+    import cupy
+
+    from minitf.gpu import cupy_launch as gpu
+
+    compiled = []
+    monkeypatch.setattr(cupy.cuda, "get_device_id", lambda: 0)
+    monkeypatch.setattr(gpu, "_ready", {})
+    monkeypatch.setattr(gpu, "_compiled", lambda _: lambda *rest: compiled.append(rest[2]))
+    monkeypatch.setattr(gpu, "_compiled_function", lambda *_: (lambda *rest: None, []))
+    for number in (3, 4, 2**31, -(2**31), -(2**31) - 1, np.uint64(3), 3.0):
+        gpu.launch(kernels.dropout, (1,), (32,), number)
+    assert compiled == [(3,), (2**31,), (np.uint64(3),), (3.0,)]
 
 
 def test_a_mistake_does_not_compile(monkeypatch):

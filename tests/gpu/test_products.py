@@ -63,6 +63,18 @@ def test_layouts(gpu, name):
         assert np.allclose(to_numpy(right), expected.swapaxes(-1, -2), atol=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_a_prepared_product_is_the_product(gpu, precision):
+    """Bit for bit: with a matrix of either layout, and rows that are contiguous or not, or none."""
+    use_precision(precision)
+    rows = to_device(normal(T, K)), to_device(normal(K, T)).T, to_device(normal(0, K))
+    for y in fitting(rows[0]):
+        multiply = products.product_with(products.as_operand(y))
+        for x in rows:
+            found, expected = multiply(x), matmul(x, products.as_operand(y))
+            assert np.array_equal(to_numpy(found), to_numpy(expected))
+
+
 @pytest.mark.parametrize(
     "sizes", [(1, 4, 7), (5, 1, 7), (5, 4, 1), (1, 1, 7), (1, 4, 1), (5, 1, 1), (1, 1, 1)]
 )
