@@ -335,7 +335,7 @@ def _listed(lines):
 
 def _learned_marks(subwords):
     """Return the marks among the subwords; a vocabulary of words has none."""
-    listed = set() if isinstance(subwords, Words) else set(subwords.listed())
+    listed = set() if isinstance(subwords, Words | None) else set(subwords.listed())
     return [mark for mark in MARKS if mark in listed]
 
 
