@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from minitf.backend import use
@@ -13,7 +14,7 @@ from minitf.errors import UserError, in_file
 from minitf.files.models import read_notes
 from minitf.terminal import Progress
 from minitf.translation.arguments import parse
-from minitf.translation.console import PROGRAM, Mistake, complain, is_terminal, say
+from minitf.translation.console import PROGRAM, GivenUp, Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.languages import TargetLanguages, languages_of
 from minitf.translation.output import opened_output, rendered, settle_stdout
@@ -109,11 +110,15 @@ def translate(options):
             _sampler(translator, options) if options.sample else _Recent(translator, options)
         )
         languages = TargetLanguages(translator.subwords, say)
-        batches = joined_paragraphs(source.batches) if options.paragraphs else source.batches
+        given_up, unit = GivenUp(), "paragraph" if options.paragraphs else "line"
+        batches = given_up.seen(source.batches)
+        if options.paragraphs:
+            batches = joined_paragraphs(batches)
         picture = FirstLine(translator, options) if options.attention else None
         number = 0  # of the first line of the batch
         start = 0  # of the batch in the text, in bytes
-        with Progress(*_label(source)) as bar:
+        began = time.monotonic()
+        with given_up.told(), Progress(*_label(source)) as bar:
             for lines in batches:
                 languages.check(lines, number)
                 size = sum(len(line.encode()) + 1 for line in lines)
@@ -128,6 +133,11 @@ def translate(options):
                 if number == 0:
                     _tell_if_empty(translator, lines, found, options.model)
                 write(rendered(lines, number, found, options))
+                for i, translations in enumerate(found, number + 1):
+                    for what in translations[0].given_up:
+                        given_up.add(i, what, unit)
+                if number == 0 and source.size:
+                    _tell_if_long(time.monotonic() - began, source.size / size)
                 number += len(lines)
                 start += size
         if picture and not picture.is_drawn:
@@ -149,6 +159,14 @@ def _tell_if_empty(translator, lines, translations, model):
         updates = read_notes(model).get("step")
         so_far = f": it had {updates} updates so far" if isinstance(updates, int) else ""
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
+
+
+def _tell_if_long(seconds, parts):
+    """Say how long the text will take, if it is long; seconds: for the first of so many parts."""
+    minutes = seconds * parts / 60
+    if minutes > 1 and parts > 2:
+        said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+        say(f"{PROGRAM}: the whole text will take about {said}")
 
 
 def _label(source):

@@ -23,6 +23,7 @@ from minitf.text import BOS, EOS, Vocabulary
 from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
+from minitf.translation.rejoin import alike_quotes, as_one_sentence
 from minitf.translation.sentences import cut_lines, in_small_letters, join
 
 __all__ = ["Explained", "Translation", "Translator"]
@@ -37,12 +38,14 @@ _SLICES = {32: 2, 256: 4}
 class Translation:
     """One translation of a line: its text, ln P of it, and the score that ranked it.
 
-    Both figures are sums over the parts, where a line was translated in parts.
+    Both figures are sums over the parts, where a line was translated in parts. given_up: what is
+    lost in it, for its reader, such as "a sentence was too long, and was cut".
     """
 
     text: str
     log_probability: float
     score: float
+    given_up: tuple[str, ...] = ()
 
 
 class Translator:
@@ -192,7 +195,17 @@ class Translator:
         by_line = [[] for _ in parts_of_lines]
         for number, (line, _) in enumerate(places):
             by_line[line].append(found[number])
-        return [_joined(translations, beam) for translations in by_line]
+        return [
+            _joined(self._rejoined(translations, ids), beam)
+            for translations, ids in zip(by_line, parts_of_lines, strict=True)
+        ]
+
+    def _rejoined(self, translations, parts):
+        """Return the translations of each part of a line, to be joined."""
+        if len(parts) < 2:
+            return translations
+        sources = self.subwords.decode(parts, side="source")
+        return as_one_sentence(translations, sources, self.subwords)
 
     def _padded(self, parts):
         """Return the parts as one array of source ids (B, S)."""
@@ -203,7 +216,8 @@ class Translator:
         texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
         distinct = {}
         for text, best in zip(texts, hypotheses, strict=True):
-            found = Translation(text.strip(), best.log_probability, best.score)
+            text = alike_quotes(text.strip())
+            found = Translation(text, best.log_probability, best.score)
             distinct.setdefault(found.text, found)
         return list(distinct.values())
 
@@ -363,6 +377,7 @@ def _together(first, second, n):
             join([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
+            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
         )
         for pair in pairs
     )

@@ -245,12 +245,12 @@ def test_added_pairs_belong_to_a_named_corpus_too(tmp_path):
 
 def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
     files = [str(tmp_path / side) for side in "st"]
-    (tmp_path / "s").write_bytes(b"a\xff\n")
+    (tmp_path / "s").write_bytes(b"\xc3\xbc a\xff\n")
     (tmp_path / "t").write_text("b\n")
     settings = Settings(train=files, valid=files, add=files, subwords="none")
     log = []
     prepare(settings, read_corpus(settings), log.append)
-    assert sum("1 line has characters that are damaged or not UTF-8" in line for line in log) == 3
+    assert sum("1 line has bytes that are not UTF-8" in line for line in log) == 3
     assert sum(line.endswith(f"): {files[1]}") for line in log) == 3
     assert f"notice   the same file is given twice (as --train and --add): {files[1]}" in log
 
@@ -398,7 +398,9 @@ def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
 def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack):
     path = tmp_path / "s"
     path.write_bytes(pack("Это кошка\n".encode()))
-    with pytest.raises(UserError, match=r"is (a compressed file|in UTF-16): save it as"):
+    with pytest.raises(
+        UserError, match=r"is a compressed file: save it as|is in UTF-16: convert it: iconv"
+    ):
         corpora.read_lines(path)
 
 
@@ -407,5 +409,5 @@ def test_files_that_are_no_plain_text_are_refused(tmp_path, start):
     (tmp_path / "s").write_bytes(start + "the cat\n".encode("utf-16-le"))
     (tmp_path / "t").write_text("die Katze\n")
     files = [str(tmp_path / side) for side in "st"]
-    with pytest.raises(UserError, match=r"s is .*: save it as plain text, in UTF-8"):
+    with pytest.raises(UserError, match=r"s is .*: (save|convert) it.* (UTF-8|utf-8)"):
         read_corpus(Settings(train=files, valid=files))

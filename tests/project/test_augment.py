@@ -377,7 +377,7 @@ def test_a_link_stays_a_link(folder):
 
 def test_pairs_that_could_not_be_made_and_damaged_lines_are_told(folder, capsys):
     (folder / "a.en").write_text("Good day!\n")
-    (folder / "a.de").write_bytes("Schönen Tag!\n".encode("latin-1"))
+    (folder / "a.de").write_bytes(b"Sch\xc3\xb6nen Tag!\xff\n")
     arguments = "--train a.en a.de --join 3 --verbatim 4 --names 5 --output b.en b.de"
     assert augment.main(arguments.split()) == 0
     out, err = capsys.readouterr()
