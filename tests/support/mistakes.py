@@ -49,7 +49,7 @@ TRAINER = {
     "--max-length 0": "--max-length must be at least 1",
     f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
-    "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f latin1 -t utf-8 latin1.txt",
+    "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f latin1 -t utf-8",
     f"{TEXTS} --add train.en": "--add needs two files: SOURCE TARGET",
     "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",

@@ -219,7 +219,8 @@ def test_n_best_widens_the_beam(run):
 # Paragraphs ---------------------------------------------------------------------------------------
 
 LETTER = (
-    b"\xc3\xbc\xc3\xbc the dog saw\r\n  a bird.\r\n \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\n"
+    b"\xc3\xbc\xc3\xbc the dog saw\r\n  a bird.\r\n"
+    b" \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\n"
     b"you do not"
 )
 UNWRAPPED = (
