@@ -12,7 +12,18 @@ import time
 
 from minitf.errors import UserError
 
-__all__ = ["Pace", "Progress", "counted", "exit_code", "misspelt", "number", "plainly", "quoted"]
+__all__ = [
+    "Pace",
+    "Progress",
+    "counted",
+    "exit_code",
+    "misspelt",
+    "number",
+    "piped",
+    "plainly",
+    "quoted",
+    "settle_stdout",
+]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
@@ -58,7 +69,8 @@ def exit_code(program, run):
         if hasattr(stream, "reconfigure"):  # not in a notebook
             stream.reconfigure(errors="backslashreplace")
     try:
-        run()
+        with piped():
+            run()
     except UserError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
@@ -68,6 +80,27 @@ def exit_code(program, run):
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+@contextlib.contextmanager
+def piped():
+    """End the block quietly if nobody reads standard output any more, as in ... | head."""
+    try:
+        yield
+        if sys.stdout:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        settle_stdout()
+
+
+def settle_stdout():
+    """Drop output that standard output refuses, or Python would try again when it ends."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def quoted(*words):

@@ -12,12 +12,12 @@ from minitf.backend import use
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError, in_file
 from minitf.files.models import read_notes
-from minitf.terminal import Progress
+from minitf.terminal import Progress, settle_stdout
 from minitf.translation.arguments import parse
 from minitf.translation.console import PROGRAM, GivenUp, Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.languages import TargetLanguages, languages_of
-from minitf.translation.output import opened_output, rendered, settle_stdout
+from minitf.translation.output import opened_output, rendered
 from minitf.translation.picture import FirstLine
 from minitf.translation.translator import Translator
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import reprlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
@@ -310,7 +311,14 @@ class Translator:
 def _listed(lines):
     if isinstance(lines, str):
         raise TypeError("translate() and sample() take a list of lines, not one string")
-    return list(lines)
+    lines = list(lines)
+    for i, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(
+                f"translate() and sample() take a list of str: item {i} is {reprlib.repr(line)} "
+                f"({type(line).__name__})"
+            )
+    return lines
 
 
 def _as_written(found, lines, read):

@@ -533,6 +533,18 @@ def test_capitals_that_the_model_learned_from_stay():
     assert in_small_letters([], subwords) == []
 
 
+def test_words_in_capitals_are_written_as_the_model_has_read_them():
+    """Names and nouns keep their first letter, and abbreviations all; SS may be a German ß."""
+    text = "the dog and I love Tom, die Straße war lang, we see my TV in a house of Tom's. "
+    subwords = Subwords.train([text, "Straße Tom TV I"] * 9, 360, log=lambda _: None)
+    lines = {
+        "I LOVE THE USA AND THE BBC.": "I love the USA and the BBC.",
+        "DIE STRASSE WAR LANG.": "Die Straße war lang.",
+        "WE SEE TOM. TOM AND I SEE MY TV.": "We see Tom. Tom and I see my TV.",
+    }
+    assert in_small_letters(list(lines), subwords) == list(lines.values())
+
+
 def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subwords):
     lines = [
         "  THE DOG SAW A BIRD.",
