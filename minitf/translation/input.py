@@ -257,10 +257,15 @@ def _prompted(file):
 # Paragraphs ---------------------------------------------------------------------------------------
 
 
+_HYPHEN = re.compile(r"[^\W\d_][-\xad\u2010]$")
+_AND = re.compile(r"(und|oder|bzw|bis|and|or|to)\b")
+
+
 def joined_paragraphs(batches):
     """Yield, for each list of lines, the paragraphs that end in it; an empty line stays a line.
 
-    A paragraph of BYTES characters is cut at the end of a line.
+    A word that is hyphenated at the end of a line is joined. A paragraph of BYTES characters is
+    cut at the end of a line.
     """
     begun, length = [], 0
     for lines in batches:
@@ -270,10 +275,30 @@ def joined_paragraphs(batches):
                 begun.append(line)
                 length += len(line)
             if begun and (not line or length >= BYTES):
-                paragraphs.append(join(begun))
+                paragraphs.append(join(_with_whole_words(begun)))
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
         yield paragraphs
     if begun:
-        yield [join(begun)]
+        yield [join(_with_whole_words(begun))]
+
+
+def _with_whole_words(lines):
+    """Return lines without hyphenated words at their ends: the next line is added to such a line.
+
+    The hyphen goes before a small letter (infor-mation), and stays before a capital or a digit
+    (Nord-Süd); nothing is joined in "Haus- und Gartenarbeit".
+
+    >>> _with_whole_words(["He needs infor-", "mation on North-", "South trains", "and - well -"])
+    ['He needs information on North-South trains', 'and - well -']
+    """
+    joined = []
+    for line in lines:
+        if joined and _HYPHEN.search(joined[-1][-1]) and line[0].isalnum() and not _AND.match(line):
+            if line[0].islower():
+                joined[-1][-1] = joined[-1][-1][:-1]
+            joined[-1].append(line)
+        else:
+            joined.append([line])
+    return ["".join(each) for each in joined]

@@ -46,7 +46,7 @@ def as_one_sentence(parts: list[list], sources: list[str], subwords: Vocabulary)
 
 def _without_stop(translation, source):
     text, mark = _STOP.sub("", translation.text), _MARK.search(source)
-    if mark and text[-1:].isalnum():
+    if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
     return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, CUT))
 

@@ -36,8 +36,8 @@ _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 # Words whose small letters would have as few subwords.
-_AS_THEY_ARE = set(
-    "I USA UK EU UN UNO NATO NASA FBI CIA IBM UFO DNA IQ HIV AIDS UNESCO UNICEF CEO".split()
+_AS_IT_IS = re.compile(
+    "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 )
 # The characters of Chinese and Japanese, which have no blanks between sentences or words.
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
@@ -97,7 +97,7 @@ def _small_forms(words, subwords):
     for word in words:
         sharp = word.lower().replace("ss", "ß")
         small = [word.lower(), word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
-        forms[word] = [word] if word in _AS_THEY_ARE else [*small, word]
+        forms[word] = [word] if _AS_IT_IS.fullmatch(word) else [*small, word]
     lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
     best = {}
     for word, each in forms.items():

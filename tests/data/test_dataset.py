@@ -255,6 +255,21 @@ def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
     assert f"notice   the same file is given twice (as --train and --add): {files[1]}" in log
 
 
+@pytest.mark.parametrize(
+    ("own", "said"), [(range(3), "all pairs of"), (range(1, 4), "2 of 3 pairs of"), ((2, 3, 4), "")]
+)
+def test_validation_pairs_that_are_trained_on_are_noticed(tmp_path, own, said):
+    for side in "st":
+        (tmp_path / f"train.{side}").write_text("".join(f"{side} {i}\n" for i in range(3)))
+        (tmp_path / f"valid.{side}").write_text("".join(f"{side} {i}\n" for i in own))
+    names = [[str(tmp_path / f"{part}.{side}") for side in "st"] for part in ("train", "valid")]
+    settings, log = Settings(train=names[0], valid=names[1], subwords="none"), []
+    prepare(settings, read_corpus(settings), log.append)
+    found = [line for line in log if "pairs of --valid are in --train" in line]
+    assert len(found) == bool(said) and all(said in line for line in found)
+    assert "notice   only 3 pairs: better adapt a trained model, with --start-from FOLDER" in log
+
+
 def test_a_batch_is_made_of_arrays_as_of_lists(rng):
     words = Words.train(["a b c d"])
     lines = [" ".join(rng.choice(list("abcd"), n)) for n in rng.integers(1, 9, 50)]

@@ -100,6 +100,9 @@ def test_the_limits_are_real():
         ((best,),) = translator.translate([source])
         assert best.text == mistake
         assert f'"{source}" becomes `{mistake}`' in readme
+    story = (ROOT / "examples" / "story.txt").read_text(encoding="utf-8").split("\n\n")
+    ((best,),) = translator.translate([" ".join(story[1].split())])
+    assert f'Its second paragraph becomes "{best.text}"' in readme
 
 
 def _commands():

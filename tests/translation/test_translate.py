@@ -20,7 +20,7 @@ from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.errors import UserError
-from minitf.translation import Translator, commandline
+from minitf.translation import Translation, Translator, commandline
 from minitf.translation import input as reading
 from minitf.translation.arguments import parse
 from minitf.translation.rejoin import CUT
@@ -264,6 +264,21 @@ def test_lines_of_a_script_without_blanks_are_joined_without(run):
     assert json.loads(out)["source"] == "我喜欢你。 OK."
 
 
+@pytest.mark.parametrize(
+    ("lines", "joined"),
+    [
+        ("He needs infor-\nmation.", "He needs information."),
+        ("Die Straßen-\r\nbahn kommt.", "Die Straßenbahn kommt."),
+        ("Die Strecke Nord-\nSüd", "Die Strecke Nord-Süd"),
+        ("Haus- \nund Garten-\narbeit", "Haus- und Gartenarbeit"),
+        ("It is - well -\nold: 19-\ntwenty", "It is - well - old: 19- twenty"),
+    ],
+)
+def test_a_word_that_is_hyphenated_at_the_end_of_a_line_is_joined(run, lines, joined):
+    out = run(*QUICK, "--paragraphs", "--format", "json", stdin=lines.encode())[1]
+    assert json.loads(out)["source"] == joined
+
+
 def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
     """A text without any empty line is not kept in memory."""
     monkeypatch.setattr(reading, "BYTES", 30)
@@ -327,6 +342,26 @@ def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
     scores = [float(row[-1]) for row in rows[:3]]
     assert scores == sorted(scores, reverse=True)
     assert rows[0][1] == run("--max-extra", "3", "the dog")[1].removesuffix("\n")
+
+
+def test_the_fields_of_the_n_best_can_be_told_apart(run, monkeypatch):
+    def echo(self, lines, *_, **__):
+        return [[Translation(line, -1.0, -1.0)] * 2 for line in lines]
+
+    monkeypatch.setattr(Translator, "translate", echo)
+    out = run("--nbest", "2", "a ||| b", "a | b")[1]
+    texts = ["a &#124;&#124;&#124; b"] * 2 + ["a | b"] * 2
+    assert [line.split(" ||| ")[1:] for line in lines_of(out)] == [[x, "-1.0000"] for x in texts]
+
+
+def test_a_long_text_says_how_long_it_will_take(run, monkeypatch, tmp_path):
+    path = tmp_path / "in"
+    path.write_text("".join(f"the dog saw {i}\n" for i in range(30)))
+    monkeypatch.setattr(reading, "LINES", 3)
+    now = iter(range(0, 10_000, 30))  # half a minute between two looks at the clock
+    monkeypatch.setattr(commandline.time, "monotonic", lambda: next(now))
+    err = run(*QUICK, "--input", path)[2]
+    assert re.fullmatch(r"translate\.py: the whole text will take about \d+ minutes\n", err)
 
 
 def test_scores_come_before_the_translation(run):
