@@ -366,7 +366,7 @@ def _opened(path):
             raise UserError(f"{path} is {kind}: save it as plain text, in UTF-8")
         if re.match(rb"\xff\xfe|\xfe\xff", start):
             command = f"iconv -f utf-16 -t utf-8 {quoted(str(path))} > NEW_FILE"
-            raise UserError(f"{path} is in UTF-16: convert it: {command}")
+            raise UserError(f"{path} is in UTF-16: {command}")
         stack.pop_all()
     return file
 
@@ -381,7 +381,7 @@ def _scan(path):
 @functools.lru_cache(maxsize=64)
 def _scan_once(path, size, changed):
     count, digest, chunk = 0, hashlib.sha256(), b""
-    with _opened(path) as file, Progress(f"bytes of {path} read", size) as progress:
+    with _opened(path) as file, Progress(f"bytes of {Path(path).name} read", size) as progress:
         while more := file.read(1 << 20):
             chunk = more
             digest.update(chunk)

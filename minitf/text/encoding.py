@@ -125,6 +125,8 @@ def refusal(name: str, data: bytes, file: str | os.PathLike = "") -> str:
     encoding = likely_encoding(data)
     if not encoding:
         return f"{name} is no text, or in an unknown encoding: save it as plain text, in UTF-8"
+    what = f"{name} is not UTF-8 but probably {encoding}"
+    if os.name == "nt":  # which has no iconv
+        return f"{what}: save it in UTF-8 (in Notepad: Save as, Encoding)"
     command = f"iconv -f {encoding} -t utf-8"
-    command = f"{command} {file} > NEW_FILE" if file else f"... | {command} | ..."
-    return f"{name} is not UTF-8 but probably {encoding}: convert it: {command}"
+    return f"{what}: {command} {file} > NEW_FILE" if file else f"{what}: pipe it through {command}"

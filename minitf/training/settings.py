@@ -505,7 +505,7 @@ def fill_in(settings, epoch):
     >>> fill_in(Settings(start_from="model"), 250)[1]
     '--steps 1250 --warmup-steps 50 --learning-rate 0.028 --valid-every 250'
     >>> fill_in(Settings(warmup_steps=1000, learning_rate=1.0), 1)[1]
-    '--steps 1000 --warmup-steps 100 --learning-rate 0.316 --valid-every 250'
+    '--steps 1000 --warmup-steps 100 --learning-rate 0.316 --valid-every 50'
     >>> fill_in(Settings(), 30_000)[1]
     '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
     """

@@ -24,6 +24,7 @@ from minitf.translation.translator import Translator
 __all__ = ["main", "signals_as_exceptions", "stream_exit_code"]
 
 RECENT = 10_000  # translations that are remembered, at most
+SOON = 5  # seconds, after which the time of the whole text can be told
 SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
@@ -117,8 +118,8 @@ def translate(options):
         picture = FirstLine(translator, options) if options.attention else None
         number = 0  # of the first line of the batch
         start = 0  # of the batch in the text, in bytes
-        began = time.monotonic()
         with given_up.told(), Progress(*_label(source)) as bar:
+            forecast = _Forecast(source.size, bar)
             for lines in batches:
                 languages.check(lines, number)
                 size = sum(len(line.encode()) + 1 for line in lines)
@@ -126,6 +127,7 @@ def translate(options):
                     picture.see(lines)
 
                 def show(done, parts, start=start, size=size):
+                    forecast.see(start + size * done // parts)
                     bar.to(start + size * done // parts)
 
                 found = translations_of(lines, number, None if source.typed else show)
@@ -136,8 +138,6 @@ def translate(options):
                 for i, translations in enumerate(found, number + 1):
                     for what in translations[0].given_up:
                         given_up.add(i, what, unit)
-                if number == 0 and source.size:
-                    _tell_if_long(time.monotonic() - began, source.size / size)
                 number += len(lines)
                 start += size
         if picture and not picture.is_drawn:
@@ -161,12 +161,23 @@ def _tell_if_empty(translator, lines, translations, model):
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
 
 
-def _tell_if_long(seconds, parts):
-    """Say how long the text will take, if it is long; seconds: for the first of so many parts."""
-    minutes = seconds * parts / 60
-    if minutes > 1 and parts > 2:
-        said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
-        say(f"{PROGRAM}: the whole text will take about {said}")
+class _Forecast:
+    """Says once, soon after the beginning, how long a text will take, if it is a minute or more."""
+
+    def __init__(self, size, bar):
+        self.size, self.bar, self.began = size, bar, time.monotonic()
+
+    def see(self, done):
+        """Take note that so much of the text is translated."""
+        seconds = time.monotonic() - self.began
+        if not self.size or not done or seconds < SOON:
+            return
+        minutes = seconds * self.size / done / 60
+        self.size = None  # said once
+        if minutes >= 1:
+            said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+            self.bar.wipe()
+            say(f"{PROGRAM}: the whole text will take about {said}")
 
 
 def _label(source):

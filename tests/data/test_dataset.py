@@ -413,9 +413,7 @@ def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
 def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack):
     path = tmp_path / "s"
     path.write_bytes(pack("Это кошка\n".encode()))
-    with pytest.raises(
-        UserError, match=r"is a compressed file: save it as|is in UTF-16: convert it: iconv"
-    ):
+    with pytest.raises(UserError, match=r"is a compressed file: save it as|is in UTF-16: iconv"):
         corpora.read_lines(path)
 
 
@@ -424,5 +422,5 @@ def test_files_that_are_no_plain_text_are_refused(tmp_path, start):
     (tmp_path / "s").write_bytes(start + "the cat\n".encode("utf-16-le"))
     (tmp_path / "t").write_text("die Katze\n")
     files = [str(tmp_path / side) for side in "st"]
-    with pytest.raises(UserError, match=r"s is .*: (save|convert) it.* (UTF-8|utf-8)"):
+    with pytest.raises(UserError, match=r"s is .*: .*(UTF-8|utf-8)"):
         read_corpus(Settings(train=files, valid=files))

@@ -189,8 +189,8 @@ TRANSLATE = {
     "--input letter.pdf": "letter.pdf is a PDF",
     "--input photo.png": "photo.png is a picture",
     "--input text.gz": "text.gz is a compressed file",
-    "--input latin1.txt": "is not UTF-8 but probably latin1: convert it: iconv -f latin1 -t utf-8",
-    "--input cp1252.txt": "convert it: iconv -f cp1252 -t utf-8 cp1252.txt > NEW_FILE",
+    "--input latin1.txt": "is not UTF-8 but probably latin1: iconv -f latin1 -t utf-8",
+    "--input cp1252.txt": "iconv -f cp1252 -t utf-8 cp1252.txt > NEW_FILE",
     "--input utf-16le.txt": "iconv -f utf-16le -t utf-8 utf-16le.txt > NEW_FILE",
     "--input bytes": "is no text, or in an unknown encoding: save it as plain text, in UTF-8",
     "--input train.en --output ./train.en": (

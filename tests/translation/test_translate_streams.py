@@ -278,7 +278,7 @@ def test_forgotten_quotes_get_a_hint(run):
 
 
 ENCODED = {  # the bytes of a text that is refused: what the message says
-    "Grüße".encode("latin-1"): "probably latin1: convert it: ",
+    "Grüße".encode("latin-1"): "not UTF-8 but probably latin1: ",
     "“Grüße”".encode("cp1252"): "iconv -f cp1252 -t utf-8",
     "the dog\na bird\n".encode("utf-16-le"): "iconv -f utf-16le -t utf-8",
     "the dog\na bird\n".encode("utf-16-be"): "iconv -f utf-16be -t utf-8",
