@@ -103,13 +103,12 @@ def likely_encoding(data: bytes) -> str:
     >>> likely_encoding("Grüße".encode("utf-16-le")), likely_encoding(bytes(range(256)))
     ('utf-16le', '')
     """
-    if 4 * data.count(0) > len(data):
-        even = data[::2].count(0)
-        wide = min(even, data.count(0) - even) * 10 < data.count(0)
-        return ("utf-16be" if 2 * even > data.count(0) else "utf-16le") if wide else ""
-    high = set(data.translate(None, _ASCII))
-    if 0 in data:
-        return ""
+    high, zeros = set(data.translate(None, _ASCII)), data.count(0)
+    if zeros:  # UTF-16 without its mark, where they are always the first or the second of two bytes
+        first = data[::2].count(0)
+        if zeros < 2 or 10 * zeros < len(data) or 10 * min(first, zeros - first) > zeros:
+            return ""
+        return "utf-16be" if 2 * first > zeros else "utf-16le"
     if b"\r" in data and b"\n" not in data and high.intersection(_WINDOWS):
         return "macintosh"
     if high.intersection(_NO_WINDOWS):

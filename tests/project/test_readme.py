@@ -76,6 +76,7 @@ def test_python_block_prints_what_it_says(page, block, monkeypatch):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(block, str(page), "exec"), {})
+    (ROOT / "layer.safetensors").unlink(missing_ok=True)  # which a block writes
     said = answers(block)
     printed = " ".join(out.getvalue().split())
     assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), (
