@@ -255,10 +255,10 @@ def main():
     wanted = {"compare": 2, "harder": 0}.get(options.command, 1)
     if options.command != "table" and len(options.paths) != wanted:
         parser.error(f"{options.command} needs {wanted or 'no'} folder{'s' * (wanted != 1)}")
-    return _exit_code(commands[options.command], options.paths)
+    return exit_code_of(commands[options.command], options.paths)
 
 
-def _exit_code(command, paths):
+def exit_code_of(command, paths):
     """Run a command, whose output is UTF-8 on every system; return its exit code."""
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     try:

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from itertools import combinations, islice
 from pathlib import Path
 
@@ -167,7 +168,11 @@ def _own_corpus(settings):
         )
     train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
     cut = settings.subwords == "none"
-    return corpora.Corpus("own", "source", "target", train, valid, {}, cut=cut, tokenized=cut)
+    languages = [
+        ending[1:] if re.fullmatch(r"\.[a-z]{2}", ending) else side
+        for ending, side in zip(endings(settings.train), ("source", "target"), strict=True)
+    ]
+    return corpora.Corpus("own", *languages, train, valid, {}, cut=cut, tokenized=cut)
 
 
 def prepare(settings, corpus, log, subwords=None):

@@ -6,7 +6,7 @@ import numpy as np
 
 from minitf.data.rows import Rows
 from minitf.text.merges import words_of
-from minitf.text.vocabulary import valid
+from minitf.text.normal import normalise
 
 __all__ = ["Sampler"]
 
@@ -81,7 +81,7 @@ def _numbered(lines, known):
     """
     numbers, counts = [], []
     for line in lines:
-        words = words_of(valid(line))
+        words = words_of(normalise(line))
         numbers += [known.setdefault(word, len(known)) for word in words]
         counts.append(len(words))
     return np.array(numbers, np.int64), np.array(counts, np.int64)

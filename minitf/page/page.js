@@ -984,7 +984,7 @@ function inPieces() {
 async function translate(text, width, onText = () => {}) {
   const model = await unpackModel();
   const { alpha, max_extra: maxExtra, longest, usual, reads_capitals: loud } = data.search;
-  const given = strip(printable(text)), typed = loud ? given : inSmallLetters(model, given);
+  const given = normalise(text), typed = loud ? given : inSmallLetters(model, given);
   const line = partOf(model, typed, usual);
   if (!line) throw new Error("Type a sentence first.");
   if (hasMoreThan(model, line, longest))

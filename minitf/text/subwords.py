@@ -7,7 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
+from minitf.text.kept import MARKS
 from minitf.text.merges import BLANK, Merges
+from minitf.text.normal import normalise
 from minitf.text.paired import PairedSubwords
 from minitf.text.sentencepiece_file import processor, sentencepiece
 from minitf.text.vocabulary import (
@@ -20,7 +22,6 @@ from minitf.text.vocabulary import (
     ordinary,
     printable,
     read,
-    valid,
     write,
 )
 from minitf.text.words import Words
@@ -35,15 +36,14 @@ _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 class Subwords:
     """One vocabulary of subwords for all languages, by SentencePiece's byte-pair encoding.
 
-    Unknown characters are spelled in bytes. The text is not normalised and blanks are kept:
-    `decode(encode(lines)) == lines`, except that `decode` removes control characters, and writes a
-    blank for those that separate words (such as a tab) and for U+2581, SentencePiece's sign for
-    one; a lone surrogate becomes U+FFFD.
+    Text is normalised before anything is learned from it and before it is cut, so that a pasted
+    line is cut as a typed one: `decode(encode(lines))` are the normalised lines (see `normalise`),
+    with a space for U+2581, SentencePiece's sign for one. Unknown characters are spelled in bytes.
     Source: Sennrich et al. 2016; Kudo and Richardson 2018.
 
     >>> subwords = Subwords.train(["the cat sat", "the hat"], 280, log=lambda notice: None)
-    >>> subwords.decode(subwords.encode(["  the cat \N{CAT FACE}", ""]))
-    ['  the cat \N{CAT FACE}', '']
+    >>> subwords.decode(subwords.encode(["\u200bthe\u00a0cat \N{CAT FACE}", ""]))
+    ['the cat \N{CAT FACE}', '']
     """
 
     file_name = "subwords.model"
@@ -76,7 +76,8 @@ class Subwords:
     ) -> "Subwords":
         """Learn subwords from lines of all languages; the same lines give the same subwords.
 
-        symbols: words, each of which becomes one subword, after a blank or at the start of a line.
+        symbols: words, each of which becomes one subword, after a space or at the start of a line.
+        If the text contains a mark of a kept value, all `MARKS` become subwords as well.
 
         From two million lines on every second line is used, from four million every third, and so
         on: 37,000 subwords from two million lines of 220 characters need 1.9 GB of memory. Input
@@ -89,7 +90,7 @@ class Subwords:
         stride = len(lines) // TRAINING_LINES + 1
 
         def sample():  # called for each reading: SentencePiece makes a copy
-            return map(valid, islice(lines, 0, None, stride))
+            return map(normalise, islice(lines, 0, None, stride))
 
         if not any(line.strip() for line in sample()):
             raise UserError("no text to learn subwords from: the training lines are empty")
@@ -104,7 +105,7 @@ class Subwords:
                 f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
                 "subwords are learned from these; give one sentence per line"
             )
-        symbols = [BLANK + symbol for symbol in symbols]
+        symbols = [BLANK + symbol for symbol in symbols] + _marks_in(sample())
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
@@ -151,7 +152,9 @@ class Subwords:
         threads: the number of SentencePiece's threads, 0 for one on each core. side: not used, as
         both languages have the same subwords.
         """
-        return self._processor.encode([valid(line) for line in lines], num_threads=threads or -1)
+        return self._processor.encode(
+            [normalise(line) for line in lines], num_threads=threads or -1
+        )
 
     def merges(self) -> Merges:
         """Return the merges of this vocabulary, which cut a word as `encode` does."""
@@ -199,6 +202,13 @@ def load_subwords(directory: str | Path) -> Vocabulary:
         f"{PairedSubwords.file_name}: "
         "name the folder of a trained model"
     )
+
+
+def _marks_in(lines):
+    """Return all marks, each with a space before it and without one, if any is in the lines."""
+    if not any(mark in line for line in lines for mark in MARKS):
+        return []
+    return [before + mark for mark in MARKS for before in ("", BLANK)]
 
 
 def _too_long(line):

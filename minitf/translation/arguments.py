@@ -195,6 +195,14 @@ def _add_text(add):
         help="join the lines of each paragraph first: for text whose sentences run over several "
         "lines",
     )
+    add(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="do not translate what this regular expression matches, such as '[A-Z]{3,}'; may be "
+        "repeated (numbers, addresses, tags and the like are kept in any case)",
+    )
 
 
 def _add_output(add):

@@ -198,6 +198,7 @@ def _sampler(translator, options):
             options.max_extra,
             first=number,
             progress=progress,
+            keep=options.keep,
             **options.sampling,
         )
 
@@ -222,7 +223,13 @@ class _Recent:
     def _search(self, lines, progress):
         options = self.options
         return self.translator.translate(
-            lines, options.beam, options.alpha, options.max_extra, options.nbest, progress=progress
+            lines,
+            options.beam,
+            options.alpha,
+            options.max_extra,
+            options.nbest,
+            progress=progress,
+            keep=options.keep,
         )
 
     def _forget(self, lines):

@@ -5,9 +5,11 @@ import re
 
 from minitf.text import Vocabulary
 
-__all__ = ["CUT", "alike_quotes", "as_one_sentence", "goes_on"]
+__all__ = ["AROUND", "CUT", "alike_quotes", "as_one_sentence", "goes_on"]
 
 CUT = "a sentence is too long for the model, and was translated in parts"
+
+AROUND = "a value was lost, so its sentence was translated in parts around it"
 
 _END = re.compile(r"[.!?…。！？][\"'”’»)\]」』]*\s*$")
 _STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
@@ -25,8 +27,12 @@ def goes_on(source: str) -> bool:
     return not _END.search(source)
 
 
-def as_one_sentence(parts: list[list], sources: list[str], subwords: Vocabulary) -> list[list]:
+def as_one_sentence(
+    parts: list[list], sources: list[str], subwords: Vocabulary, why: str = CUT
+) -> list[list]:
     """Return the Translations of each part, without the marks of a sentence inside a sentence.
+
+    why: why there are parts of a sentence; it is noted in `given_up`.
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
@@ -38,17 +44,17 @@ def as_one_sentence(parts: list[list], sources: list[str], subwords: Vocabulary)
         if is_begun:
             translations = [_with_small_letter(each, subwords) for each in translations]
         if is_open:
-            translations = [_without_stop(each, source.rstrip()) for each in translations]
+            translations = [_without_stop(each, source.rstrip(), why) for each in translations]
         joined.append(translations)
         is_begun = is_open
     return joined
 
 
-def _without_stop(translation, source):
+def _without_stop(translation, source, why):
     text, mark = _STOP.sub("", translation.text), _MARK.search(source)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
-    return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, CUT))
+    return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, why))
 
 
 def _with_small_letter(translation, subwords):
@@ -58,8 +64,8 @@ def _with_small_letter(translation, subwords):
     """
     text = translation.text
     word = _WORD.match(text)
-    if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower():
-        return translation  # the English word I, or an abbreviation such as NATO
+    if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
+        return translation  # the English word I, an abbreviation such as NATO, all in capitals
     small = word[0].lower()
     here, there = map(len, subwords.encode([word[0], small], side="target"))
     if there > here:

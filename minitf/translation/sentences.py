@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 
 from minitf.text import Vocabulary
-from minitf.text.vocabulary import printable, valid
 
-__all__ = ["cut_lines", "in_small_letters", "join"]
+__all__ = ["cut_texts", "in_small_letters", "join"]
 
 # A sentence may end here: not after an initial or one of these abbreviations, and not before white
 # space. The patterns and `_goes_on` are also in minitf/page/engine.js.
@@ -43,18 +42,22 @@ _AS_IT_IS = re.compile(
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 
-def cut_lines(
-    lines: Sequence[str], subwords: Vocabulary, longest: int, usual: int
-) -> list[list[list[int]]]:
-    """Return the parts of each line as lists of subword ids; no part where there is no text.
+def cut_texts(
+    texts: Sequence[str], subwords: Vocabulary, longest: int, usual: int
+) -> list[list[str]]:
+    """Return the parts of each text; no part where there is no text.
 
-    longest: the most subwords of a part. usual: a line of more subwords than this is cut into its
-    sentences; a shorter one is a single part. A token that names a language begins each part.
+    longest: the most subwords of a part. usual: a text of more subwords than this is cut into its
+    sentences; a shorter one is a single part.
     """
-    split = [subwords.split_language(printable(valid(line)).strip()) for line in lines]
-    longest = max(1, longest - max((len(ids) for ids, _ in split), default=0))
-    cut = _cut_texts([text for _, text in split], subwords, longest, usual)
-    return [[ids + part for part in parts] for (ids, _), parts in zip(split, cut, strict=True)]
+    cut = []
+    for text, ids in zip(texts, subwords.encode(texts), strict=True):
+        sentences = [text] if len(ids) <= usual else _sentences(text)
+        if len(sentences) == 1:
+            cut.append(_parts(text, ids, subwords, longest, (_CLAUSE, _WORD)))
+        else:
+            cut.append(_all_parts(sentences, subwords, longest, (_CLAUSE, _WORD)))
+    return cut
 
 
 def join(texts: Sequence[str]) -> str:
@@ -80,7 +83,7 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
     of the text is in capitals that the model learned from.
     """
     loud = [row for row, line in enumerate(lines) if line.isupper()]
-    lines = [valid(line) for line in lines]
+    lines = list(lines)
     words = {word for row in loud for word in _LETTERS.findall(lines[row])}
     small = _small_forms(sorted(words), subwords)
     texts = ["".join(_small(each, small) for each in _sentences(lines[row])) for row in loud]
@@ -113,18 +116,6 @@ def _small(sentence, forms):
     text = _LETTERS.sub(lambda match: forms[match[0]], sentence)
     first = next((i for i, sign in enumerate(text) if sign.isalnum()), 0)
     return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
-
-
-def _cut_texts(texts, subwords, longest, usual):
-    """Return the parts of each text, as `cut_lines` does."""
-    cut = []
-    for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        sentences = [text] if len(ids) <= usual else _sentences(text)
-        if len(sentences) == 1:
-            cut.append(_parts(text, ids, subwords, longest, (_CLAUSE, _WORD)))
-        else:
-            cut.append(_all_parts(sentences, subwords, longest, (_CLAUSE, _WORD)))
-    return cut
 
 
 def _sentences(text):
@@ -162,25 +153,22 @@ def _all_parts(texts, subwords, longest, cuts):
 
 
 def _parts(text, ids, subwords, longest, cuts):
-    """Return the parts of one text: its ids, cut if they are too many.
+    """Return the parts of one text, which is cut if it has too many ids.
 
     cuts: the patterns after which it may be cut, the best first.
     """
-    if len(ids) <= longest:
-        return [ids] if ids else []
+    if len(ids) <= longest or (not cuts and len(text) == 1):
+        return [text] if ids else []
     if cuts:
         slices = _joined(_slices(text, cuts[0]), subwords, longest)
-    elif len(text) > 1:
-        # One endless word: between two characters, never inside the bytes of one.
+    else:  # One endless word: between two characters, never inside the bytes of one.
         middle = len(text) // 2
         slices = [text[:middle], text[middle:]]
-    else:  # a character spelled in more bytes than the model reads
-        return [ids[i : i + longest] for i in range(0, len(ids), longest)]
     return _all_parts(slices, subwords, longest, cuts[1:])
 
 
 def _joined(texts, subwords, longest):
-    """Join neighbouring texts that together are not too long."""
+    """Join neighboring texts that together are not too long."""
     joined, size = [], 0
     lengths = map(len, subwords.encode([text.strip() for text in texts]))
     for text, length in zip(texts, lengths, strict=True):

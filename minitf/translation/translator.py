@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import re
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -20,12 +21,15 @@ from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
 from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next
-from minitf.text import BOS, EOS, Vocabulary
+from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
+from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
+from minitf.text.normal import normalise
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
-from minitf.translation.rejoin import alike_quotes, as_one_sentence
-from minitf.translation.sentences import cut_lines, in_small_letters, join
+from minitf.translation.parts import Part, Translation, joined, parts_of, restored
+from minitf.translation.rejoin import AROUND, CUT, alike_quotes, as_one_sentence
+from minitf.translation.sentences import cut_texts, in_small_letters
 
 __all__ = ["Explained", "Translation", "Translator"]
 
@@ -33,20 +37,6 @@ _LONGEST = 100  # subwords; for a model whose notes do not name its longest sent
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 # A batch of so many rows (sentences times beams) or more is cut into so many slices.
 _SLICES = {32: 2, 256: 4}
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """One translation of a line: its text, ln P of it, and the score that ranked it.
-
-    Both figures are sums over the parts, where a line was translated in parts. given_up: what is
-    lost in it, for its reader, such as "a sentence was too long, and was cut".
-    """
-
-    text: str
-    log_probability: float
-    score: float
-    given_up: tuple[str, ...] = ()
 
 
 class Translator:
@@ -63,6 +53,10 @@ class Translator:
     and its translation is written in capitals (see `in_small_letters`), except by `explain` and
     `attention`, which show what the model does. `load` takes it from the notes: a public model
     reads them, one of minitf's trainer does not.
+    marks: words that the model copies, for what must not be translated (default: the marks among
+    its subwords, which it has learned). `load` takes those of another model from the notes.
+    as_text: whether lines are text as people write it. Else they are words that somebody has cut,
+    and the model reads them as they are (default: whether the vocabulary cuts text).
     """
 
     def __init__(
@@ -72,12 +66,16 @@ class Translator:
         longest: int = _LONGEST,
         usual: int | None = None,
         reads_capitals: bool = True,
+        marks: Sequence[str] | None = None,
+        as_text: bool | None = None,
     ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
         if model.config.positions == "learned":  # the end mark takes one of them
             longest = max(1, min(longest, model.config.max_length - 1))
         self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
         self.reads_capitals = reads_capitals
+        self.marks = _learned_marks(subwords) if marks is None else list(marks)
+        self.as_text = not isinstance(subwords, Words) if as_text is None else as_text
 
     @classmethod
     def load(
@@ -94,7 +92,8 @@ class Translator:
             for name, default in (("longest", _LONGEST), ("usual", 0))
         )
         capitals = notes.get("reads_capitals") is True
-        return cls(model, subwords, max(longest, whole), max(usual, whole), capitals)
+        marks = notes.get("marks")
+        return cls(model, subwords, max(longest, whole), max(usual, whole), capitals, marks)
 
     def translate(
         self,
@@ -106,6 +105,7 @@ class Translator:
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
         allowed: Callable[[list[str]], Allowed] | None = None,
+        keep: Iterable[str] = (),
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -115,6 +115,8 @@ class Translator:
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
+        keep: regular expressions; what they match is not translated, as numbers, addresses, tags
+        and the other kinds of `minitf.text.kept` are not.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
@@ -124,16 +126,15 @@ class Translator:
             )
 
         lines = _listed(lines)
-        read = self._as_read(lines)
 
-        def search(source, places):
-            rules = allowed([read[line] for line, _ in places]) if allowed else None
-            # All of the beam, since some may be the same text.
-            asked = beam if n_best > 1 else 1
+        def search(source, parts):
+            rules = allowed([lines[part.place[0]] for part in parts]) if allowed else None
+            # All of the beam, since some may be the same text, or lack what must be kept.
+            asked = beam if n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        found = self._over_lines(read, search, beam, batch_tokens, progress)
-        return [translations[:n_best] for translations in _as_written(found, lines, read)]
+        found = self._over_lines(self._read(lines, keep), search, beam, batch_tokens, progress)
+        return [translations[:n_best] for translations in found]
 
     def sample(
         self,
@@ -143,70 +144,103 @@ class Translator:
         first: int = 0,
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
+        keep: Iterable[str] = (),
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines.
+        number and the seed, and not on the other lines. keep: as for `translate`.
         """
 
-        lines = _listed(lines)
-        read = self._as_read(lines)
-
-        def search(source, places):
-            rows = [(first + line, part) for line, part in places]
+        def search(source, parts):
+            rows = [(first + line, number) for line, number in (part.place for part in parts)]
             found = sample(
                 self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings
             )
             return [[best] for best in found]
 
-        found = self._over_lines(read, search, 1, batch_tokens, progress)
-        return _as_written(found, lines, read)
+        lines = self._read(_listed(lines), keep)
+        return self._over_lines(lines, search, 1, batch_tokens, progress)
 
-    def _as_read(self, lines):
-        """Return the lines as the model reads them."""
-        return lines if self.reads_capitals else in_small_letters(lines, self.subwords)
+    def _read(self, lines, keep=()):
+        """Return each line as a list of Parts, which the model reads, and of texts between them."""
+        texts, values = list(lines), [[]] * len(lines)
+        if self.as_text:
+            texts = [normalise(line) for line in lines]
+        if self.as_text and self.marks:
+            pattern = _pattern(tuple(keep), self._characters)
+            split = [split_kept(text, pattern) for text in texts]
+            texts = [marked(around, cycle(MARKS)) for around, _ in split]
+            values = [found for _, found in split]
+        small = texts if self.reads_capitals else in_small_letters(texts, self.subwords)
+        heads = [self.subwords.split_language(text.strip()) for text in small]
+        longest = max(1, self.longest - max((len(ids) for ids, _ in heads), default=0))
+        cut = cut_texts([text for _, text in heads], self.subwords, longest, self.usual)
+        return [
+            list(parts_of(i, 0, heads[i][0], cut[i], values[i], loud=small[i] != texts[i]))
+            for i in range(len(lines))
+        ]
+
+    @functools.cached_property
+    def _characters(self):
+        """Return the characters that the model can write without spelling them in bytes."""
+        return frozenset("".join(self.subwords.listed()))
+
+    def _ids(self, parts):
+        """Return what the model reads of each part."""
+        ids = self.subwords.encode([part.read(self.marks) for part in parts])
+        return [(part.head + found)[: self.longest] for part, found in zip(parts, ids, strict=True)]
 
     def _over_lines(self, lines, search, beam, batch_tokens, progress):
         """Translate the parts of all lines on all cores, then join those of each line.
 
-        search(source, places): returns the hypotheses of each row of a batch. places: for each
-        row, the number of its line and of the part in that line.
+        A part in whose translations a mark is missing is translated around its values.
+        search(source, parts): returns the hypotheses of each row of a batch.
         """
-        parts_of_lines = cut_lines(lines, self.subwords, self.longest, self.usual)
-        parts, places = [], []
-        for i, parts_of_line in enumerate(parts_of_lines):
-            parts += parts_of_line
-            places += [(i, k) for k in range(len(parts_of_line))]
+        parts = [item for items in lines for item in items if isinstance(item, Part)]
+        found = {part.place: restored(part, [], self.marks) for part in parts}
+        read = [
+            part for part in parts if not part.is_copied() and len(part.values) <= len(self.marks)
+        ]
+        ids = self._ids(read)
 
         def work(rows):
-            source = self._padded([parts[i] for i in rows])
-            return [self._ranked(best) for best in search(source, [places[i] for i in rows])]
+            source = self._padded([ids[i] for i in rows])
+            return [self._ranked(best) for best in search(source, [read[i] for i in rows])]
 
-        found = {}
-        batches = _batches([len(part) for part in parts], beam, batch_tokens)
+        batches, done = _batches([len(part) for part in ids], beam, batch_tokens), 0
         with one_blas_thread():
             for rows, translations in zip(batches, over_cores(work, batches), strict=True):
-                found.update(zip(rows, translations, strict=True))
+                for i, best in zip(rows, translations, strict=True):
+                    found[read[i].place] = restored(read[i], best, self.marks)
+                done += len(rows)
                 if progress:
-                    progress(len(found), len(parts))
+                    progress(done, len(read))
+        if lost := [part for part in parts if not found[part.place]]:
+            around = self._over_lines(
+                [part.around() for part in lost], search, beam, batch_tokens, None
+            )
+            found.update((part.place, best) for part, best in zip(lost, around, strict=True))
+        return [joined(self._as_one(items, found), beam) for items in lines]
 
-        by_line = [[] for _ in parts_of_lines]
-        for number, (line, _) in enumerate(places):
-            by_line[line].append(found[number])
-        return [
-            _joined(self._rejoined(translations, ids), beam)
-            for translations, ids in zip(by_line, parts_of_lines, strict=True)
-        ]
+    def _as_one(self, items, found):
+        """Return the translations of the parts of a line, and the texts between them, to be joined.
 
-    def _rejoined(self, translations, parts):
-        """Return the translations of each part of a line, to be joined."""
-        if len(parts) < 2:
-            return translations
-        sources = self.subwords.decode(parts, side="source")
-        return as_one_sentence(translations, sources, self.subwords)
+        found: {place of a part: its translations}.
+        """
+        parts = [item for item in items if isinstance(item, Part)]
+        values = any(not isinstance(item, Part) and item.strip() for item in items)
+        translations = iter(
+            as_one_sentence(
+                [found[part.place] for part in parts],
+                [part.read(part.values) for part in parts],
+                self.subwords,
+                AROUND if values else CUT,
+            )
+        )
+        return [item if isinstance(item, str) else next(translations) for item in items]
 
     def _padded(self, parts):
         """Return the parts as one array of source ids (B, S)."""
@@ -233,7 +267,8 @@ class Translator:
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `longest` subword ids; none if there is no text."""
-        return cut_lines(self._as_read([line]), self.subwords, self.longest, self.usual)[0]
+        (items,) = self._read([line])
+        return self._ids([item for item in items if isinstance(item, Part)])
 
     def attention(
         self,
@@ -273,7 +308,8 @@ class Translator:
         The arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
-        parts = self.parts(line)
+        items = [item for item in self._read([line])[0] if isinstance(item, Part)]
+        parts = self._ids(items)
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
         source, record = self._padded(parts[:1]), []
@@ -284,12 +320,12 @@ class Translator:
             ids = ids[: self.model.config.max_length]
         beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
-        (text,) = self.subwords.decode(parts[:1], side="source")
+        written = self._ranked([best])
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
-            line=text.strip(),
-            translation=self._ranked([best])[0].text,
+            line=items[0].read(items[0].values).strip(),
+            translation=(restored(items[0], written, self.marks) or written)[0].text,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],
@@ -321,21 +357,21 @@ def _listed(lines):
     return lines
 
 
-def _as_written(found, lines, read):
-    """Return the translations of each line; those of a line that was made small, in capitals."""
-    return [
-        _in_capitals(translations) if line.isupper() and not as_read.isupper() else translations
-        for translations, line, as_read in zip(found, lines, read, strict=True)
-    ]
+def _learned_marks(subwords):
+    """Return the marks among the subwords; a vocabulary of words has none."""
+    listed = set() if isinstance(subwords, Words) else set(subwords.listed())
+    return [mark for mark in MARKS if mark in listed]
 
 
-def _in_capitals(translations):
-    """Return translations in capitals; of those that are the same then, the first."""
-    distinct = {}
-    for each in translations:
-        loud = dataclasses.replace(each, text=each.text.upper())
-        distinct.setdefault(loud.text, loud)
-    return list(distinct.values())
+@functools.lru_cache(maxsize=8)
+def _pattern(own, characters):
+    """Return the pattern of what is kept. Raises UserError for one of `own` that is none."""
+    for each in own:
+        try:
+            re.compile(each)
+        except re.error as error:
+            raise UserError(f"{each!r} is no regular expression: {error}") from None
+    return kept_pattern(own, characters)
 
 
 def _batches(lengths, beam, batch_tokens):
@@ -364,32 +400,3 @@ def slices(rows, beam):
     """
     n = max((n for least, n in _SLICES.items() if len(rows) * beam >= least), default=1)
     return [rows[start:stop] for start, stop in slice_bounds(len(rows), n) if start < stop]
-
-
-def _joined(parts, n):
-    """Return the n best translations of a line, made of those of its parts."""
-    if not parts:
-        return [Translation("", 0.0, 0.0)]
-    return functools.reduce(functools.partial(_together, n=n), parts)
-
-
-def _together(first, second, n):
-    """Return the n best translations of two parts together, the best first.
-
-    Scores are added. A pair of the i-th best of one part and the j-th best of the other is behind
-    i j - 1 other pairs, so only those with i j <= n can be among the n best.
-    """
-    pairs = [(a, b) for i, a in enumerate(first, 1) for j, b in enumerate(second, 1) if i * j <= n]
-    best, *others = (
-        Translation(
-            join([t.text for t in pair if t.text]),
-            sum(t.log_probability for t in pair),
-            sum(t.score for t in pair),
-            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
-        )
-        for pair in pairs
-    )
-    by_text = {}
-    for each in (best, *sorted(others, key=lambda t: -t.score)):
-        by_text.setdefault(each.text, each)
-    return list(by_text.values())[:n]

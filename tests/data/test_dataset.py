@@ -140,10 +140,8 @@ BLANKS = [" ", "\t", "  \t ", "\u00a0", "\u3000"]
 
 
 def test_a_line_of_blanks_is_an_empty_line():
-    """SentencePiece cuts it into subwords, as if it had a text."""
     lines = [f"the cat sat on {i} mats" for i in range(200)]
     subwords = Subwords.train(lines, 300, log=QUIET.append)
-    assert all(subwords.encode(BLANKS))
     sources = [*lines[:9], *BLANKS, *["a cat"] * len(BLANKS)]
     targets = [*lines[:9], *["a cat"] * len(BLANKS), *BLANKS]
     log, texts = [], ((lines[:9], lines[:9]), (sources, targets))

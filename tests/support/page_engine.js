@@ -22,7 +22,7 @@ function stepsOf(model, source, target) {
 }
 
 function partOf(model, line) {
-  return engine.partOf(model, engine.inSmallLetters(model, line), request.parts_of);
+  return engine.partOf(model, engine.inSmallLetters(model, engine.normalise(line)), request.parts_of);
 }
 
 async function run() {

@@ -14,7 +14,7 @@ from minitf.translation import Translator
 
 sys.path.insert(0, str(EXAMPLES / "models"))
 
-import augment
+import prepare
 
 COUNTED = {
     "en": ("I have {} books.", "Tom bought {} apples yesterday."),
@@ -54,7 +54,7 @@ def questions(language):
         asked[f"{digits} digits"] = [
             (sentence.format(n), str(n)) for n in numbers for sentence in COUNTED[language]
         ]
-    invented = [augment.invented_name(rng) for _ in range(100)]
+    invented = [prepare.invented_name(rng) for _ in range(100)]
     emoji = [chr(rng.integers(0x1F600, 0x1F645)) for _ in range(25)]
     for what, signs, sentences in (
         ("everyday names", EVERYDAY, NAMED[language]),

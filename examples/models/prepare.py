@@ -1,0 +1,501 @@
+"""Make the text from which a translator of everyday sentences learns, English and German.
+
+Everyday sentences are short, are about Tom, and contain no address. The text that people want
+translated is different: longer, typed without capitals and full stops, SHOUTED, or already in the
+language that they want; it contains dates, prices, links, and greetings. This program writes a
+training text in which all of that occurs:
+
+    python examples/models/prepare.py en-de --out runs/en-de-text
+    python -m minitf.training --train runs/en-de-text/train.en runs/en-de-text/train.de \
+        --add runs/en-de-text/added.en runs/en-de-text/added.de ...
+
+It needs the corpus tatoeba-en-de (`python -m minitf.data tatoeba-en-de` says how to get it). With
+--mono and --back it adds sentences of the target language whose sources a translator wrote, line by
+line (*back-translation*). The same input and the same seed give the same text, with one version of
+Python and NumPy. In the functions below, `pairs` is a list of (English, German).
+"""
+
+import argparse
+import itertools
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from minitf.data import corpora
+from minitf.files.atomic import save_text
+from minitf.terminal import exit_code
+from minitf.text.kept import MARKS, kept_pattern, split_kept
+from minitf.text.normal import normalise
+
+__all__ = ["added_pairs", "marked_pair", "numbered", "trained_pairs"]
+
+FOLDER = Path(__file__).resolve().parent
+# The words of a sentence without a translation that the corpus knows, at least: nearly all of those
+# of old books, fewer of German, which makes new words of two.
+FAMILIAR = {"en": 0.95, "de": 0.8}
+BACK = "⓪"  # the first token of a source that a translator wrote (Caswell et al. 2019)
+_KEPT = kept_pattern()
+_A_MARK = re.compile(f"[{MARKS}]")
+
+
+def _listed(words):
+    return [word.replace("_", " ") for word in words.split()]
+
+
+# Names spelled alike in English and German, so that one can replace another on both sides.
+MEN = _listed(
+    "Adam Ahmed Alexander Andreas Andrew Anton Ben Brian Carlos Chen Christian Daniel David "
+    "Dimitri Emil Eric Felix Finn Florian Frank George Hans Hassan Henry Hugo Ivan Jack James Jan "
+    "Jim Joe John Jonas José Jürgen Karl Kenji Kevin Klaus Leo Leon Liam Luca Lukas Mark Martin "
+    "Matthias Max Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul Peter Philipp "
+    "Pierre Rafael Raj Richard Robert Sam Sebastian Simon Stefan Steve Søren Ted Thomas Tim Tobias "
+    "Tom Viktor Walter Wei Wolfgang Yusuf"
+)
+WOMEN = _listed(
+    "Ada Aisha Alice Amelia Amy Ana Andrea Anja Anna Anne Barbara Birgit Carla Carmen Charlotte "
+    "Chloé Clara Claudia Diana Elena Ellen Emilia Emily Emma Erika Eva Fatima Frieda Gloria Greta "
+    "Hannah Heike Helen Ida Ingrid Jane Jenny Jessica Johanna Judy Julia Karen Kate Katrin Laura "
+    "Lea Leila Lena Lina Linda Lisa Lucy Maria Marie Mary Mei Mia Monika Nadia Nancy Nicole Nina "
+    "Olga Olivia Petra Priya Rita Rosa Sabine Sandra Sara Sarah Sofia Sophie Stefanie Susan "
+    "Susanne Tina Ursula Vera Yuki Zoe"
+)
+FAMILIES = _listed(
+    "Baker Bauer Becker Brown Carter Clark Cooper Davis Evans Fischer Garcia Green Hartmann "
+    "Hoffmann Huber Ito Jackson Johnson Jones Keller Kim Klein Kowalski Krause Krüger Köhler Lee "
+    "Lehmann Maier Meyer Miller Moore Müller Nakamura Neumann Nguyen Nowak O'Brien Parker Peterson "
+    "Roberts Rossi Schmidt Schneider Schröder Schulz Schäfer Scott Singh Smith Tanaka Taylor "
+    "Thompson Turner Wagner Walker Weber Werner White Williams Wilson Wood Yamamoto Young "
+    "Zimmermann Öztürk"
+)
+TOWNS = _listed(
+    "Adelaide Amsterdam Atlanta Auckland Bangkok Barcelona Berlin Boston Bremen Buenos_Aires "
+    "Budapest Cambridge Chicago Denver Detroit Dortmund Dresden Dublin Frankfurt Hamburg "
+    "Heidelberg Helsinki Houston Istanbul Jakarta Kiel Kyoto Leipzig Lima Liverpool London "
+    "Los_Angeles Lyon Madrid Manchester Melbourne Miami Montreal Mumbai Nairobi New_York Osaka "
+    "Oslo Oxford Portland Quito Rostock San_Francisco Seattle Seoul Shanghai Stockholm Stuttgart "
+    "Sydney Toronto Vancouver Zagreb"
+)
+# Places that German names otherwise; all without an article there, as towns are.
+PLACES = dict(
+    pair.split("/")
+    for pair in _listed(
+        "Africa/Afrika America/Amerika Antwerp/Antwerpen Asia/Asien Athens/Athen "
+        "Australia/Australien Austria/Österreich Bavaria/Bayern Beijing/Peking "
+        "Belgium/Belgien Brazil/Brasilien Brussels/Brüssel Cairo/Kairo California/Kalifornien "
+        "Canada/Kanada China/China Cologne/Köln Copenhagen/Kopenhagen Croatia/Kroatien "
+        "Denmark/Dänemark Egypt/Ägypten England/England Europe/Europa Finland/Finnland "
+        "Florence/Florenz France/Frankreich Geneva/Genf Genoa/Genua Germany/Deutschland "
+        "Greece/Griechenland Hanover/Hannover Havana/Havanna Hungary/Ungarn Iceland/Island "
+        "India/Indien Ireland/Irland Israel/Israel Italy/Italien Japan/Japan Kiev/Kiew "
+        "Lisbon/Lissabon Lucerne/Luzern Mexico/Mexiko Milan/Mailand Morocco/Marokko "
+        "Moscow/Moskau Munich/München Naples/Neapel New_Zealand/Neuseeland Norway/Norwegen "
+        "Nuremberg/Nürnberg Paris/Paris Poland/Polen Portugal/Portugal Prague/Prag Rome/Rom "
+        "Russia/Russland Saxony/Sachsen Scotland/Schottland Singapore/Singapur "
+        "South_Africa/Südafrika Spain/Spanien Sweden/Schweden Tokyo/Tokio Turin/Turin "
+        "Venice/Venedig Vienna/Wien Vietnam/Vietnam Wales/Wales Warsaw/Warschau "
+        "Zurich/Zürich"
+    )
+)
+_KINDS = (MEN, WOMEN, TOWNS, FAMILIES)
+_GERMAN = {"Mary": ("Mary", "Maria")}  # names that are translated: all their German forms
+_KIND = {name: kind for kind in _KINDS for name in kind}
+_NAME = re.compile(rf"\b(?:{'|'.join(_KIND)})\b")
+_NUMBER = re.compile(r"\b[0-9]+\b")
+_LONE = re.compile(r"(?<=\s)[0-9]+(?=\s|[.?!]?$)")  # not a part of a number, and not an ordinal
+# Limits between hours, days, minutes, percentages, ..., years.
+_BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)
+ANY_LENGTH = 0.5  # probability that a replaced number becomes one of any length up to four digits
+_SYLLABLES = _listed(
+    "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri "
+    "ros sa sha ta ti tor u va vel wen ya yo za zi"
+)
+
+# How often each kind is made, for 170,000 pairs.
+COUNTS = {
+    "joined": 20_000,
+    "with_other_names": 20_000,
+    "with_other_numbers": 20_000,
+    "with_translated_names": 10_000,
+    "with_marks": 40_000,
+    "typed": 6_000,
+    "capitals": 4_000,
+    "same": 4_000,
+}
+PHRASES = 12  # times that each phrase is repeated in a training text
+
+
+def marked_pair(english: str, german: str) -> tuple[str, str]:
+    """Return a pair with marks for what is the same on both sides and must not be translated.
+
+    Numbers are the same if their digits are: German writes 1.000 for 1,000 and 2.30 for 2:30. Where
+    one side has a value that the other has not ("half past two"), the pair stays as it is.
+
+    >>> marked_pair("It costs $1,000 at www.example.org.", "Auf www.example.org kostet es 1.000 $.")
+    ('It costs ① at ②.', 'Auf ② kostet es ①.')
+    """
+    (texts, values), (other_texts, other_values) = (
+        split_kept(side, _KEPT) for side in (english, german)
+    )
+    keys, other_keys = list(map(_key, values)), list(map(_key, other_values))
+    if Counter(keys) != Counter(other_keys) or len(keys) > len(MARKS):
+        return english, german
+    places = {key: [i for i, each in enumerate(keys) if each == key] for key in keys}
+    first = [*MARKS[: len(keys)], ""]
+    second = [*(MARKS[places[key].pop(0)] for key in other_keys), ""]
+    return tuple(
+        "".join(itertools.chain(*zip(side, marks, strict=True)))
+        for side, marks in ((texts, first), (other_texts, second))
+    )
+
+
+def _key(value):
+    """Return what two spellings of a value share."""
+    letters = re.sub(r"[\d\s.,:'+%°$€£–-]", "", value)
+    return value if letters else (re.sub(r"\D", "", value), re.sub(r"[^%°$€£]", "", value))
+
+
+def numbered(source: str, target: str) -> tuple[str, str]:
+    """Return a pair whose marks are numbered in the order of the source.
+
+    >>> numbered("③ or ①", "① oder ③")
+    ('① or ②', '② oder ①')
+    """
+    order = dict.fromkeys(_A_MARK.findall(source))
+    new = dict(zip(order, MARKS, strict=False))
+    return tuple(_A_MARK.sub(lambda found: new[found[0]], side) for side in (source, target))
+
+
+def joined(pairs, n: int, rng):
+    """Return n new pairs, each of two or three random pairs in a row."""
+    made = []
+    while len(made) < n:
+        rows = [pairs[i] for i in rng.integers(len(pairs), size=2 if rng.random() < 0.75 else 3)]
+        made.append(_joined(rows))
+    return made
+
+
+def _joined(pairs):
+    """Join pairs; the marks of each are others than those before."""
+    sides, used = [], 0
+    for pair in pairs:
+        order = dict.fromkeys(_A_MARK.findall(pair[0]))
+        new = dict(zip(order, (MARKS * 2)[used:], strict=False))
+        sides.append([_A_MARK.sub(lambda found, new=new: new[found[0]], side) for side in pair])
+        used += len(order)
+    return tuple(" ".join(side) for side in zip(*sides, strict=True))
+
+
+def with_other_names(pairs, n: int, rng):
+    """Return n new pairs with other names, where both sides contain a name equally often."""
+    named = [pair for pair in pairs if _names(*pair)]
+    return [_rename(*_pick(named, rng), rng) for _ in range(n)]
+
+
+def with_other_numbers(pairs, n: int, rng):
+    """Return n new pairs with other numbers of up to four digits, where both have the same."""
+    numbers = [pair for pair in pairs if _numbers(*pair)]
+    return [_renumber(*_pick(numbers, rng), rng) for _ in range(n)]
+
+
+def with_translated_names(pairs, n: int, rng):
+    """Return n new pairs with a name that is not spelled alike: Vienna, Mr. Smith, Ms. Weber.
+
+    A place takes the place of a town; a title and a family name that of a first name, where either
+    stands once. German writes "Herrn" unless Mr. Smith is the subject, so a man's name is replaced
+    only at the beginning of both sides.
+    """
+    found = [
+        (name, pair)
+        for pair in pairs
+        for name in _lone_names(*pair)
+        if _KIND[name] is not MEN or all(side.startswith(name) for side in pair)
+    ]
+    groups = [
+        group
+        for kind in (TOWNS, MEN, WOMEN)
+        if (group := [place for place in found if _KIND[place[0]] is kind])
+    ]
+    made = []
+    for _ in range(n):
+        old, pair = _pick(_pick(groups, rng), rng)
+        new = _translated_name(_KIND[old], rng)
+        made.append(
+            tuple(re.sub(rf"\b{old}\b", name, side) for side, name in zip(pair, new, strict=True))
+        )
+    return made
+
+
+def with_marks(pairs, n: int, rng):
+    """Return n new pairs with marks: in place of a name or number, around one, before or after.
+
+    >>> import numpy as np
+    >>> with_marks([("I saw Tom.", "Ich sah Tom.")], 2, np.random.default_rng(1))
+    [('I saw ①.', 'Ich sah ①.'), ('I saw Tom. ①', 'Ich sah Tom. ①')]
+    """
+    found = [(pair, places) for pair in pairs if (places := _places(*pair))]
+    made = []
+    for draw in rng.random(n):
+        pair, places = _pick(found, rng)
+        if draw < 0.7:  # in place of a name or a number, or of two
+            for mark, place in zip(
+                MARKS, rng.permutation(places)[: _pick((1, 1, 2), rng)], strict=False
+            ):
+                pair = _replaced(pair, place, mark)
+        elif draw < 0.78:  # tags around it
+            place = _pick(places, rng)
+            pair = _replaced(pair, place, f"①{place}②")
+        elif draw < 0.86:  # around the sentence
+            pair = tuple(f"①{side}②" for side in _pick(pairs, rng))
+        elif draw < 0.97:  # before or after a sentence
+            form = _pick(("① {}", "{} ①", "① {} ②", "{} ① ②", "①: {}", "({}) ①", "① - {}"), rng)
+            pair = tuple(form.format(side) for side in _pick(pairs, rng))
+        else:  # alone
+            form = _pick(("①", "①.", "① ②", "①, ②", "① - ②", "① ② ③", "①: ②", "(①)"), rng)
+            pair = form, form
+        made.append(numbered(*pair))
+    return made
+
+
+def typed(pairs, n: int, rng, turned: bool = False):
+    """Return n pairs whose source is as people type: without end mark, and with small letters.
+
+    turned: whether German is the source. The target stays as it is: a model learns to complete it.
+    """
+    made = []
+    for row in rng.integers(len(pairs), size=n):
+        source, target = pairs[row][::-1] if turned else pairs[row]
+        source = source.rstrip(".!?") or source
+        source = source.lower() if rng.random() < 0.5 else source[:1].lower() + source[1:]
+        made.append((target, source) if turned else (source, target))
+    return made
+
+
+def capitals(pairs, n: int, rng):
+    """Return n pairs in capitals."""
+    return [tuple(map(str.upper, _pick(pairs, rng))) for _ in range(n)]
+
+
+def same(pairs, n: int, rng, turned: bool = False):
+    """Return n pairs with the target's language on both sides: it stays as it is."""
+    return [(_pick(pairs, rng)[0 if turned else 1],) * 2 for _ in range(n)]
+
+
+def invented_name(rng) -> str:
+    """Return a name that nobody has, of two or three syllables."""
+    return "".join(_pick(_SYLLABLES, rng) for _ in range(rng.integers(2, 4))).capitalize()
+
+
+def _pick(choices, rng):
+    return choices[rng.integers(len(choices))]
+
+
+def _forms(name):
+    """Return a pattern of a name in German text; its group is the genitive's s, as in Toms Auto."""
+    return rf"\b(?:{'|'.join(_GERMAN.get(name, [name]))})(s?)\b"
+
+
+def _names(english, german):
+    """Return the names that occur equally often in the English and in the German."""
+    found = _NAME.findall(english)
+    names = dict.fromkeys(found)
+    return [name for name in names if found.count(name) == len(re.findall(_forms(name), german))]
+
+
+def _rename(english, german, rng):
+    new, forms = {}, {}
+    for name in _names(english, german):
+        genitive = "s" in re.findall(_forms(name), german)
+        new[name] = _other_name(_KIND[name], rng, genitive, taken=[english, *new.values()])
+        for form in _GERMAN.get(name, [name]):
+            forms.update({form: new[name], form + "s": new[name] + "s"})
+    german = re.sub(rf"\b(?:{'|'.join(forms)})\b", lambda found: forms[found[0]], german)
+    return _NAME.sub(lambda found: new.get(found[0], found[0]), english), german
+
+
+def _other_name(kind, rng, genitive, taken):
+    while True:
+        draw = rng.random()
+        if draw < 0.3:
+            name = invented_name(rng)
+        elif draw < 0.45 and kind in (MEN, WOMEN):
+            name = f"{_pick(kind, rng)} {_pick(FAMILIES, rng)}"
+        else:
+            name = _pick(kind, rng)
+        hissing = name.endswith(("s", "x", "z", "ß", "ce"))  # Max' Auto: German adds no s
+        if not (genitive and hissing) and not any(name in text for text in taken):
+            return name
+
+
+def _numbers(english, german):
+    """Return whether both sides contain the same numbers, among them one to replace.
+
+    0 and 1 are not replaced: their grammar differs from that of other numbers.
+    """
+    found = sorted(_NUMBER.findall(english))
+    return found == sorted(_NUMBER.findall(german)) and any(
+        number not in ("0", "1") for number in found
+    )
+
+
+def _renumber(english, german, rng):
+    new = {}
+    for number in sorted(set(_NUMBER.findall(english))):
+        new[number] = _other_number(number, rng)
+    return tuple(_NUMBER.sub(lambda found: new[found[0]], side) for side in (english, german))
+
+
+def _other_number(number, rng):
+    """Return another number of the same kind (hour, day, year, ...), or any of up to four digits.
+
+    Sentences about 4,711 hours are seldom true, but such numbers are too rare in a corpus to be
+    learned from it.
+    """
+    if number in ("0", "1"):
+        return number
+    if number[0] != "0" and rng.random() < ANY_LENGTH:
+        return str(rng.integers(2, 10 ** int(rng.integers(2, 5))))
+    for low, high in itertools.pairwise(_BANDS):
+        if number[0] != "0" and low <= int(number[:9]) < high and len(number) < 5:
+            return str(rng.integers(low, high))
+    first = "0" if number[0] == "0" and len(number) < 3 else str(rng.integers(1, 10))
+    return first + "".join(str(digit) for digit in rng.integers(10, size=min(len(number), 4) - 1))
+
+
+def _lone_names(english, german):
+    """Return the names that stand once on each side, spelled alike and without a genitive's s.
+
+    No family names, which follow others. In English, a capital letter after a name begins one: Tom
+    Jackson.
+    """
+
+    def once(name, side, after):
+        return side.count(name) == 1 and re.search(rf"\b{name}\b(?!{after})", side)
+
+    names = [name for name in _names(english, german) if _KIND[name] is not FAMILIES]
+    alone = [name for name in names if once(name, english, r"'|\s+[A-Z]")]
+    return [name for name in alone if once(name, german, "'")]
+
+
+def _places(english, german):
+    """Return the names and the number in whose place a mark may stand."""
+    numbers = _NUMBER.findall(english)
+    alone = numbers == _NUMBER.findall(german) == _LONE.findall(english) == _LONE.findall(german)
+    lone = numbers if alone and len(numbers) == 1 and numbers[0] not in ("0", "1") else []
+    return [*_lone_names(english, german), *lone]
+
+
+def _replaced(pair, place, new):
+    pattern = re.compile(rf"(?<!\w){place}(?!\w)")
+    return tuple(pattern.sub(new, side, count=1) for side in pair)
+
+
+def _translated_name(kind, rng):
+    """Return a name as English and German have it."""
+    if kind is TOWNS:
+        return _pick(list(PLACES.items()), rng)
+    english, german = ("Mr.", "Herr") if kind is MEN else (_pick(("Mrs.", "Ms."), rng), "Frau")
+    family = _pick(FAMILIES, rng)
+    return f"{english} {family}", f"{german} {family}"
+
+
+def trained_pairs(pairs, turned: bool):
+    """Return the pairs of the corpus and of the phrase lists, from which subwords are learned."""
+    pairs = [marked_pair(*map(normalise, pair)) for pair in pairs]
+    pairs = [pair for pair in pairs if all(pair)]
+    return pairs + PHRASES * phrases()
+
+
+def phrases():
+    """Return the pairs of phrases/phrases.tsv, and of values.tsv, whose values are marks."""
+    rows = []
+    for name in ("phrases.tsv", "values.tsv"):
+        for line in corpora.read_lines(FOLDER / "phrases" / name):
+            english, german = map(normalise, line.split("\t")[:2])
+            rows.append(marked_pair(english, german))
+    return rows
+
+
+def added_pairs(pairs, seed: int = 0, turned: bool = False, counts=COUNTS):
+    """Return the made pairs of each kind, one kind after the other.
+
+    turned: whether German is the source.
+    """
+    rng = np.random.default_rng([seed, 1 << 20])
+    makers = (joined, with_other_names, with_other_numbers, with_translated_names, with_marks)
+    made = [maker(pairs, counts[maker.__name__], rng) for maker in makers]
+    made += [maker(pairs, counts[maker.__name__], rng, turned) for maker in (typed, same)]
+    made.append(capitals(pairs, counts["capitals"], rng))
+    return list(itertools.chain(*made))
+
+
+def back_translated(mono_path, back_path, known, familiar, longest=18):
+    """Return (source, target) for each usable line: the source as a translator wrote it, marked.
+
+    Used are lines of 2 to `longest` words, of which the fraction `familiar` at least is in the set
+    `known`: what a translator of everyday sentences cannot read it cannot translate back. Left out
+    are lines whose translation is not about as long, is the line itself, or has damaged characters.
+    """
+    kept = []
+    for target, source in zip(*corpora.read_pairs(mono_path, back_path), strict=True):
+        target, source = normalise(target), normalise(source)
+        words = target.split()
+        n = len(words)
+        if not 2 <= n <= longest or not 0.5 <= (len(source) + 5) / (len(target) + 5) <= 2:
+            continue
+        if source == target or "\ufffd" in source or split_kept(target, _KEPT)[1]:
+            continue
+        if sum(_plain(word) in known for word in words) >= familiar * n:
+            kept.append((f"{BACK} {source}", target))
+    return kept
+
+
+def _plain(word):
+    return word.strip(".,;:!?\"'()-–").lower()
+
+
+def _run(options):
+    english_first = options.direction == "en-de"
+    corpus = corpora.load("tatoeba-en-de")
+    real = trained_pairs(list(zip(*corpus.train, strict=True)), not english_first)
+    added = added_pairs([pair for pair in real if all(pair)], options.seed, not english_first)
+    texts = {"train": real, "added": added}
+    texts = {
+        name: [pair if english_first else pair[::-1] for pair in pairs]
+        for name, pairs in texts.items()
+    }
+    texts = {name: [numbered(*pair) for pair in pairs] for name, pairs in texts.items()}
+    if options.mono:
+        counts = Counter(_plain(word) for _, target in texts["train"] for word in target.split())
+        known = {word for word, count in counts.items() if count > 1}
+        texts["train"] += back_translated(
+            options.mono, options.back, known, FAMILIAR[options.direction[-2:]]
+        )
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, pairs in texts.items():
+        for language, lines in zip(
+            options.direction.split("-"), zip(*pairs, strict=True), strict=True
+        ):
+            save_text(out / f"{name}.{language}", "".join(f"{line}\n" for line in lines))
+        print(f"{len(pairs):,} pairs written to {out / name}.*")
+
+
+def main(arguments=None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("direction", choices=("en-de", "de-en"))
+    parser.add_argument("--out", required=True, help="the folder to write to")
+    parser.add_argument("--mono", help="sentences of the target language")
+    parser.add_argument("--back", help="their translations into the source language, line by line")
+    parser.add_argument("--seed", type=int, default=0, help="another seed makes other pairs")
+    options = parser.parse_args(arguments)
+    if (options.mono is None) != (options.back is None):
+        parser.error("--mono and --back belong together")
+    return exit_code("prepare.py", lambda: _run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

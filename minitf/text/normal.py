@@ -1,0 +1,51 @@
+"""Text as a person pastes it to text as a model learned it: one spelling for what looks alike."""
+
+import re
+import unicodedata
+
+__all__ = ["normalise"]
+
+# Full-width forms of ASCII; they are usual in a text in Chinese or Japanese, and stay there.
+_WIDE = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " "}
+_EAST_ASIAN = re.compile("[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+# One character for all that look alike. A model learns a single kind of quote and apostrophe.
+_ALIKE = (
+    dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u2032\u00b4\u02bc"), "'")
+    | dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb"), '"')
+    | dict.fromkeys(map(ord, "\u2010\u2011"), "-")
+    | dict.fromkeys(map(ord, "\u2012\u2014\u2015\u2212"), "\u2013")
+    | {0x2026: "..."}
+    | dict(zip(range(0xFB00, 0xFB07), ("ff", "fi", "fl", "ffi", "ffl", "st", "st"), strict=True))
+)
+# Control characters, soft hyphens, marks of direction, byte-order marks and the like show nothing.
+# So do joiners, but for the scripts and the emoji that are written with them.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+_JOINER = re.compile("(?<![\u0590-\U0010ffff])[\u200c\u200d]")
+_SPACES = re.compile(r"[\s\x1c-\x1f\x85]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN = re.compile("[!-~]+(?: [!-~]+)*")  # ASCII without a space too many: nothing to do
+# A dash between two words without spaces, as English prints it.
+_TIGHT_DASH = re.compile(r"(?<=[^\W\d_])\u2014(?=[^\W\d_])")
+
+
+def normalise(line: str) -> str:
+    """Return a line as if it had been typed on a plain keyboard.
+
+    Composed characters (Unicode's form NFC); one space for each row of spaces of any kind, and none
+    at the ends; straight quotes and apostrophes; nothing that is invisible; full-width letters and
+    ligatures as plain ones. A lone surrogate becomes U+FFFD. The page does the same, in
+    minitf/page/engine.js.
+
+    >>> normalise("\u201eIch\u00a0bin\u00ad da\u2026\u201c,  sagte sie.")
+    '"Ich bin da...", sagte sie.'
+    """
+    if _PLAIN.fullmatch(line):
+        return line
+    line = _JOINER.sub("", _INVISIBLE.sub("", _SURROGATE.sub("\ufffd", line)))
+    if not _EAST_ASIAN.search(line):
+        line = line.translate(_WIDE)
+    line = _TIGHT_DASH.sub(" \u2013 ", line).translate(_ALIKE)
+    return _SPACES.sub(" ", unicodedata.normalize("NFC", line)).strip(" ")

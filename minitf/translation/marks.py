@@ -1,0 +1,56 @@
+"""Which words a model copies: those can stand for what must not be translated.
+
+A model of minitf's trainer can learn marks (`minitf.text.kept`). For another one, a public one for
+example, words are tried, and noted in its folder.
+"""
+
+from minitf.text.kept import MARKS
+from minitf.translation.translator import Translator
+
+__all__ = ["copied_marks"]
+
+# Numbers that mean nothing, and names that nobody has.
+_CANDIDATES = (
+    tuple(MARKS),
+    ("4711", "5823", "6934", "7145", "8256", "9367"),
+    ("X1", "X2", "X3", "X4", "X5", "X6"),
+    ("Kelvanor", "Mirtasel", "Dorfenza", "Belgarin", "Salmitor", "Wendoria"),
+)
+_SENTENCES = {
+    "en": ("I saw {} yesterday.", "What does {} mean?", "{} is wrong.", "It is {} or {}."),
+    "de": ("Ich habe {} gesehen.", "Was bedeutet {}?", "{} ist falsch.", "Es ist {} oder {}."),
+    "fr": ("J'ai vu {} hier.", "Que veut dire {} ?", "{} est faux.", "C'est {} ou {}."),
+    "es": ("Vi {} ayer.", "¿Qué significa {}?", "{} es falso.", "Es {} o {}."),
+    "it": ("Ho visto {} ieri.", "Cosa significa {}?", "{} è sbagliato.", "È {} o {}."),
+    "ru": ("Я видел {} вчера.", "Что значит {}?", "{} - это ошибка.", "Это {} или {}."),
+}
+_ANY = ("{}.", "{}?", "{}, {}", "({}) {}")
+_ENOUGH = 0.8  # of the sentences
+
+
+def copied_marks(translator: Translator, language: str = "") -> list[str]:
+    """Return the words that a translator copies best in a few sentences; none if it copies none.
+
+    language: that of its sources, such as "en"; without sentences in it, the words stand alone.
+    """
+    sentences, before = _SENTENCES.get(language, _ANY), translator.marks
+    best, most = [], _ENOUGH
+    try:
+        for words in _CANDIDATES:
+            # Each value is longer than a mark, so it has been copied by its mark or not at all.
+            translator.marks = []
+            lines = [
+                (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])
+                for sentence in sentences
+                for i in range(len(words) - 1)
+            ]
+            found = translator.translate([line for line, _ in lines])
+            share = sum(
+                all(word in texts[0].text for word in asked)
+                for texts, (_, asked) in zip(found, lines, strict=True)
+            ) / len(lines)
+            if share > most:
+                best, most = list(words), share
+    finally:
+        translator.marks = before
+    return best

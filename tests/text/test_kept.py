@@ -1,0 +1,68 @@
+"""What must not be translated is found whole, and nothing else is."""
+
+import pytest
+
+from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
+
+PATTERN = kept_pattern()
+# A sentence of each kind, in which what is between two | is kept.
+FOUND = """
+Call |030 1234567| or |+49 (30) 1234567|.
+The card |4111 1111 1111 1111|, the number |12345|, the number |15.441.912|, and |1'000|.
+It costs |$815.88|, |12,50 €|, |€100| or |$ 5|; |5%| less, |3.5 %| more, |-3 %|, |20 °C|, |45°|.
+On |2010-09-25|, |25.09.2010| or |9/25/2010|, at |17:45|, from |8:30-9:45|, |00:00:01,600|.
+The server is |192.168.0.1|, |10.0.0.1:8080|, |fe80::1| or |2001:db8::8a2e:370:7334|.
+Write to |anna.berg+x@mail.example.org|.
+See |https://example.org/a_b?x=1&y=2#z|, |www.foo.de| (or |example.com/path|).
+|@anna| likes |#summer|.
+Open |C:\\Users\\me\\file.txt|, |/etc/passwd|, |~/x/y.py| or |report_final.pdf|.
+Use |v1.2.3|, |3.11.2rc1| or |2.0.1|.
+The codes |AB-12345|, |X7|, |COVID-19|, |de305d54-75b4-431b-adb2-eb6b9e546014|.
+This is |<b>|bold|</b>|, |<a href="x">|a link|</a>|, |[b]|loud|[/b]|, |&amp;| and |&#228;|.
+Hello |{name}|, |%s|, |%(n)d|, |${price}|, |{{ user }}|, |%USER%|, |__NAME__|.
+Call |foo()|, |np.zeros()|, |snake_case| or |`a + b`| with |--level=5|.
+A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
+The mark |①| itself.
+""".strip().split("\n")
+NOT_FOUND = """
+I have 365 books, 3 cats and 1 dog.
+In the 1980s, the 20th century, on the 3rd day, at 10 a.m.
+He said: "Go." Then we left. It was (really) late.
+etc. e.g. i.e. U.S.A. Ph.D. Dr. Mr. No. 5 St. John
+and/or he/she yes/no
+We are here;they are there,too.
+Der 3. Oktober, im 19. Jahrhundert, um 8 Uhr, Nr. 7
+Is it 5? It is 5! 5, 6 and 7.
+What?! Well... so - no – yes.
+I love rock'n'roll & jazz.
+Tom and Mary's, O'Brien's, don't.
+100 people, 1994.
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", FOUND)
+def test_values_are_found_whole(line):
+    texts, values = split_kept(line.replace("|", ""), PATTERN)
+    pieces = line.split("|")
+    assert (texts, values) == (pieces[::2], pieces[1::2])
+
+
+@pytest.mark.parametrize("line", NOT_FOUND)
+def test_words_and_short_numbers_are_no_values(line):
+    assert split_kept(line, PATTERN) == ([line], [])
+
+
+def test_a_pattern_of_ones_own_comes_first():
+    pattern = kept_pattern([r"ACME \w+"])
+    assert split_kept("Buy ACME Anvil 3.0 now.", pattern)[1] == ["ACME Anvil", "3.0"]
+
+
+def test_words_in_letters_that_the_model_lacks_are_kept():
+    pattern = kept_pattern(characters=frozenset("abcdefghijklmnopqrstuvwxyzäöü"))
+    texts, values = split_kept("Ich mag Dvořák, 日本語 und Käse.", pattern)
+    assert values == ["Dvořák", "日本語"] and texts[-1] == " und Käse."
+
+
+def test_marks_stand_between_texts():
+    assert marked(["Call ", " at ", "!"], MARKS) == "Call ① at ②!"
+    assert marked(["no value"], []) == "no value"

@@ -1,0 +1,114 @@
+"""Values leave a line before the model reads it, and come back where it writes their marks."""
+
+import dataclasses
+
+import pytest
+
+from minitf.errors import UserError
+from minitf.text.kept import MARKS
+from minitf.translation import Translation, Translator
+from minitf.translation.parts import Part, joined, parts_of, restored
+
+PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], loud=False)
+
+
+def said(*texts):
+    return [Translation(text, -1.0, -1.0) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (["Um ② ruf ① an!"], ["Um 17:45 ruf 030 1234567 an!"]),
+        (["Ruf an!", "Ruf ① an!", "① ②"], ["030 1234567 17:45"]),  # the first that has both
+        (["① ② ②"], []),  # none may come twice
+        (["① ② ③"], []),  # nor one that was never given
+        (["① ②.", "① ②."], ["030 1234567 17:45."]),
+    ],
+)
+def test_a_translation_needs_each_mark_once(written, expected):
+    assert [t.text for t in restored(PART, said(*written), MARKS)] == expected
+
+
+def test_capitals_do_not_change_a_value():
+    part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], loud=True)
+    assert restored(part, said("schreib ①"), MARKS)[0].text == "SCHREIB anna@x.org"
+
+
+def test_more_values_than_marks_are_translated_around():
+    part = Part((0, 0), [], list("abc"), ["1,1", "2,2"], loud=False)
+    assert restored(part, said("a ① b c"), MARKS[:1]) == []
+
+
+def test_around_its_values_a_part_is_whole_again():
+    items = PART.around()
+    texts = [item if isinstance(item, str) else item.texts[0] for item in items]
+    assert "".join(texts) == PART.read(PART.values)
+    assert [item.texts[0] for item in items if isinstance(item, Part)] == ["Call", "at"]
+    places = [item.place for item in items if isinstance(item, Part)]
+    assert len({*places, PART.place}) == 3
+
+
+def test_each_part_gets_its_own_values():
+    texts = ["Call ① now.", "Or ② or ③."]
+    first, second = parts_of(4, 0, [7], texts, ["a", "b", "c"], loud=False)
+    assert first == Part((4, 0), [7], ["Call ", " now."], ["a"], False)
+    assert second.values == ["b", "c"] and second.read(MARKS) == "Or ① or ②."
+    (plain,) = parts_of(0, 0, [], ["the mark ① itself"], [], loud=False)
+    assert plain.texts == ["the mark ① itself"]
+
+
+def test_copied_texts_bring_their_own_spaces():
+    assert joined(["- ", said("Ja."), said("Nein."), ""], 1)[0].text == "- Ja. Nein."
+
+
+class Echo(Translator):
+    """Writes what it reads, but loses the marks of the second of two parts."""
+
+    def _search(self, source, beam, *rest, **more):
+        found = super()._search(source, beam, *rest, **more)
+        texts = self.subwords.decode([row[row > 3].tolist() for row in source])
+        texts = [text.replace("②", "") for text in texts]
+        return [
+            [dataclasses.replace(best[0], ids=ids)]
+            for best, ids in zip(found, self.subwords.encode(texts), strict=True)
+        ]
+
+
+@pytest.fixture(scope="module")
+def echo():
+    from tiny_translator import make_model
+
+    from minitf.text import Subwords
+
+    lines = [f"Write to ① or call ② {word}." for word in ("now", "Tom", "us", "THEM")]
+    subwords = Subwords.train(lines, 320, log=lambda notice: None)
+    return Echo(make_model(subwords), subwords)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Write to anna@x.org now.",
+        "Write to anna@x.org or call 030 1234567 now.",  # here the model loses one
+        "030 1234567",
+        "to 1,1 2,2 3,3 4,4 5,5 6,6 7,7 8,8 9,9 now.",
+        "call Дом \U0001f600 now.",  # letters and signs that are not in the vocabulary
+        "call ② now.",
+    ],
+)
+def test_every_value_arrives(echo, line):
+    assert echo.marks == list(MARKS)
+    for text in (line, line.replace(" ", "\u00a0")):
+        assert echo.translate([text], beam=2)[0][0].text == line
+
+
+def test_a_pattern_of_ones_own(echo):
+    assert echo.translate(["call TOM now"], keep=["TOM"])[0][0].text == "call TOM now"
+    with pytest.raises(UserError, match=r"'TOM\(' is no regular expression: missing"):
+        echo.translate(["call"], keep=["TOM("])
+
+
+def test_nothing_is_kept_of_words_that_came_cut(echo):
+    plain = Echo(echo.model, echo.subwords, as_text=False)
+    assert plain._read(["call  2,2 now"])[0][0].texts == ["call  2,2 now"]
