@@ -15,6 +15,10 @@ The forms of the library in use are loaded at the first call of an accelerated o
 equations only, write `with forms.off():`, or set the environment variable MINITF_FORMS=off. That
 also happens, with a notice, when the file of an equation has been edited: its form would still
 compute what it said before. MINITF_FORMS=on uses the forms all the same.
+
+To find the form that is at fault, leave out some by name: `with forms.without("layer_norm"):`, or
+MINITF_FORMS_WITHOUT=layer_norm,MultiHeadAttention for a process. `decoder` is the program that
+decodes a plain model without calling its modules.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from typing import TypeVar
 from minitf.backend import xp
 from minitf.edited import edited
 
-__all__ = ["accelerated", "form_of", "off", "on"]
+__all__ = ["accelerated", "form_of", "off", "on", "without"]
 
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form}
 _loaded = {None}  # rooms that have been imported; a library without a room has no forms
@@ -51,6 +55,7 @@ if not _setting and edited:
 # each open `with` block. Threads share them, because replicas compute a batch in several threads.
 _requests = {"MINITF_FORMS": _setting != "off"}
 _switch = {"on": _requests["MINITF_FORMS"]}  # the newest request decides
+_left_out = set(filter(None, os.environ.get("MINITF_FORMS_WITHOUT", "").split(",")))  # names
 _lock = threading.Lock()
 
 Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of its equation
@@ -59,12 +64,14 @@ Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of
 def accelerated(equation: Op) -> Op:
     """Let a form compute this op where the library in use has one that takes the arguments."""
 
+    name = name_of(equation)
+
     @functools.wraps(equation)
     def op(*arguments, **options):
         if _switch["on"]:
             room = xp.__dict__["_room"]
             form = (_forms[room] if room in _loaded else _load(room)).get(op)
-            if form is not None:
+            if form is not None and name not in _left_out:
                 result = form(*arguments, **options)
                 if result is not NotImplemented:
                     return result
@@ -95,8 +102,41 @@ def form_of(op: Callable) -> Callable[[Callable], Callable]:
 def _load(room):
     """Import the forms of a room, and return them."""
     importlib.import_module(f"minitf.{room}")
+    if unknown := _left_out.difference(names(room)):
+        print(
+            f"MINITF_FORMS_WITHOUT names no form of minitf.{room}: {', '.join(sorted(unknown))}: "
+            f"choose {', '.join(names(room))}",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
     _loaded.add(room)
     return _forms[room]
+
+
+def name_of(op: Callable) -> str:
+    """Return the name by which the form of an op is left out: of a module's call, its class."""
+    return op.__qualname__.removesuffix(".__call__")
+
+
+def names(room: str) -> list[str]:
+    """Return the names of the forms of a room (imported before), and of its decoder."""
+    return [*map(name_of, _forms[room]), "decoder"]
+
+
+def is_left_out(name: str) -> bool:
+    """Return whether a form is left out."""
+    return name in _left_out
+
+
+@contextlib.contextmanager
+def without(*chosen: str) -> Iterator[None]:
+    """Leave out the forms with these names in a `with` block, in all threads."""
+    added = set(chosen) - _left_out
+    _left_out.update(added)
+    try:
+        yield
+    finally:
+        _left_out.difference_update(added)
 
 
 def are_on() -> bool:

@@ -1,55 +1,42 @@
-"""Check minitf on a GPU and write the results as JSON: one command for a machine with CuPy.
+"""Check minitf on a GPU, and measure it: two commands of a few minutes each.
 
-    python examples/benchmarks/gpu_check.py --out examples/benchmarks/results/gpu.json
-    python examples/benchmarks/gpu_check.py --parts training --models base --precisions tf32
-    python examples/benchmarks/gpu_check.py --parts multi30k --data FOLDER
+    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  270 seconds
+    python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     150 seconds
 
-If the GPU is at hand for half an hour only, make these three runs, in this order, and mend what
-fails in between. Each should take less than ten minutes; if it is killed, the folder OUT has what
-was done before. The first tries everything with small sizes, the second compares results with the
-CPU's, and the third measures speed, so nothing else may run beside it. (With less time, make the
-first, and then the training part of the third.)
+Each ends by then, finished or not. Its results are in FOLDER/first.json or second.json, written
+as soon as they are known, so that a command that is killed leaves what was done; what its programs
+print is in first.log or second.log. These are the parts, and each can also be run alone by its
+name. Some of `first` run side by side; beside a timed part nothing runs, nor may anything else.
 
-    check="python3 examples/benchmarks/gpu_check.py --commit COMMIT"    # that of the checkout
-    $check --small --precisions tf32 --out $OUT/small.json
+    tests           the tests marked gpu: every op and form, a training step and decoding on CuPy,
+                    compared with NumPy. Each file has a process of its own, since a process in
+                    which the GPU failed once cannot use it again. Tests that fail run once more,
+                    each alone, with CUDA_LAUNCH_BLOCKING=1, which makes errors name their kernel.
+    sanitizer       the tests of the kernels, with NVIDIA's compute-sanitizer
+    parity          50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy
+                    without: three loss curves
+    course          the nine lessons on CuPy, and translate.py on CuPy and on NumPy
+    bfloat16-once   as below, but one process of each and with a profile
+    decoding-once   the same
+    bfloat16        the training step of base compared with PyTorch eager in the same precision, two
+                    processes of each
+    decoding        beam search of base compared with a cached one written by hand in PyTorch
+    small           the training step of small in float32
+    tf32            the training step of base
+    kernels         each fused operation compared with the plain operations it replaces
+    forms           minitf alone, without each of its forms in turn, and with a profile
 
-    for part in tests parity course; do $check --parts $part --out $OUT/$part.json & done; wait
-
-    for part in training kernels decoding; do
-        $check --parts $part --precisions tf32 --out $OUT/$part.json
-    done
-
-Then run the training part with `--precisions float32 bfloat16`, and multi30k, whose corpus is
-downloaded unless --data names its folder. CuPy keeps compiled kernels in ~/.cupy/kernel_cache: if
-the machine is made anew between the runs, take that folder along. minitf need not be installed. If
-a kernel fails, MINITF_FORMS=off shows whether the rest is right.
-
-It needs NumPy, CuPy, sentencepiece, sacrebleu and pytest, and PyTorch for the comparisons;
-pytest-xdist makes the tests faster. Each part ends within ten minutes, finished or not:
-
-    tests      the tests marked gpu: every op, a training step and decoding on CuPy, compared with
-               NumPy
-    parity     50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy without:
-               three loss curves
-    course     the nine lessons on CuPy, and translate.py on CuPy and on NumPy
-    training   the training step of base and small compared with PyTorch eager in the same
-               precision, two processes of each
-    kernels    each fused kernel compared with the plain operations it replaces
-    decoding   beam search of base compared with a cached one written by hand in PyTorch
-    multi30k   a model trained on Multi30k by a published recipe, and its BLEU
-
-The report names the device, the versions, the commit and the date, so that a figure can be traced.
-Each part runs in its own process, since a process in which the GPU failed once cannot use it again.
-The report is written after each part, and within a part after each lesson, curve, operation and
-row; the tests print to a file of their own beside it, .tests.txt. Without a GPU, the program prints
+It needs NumPy, CuPy, sentencepiece, sacrebleu, safetensors, threadpoolctl and pytest, and PyTorch
+for the comparisons and profiles; minitf need not be installed. CuPy keeps compiled kernels in
+~/.cupy/kernel_cache: on another machine, they are compiled anew. Without a GPU, the program prints
 one line and exits with code 2.
 """
 
 import argparse
 import contextlib
 import datetime
+import functools
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -59,6 +46,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -80,156 +68,187 @@ PACKAGES = (
     "pytest",
     "torch",
 )
-LIMIT = 570  # seconds for a part
-TEST_PROCESSES = 8  # where pytest-xdist is installed: compiling the kernels takes longest
+# What each command runs: seconds, and the parts that run side by side in them. A part that ends
+# early leaves its seconds to those after it.
+COMMANDS = {
+    "first": (
+        (170, ("tests", "sanitizer", "parity", "course")),
+        (50, ("bfloat16-once",)),
+        (45, ("decoding-once",)),
+    ),
+    "second": (
+        (28, ("bfloat16",)),
+        (26, ("decoding",)),
+        (16, ("small",)),
+        (26, ("tf32",)),
+        (14, ("kernels",)),
+        (40, ("forms",)),
+    ),
+}
+TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
 TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
-# The published recipe, as far as the time limit allows; lessons/REPRODUCE.md has a run on a CPU.
-MULTI30K = (
-    "--corpus {corpus} --preset tiny --set n_layers=4 --set d_model=128 --set d_ff=256 --set "
-    "n_heads=4 --set dropout=0.3 --vocabulary-size 10000 --batch-tokens {batch_tokens} "
-    "--learning-rate 2.53 --warmup-steps 2000 --steps {steps} --minutes 6 --valid-every "
-    "{valid_every} --save-every {save_every} --average 10 --patience 0 --beam {beam} --max-extra "
-    "{max_extra} --alpha 1.0 --precision {precision} --backend cupy --out {out}"
-)
-_NAMES = ("steps", "batch_tokens", "valid_every", "save_every", "beam", "max_extra")
-LENGTHS = dict(zip(_NAMES, (8000, 8192, 1060, 53, 5, 50), strict=True))
-SMALL_LENGTHS = dict(zip(_NAMES, (4, 500, 4, 2, 1, 0), strict=True))
 SMALL_OPERATIONS = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
-# threadpoolctl only steers the threads of a CPU; a machine that was set up for GPUs may lack it.
-NO_THREADS = """import contextlib
-def threadpool_info():
-    return []
-def threadpool_limits(*args, **kwargs):
-    return contextlib.nullcontext()
-class ThreadpoolController:
-    lib_controllers = ()
-    info = staticmethod(threadpool_info)
-    limit = staticmethod(threadpool_limits)
-    def select(self, **which):
-        return self
-"""
+# CuPy's pool hides most reads beyond the end of an array; without it, each array is one of CUDA's.
+PYTEST_WITHOUT_POOL = (
+    "import sys, cupy, pytest; cupy.cuda.set_allocator(None); sys.exit(pytest.main(sys.argv[1:]))"
+)
 
 
 def main(arguments=None):
-    """Run the chosen parts and write the report; returns exit code 0 if all of them passed."""
+    """Run commands or parts and write their reports; returns exit code 0 if all of them passed."""
     options = _options(arguments)
     # CuPy compiles several times as fast with its headers compiled once, where CUDA can do that.
     os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")
-    _add_to_path(
-        str(ROOT)
-    )  # lessons and translate.py are processes, and minitf may not be installed
-    with tempfile.TemporaryDirectory() as folder:
-        if not importlib.util.find_spec("threadpoolctl"):
-            (Path(folder) / "threadpoolctl.py").write_text(NO_THREADS, encoding="utf-8")
-            sys.path.append(folder)
-            _add_to_path(folder)
-        from minitf import backend
-        from minitf.errors import UserError
+    # Lessons and translate.py are processes, and minitf may not be installed.
+    path = filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)])
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    if options.seconds:
+        return _in_this_process(options)
+    from minitf import backend
+    from minitf.errors import UserError
 
-        try:
-            backend.use("cupy")
-        except UserError as error:
-            print(f"gpu_check.py: {error}", file=sys.stderr)
-            return 2
-        report = described(options)
-        if len(options.parts) > 1:
-            arguments = sys.argv[1:] if arguments is None else list(arguments)
-            passed = [
-                _in_its_process(part, arguments, report, Path(options.out), folder)
-                for part in options.parts
-            ]
-            return 0 if all(passed) else 1
-        (part,), started = options.parts, time.perf_counter()
-
-        def note(found):
-            report[part] = found | {"seconds": round(time.perf_counter() - started, 1)}
-            _write(report, Path(options.out))
-
-        options.deadline = started + LIMIT
-        try:
-            note(PARTS[part](options, note))
-        except Exception:
-            note({"passed": False, "error": traceback.format_exc()[-2000:]})
-    print(f"{part}: {json.dumps(report[part], indent=1)}", flush=True)
-    return 0 if report[part]["passed"] else 1
-
-
-def _add_to_path(folder):
-    """Let processes import from a folder, after all others."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), folder]))
-
-
-def _in_its_process(part, arguments, report, path, folder):
-    """Run one part, add its result to the report; returns whether it passed."""
-    own = Path(folder) / f"{part}.json"
-    command = [sys.executable, __file__, *arguments, "--parts", part, "--out", str(own)]
-    code = _code(command, LIMIT + 20)
-    found = json.loads(own.read_text(encoding="utf-8")).get(part, {}) if own.exists() else {}
-    report[part] = {"passed": False} | found | ({"ended": code} if code not in (0, 1) else {})
-    for suffix in (".log.jsonl", ".tests.txt"):
-        for log in Path(folder).glob(f"*{suffix}"):
-            shutil.copy(log, path.with_suffix(suffix))
-    _write(report, path)
-    return code == 0
-
-
-def _code(command, seconds):
-    """Run a program for at most so many seconds; returns its exit code, or that it was ended.
-
-    The processes that it has started are ended with it: left alone on the GPU, they would slow down
-    what is measured next.
-    """
-    process = subprocess.Popen(command, start_new_session=True)
     try:
-        return process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return f"not done after {seconds} seconds"
-    finally:
-        if process.poll() is None:
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                process.kill()
-            process.wait()
-
-
-def _write(report, path):
-    """Write the report, completely or not at all."""
-    aside = path.with_name(path.name + ".tmp")
-    aside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+        backend.use("cupy")
+    except UserError as error:
+        print(f"gpu_check.py: {error}", file=sys.stderr)
+        return 2
+    Path(options.out).mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the parts are ended, too
+    passed = [_command(name, options) for name in options.what]
+    return 0 if all(passed) else 1
 
 
 def _options(arguments):
-    parser = argparse.ArgumentParser(description="Check minitf on a GPU and write a JSON report.")
-    parser.add_argument("--out", default="gpu.json", help="the report (default gpu.json)")
+    parser = argparse.ArgumentParser(description="Check minitf on a GPU, and measure it.")
     parser.add_argument(
-        "--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="the parts to run"
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help=f"{', '.join(COMMANDS)} (both by default), or parts: {', '.join(PARTS)}",
     )
-    parser.add_argument(
-        "--data", metavar="FOLDER", help="the folder of the corpora (default: MINITF_DATA)"
-    )
-    parser.add_argument(
-        "--commit", nargs="?", help="the commit of the code, if git does not know it"
-    )
-    parser.add_argument(
-        "--models", nargs="+", default=["base", "small"], help="models of the training part"
-    )
-    parser.add_argument(
-        "--precisions",
-        nargs="+",
-        default=["float32", "tf32", "bfloat16"],
-        help="precisions of the training part; multi30k uses the first",
-    )
+    parser.add_argument("--out", default="gpu", help="the folder of the reports (default gpu)")
+    parser.add_argument("--commit", help="the commit of the code, if git does not know it")
     parser.add_argument(
         "--small",
         action="store_true",
-        help="the same parts with small sizes, in minutes: to see that they run, and not how fast",
+        help="the same parts with small sizes: to see that they run, and not how fast",
     )
+    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of one part, by itself
     options = parser.parse_args(arguments)
-    if options.data:
-        os.environ["MINITF_DATA"] = options.data
+    for name in options.what:
+        if name not in (*COMMANDS, *PARTS):
+            parser.error(f"there is no part {name!r}: choose {', '.join((*COMMANDS, *PARTS))}")
+    options.what = options.what or list(COMMANDS)
     return options
+
+
+def _command(name, options):
+    """Run the parts of a command; returns whether all of them passed."""
+    report, folder = described(options) | {"parts": {}}, Path(options.out)
+    path, log = folder / f"{name}.json", folder / f"{name}.log"
+    log.write_text(report.pop("nvidia-smi"), encoding="utf-8")
+    deadline = time.perf_counter()
+    for seconds, parts in COMMANDS.get(name) or [(LONGEST, (name,))]:
+        deadline += seconds
+        _side_by_side(parts, deadline, options, report, path, log)
+    found = report["parts"]
+    for part, each in found.items():
+        short = {key: value for key, value in each.items() if key not in ("losses", "lessons")}
+        print(f"{part}: {json.dumps(short)[:1500]}")
+    for part, each in found.items():
+        print(f"{name}: {part}: {'passed' if each['passed'] else 'FAILED'}, {each['seconds']} s")
+    return all(each["passed"] for each in found.values())
+
+
+LONGEST = 600  # seconds for a part that runs alone
+
+
+def _side_by_side(parts, deadline, options, report, path, log):
+    """Run parts, each in its process, until a deadline, and keep the report up to date.
+
+    The processes that a part has started are ended with it: left alone on the GPU, they would slow
+    down what is measured next.
+    """
+    environment = dict(os.environ)
+    if len(parts) > 1:  # they share the cores
+        environment |= {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder, open(log, "ab") as file:
+        running = {}
+        for part in parts:
+            command = [sys.executable, __file__, part, "--out", f"{folder}/{part}.json"]
+            command += ["--seconds", f"{deadline - started:.1f}", *["--small"] * options.small]
+            running[part] = subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+        try:
+            _report_until(deadline, running, started, folder, report, path)
+        finally:
+            for process in running.values():
+                _end(process)
+
+
+def _report_until(deadline, running, started, folder, report, path):
+    """Keep the report of running parts up to date, until all have ended or a deadline comes."""
+    waiting = dict(running)
+    while waiting:
+        time.sleep(0.3)
+        late = time.perf_counter() > deadline + 2  # the part's own limit comes first
+        for part, process in list(waiting.items()):
+            if late or process.poll() is not None:
+                _end(process)
+                del waiting[part]
+            own = Path(folder) / f"{part}.json"
+            found = json.loads(own.read_text(encoding="utf-8")) if own.exists() else {}
+            so_far = round(time.perf_counter() - started, 1)
+            row = {"passed": False, "seconds": so_far} | found
+            if part not in waiting and process.returncode not in (0, 1):
+                row |= {"passed": False, "ended": process.returncode}
+            report["parts"][part] = row
+        _write(report, path)
+
+
+def _end(process):
+    """End a process and all that it has started."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def _in_this_process(options):
+    """Run one part, with a limit; writes its result to the file OUT."""
+    (part,), started = options.what, time.perf_counter()
+    options.deadline = started + options.seconds
+
+    def note(found):
+        _write(found | {"seconds": round(time.perf_counter() - started, 1)}, Path(options.out))
+
+    noted = {}
+
+    def note_unfinished(found):
+        noted.update(found)
+        note(found | {"passed": False})
+
+    try:
+        found = PARTS[part](options, note_unfinished)
+    except Exception:
+        found = noted | {"passed": False, "error": traceback.format_exc()[-2000:]}
+    note(found)
+    return 0 if found["passed"] else 1
+
+
+def _write(report, path):
+    """Write a report, completely or not at all."""
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, path)
 
 
 def described(options):
@@ -239,23 +258,26 @@ def described(options):
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": options.commit or _commit(),
+        "commit": options.commit or _output("git", "rev-parse", "HEAD").strip() or "unknown",
         "device": properties["name"].decode(),
         "memory": int(properties["totalGlobalMem"]),
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
         "small": options.small,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "nvidia-smi": _output("nvidia-smi"),
     }
 
 
-def _commit():
-    with contextlib.suppress(OSError):
+def _output(*command):
+    """Return what a program prints, or nothing if it is not there or fails."""
+    try:
         done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=20
         )
-        return done.stdout.strip() or "unknown"
-    return "unknown"
+        return done.stdout if done.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def _version(package):
@@ -263,6 +285,35 @@ def _version(package):
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+_lock = threading.Lock()
+
+
+def _run(command, deadline, **environment):
+    """Run a program until it ends or a deadline comes; what it prints goes to the log as well.
+
+    Returns its exit code (None: not done), what it printed, and its seconds.
+    """
+    started = time.perf_counter()
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"} | environment
+    with tempfile.TemporaryFile() as file:  # what was printed before a limit is there, too
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment
+        )
+        try:
+            code = process.wait(max(1, deadline - started))
+        except subprocess.TimeoutExpired:
+            code = None
+            process.kill()
+            process.wait()
+        file.seek(0)
+        output = file.read().decode(errors="replace")
+    seconds = round(time.perf_counter() - started, 1)
+    with _lock:
+        shown = " ".join(word[:200] for word in command[1:])
+        print(f"\n\n--- {shown}: code {code}, {seconds} s\n{output[-100_000:]}", flush=True)
+    return code, output, seconds
 
 
 # The parts ----------------------------------------------------------------------------------------
@@ -273,51 +324,78 @@ def run_tests(options, note):
 
     Other files may need packages that are not installed.
     """
-    tests = ROOT / "tests" / ("gpu" if options.small else "")
-    files = [path for path in sorted(tests.rglob("test_*.py")) if _has_gpu_tests(path)]
-    command = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-m", "gpu and not slow"]
-    command += ["-o", "addopts="]
-    if importlib.util.find_spec("xdist"):
-        command += ["-n", str(TEST_PROCESSES)]
-    path = Path(options.out).with_suffix(".tests.txt")
-    with open(path, "wb") as file:
-        try:
-            code = subprocess.run(
-                [*command, *map(str, files)],
-                cwd=ROOT,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                check=False,
-                timeout=LIMIT,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            code = None
-    return _of_pytest(path.read_text(encoding="utf-8", errors="replace"), code)
+    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_gpu_tests(path)]
+    files.sort(key=lambda path: path.parent.name != "gpu")
+    files.sort(key=lambda path: path.stem != "test_forms")  # the longest begins first
+    if options.small:
+        files = [path for path in files if path.stem == "test_products"]
+    found = {"files": {}, "failures": [], "alone": {}}
+    limit = options.deadline - options.seconds / 4  # time to run again what fails
+    with ThreadPoolExecutor(TEST_FILES) as pool:
+        tests = [sys.executable, *PYTEST]
+        running = {pool.submit(_run, [*tests, str(path)], limit): path.stem for path in files}
+        for ended in as_completed(running):
+            code, output, seconds = ended.result()
+            results = _of_pytest(output)
+            found["files"][running[ended]] = {
+                "passed": len(results["PASSED"]),
+                "failed": len(results["FAILED"]),
+                "code": code,
+                "seconds": seconds,
+            }
+            found["failures"] += results["FAILED"]
+            note(found)
+        running = {
+            pool.submit(_run, [*tests, name], options.deadline, CUDA_LAUNCH_BLOCKING="1"): name
+            for name in found["failures"][:27]
+        }
+        for ended in as_completed(running):
+            code, output, _ = ended.result()
+            errors = re.findall(r"^E  .*", output, re.MULTILINE)
+            found["alone"][running[ended]] = "passes" if code == 0 else "\n".join(errors)[-600:]
+            note(found)
+    codes = {each["code"] for each in found["files"].values()}
+    return found | {"passed": codes <= {0, 5}}  # 5: the file had only names of such tests
 
 
-def _of_pytest(output, code):
-    """Return what the report says of the tests. code: of pytest; None if it was not done in time.
+PYTEST = ["-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="]
+PYTEST += ["-m", "gpu and not slow"]
 
-    >>> _of_pytest("[gw0] PASSED a.py::x\\na.py::y FAILED [ 50%]", None)["summary"]
-    'not done after 570 seconds: 1 passed, 1 failed'
+
+def _of_pytest(output):
+    """Return the tests that passed, and that failed, by what pytest -v has printed so far.
+
+    >>> _of_pytest("a.py::x[1 2] PASSED [ 50%]\\na.py::y ERROR")
+    {'PASSED': ['a.py::x[1 2]'], 'FAILED': ['a.py::y']}
     """
-    failed = re.findall(r"(?:FAILED|ERROR) (\S+::\S+)|(\S+::\S+) (?:FAILED|ERROR)", output)
-    failures = sorted({first or second for first, second in failed})
-    if code is None:
-        passed = len(re.findall(r"\bPASSED\b", output))
-        summary = f"not done after {LIMIT} seconds: {passed} passed, {len(failures)} failed"
-    else:
-        summary = re.sub(r"=+", "", (output.strip().splitlines() or [""])[-1]).strip()
+    lines = re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR)(?: +\[.*)?$", output, re.MULTILINE)
+    failed = [name for name, result in lines if result != "PASSED"]
     return {
-        "passed": code == 0,
-        "summary": summary,
-        "failures": failures,
-        "output": "" if code == 0 else output[-4000:],
+        "PASSED": [name for name, result in lines if result == "PASSED"],
+        "FAILED": list(dict.fromkeys(failed)),
     }
 
 
 def _has_gpu_tests(path):
     return re.search(r"mark\.gpu|\blibrary\b.*\):", path.read_text(encoding="utf-8")) is not None
+
+
+def sanitize(options, note):
+    """Run the tests of the kernels with compute-sanitizer, which sees each access to memory."""
+    if not shutil.which("compute-sanitizer"):
+        return {"passed": True, "note": "compute-sanitizer is not installed"}
+    command = ["compute-sanitizer", "--error-exitcode", "99", "--print-limit", "20"]
+    command += [sys.executable, "-c", PYTEST_WITHOUT_POOL, *PYTEST[2:]]
+    command += [str(ROOT / "tests" / "gpu" / f"{name}.py") for name in ("test_kernels",)]
+    code, output, _ = _run(command, options.deadline)
+    results = _of_pytest(output)
+    return {
+        "passed": code == 0,
+        "code": code,
+        "tests": len(results["PASSED"]),
+        "failures": results["FAILED"],
+        "errors": "\n".join(re.findall(r"^={9} .*", output, re.MULTILINE))[:3000],
+    }
 
 
 def parity(options, note, steps=50, libraries=None):
@@ -339,8 +417,7 @@ def parity(options, note, steps=50, libraries=None):
             else:
                 curves[name] = _losses(folder, steps)
         seconds[name] = round(time.perf_counter() - started, 1)
-        if note:
-            note({"passed": False, "losses": curves, "took": seconds})
+        note({"losses": curves, "took": seconds})
     first = np.array(curves["numpy"])
     apart = {
         name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()
@@ -375,6 +452,7 @@ def time_kernels(options, note):
 
     from minitf import backend, forms
 
+    backend.use("cupy")
     found, wait = {}, backend.xp.cuda.Device().synchronize
     sizes, repeats = (SMALL_OPERATIONS, 1) if options.small else ({}, 10)
     for name, operation in _operations(backend.xp, **sizes).items():
@@ -384,7 +462,7 @@ def time_kernels(options, note):
         found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
         if "dropout" in name:
             found[name]["note"] = "the plain mask is drawn on the CPU, and copied"
-        note({"passed": False, "operations": found})
+        note({"operations": found})
     return {"passed": True, "operations": found}
 
 
@@ -447,43 +525,29 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
 
 
 def run_course(options, note):
-    """Run the lessons on the GPU, four at a time, and compare translate.py on GPU and CPU."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Run the lessons on the GPU, and compare translate.py on GPU and CPU."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(LESSONS) as pool:
         lessons = [str(path) for path in sorted((ROOT / "lessons").glob("0*.py"))]
         lessons = lessons[:1] if options.small else lessons
-        commands = [[lesson, "--backend", "cupy", "--figures", folder] for lesson in lessons]
-        if not options.small:
-            commands[-1].append("--quick")
-        with ThreadPoolExecutor(4) as pool:
-            running = {
-                pool.submit(_run, command, options.deadline): Path(command[0]).stem
-                for command in commands
-            }
-            found = {}
-            for ended in as_completed(running):
-                found[running[ended]] = ended.result()
-                note({"passed": False, "lessons": found})
-        translations = _translations(folder, 12 if options.small else 400, options.deadline)
-    passed = all(run["code"] == 0 for run in found.values()) and translations["passed"]
-    return {"passed": passed, "lessons": found, "translations": translations}
+        running, found = {}, {}
+        for lesson in reversed(lessons):  # the last ones are the longest
+            command = [sys.executable, lesson, "--backend", "cupy", "--figures", folder]
+            command += ["--quick"] * (lesson == lessons[-1] and not options.small)
+            running[pool.submit(_run, command, options.deadline)] = Path(lesson).stem
+        n = 12 if options.small else 400
+        translations = pool.submit(_translations, folder, n, options.deadline)
+        for ended in as_completed(running):
+            code, output, seconds = ended.result()
+            last = (output.strip().splitlines() or [""])[-1]
+            found[running[ended]] = {"code": code, "seconds": seconds, "last": last}
+            note({"lessons": found})
+        translations = translations.result()
+    failed = [name for name, run in found.items() if run["code"] != 0]
+    passed = not failed and translations["passed"]
+    return {"passed": passed, "failed": failed, "lessons": found, "translations": translations}
 
 
-def _run(command, deadline=None):
-    command, started = [sys.executable, *command], time.perf_counter()
-    left = LIMIT if deadline is None else max(1, deadline - started)
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=left
-        )
-    except subprocess.TimeoutExpired as error:
-        output = (error.stdout or b"").decode(errors="replace")
-        return {"code": None, "output": f"not done after {left:.0f} seconds: {output[-1500:]}"}
-    run = {"code": done.returncode, "seconds": round(time.perf_counter() - started, 1)}
-    run["last"] = (done.stdout.strip().splitlines() or [""])[-1]
-    return run if done.returncode == 0 else run | {"output": (done.stdout + done.stderr)[-2000:]}
-
-
-def _translations(folder, n=400, deadline=None):
+def _translations(folder, n, deadline):
     """Return the bundled model's translations of n lines of the built-in corpus, on CPU and GPU."""
     from minitf.data import toy
 
@@ -491,15 +555,14 @@ def _translations(folder, n=400, deadline=None):
     source.write_text(
         "".join(f"{line}\n" for line in toy.splits(0)["test"][0][:n]), encoding="utf-8"
     )
-    runs, lines = {}, {}
+    lines = {}
     for library in ("numpy", "cupy"):
         out = Path(folder) / f"{library}.jsonl"
-        files = ["--input", str(source), "--output", str(out)]
-        runs[library] = _run(
-            ["examples/translate.py", "--backend", library, "--format", "json", *files], deadline
-        )
-        if runs[library]["code"] != 0:
-            return {"passed": False, **runs}
+        command = [sys.executable, "examples/translate.py", "--backend", library]
+        command += ["--format", "json", "--input", str(source), "--output", str(out)]
+        code, output, _ = _run(command, deadline)
+        if code != 0:
+            return {"passed": False, "library": library, "code": code, "output": output[-1000:]}
         lines[library] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     pairs = list(zip(lines["numpy"], lines["cupy"], strict=True))
     equal = [
@@ -508,52 +571,25 @@ def _translations(folder, n=400, deadline=None):
         if a["translation"] == b["translation"]
     ]
     found = {"lines": len(pairs), "same": len(equal), "ln_p_apart": max(equal, default=None)}
-    return {"passed": len(equal) >= 0.99 * len(pairs) and max(equal) < 1e-3, **found, **runs}
+    return {"passed": len(equal) >= 0.99 * len(pairs) and max(equal) < 1e-3, **found}
 
 
-def train_multi30k(options, note):
-    """Train a model with the sizes and recipe of the published one, and compute its BLEU.
-
-    It uses the published subwords if they are in the data folder; else it downloads the raw text,
-    which SentencePiece cuts.
-    """
-    from minitf.training import commandline
-
-    cut = (Path(os.environ.get("MINITF_DATA", "")) / "multi30k" / "bpe10k" / "train.en").exists()
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = "toy" if options.small else "multi30k-bpe10k" if cut else "multi30k"
-        command = MULTI30K.format(
-            corpus=corpus,
-            out=f"{folder}/run",
-            precision=options.precisions[0],
-            **(SMALL_LENGTHS if options.small else LENGTHS),
-        )
-        code = commandline.main(command.split(), "gpu_check.py")
-        command = command.replace(folder, "runs")  # as a person would write it
-        if code:
-            return {"passed": False, "command": command, "code": code}
-        results = json.loads((Path(folder) / "run" / "results.json").read_text(encoding="utf-8"))
-        shutil.copy(Path(folder) / "run" / "log.jsonl", Path(options.out).with_suffix(".log.jsonl"))
-    passed = options.small or all(test["bleu"] > 30 for test in results["tests"].values())
-    found = {
-        "command": command,
-        "steps": results["step"],
-        "trained": results["seconds"],
-        "tests": results["tests"],
-    }
-    return {"passed": passed, **found}
+def _compare(name, options, note, once=False):
+    """Compare minitf with PyTorch on a task; once: one process of each, with a profile."""
+    turns = 1 if once else 2
+    return gpu.compare(name, note, options.deadline, options.small, turns, profile=once)
 
 
 PARTS = {
     "tests": run_tests,
+    "sanitizer": sanitize,
     "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
-    "training": lambda options, note: gpu.training(
-        options.models, options.precisions, note, options.small
-    ),
+    "bfloat16-once": lambda options, note: _compare("bfloat16", options, note, once=True),
+    "decoding-once": lambda options, note: _compare("decoding", options, note, once=True),
+    **{name: functools.partial(_compare, name) for name in gpu.TASKS},
     "kernels": time_kernels,
-    "decoding": lambda options, note: gpu.decoding(options.small),
-    "multi30k": train_multi30k,
+    "forms": lambda options, note: gpu.without_forms(note, options.deadline, options.small),
 }
 
 if __name__ == "__main__":

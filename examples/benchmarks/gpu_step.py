@@ -4,15 +4,18 @@
         "precision": "tf32", "model": "base", "pairs": 512, "length": 48,
         "weights": "weights.npz"}'
 
-It prints one line of JSON: milliseconds, the memory, and results that show that both contenders do
-the same: for a training step the loss without dropout, for decoding the tokens of each sentence and
-their ln P.
+It prints lines of JSON, each as soon as it is known. First results that show that both contenders
+do the same: for a training step the loss and the length of the gradient without dropout, for
+decoding the tokens of each sentence and their ln P. Then milliseconds and memory; with "profile",
+how long the host and the GPU are busy, and with which kernels; with "forms", the milliseconds of
+minitf without each of its forms.
 """
 
 import json
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -28,7 +31,8 @@ def main(text):
     """Do the task of the command line."""
     task = json.loads(text)
     task["sizes"] = _sizes(task)
-    print(json.dumps(CONTENDERS[task["contender"], task["work"]](task)))
+    for found in CONTENDERS[task["contender"], task["work"]](task):
+        print(json.dumps(found), flush=True)
 
 
 def _sizes(task):
@@ -36,7 +40,7 @@ def _sizes(task):
 
     config = Config.preset(task["model"], task.get("vocabulary", VOCABULARY))
     names = ("n_layers", "d_model", "d_ff", "n_heads", "vocabulary_size")
-    return {name: getattr(config, name) for name in names}
+    return {name: getattr(config, name) for name in names} | task.get("sizes", {})
 
 
 def milliseconds(function, synchronise, repeats=10):
@@ -50,6 +54,63 @@ def milliseconds(function, synchronise, repeats=10):
         synchronise()
         times.append((time.perf_counter() - started) / repeats * 1000)
     return round(float(np.median(times[1:])), 4)
+
+
+def briefly(function, synchronise):
+    """Return the median time of three calls after a first one, or of fewer slow calls."""
+    function()
+    synchronise()
+    times = []
+    while len(times) < 3 and sum(times) < 0.3:
+        started = time.perf_counter()
+        function()
+        synchronise()
+        times.append(time.perf_counter() - started)
+    return _ms(float(np.median(times)))
+
+
+def profiled(function, synchronise):
+    """Return how long one call takes, and the host and the GPU in it, and the longest kernels.
+
+    host_ms: until the call has started its last kernel, unless the kernels wait in a full queue.
+    The profiler of PyTorch sees the kernels of all libraries of the process.
+    """
+    synchronise()
+    started = time.perf_counter()
+    function()
+    started_all = time.perf_counter()
+    synchronise()
+    ended = time.perf_counter()
+    found = {"host_ms": _ms(started_all - started), "call_ms": _ms(ended - started)}
+    try:
+        import torch
+        from torch.autograd import DeviceType
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:
+        return found
+    try:
+        if torch.cuda.is_available():
+            torch.zeros(1, device="cuda")
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as record:
+            function()
+            synchronise()
+        events = record.key_averages()
+    except Exception as error:
+        return found | {"error": f"{type(error).__name__}: {error}"[:300]}
+    kernels = [each for each in events if each.device_type == DeviceType.CUDA]
+    kernels.sort(key=lambda each: -each.self_device_time_total)
+    return found | {
+        "launches": sum(each.count for each in kernels),
+        "busy_ms": _ms(sum(each.self_device_time_total for each in kernels) / 1e6),
+        "kernels": [
+            [each.key[:60], each.count, _ms(each.self_device_time_total / 1e6)]
+            for each in kernels[:25]
+        ],
+    }
+
+
+def _ms(seconds):
+    return round(seconds * 1000, 3)
 
 
 # minitf -------------------------------------------------------------------------------------------
@@ -68,13 +129,48 @@ def _our_model(task):
         return model.load_state(arrays)
 
 
-def _ours(task, function, **facts):
-    from minitf import backend
+def _ours(task, function):
+    from minitf import backend, forms
 
-    facts["ms"] = milliseconds(
-        function, backend.xp.cuda.Device().synchronize, REPEATS[task["work"]]
-    )
-    return facts | {"memory": backend.xp.get_default_memory_pool().total_bytes()}
+    wait = backend.xp.cuda.Device().synchronize
+    repeats = task.get("repeats", REPEATS[task["work"]])
+    yield {
+        "ms": milliseconds(function, wait, repeats),
+        "memory": backend.xp.get_default_memory_pool().total_bytes(),
+    }
+    without = {}
+    chosen = _used(function) if task.get("forms") else []
+    if chosen and task["work"] == "decode":
+        chosen.insert(0, "decoder")
+    for name in chosen:
+        with forms.without(name):
+            try:
+                without[name] = briefly(function, wait)
+            except Exception as error:
+                without[name] = f"{type(error).__name__}: {error}"[:300]
+        yield {"without": without}
+    if task.get("profile"):  # last: what a profiler leaves behind may slow down the host
+        yield {"profile": profiled(function, wait)}
+
+
+def _used(function):
+    """Return the names of the forms that compute in a call."""
+    from minitf import forms
+
+    used, table = [], forms._forms["gpu"]
+
+    def noting(name, form):
+        def noted(*arguments, **options):
+            result = form(*arguments, **options)
+            if result is not NotImplemented and name not in used:
+                used.append(name)
+            return result
+
+        return noted
+
+    with mock.patch.dict(table, {op: noting(forms.name_of(op), table[op]) for op in table}):
+        function()
+    return used
 
 
 def train_minitf(task):
@@ -88,9 +184,11 @@ def train_minitf(task):
 
     model = _our_model(task)
     batch = work.batch(task | {"model": task["sizes"]})
-    loss = float(model.eval().loss(*batch)[0])
-    model.train()
     optimizer, steps = Adam(model.named_parameters()), iter(range(10**6))
+    loss, _ = model.eval().loss(*batch)
+    loss.backward()
+    yield {"loss": float(loss), "gradient": float(gradient_norm(optimizer.collect()))}
+    model.train()
 
     def step():
         optimizer.zero_grad()
@@ -100,7 +198,7 @@ def train_minitf(task):
         finite = xp.isfinite(total.data) & xp.isfinite(gradient_norm(optimizer.collect()))
         optimizer.step(work.RATE, finite=finite)
 
-    return _ours(task, step, loss=loss)
+    yield from _ours(task, step)
 
 
 def decode_minitf(task):
@@ -117,8 +215,8 @@ def decode_minitf(task):
             source, task["beam"], task["alpha"], task["length"] - task["source"], 1
         )
 
-    found = [(best[0].ids, best[0].log_probability) for best in decode()]
-    return _ours(task, decode, found=found)
+    yield {"found": [(best[0].ids, best[0].log_probability) for best in decode()]}
+    yield from _ours(task, decode)
 
 
 # PyTorch ------------------------------------------------------------------------------------------
@@ -130,16 +228,29 @@ def _their_model(task):
     from benchmarks import pytorch
 
     torch.backends.cuda.matmul.allow_tf32 = task["precision"] == "tf32"
-    return pytorch.model_of(
-        {"model": task["sizes"] | {"dropout": 0.1}, "weights": task["weights"]}
-    ).cuda()
+    sizes = task["sizes"] | {"dropout": 0.1}
+    return pytorch.model_of({"model": sizes, "weights": task["weights"]}).to(_device())
 
 
-def _theirs(task, function, **facts):
+def _device():
+    """Return PyTorch's name for the GPU, or for the CPU where a stand-in takes minitf's arrays."""
     import torch
 
-    facts["ms"] = milliseconds(function, torch.cuda.synchronize, REPEATS[task["work"]])
-    return facts | {"memory": torch.cuda.max_memory_allocated()}
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _theirs(task, function):
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    repeats = task.get("repeats", REPEATS[task["work"]])
+    yield {
+        "ms": milliseconds(function, wait, repeats),
+        "memory": torch.cuda.max_memory_allocated() if on_gpu else 0,
+    }
+    if task.get("profile"):
+        yield {"profile": profiled(function, wait)}
 
 
 def train_torch(task):
@@ -150,22 +261,25 @@ def train_torch(task):
 
     model = _their_model(task)
     batch = [
-        torch.from_numpy(ids.astype(np.int64)).cuda()
+        torch.from_numpy(ids.astype(np.int64)).to(_device())
         for ids in work.batch(task | {"model": task["sizes"]})
     ]
     optimizer = torch.optim.Adam(
         model.parameters(), lr=work.RATE, betas=work.BETAS, eps=work.ADAM_EPS, fused=True
     )
 
-    half = torch.autocast("cuda", torch.bfloat16, enabled=task["precision"] == "bfloat16")
+    half = torch.autocast(_device(), torch.bfloat16, enabled=task["precision"] == "bfloat16")
 
     def loss_of():
         with half:
             return pytorch.loss_of(model, *batch, None)
 
-    with torch.no_grad():
-        model.eval()
-        loss = float(loss_of())
+    model.eval()
+    loss = loss_of()
+    loss.backward()
+    squares = [p.grad.double().square().sum() for p in model.parameters()]
+    yield {"loss": float(loss.detach()), "gradient": float(torch.stack(squares).sum().sqrt())}
+    del loss, squares
     model.train()
 
     def step():
@@ -173,7 +287,7 @@ def train_torch(task):
         loss_of().backward()
         optimizer.step()
 
-    return _theirs(task, step, loss=loss)
+    yield from _theirs(task, step)
 
 
 def decode_torch(task):
@@ -183,15 +297,15 @@ def decode_torch(task):
     from benchmarks import pytorch_decode
 
     model = _their_model(task).eval()
-    source = torch.from_numpy(
-        work.sentences(task | {"model": task["sizes"]}).astype(np.int64)
-    ).cuda()
+    sentences = work.sentences(task | {"model": task["sizes"]})
+    source = torch.from_numpy(sentences.astype(np.int64)).to(_device())
 
     def decode():
-        with torch.inference_mode(), torch.device("cuda"):
+        with torch.inference_mode(), torch.device(_device()):
             return pytorch_decode.beam_search(model, source, task)
 
-    return _theirs(task, decode, found=decode())
+    yield {"found": decode()}
+    yield from _theirs(task, decode)
 
 
 CONTENDERS = {

@@ -21,7 +21,7 @@ from minitf.cpu import threads
 from minitf.cpu.decode import Layout, SharedTokenScorer
 from minitf.cpu.strips import in_strips, packed_copy, product, strips_shape
 from minitf.cpu.threads import FasterWay
-from minitf.forms import form_of
+from minitf.forms import form_of, is_left_out
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear
 from minitf.tensor import Tensor
 from minitf.transformer import (
@@ -60,7 +60,12 @@ def token_scorer(model, source, width, cached):
 
 
 def is_plain(model):
-    """Return whether the decoder has unchanged layers, all alike."""
+    """Return whether the decoder has unchanged layers, all alike, and may be decoded without them.
+
+    It may not if the form `decoder` is left out (see minitf/forms.py).
+    """
+    if is_left_out("decoder"):
+        return False
     unchanged = all(is_unchanged(*checked) for checked in _methods_computed_here(model))
     return unchanged and functions_are_unchanged() and _follows_its_config(model)
 

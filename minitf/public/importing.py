@@ -19,7 +19,10 @@ from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
 from minitf.transformer import Transformer
+from minitf.translation import Translator
 from minitf.translation.languages import some_of
+from minitf.translation.loading import load_weights
+from minitf.translation.marks import copied_marks
 from minitf.translation.probe import probe
 
 __all__ = ["import_model"]
@@ -76,6 +79,7 @@ def import_model(
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
     arrays = _in_our_order(model, np.dtype(dtype))
+    notes.setdefault("marks", _marks(model, arrays, notes))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
     _write_card(out, notes, dtype, like, _languages_note(model.subwords))
@@ -84,6 +88,16 @@ def import_model(
     note = _languages_note(model.subwords)
     for line in [*model.notices, *([note] if note else [])]:
         say(f"notice   {line}")
+
+
+def _marks(model, arrays, notes):
+    """Return words that the model copies, which can stand for what must not be translated."""
+    made = load_weights(Transformer(model.config, initialise=False), arrays)
+    translator = Translator(made, model.subwords, LINES["longest"], LINES["usual"])
+    try:
+        return copied_marks(translator, str(notes.get("source_language", "")))
+    except UserError:  # its logits are not finite: the probe says so
+        return []
 
 
 def _finite_probe(model, arrays):

@@ -37,12 +37,11 @@ def copied_marks(translator: Translator, language: str = "") -> list[str]:
     best, most = [], _ENOUGH
     try:
         for words in _CANDIDATES:
-            # Each value is longer than a mark, so it has been copied by its mark or not at all.
-            translator.marks = []
+            translator.marks = []  # the words themselves are to be read
             lines = [
                 (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])
                 for sentence in sentences
-                for i in range(len(words) - 1)
+                for i in range(0, len(words) - 1, 2)
             ]
             found = translator.translate([line for line, _ in lines])
             share = sum(

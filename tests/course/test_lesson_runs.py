@@ -90,7 +90,7 @@ def test_the_numbers_of_a_line(line, found):
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_holds_on_a_gpu_as_far_as_the_stand_in_tells(lesson, tmp_path):
-    """On a real GPU: examples/benchmarks/gpu_check.py --parts course."""
+    """On a real GPU: examples/benchmarks/gpu_check.py course."""
     done = run(SUPPORT / "on_the_stand_in.py", tmp_path, str(lesson))
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr
     assert f"lesson {lesson.stem}: " in done.stdout.splitlines()[-1]

@@ -17,6 +17,8 @@ from minitf.cpu import threads
 
 ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
+TOLERANCE = {"cupy": 1e-4}  # cuBLAS adds up in another order, and CUDA has other exponentials
+on_cupy = pytest.param("cupy", marks=pytest.mark.gpu, id="cupy")
 for room in LIBRARY:
     form_cases.load(room)
 FORMED = [row for row in ROWS if any(row.function in forms._forms[room] for room in LIBRARY)]
@@ -31,14 +33,15 @@ def equation(compute, *arguments):
         return compute(*arguments)
 
 
-def hold(row, room, dtype):
+def hold(row, room, dtype, library=None):
     """Hold the form of a room to its equation."""
-    expected = equation(outcome, row, dtype)
-    with using(LIBRARY[room]), form_cases.watched(room) as taken:
+    expected, tolerance = equation(outcome, row, dtype), TOLERANCE.get(library)
+    with using(library or LIBRARY[room]), form_cases.watched(room) as taken:
         for layout in (np.ascontiguousarray, strided):
-            close(outcome(row, dtype, layout), expected, dtype, f"{row}, {layout.__name__}")
+            found, name = outcome(row, dtype, layout), f"{row}, {layout.__name__}"
+            close(found, expected, dtype, name, tolerance)
         results = outcome(row, dtype, recording=False)
-        close(results, expected[: len(results)], dtype, f"{row}, not recorded")
+        close(results, expected[: len(results)], dtype, f"{row}, not recorded", tolerance)
     has_form = row.function in forms._forms[room]
     assert (row.function in taken) == (has_form and room not in row.declined), (
         f"{row}: who computes it?"
@@ -46,21 +49,22 @@ def hold(row, room, dtype):
 
 
 @np.errstate(invalid="ignore")  # some rows have arguments that are not finite
-def hold_apart(row, room, dtype):
+def hold_apart(row, room, dtype, library=None):
     """Hold two calls of a form that are under way at a time to two calls one after the other."""
-    expected = equation(outcome, row, dtype)
-    with using(LIBRARY[room]):
+    expected, tolerance = equation(outcome, row, dtype), TOLERANCE.get(library)
+    with using(library or LIBRARY[room]):
         one, walk_one = call(row, dtype)
         _, walk_other = call(row, dtype, change=lambda x: 1.5 * x[::-1])
         walk_other()
-        close(one + walk_one(), expected, dtype, f"{row}, with another call before its backward")
+        name = f"{row}, with another call before its backward"
+        close(one + walk_one(), expected, dtype, name, tolerance)
 
 
-def hold_case(case, room, dtype):
+def hold_case(case, room, dtype, library=None):
     """Hold a program that uses forms to the same one by equations."""
     expected = equation(case.compute, dtype)
-    with using(LIBRARY[room]), form_cases.watched(room) as taken:
-        close(case.compute(dtype), expected, dtype, str(case))
+    with using(library or LIBRARY[room]), form_cases.watched(room) as taken:
+        close(case.compute(dtype), expected, dtype, str(case), TOLERANCE.get(library))
     assert taken >= set(case.ops), f"{case}: who computes it?"
 
 
@@ -85,9 +89,10 @@ def test_a_form_shares_nothing_between_two_calls(row):
     hold_apart(row, "cpu", "float64")
 
 
+@pytest.mark.parametrize("library", [pytest.param(None, id="simulated"), on_cupy])
 @pytest.mark.parametrize("row", FIRST.values(), ids=str)
-def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row):
-    hold_apart(row, "gpu", "float32")
+def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row, library):
+    hold_apart(row, "gpu", "float32", library)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case.rooms], ids=str)
@@ -126,12 +131,23 @@ def test_a_form_on_the_gpu(row, monkeypatch):
         hold(row, "gpu", "float32")
 
 
-@pytest.mark.slow
+@pytest.mark.gpu
+@each_row
+def test_a_form_on_cupy(row, monkeypatch):
+    hold(row, "gpu", "float32", "cupy")
+    if row.function in form_cases.TILED_ON_GPU:
+        form_cases.lower(monkeypatch, "small tiles", compiled=True)
+        hold(row, "gpu", "float32", "cupy")
+
+
+@pytest.mark.parametrize(
+    "library", [pytest.param(None, marks=pytest.mark.slow, id="simulated"), on_cupy]
+)
 @pytest.mark.parametrize("case", [case for case in CASES if "gpu" in case.rooms], ids=str)
-def test_without_gradients_on_the_gpu(case, monkeypatch):
+def test_without_gradients_on_the_gpu(case, library, monkeypatch):
     """In small tiles: with fewer threads, and caches that grow at each step."""
-    form_cases.lower(monkeypatch, "small tiles")
-    hold_case(case, "gpu", "float32")
+    form_cases.lower(monkeypatch, "small tiles", compiled=library == "cupy")
+    hold_case(case, "gpu", "float32", library)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

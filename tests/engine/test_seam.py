@@ -1,5 +1,6 @@
 """The seam between equations and forms: who computes, and for how long."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -7,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 import strict
+from paths import ROOT
 from seam import forms_on
 
 from minitf import forms
@@ -99,6 +101,58 @@ def test_a_block_does_not_overrule_the_environment():
             command, check=True, env={"MINITF_FORMS": value}, capture_output=True, text=True
         )
         assert done.stdout == f"{value == 'on'}\n"
+
+
+def test_a_form_is_left_out_by_its_name(form):
+    with forms.without("double"):
+        assert double(4)[0] == "equation"
+        with forms.without("double", "decoder"):
+            assert forms.is_left_out("decoder")
+        assert double(4)[0] == "equation", "the outer block is still open"
+    assert double(4)[0] == "form" and not forms.is_left_out("decoder")
+
+
+PROGRAM = """
+import sys; sys.path[:0] = ["tests/support"]
+import strict
+from models import small_model, sources
+from minitf import backend, decode, forms
+backend.use({"numpy": "numpy", "gpu": strict.with_kernels}[sys.argv[1]])
+model = small_model("float32", d_k=4, d_v=4)
+print(type(decode.token_scorer(model, sources(2, 3), 1, cached=True)).__module__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "left_out", "found"),
+    [
+        ("numpy", "decoder,layer_norm", "minitf.cpu.decode"),
+        ("gpu", "decoder", "minitf.cpu.decode"),
+        ("gpu", "token_scorer", "minitf.decode"),
+        ("gpu", "layer_norm", "minitf.gpu.decoder"),
+        ("gpu", "layer_norm,attentoin", "MINITF_FORMS_WITHOUT names no form of minitf.gpu: atte"),
+    ],
+)
+def test_a_process_leaves_out_the_forms_that_its_environment_names(library, left_out, found):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, library],
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"MINITF_FORMS": "on", "MINITF_FORMS_WITHOUT": left_out},
+        capture_output=True,
+        text=True,
+    )
+    if found.startswith("minitf"):
+        assert done.stdout.strip() == found, done.stderr
+    else:
+        assert done.returncode == 2 and done.stderr.startswith(found)
+        assert done.stderr.count("\n") == 1 and "MultiHeadAttention" in done.stderr
+
+
+@pytest.mark.parametrize("room", ["cpu", "gpu"])
+def test_each_form_has_a_name_of_its_own(room):
+    found = forms.names(room)
+    assert len(set(found)) == len(found)
 
 
 def test_kernels_are_for_float32_alone():

@@ -19,7 +19,6 @@ from paths import ROOT, SUPPORT
 from minitf import Config, Transformer, backend, forms
 from minitf.backend import using
 from minitf.decode import beam_search
-from minitf.training.settings import parse
 
 
 def load(name):
@@ -45,30 +44,47 @@ def path(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("forms_are", "parts"), [("on", ["kernels"]), ("off", ["course", "multi30k"])]
+    ("forms_are", "parts"), [("on", ["tests", "kernels", "small"]), ("off", ["course"])]
 )
 def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
     """As the programs that a person starts, each part in its own process; with small sizes."""
     path = os.pathsep.join(map(str, (ROOT, SUPPORT, SUPPORT / "stand_in")))
-    command = [sys.executable, gpu_check.__file__, "--small", "--precisions", "float32"]
     done = subprocess.run(
-        [*command, "--parts", *parts, "--out", str(tmp_path / "gpu.json")],
+        [sys.executable, gpu_check.__file__, *parts, "--small", "--out", str(tmp_path / "gpu")],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": path, "MINITF_FORMS": forms_are},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    report = json.loads((tmp_path / "gpu.json").read_text())
-    assert all(report[part]["passed"] for part in parts) and report["device"] == "stand-in"
+    for part in parts:
+        report = json.loads((tmp_path / "gpu" / f"{part}.json").read_text())
+        found, printed = report["parts"][part], done.stdout[-3000:] + done.stderr[-1000:]
+        if part == "small" and importlib.util.find_spec("torch") is None:
+            assert found["minitf"]["ms"] > 0 and "torch" in found["errors"][0]
+        else:
+            assert found["passed"], printed
+        assert report["device"] == "stand-in"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_without_a_gpu_one_line_says_so(tmp_path, capsys):
-    assert gpu_check.main(["--out", str(tmp_path / "gpu.json"), "--parts", "parity"]) == 2
+    assert gpu_check.main(["parity", "--out", str(tmp_path / "gpu")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "gpu.json").exists()
+    assert not (tmp_path / "gpu").exists()
+
+
+def test_the_parts_of_a_command_fit_into_its_minutes():
+    parts = {part for stages in gpu_check.COMMANDS.values() for _, side in stages for part in side}
+    assert parts == gpu_check.PARTS.keys()
+    seconds = {name: sum(each for each, _ in stages) for name, stages in gpu_check.COMMANDS.items()}
+    assert 255 <= seconds["first"] <= 270 and 140 <= seconds["second"] <= 150
+
+
+def test_a_part_that_is_not_there(capsys):
+    with pytest.raises(SystemExit) as ended:
+        gpu_check.main(["third"])
+    assert ended.value.code == 2 and "there is no part 'third'" in capsys.readouterr().err
 
 
 def test_the_files_with_gpu_tests_are_found():
@@ -82,6 +98,8 @@ def test_the_files_with_gpu_tests_are_found():
         "test_strict.py",
         "test_parity.py",
         "test_learning.py",
+        "test_forms.py",
+        "test_fused_step.py",
     } <= found
     assert {
         "test_decode.py",
@@ -95,141 +113,143 @@ def test_the_files_with_gpu_tests_are_found():
         assert "import hypothesis" not in text and "from threadpoolctl" not in text, name
 
 
-def test_threads_of_a_cpu_can_be_done_without(tmp_path):
-    (tmp_path / "threadpoolctl.py").write_text(gpu_check.NO_THREADS)
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from minitf.cpu.replicas import keep_to_cores, machine, threads_for; "
-        "keep_to_cores(1)\n"
-        "with threads_for(1): print(machine(1))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "'replicas': 1" in done.stdout
-
-
 def answers(ours, theirs):
     """What compare() would hear of the two contenders: the same at each turn, but for the time."""
     turns = iter(range(4))
 
-    def ask(task):
+    def ask(task, deadline):
         answer = {"minitf": ours, "torch": theirs}[task["contender"]]
         return answer if "error" in answer else answer | {"ms": answer["ms"] + next(turns) // 2}
 
     return ask
 
 
+FAR = float("inf")
+
+
+def compared(name, ours, theirs, **more):
+    rows = []
+    row = gpu.compare(name, rows.append, FAR, ask=answers(ours, theirs), **more)
+    assert row == rows[-1] and not rows[0]["passed"] and not rows[0]["errors"]
+    return row
+
+
 def test_a_training_step_of_both_contenders_is_compared():
-    task = {"work": "train", "precision": "float32", "model": "base", "pairs": 2, "length": 5}
-    ours, theirs = {"ms": 10, "loss": 2.0, "memory": 5}, {"ms": 20, "loss": 2.0001, "memory": 9}
-    row = gpu.compare(task, 1.0, answers(ours, theirs))
-    assert row["passed"] and row["reached"] and row["losses_apart"] == pytest.approx(5e-5, rel=1e-2)
-    assert row["ratio"] == pytest.approx(20.5 / 10.5, abs=1e-3) and row["minitf"]["all_ms"] == [
-        10,
-        11,
-    ]
-    assert not gpu.compare(task, 2.0, answers(ours, theirs))["reached"]
-    assert not gpu.compare(task, 1.0, answers(ours, theirs | {"loss": 2.01}))["passed"]
-    alone = gpu.compare(task, 1.0, answers(ours, {"error": "out of memory"}))
-    assert not alone["passed"] and alone["errors"] == ["out of memory"] * 2
-    assert "ratio" not in alone and alone["minitf"]["all_ms"] == [10, 10]
+    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5, "profile": {"launches": 3}}
+    theirs = {"ms": 20, "loss": 2.000002, "gradient": 0.500001, "memory": 9}
+    row = compared("tf32", ours, theirs)
+    assert row["passed"] and row["reached"] and row["apart"]["loss"] == pytest.approx(1e-6, 1e-2)
+    assert row["apart"]["gradient"] == pytest.approx(2e-6, 1e-2)
+    assert row["ratio"] == pytest.approx(20.5 / 10.5, abs=1e-3)
+    assert row["minitf"]["all_ms"] == [10, 11] and row["minitf"]["profile"] == {"launches": 3}
+    assert compared("tf32", ours, theirs, turns=1)["minitf"]["all_ms"] == [10]
+    assert not compared("tf32", ours, theirs | {"ms": 5})["reached"]
+    for name, least in (("tf32", 1e-5), ("bfloat16", 2e-4), ("small", 1e-5)):
+        for key in ("loss", "gradient"):
+            for share, passed in ((0.9, True), (1.1, False), (float("nan"), False)):
+                other = ours | {key: ours[key] * (1 + share * least)}
+                assert compared(name, ours, other)["passed"] == passed
+
+
+def test_a_second_turn_that_would_be_cut_off_is_left_out():
+    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
+    late = time.perf_counter()
+    row = gpu.compare("tf32", lambda row: None, late, ask=answers(ours, ours))
+    assert row["passed"] and row["torch"]["all_ms"] == [10]
+
+
+def test_a_contender_that_fails_leaves_the_figures_of_the_other():
+    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
+    row = gpu.compare("tf32", lambda row: None, FAR, ask=answers(ours, {"error": "no memory"}))
+    assert not row["passed"] and row["errors"] == ["no memory"] * 2
+    assert "ratio" not in row and row["minitf"]["all_ms"] == [10, 10]
 
 
 def test_a_decoding_of_both_contenders_is_compared():
     found = [[[5, 6], -1.0]] * 9 + [[[7], -2.0]]
     ours = {"ms": 10, "found": found, "memory": 5}
-    row = gpu.compare(
-        gpu.DECODING | {"work": "decode", "precision": "float32"}, 1.0, answers(ours, ours)
-    )
+    row = compared("decoding", ours, ours)
     assert row["passed"] and row["same_translations"] == 1 and row["ln_p_apart"] == 0
-    other = ours | {"found": [*found[:8], [[8], -1.0], [[8], -1.0]]}
-    assert not gpu.compare(gpu.DECODING | {"work": "decode"}, 1.0, answers(ours, other))["passed"]
-    other = ours | {"found": [*found[:9], [[7], -2.1]]}
-    assert not gpu.compare(gpu.DECODING | {"work": "decode"}, 1.0, answers(ours, other))["passed"]
+    for other in ([*found[:8], [[8], -1.0], [[8], -1.0]], [*found[:9], [[7], -2.1]]):
+        assert not compared("decoding", ours, ours | {"found": other})["passed"]
 
 
-def test_a_step_of_base_is_set_against_the_floor_and_the_papers_steps():
-    """At 36 ms a step the paper's 100,000 take an hour."""
-    row = gpu._projected({"minitf": {"ms": 36.0}}, gpu.TRAINING[0][0])
-    assert row["hours_of_100000"] == 1.0 and row["target_tokens_per_second"] == pytest.approx(
-        512 * 48 / 0.036, rel=1e-5
-    )
+def test_a_step_of_base_is_set_against_the_floor():
+    row = gpu._projected({"minitf": {"ms": 36.0}}, gpu.TASKS["bfloat16"][0])
+    assert row["target_tokens_per_second"] == pytest.approx(512 * 48 / 0.036, rel=1e-5)
     assert row["share_of_floor"] == pytest.approx(row["floor_ms"] / 36.0, abs=1e-3)
-    # Notes of the issue: about 24 ms at 400 TFLOP/s.
-    assert row["floor_ms"] == pytest.approx(24, rel=0.1)
-    assert gpu._projected({}, gpu.TRAINING[0][0]) == {}
+    assert row["floor_ms"] == pytest.approx(24, rel=0.1)  # at 400 TFLOP/s
+    assert gpu._projected({}, gpu.TASKS["bfloat16"][0]) == {}
 
 
-def test_the_recipe_of_multi30k_is_read_by_the_trainer():
-    settings, _ = parse(
-        gpu_check.MULTI30K.format(
-            corpus="multi30k", out="x", precision="tf32", **gpu_check.LENGTHS
-        ).split()
-    )
-    assert (settings.steps, settings.batch_tokens, settings.average, settings.beam) == (
-        8000,
-        8192,
-        10,
-        5,
-    )
+def test_minitf_alone_is_asked_for_each_task():
+    """One that fails keeps what it had found, and the others are asked."""
+    asked, notes = [], []
+
+    def ask(task, deadline):
+        asked.append(task)
+        error = {"error": "late"} if task["work"] == "decode" else {}
+        return {"ms": 3, "found": [], "without": {"dropout": 4}} | error
+
+    found = gpu.without_forms(notes.append, time.perf_counter() + 9, ask=ask)
+    assert [task["precision"] for task in asked] == ["float32", "float32", "bfloat16"]
+    assert all(task["forms"] and task["contender"] == "minitf" for task in asked)
+    assert not found["passed"] and len(notes) == 3
+    expected = {"ms": 3, "without": {"dropout": 4}, "error": "late"}
+    assert found["rows"]["decoding"] == expected
 
 
-@pytest.fixture
-def check(monkeypatch):
-    """gpu_check.py where there is no GPU, with parts of its own."""
-    monkeypatch.setattr(backend, "use", lambda name: None)
-    monkeypatch.setattr(gpu_check, "described", lambda options: {"device": "none"})
-    return lambda parts, *arguments: (
-        monkeypatch.setattr(gpu_check, "PARTS", parts),
-        gpu_check.main(arguments),
-    )[1]
+@pytest.mark.parametrize(
+    ("program", "error"), [("sys.exit(3)", "no such kernel"), ("time.sleep(60)", "not done after")]
+)
+def test_what_a_contender_found_before_it_failed_is_kept(program, error, monkeypatch, tmp_path):
+    code = "import json, sys, time\nprint('a warning')\n"
+    code += "for n in (1, 2): print(json.dumps({'ms': n}), flush=True)\n"
+    (tmp_path / "step.py").write_text(code + "print('no such kernel', file=sys.stderr)\n" + program)
+    monkeypatch.setattr(gpu, "STEP", tmp_path / "step.py")
+    found = gpu.in_a_process({"contender": "minitf"}, time.perf_counter() + 3)
+    assert found["ms"] == 2 and error in found["error"]
 
 
-def test_a_part_that_fails_is_reported(check, tmp_path):
-    def fails(options, note):
-        note({"passed": False, "rows": [1]})
-        assert json.loads(path.read_text())["a"]["rows"] == [1]
-        raise RuntimeError("no such kernel")
-
-    path = tmp_path / "gpu.json"
-    assert check({"a": fails}, "--out", str(path)) == 1
-    assert "no such kernel" in json.loads(path.read_text())["a"]["error"]
-
-
-def test_each_of_several_parts_has_a_process_of_its_own(check, monkeypatch, tmp_path):
-    """One dies, and one passes."""
-    path, codes = tmp_path / "gpu.json", {"a": -11, "b": 0}
-
-    def run(command, seconds):
-        assert command[:4] == [sys.executable, gpu_check.__file__, "--out", str(path)]
-        part, own = command[command.index("--parts") + 1], Path(command[-1])
-        if codes[part] == 0:
-            own.write_text(json.dumps({"device": "none", part: {"passed": True, "seconds": 1}}))
-            own.with_suffix(".log.jsonl").write_text("{}")
-        return codes[part]
-
-    monkeypatch.setattr(gpu_check, "_code", run)
-    assert check({"a": None, "b": None}, "--out", str(path)) == 1
-    report = json.loads(path.read_text())
-    assert report == {
-        "device": "none",
-        "a": {"passed": False, "ended": -11},
-        "b": {"passed": True, "seconds": 1},
-    }
-    assert (tmp_path / "gpu.log.jsonl").exists()
+PART = """
+import json, os, subprocess, sys, time
+part, out = sys.argv[1], sys.argv[sys.argv.index("--out") + 1]
+json.dump({"seconds": 1, "passed": part != "late", "threads": os.environ.get("OMP_NUM_THREADS")},
+          open(out, "w"))
+print("this is", part, flush=True)
+if part == "late":
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    open(sys.argv[0] + ".pid", "w").write(str(child.pid))
+    time.sleep(60)
+if part == "dies":
+    os.kill(os.getpid(), 11)
+"""
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes on this system")
-def test_a_part_at_its_limit_is_ended_with_what_it_started(tmp_path):
-    grandchild = "import time; time.sleep(60)"
-    child = (
-        "import subprocess, sys; "
-        f"child = subprocess.Popen([sys.executable, '-c', {grandchild!r}]); "
-        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); child.wait()"
-    )
-    assert gpu_check._code([sys.executable, "-c", child], 3) == "not done after 3 seconds"
-    pid = int((tmp_path / "pid").read_text())
+def test_the_parts_of_a_command(monkeypatch, tmp_path, capsys):
+    """One dies, one is late and is ended with what it had started, and then one passes."""
+    program = tmp_path / "parts.py"
+    program.write_text(PART)
+    monkeypatch.setattr(gpu_check, "__file__", str(program))
+    monkeypatch.setattr(gpu_check, "COMMANDS", {"all": ((2, ("dies", "late")), (9, ("good",)))})
+    monkeypatch.setattr(backend, "use", lambda name: None)
+    described = {"device": "none", "nvidia-smi": "one GPU\n"}
+    monkeypatch.setattr(gpu_check, "described", lambda options: dict(described))
+    monkeypatch.setattr(gpu_check.signal, "signal", lambda *_: None)
+    assert gpu_check.main(["all", "--out", str(tmp_path / "out")]) == 1
+    report = json.loads((tmp_path / "out" / "all.json").read_text())
+    both = {"passed": False, "seconds": 1, "threads": "2"}
+    assert report["parts"]["dies"] == both | {"ended": -11}
+    assert report["parts"]["late"] == both | {"ended": -9} and report["device"] == "none"
+    assert report["parts"]["good"] == both | {
+        "passed": True,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+    log = (tmp_path / "out" / "all.log").read_text()
+    assert log.startswith("one GPU\n") and all(f"this is {x}" in log for x in ("dies", "good"))
+    assert "all: late: FAILED" in capsys.readouterr().out
+    pid = int((tmp_path / "parts.py.pid").read_text())
     for _ in range(100):
         try:  # a process that was ended stays in the table until its new parent has noticed
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -240,35 +260,90 @@ def test_a_part_at_its_limit_is_ended_with_what_it_started(tmp_path):
         time.sleep(0.05)
     else:
         raise AssertionError("the process that the part had started is still there")
-    assert gpu_check._code([sys.executable, "-c", "raise SystemExit(3)"], 60) == 3
 
 
-def test_a_lesson_that_takes_too_long_is_reported_with_what_it_printed(tmp_path):
-    program = tmp_path / "endless.py"
-    program.write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
-    run = gpu_check._run([str(program)], time.perf_counter() + 2)
-    assert run["code"] is None
-    assert run["output"].startswith("not done after 2 seconds: begun")
+def test_a_part_that_fails_is_reported_with_what_it_had_noted(monkeypatch, tmp_path):
+    def fails(options, note):
+        note({"rows": [1]})
+        noted = json.loads(path.read_text())
+        assert noted["rows"] == [1] and not noted["passed"] and noted["seconds"] >= 0
+        assert options.deadline > time.perf_counter()
+        raise RuntimeError("no such kernel")
+
+    path = tmp_path / "part.json"
+    monkeypatch.setattr(gpu_check, "PARTS", {"a": fails})
+    assert gpu_check.main(["a", "--out", str(path), "--seconds", "9"]) == 1
+    report = json.loads(path.read_text())
+    assert "no such kernel" in report["error"] and report["rows"] == [1]
+
+
+def test_a_program_that_takes_too_long_is_reported_with_what_it_printed(tmp_path, capsys):
+    program = "import time\nprint('begun')\ntime.sleep(60)\n"
+    command = [sys.executable, "-c", program]
+    code, output, _ = gpu_check._run(command, time.perf_counter() + 2)
+    assert code is None and output == "begun\n"
+    assert output in capsys.readouterr().out, "the log has it, too"
 
 
 def test_failures_are_found_in_what_pytest_printed():
     printed = """\
-tests/a.py::test_x[1] PASSED [ 10%]
-[gw1] [ 20%] FAILED tests/a.py::test_y
-FAILED tests/a.py::test_y - ValueError
-ERROR tests/b.py::test_z - no
-=== 1 failed, 1 passed in 3s ===
+tests/a.py::test_x[1] PASSED                          [ 10%]
+tests/a.py::test_y[as it is] FAILED                   [ 20%]
+tests/b.py::test_z[a]
+some words PASSED
+tests/b.py::test_z[b] ERROR
+FAILED tests/a.py::test_y[as it is] - ValueError
 """
-    found = gpu_check._of_pytest(printed, 1)
-    assert found["failures"] == ["tests/a.py::test_y", "tests/b.py::test_z"]
-    assert found["summary"] == "1 failed, 1 passed in 3s"
-    assert not found["passed"]
+    found = gpu_check._of_pytest(printed)
+    assert found["FAILED"] == ["tests/a.py::test_y[as it is]", "tests/b.py::test_z[b]"]
+    assert found["PASSED"] == ["tests/a.py::test_x[1]"]
+
+
+def test_what_fails_runs_once_more_alone(monkeypatch, tmp_path):
+    runs = []
+
+    def run(command, deadline, **environment):
+        name = command[-1]
+        runs.append((name, environment))
+        if name == "a.py::x":
+            return 1, "E   illegal access", 1.0
+        if "::" in name:
+            return 0, "", 1.0
+        if name.endswith("test_kernels.py"):
+            return 1, "a.py::x FAILED\na.py::y FAILED\na.py::z PASSED\n", 2.0
+        return 5, "", 0.1
+
+    monkeypatch.setattr(gpu_check, "_run", run)
+    options = types.SimpleNamespace(small=False, deadline=time.perf_counter() + 9, seconds=9)
+    found = gpu_check.run_tests(options, lambda found: None)
+    assert not found["passed"] and found["files"]["test_kernels"]["failed"] == 2
+    assert found["alone"] == {"a.py::x": "E   illegal access", "a.py::y": "passes"}
+    assert runs[-1][1] == {"CUDA_LAUNCH_BLOCKING": "1"} and not runs[0][1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the program in its place is a shell script")
+def test_the_sanitizer_runs_the_tests_and_says_what_it_saw(monkeypatch, tmp_path):
+    """A script in its place reports an error."""
+    program = tmp_path / "compute-sanitizer"
+    program.write_text("""#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift 2; done
+echo "========= Invalid __global__ read"
+shift
+[ "$1" = -c ] && echo "tests/gpu/test_kernels.py::test_x PASSED [ 50%]" && exit 99
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    options = types.SimpleNamespace(deadline=time.perf_counter() + 9)
+    found = gpu_check.sanitize(options, None)
+    assert not found["passed"] and found["code"] == 99 and found["tests"] == 1
+    assert "Invalid __global__ read" in found["errors"]
 
 
 def test_curves_of_no_numbers_are_not_alike(monkeypatch):
     curves = iter([[2.0, 1.0], [2.0, float("nan")]])
     monkeypatch.setattr(gpu_check, "_losses", lambda folder, steps: next(curves))
-    assert not gpu_check.parity(None, None, libraries={"numpy": "numpy", "cupy": "numpy"})["passed"]
+    libraries = {"numpy": "numpy", "cupy": "numpy"}
+    assert not gpu_check.parity(None, lambda found: None, libraries=libraries)["passed"]
 
 
 @pytest.mark.slow
@@ -278,13 +353,12 @@ def test_translations_of_both_sides(monkeypatch, tmp_path):
     monkeypatch.setattr(
         gpu_check,
         "_run",
-        lambda command, deadline=None: run(
-            [w.replace("cupy", "numpy") for w in command[:3]] + command[3:]
+        lambda command, deadline: run(
+            [w.replace("cupy", "numpy") for w in command[:4]] + command[4:], deadline
         ),
     )
-    found = gpu_check._translations(tmp_path)
+    found = gpu_check._translations(tmp_path, 400, time.perf_counter() + 300)
     assert found["passed"] and found["same"] == found["lines"] == 400 and found["ln_p_apart"] == 0
-    assert gpu_check._run(["examples/translate.py", "--beam", "0", "x"])["code"] == 2
 
 
 @pytest.mark.slow
@@ -299,7 +373,7 @@ def test_three_curves(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(gpu_check, "TRAINING", gpu_check.TRAINING.replace("512", "12") + smaller)
     libraries = {"numpy": "numpy", "cupy": strict.with_kernels, "cupy, plain": strict.with_kernels}
-    report = gpu_check.parity(None, None, steps=2, libraries=libraries)
+    report = gpu_check.parity(None, lambda found: None, steps=2, libraries=libraries)
     assert report["passed"] and max(report["apart"].values()) < 1e-5
     assert all(len(curve) == 2 for curve in report["losses"].values())
     assert json.loads(json.dumps(report)) == report
@@ -329,17 +403,21 @@ def test_each_operation_that_is_timed_runs_with_kernels_and_without(monkeypatch)
 def step(monkeypatch):
     """gpu_step.py with the simulator as its GPU: what would be timed runs once."""
     step, gpu, use, done = load("gpu_step"), strict.with_kernels, backend.use, []
-    device = types.SimpleNamespace(Device=lambda: types.SimpleNamespace(synchronize=None))
+    device = types.SimpleNamespace(Device=lambda: types.SimpleNamespace(synchronize=lambda: None))
     memory = types.SimpleNamespace(total_bytes=lambda: 7)
     monkeypatch.setattr(gpu, "cuda", device, raising=False)
     monkeypatch.setattr(gpu, "get_default_memory_pool", lambda: memory, raising=False)
     monkeypatch.setattr(backend, "use", lambda name: use(gpu if name == "cupy" else name))
     monkeypatch.setattr(step, "VOCABULARY", 11)
-    monkeypatch.setattr(
-        step, "milliseconds", lambda function, *rest: done.append(function()) or 3.5
-    )
+    for name in ("milliseconds", "briefly"):
+        monkeypatch.setattr(step, name, lambda function, *rest: done.append(function()) or 3.5)
     step.done = done
     return step
+
+
+def merged(answers):
+    """All that a contender has found."""
+    return {name: value for answer in answers for name, value in answer.items()}
 
 
 def a_task(step, tmp_path, **more):
@@ -360,12 +438,15 @@ def test_the_step_that_is_timed(step, tmp_path):
     """
     task = a_task(step, tmp_path, work="train", length=3)
     with using("numpy"):
-        found = step.train_minitf(task)
+        found = merged(step.train_minitf(task))
     assert (found["ms"], found["memory"], len(step.done)) == (3.5, 7, 1)
     with using("numpy"), np.load(task["weights"]) as arrays:
         model = Transformer(Config(**task["sizes"]), initialise=False).load_state(arrays)
         loss, _ = model.eval().loss(*step.work.batch(task | {"model": task["sizes"]}))
+        loss.backward()
+        squares = [float((p.grad**2).sum()) for p in model.parameters()]
     assert float(loss) == pytest.approx(found["loss"], rel=1e-5)
+    assert sum(squares) ** 0.5 == pytest.approx(found["gradient"], rel=1e-5)
 
 
 @pytest.mark.slow
@@ -375,8 +456,12 @@ def test_the_decoding_that_is_timed(step, tmp_path):
     """
     task = a_task(step, tmp_path, work="decode", source=3, length=5, beam=2, alpha=0.6)
     with using("numpy"):
-        found = step.decode_minitf(task)
-    assert (found["ms"], len(step.done)) == (3.5, 1) and json.loads(json.dumps(found)) is not None
+        found = merged(step.decode_minitf(task | {"forms": True, "profile": True}))
+    assert found["ms"] == 3.5 and set(found["without"].values()) == {3.5}
+    assert {"decoder", "token_scorer", "continuations"} <= found["without"].keys()
+    assert "adam_update" not in found["without"]
+    assert len(step.done) == 1 + len(found["without"]) and found["profile"]["call_ms"] > 0
+    assert json.loads(json.dumps(found)) is not None
     with using("numpy"), np.load(task["weights"]) as arrays:
         model = Transformer(Config(**task["sizes"]), initialise=False).load_state(arrays)
         expected = beam_search(

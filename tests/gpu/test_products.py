@@ -173,6 +173,28 @@ def test_bfloat16(gpu, name):
         assert not np.allclose(expected, to_numpy(x) @ to_numpy(y), atol=1e-4)
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_product_is_rounded_where_it_is_only_an_operand(gpu, name):
+    """To the nearest number of 8 bits, or the one beside it if the sum ends between two."""
+    x = LAYOUTS[name](products.xp)
+    use_precision("bfloat16")
+    for y in fitting(x):
+        exact = to_numpy(x).astype(np.float64) @ to_numpy(y)
+        expected = rounded(to_numpy(x)) @ rounded(to_numpy(y))
+        shape = expected.shape
+        whole = products.empty_operand((2, *shape))  # the heads of a layer are a part of an array
+        for out in (products.empty_operand(shape), whole[1]):
+            assert matmul(products.as_operand(x), products.as_operand(y), out=out) is out
+            assert out.dtype == np.uint16 and out.shape == shape
+            found = (to_numpy(out).astype(np.uint32) << 16).view(np.float32)
+            assert (np.abs(found - expected) <= 2**-8 * np.abs(expected) + 1e-6).all()
+            assert np.abs(found - exact).max() < 2e-2 * np.abs(exact).max()
+            again = matmul(out, products.as_operand(y).swapaxes(-1, -2))
+            assert np.allclose(
+                to_numpy(again), found @ rounded(to_numpy(y)).swapaxes(-1, -2), atol=1e-4
+            )
+
+
 def rounded(x):
     """The nearest number of 8 bits: in frexp's form, a whole number of 1/256."""
     mantissa, exponent = np.frexp(x.astype(np.float64))

@@ -192,7 +192,7 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
         asked = []
 
         class Upper:
-            def translate(self, lines, *options, progress, asked=asked):
+            def translate(self, lines, *options, progress, keep, asked=asked):
                 asked += lines
                 return [line.upper() for line in lines]
 

@@ -22,7 +22,12 @@ _runtime = types.SimpleNamespace(
 _device = types.SimpleNamespace(
     synchronize=lambda: None, compute_capability="90", mem_info=(1 << 34, 1 << 34)
 )
-cuda = types.SimpleNamespace(is_available=lambda: True, Device=lambda: _device, runtime=_runtime)
+cuda = types.SimpleNamespace(
+    is_available=lambda: True,
+    Device=lambda: _device,
+    runtime=_runtime,
+    set_allocator=lambda allocator: None,
+)
 
 
 def get_default_memory_pool():
