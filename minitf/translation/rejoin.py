@@ -58,8 +58,8 @@ def _with_small_letter(translation, subwords):
     """
     text = translation.text
     word = _WORD.match(text)
-    if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower():
-        return translation  # the English word I, or an abbreviation such as NATO
+    if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
+        return translation  # the English word I, an abbreviation such as NATO, all in capitals
     small = word[0].lower()
     here, there = map(len, subwords.encode([word[0], small], side="target"))
     if there > here:
