@@ -35,9 +35,8 @@ from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
-from minitf.terminal import number
+from minitf.terminal import number, settle_stdout
 from minitf.training import settings
-from minitf.translation.output import settle_stdout
 
 CORPUS = "multi30k"
 KEPT = "table3.json"

@@ -28,6 +28,7 @@ from minitf.loss import label_smoothed_cross_entropy
 from minitf.nn import LayerNorm
 from minitf.optim import Adam, gradient_norm, warmup_rate
 from minitf.tensor import no_grad, record
+from minitf.terminal import piped
 from minitf.text import BOS, EOS, PAD, make_batch
 from minitf.training.cursor import UpdateBatches
 from minitf.training.evaluation import bleu
@@ -1108,4 +1109,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = 0
+    with piped():
+        code = main(sys.argv[1:])
+    sys.exit(code)

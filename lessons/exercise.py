@@ -174,7 +174,10 @@ def grade_notebook(path, text):
 
 def report(result):
     """Print a grading as JSON; return the exit code."""
-    print(json.dumps(result, indent=2, ensure_ascii=False))
+    from minitf.terminal import piped
+
+    with piped():
+        print(json.dumps(result, indent=2, ensure_ascii=False))
     return 0 if result["right"] == result["total"] else 1
 
 

@@ -1,7 +1,8 @@
 """python -m minitf: print the commands, and the pages to read next."""
 
-import os
 import sys
+
+from minitf.terminal import piped
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
@@ -48,10 +49,8 @@ def main():
                 f"minitf: {argument!r} is no command: type  minitf  to list them", file=sys.stderr
             )
             return 2
-    try:
-        print(OVERVIEW, flush=True)
-    except BrokenPipeError:  # the reader, such as head, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again
+    with piped():
+        print(OVERVIEW)
     return 0
 
 

@@ -391,6 +391,8 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     max_extra tokens more than the source has, without its end mark and padding; no more than there
     are positions, if these are learned.
     """
+    if max_extra < 0:
+        raise ValueError(f"max_extra must be at least 0, not {max_extra}")
     special = (model.config.pad_id, model.config.eos_id)
     lengths = np.isin(source, special, invert=True).sum(axis=1) + max_extra
     if model.config.positions == "learned":

@@ -533,3 +533,11 @@ def integers(ids, name):
     if ids.size:
         raise TypeError(f"{name} must be integers, not {ids.dtype}")
     return ids.astype(np.int64)  # an empty list, to which NumPy gives the type float64
+
+
+def __getattr__(name):
+    """Say where a function is that the paper does not use: F.gelu."""
+    raise AttributeError(
+        f"minitf.functions has no {name}: it has what the paper uses; "
+        "minitf.beyond.functions has some more, such as tanh and gelu"
+    )

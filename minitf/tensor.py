@@ -262,6 +262,48 @@ def _operand(x, tensor):
 # The Tensor ---------------------------------------------------------------------------------------
 
 
+# NumPy's name for  array + tensor  and others, and the method of the Tensor that computes it.
+_REFLECTED = {
+    "add": "__radd__",
+    "subtract": "__rsub__",
+    "multiply": "__rmul__",
+    "divide": "__rtruediv__",
+    "matmul": "__rmatmul__",
+    "equal": "__eq__",
+    "not_equal": "__ne__",
+    "less": "__gt__",
+    "less_equal": "__ge__",
+    "greater": "__lt__",
+    "greater_equal": "__le__",
+}
+
+
+class _Ufuncs:
+    """Lets  array + tensor  call Tensor.__radd__, and refuses np.exp(tensor) in plain words.
+
+    NumPy asks the class Tensor for a function; CuPy asks the tensor, and None is enough for it.
+    """
+
+    def __get__(self, tensor, cls):
+        return self.compute if tensor is None else None
+
+    @staticmethod
+    def compute(tensor, ufunc, method, *inputs, **options):
+        name = ufunc.__name__
+        if name in _REFLECTED and method == "__call__" and not options and len(inputs) == 2:
+            array, last = inputs
+            if isinstance(last, Tensor) and not isinstance(array, Tensor):
+                return getattr(last, _REFLECTED[name])(array)
+        raise _no_numpy(name)
+
+
+def _no_numpy(name):
+    return TypeError(
+        f"np.{name} takes no Tensor, because its result would have no history: "
+        "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
+    )
+
+
 class Tensor:
     """An array that remembers how it was computed.
 
@@ -281,8 +323,7 @@ class Tensor:
     grad: np.ndarray | None
     _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
-    # Lets  array + tensor  call Tensor.__radd__; without it NumPy would loop over the elements.
-    __array_ufunc__ = None
+    __array_ufunc__ = _Ufuncs()
 
     def __init__(self, data: ArrayLike):
         self.data = as_array(data)
@@ -544,10 +585,7 @@ class Tensor:
 
     def __array_function__(self, function, types, arguments, options):
         """Refuse np.concatenate, np.where ..., whose results would have no history."""
-        raise TypeError(
-            f"np.{function.__name__} takes no Tensor, because its result would have no history: "
-            "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
-        )
+        raise _no_numpy(function.__name__)
 
     def __bool__(self):
         if self.size != 1:

@@ -2,21 +2,33 @@
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import shlex
 import sys
+import threading
 import time
 
 from minitf.errors import UserError
 
-__all__ = ["Pace", "Progress", "counted", "exit_code", "misspelt", "number", "plainly", "quoted"]
+__all__ = [
+    "Pace",
+    "Progress",
+    "counted",
+    "exit_code",
+    "misspelt",
+    "number",
+    "piped",
+    "plainly",
+    "quoted",
+    "settle_stdout",
+]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
 PAUSE = 10  # seconds before the first line; each later pause is longer by as much
 LONGEST = 30  # seconds; the longest pause
-CELLS = 30  # characters; the length of the bar
 ALIKE = 0.7  # from 0 to 1; how alike a misspelt option and the right one are, at least
 
 
@@ -57,7 +69,8 @@ def exit_code(program, run):
         if hasattr(stream, "reconfigure"):  # not in a notebook
             stream.reconfigure(errors="backslashreplace")
     try:
-        run()
+        with piped():
+            run()
     except UserError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
@@ -67,6 +80,27 @@ def exit_code(program, run):
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+@contextlib.contextmanager
+def piped():
+    """End the block quietly if nobody reads standard output any more, as in ... | head."""
+    try:
+        yield
+        if sys.stdout:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        settle_stdout()
+
+
+def settle_stdout():
+    """Drop output that standard output refuses, or Python would try again when it ends."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def quoted(*words):
@@ -122,64 +156,74 @@ class Pace:
 
 
 class Progress:
-    """A progress bar for a `with` block, which removes it at its end.
+    """A progress bar for a `with` block, which removes it at its end: tqdm, in one line.
 
     what: the text beside the bar, such as "lines read". total: the amount of work, 0 if unknown.
     say: if there is no terminal, this function is called with a line of text now and then; without
     it, nothing is written.
-    Work begins slowly, so the time left is estimated from the work after the first call of `to`.
     """
 
     def __init__(self, what, total=0, *, say=None):
         self.what, self.total, self.say = what, total, say
         self.possible = bool(sys.stderr and sys.stderr.isatty())
-        self.pace = Pace()
-        self.first = None  # the first call of `to`: (its time, the amount that was done)
-        self.drawn = time.monotonic() + AFTER - EVERY
-        self.width = 0  # characters on the terminal
+        self.pace, self.began = Pace(), time.monotonic()
+        self._bar = None  # made when the work takes long
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        self.wipe()
+        if self._bar is not None:
+            self._bar.close()
 
     def to(self, done, left=None):
         """Show the amount that is done. left: seconds, if the caller knows better than the bar."""
-        now = time.monotonic()
-        self.first = self.first or (now, done)
-        if self.possible and now - self.drawn >= EVERY:
-            self.drawn = now
-            text = self._bar(done, left) if self.total else f"{self.what}  {done:,}"
-            covering = f"{text:<{self.width}}"
-            self.width = len(text)  # before it is written, because Ctrl-C may come in between
-            self._write(f"\r{covering}")
-        elif not self.possible and self.say and self.pace.due():
-            of_total = f"of {self.total:,} " if self.total else ""
-            self.say(f"working  {done:,} {of_total}{self.what}")
+        if not self.possible:
+            if self.say and self.pace.due():
+                of_total = f"of {self.total:,} " if self.total else ""
+                self.say(f"working  {done:,} {of_total}{self.what}")
+        elif self._bar is not None or time.monotonic() - self.began >= AFTER:
+            if self._bar is None:
+                self._bar = _bar_class()(
+                    total=self.total or None,
+                    initial=done,
+                    file=sys.stderr,
+                    position=0,  # also of a bar inside the block of another
+                    bar_format=" ",
+                    leave=False,
+                    dynamic_ncols=True,
+                    mininterval=EVERY,
+                    miniters=1,
+                )
+            self._bar.bar_format = self._format(left)
+            self._bar.set_description_str(self.what, refresh=False)
+            self._bar.update(done - self._bar.n)
 
-    def _bar(self, done, left):
-        fraction = min(1, done / self.total)
-        text = f"[{'#' * round(CELLS * fraction):<{CELLS}}] {fraction:4.0%}  {self.what}"
-        started, begin = self.first
-        if left is None and done > begin:
-            left = max(self.total - done, 0) * (time.monotonic() - started) / (done - begin)
-        if left is not None:
-            minutes, seconds = divmod(int(left), 60)
-            text += f"  {minutes // 60}:{minutes % 60:02}:{seconds:02} left"
-        return text
+    def _format(self, left):
+        """Return what the line has, for tqdm; the bar fills what the rest leaves of it."""
+        if not self.total:
+            return "{desc}  {n:,}{bar}"
+        if left is None:
+            return "{percentage:3.0f}%|{bar}| {desc}, {remaining} left"
+        minutes, seconds = divmod(int(left), 60)
+        time_left = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        return f"{{percentage:3.0f}}%|{{bar}}| {{desc}}, {time_left} left"
 
     def wipe(self):
-        """Remove the bar, so that a line can be written; the next `to` draws it again."""
-        if self.width:
-            self._write(f"\r{'':{self.width}}\r")
-            self.width = 0
+        """Remove the bar, so that a line can be written; a later `to` draws it again."""
+        if self._bar is not None:
+            self._bar.clear()
 
-    def _write(self, text):
-        try:
-            print(text, end="", file=sys.stderr, flush=True)
-        except OSError:  # the terminal was closed; the work goes on
-            self.possible, self.width = False, 0
+
+@functools.cache
+def _bar_class():
+    from tqdm import tqdm  # here: importing it takes longer than the translation of a sentence
+
+    class Bar(tqdm):
+        monitor_interval = 0  # no thread that watches: processes are forked beside the bar
+
+    Bar.set_lock(threading.RLock())  # tqdm's own would import multiprocessing
+    return Bar
 
 
 def counted(number, noun):

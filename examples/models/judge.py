@@ -27,8 +27,8 @@ from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.files.models import read_model
+from minitf.terminal import settle_stdout
 from minitf.translation import Translator
-from minitf.translation.output import settle_stdout
 
 JUDGED = Path(__file__).resolve().parent / "judged"
 CORPUS, LANGUAGES = "tatoeba-en-de", ("en", "de")

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import atexit
 import contextlib
 import functools
 import inspect
@@ -21,7 +22,7 @@ from minitf.backend import use
 from minitf.check import proved
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
-from minitf.terminal import plainly
+from minitf.terminal import piped, plainly, settle_stdout
 from minitf.translation import Translator, picture
 
 __all__ = [
@@ -111,14 +112,18 @@ def begin(name, trainer=None):
     _run.started, _run.figures, _run.drawn = time.perf_counter(), Path(options.figures), 0
     if not _notebook():
         sys.excepthook = _end
+        atexit.register(settle_stdout)  # what is printed last may find no reader either
         sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
     return getattr(options, "quick", False)
 
 
 def _end(kind, error, trace):
-    """End the lesson with a traceback, but quietly after Ctrl-C."""
+    """End the lesson with a traceback, but quietly after Ctrl-C, and in ... | head."""
     if issubclass(kind, KeyboardInterrupt):
         sys.exit(130)
+    if issubclass(kind, BrokenPipeError):
+        settle_stdout()
+        sys.exit(141)  # as a program of Unix that SIGPIPE ends: not all claims were checked
     sys.__excepthook__(kind, error, trace)
 
 
@@ -232,16 +237,17 @@ def check_exercises(names):
         if name.startswith("check_") and thing is not check_exercises
     ]
     states = []
-    for number, check in enumerate(checks, 1):
-        name = check.removeprefix("check_")
-        exercise = names.get(name)
-        state, said = state_of(exercise, names[check])
-        states.append(state)
-        separator = " " if said.startswith("(line ") else ": " if said else ""
-        print(f"{state:7s}{number}. {name}{separator}{said}")
-        hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
-        if state == "wrong" and hint and inspect.isfunction(exercise):
-            print(f"          hint: {' '.join(hint.split())}")
+    with piped():
+        for number, check in enumerate(checks, 1):
+            name = check.removeprefix("check_")
+            exercise = names.get(name)
+            state, said = state_of(exercise, names[check])
+            states.append(state)
+            separator = " " if said.startswith("(line ") else ": " if said else ""
+            print(f"{state:7s}{number}. {name}{separator}{said}")
+            hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
+            if state == "wrong" and hint and inspect.isfunction(exercise):
+                print(f"          hint: {' '.join(hint.split())}")
     if not _notebook():
         sys.exit(0 if states and set(states) == {"right"} else 1)
 
@@ -275,18 +281,10 @@ def state_of(exercise, check):
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        return "wrong", f"{where}{kind}{_in_our_words(error)}"
+        return "wrong", f"{where}{kind}{' '.join(str(error).split())}"
     finally:
         names[name] = exercise
     return "right", ""
-
-
-def _in_our_words(error):
-    """Return the text of an error in one line; NumPy's about a Tensor says nothing of use."""
-    text = " ".join(str(error).split())
-    if isinstance(error, TypeError) and "'Tensor' does not support ufuncs" in text:
-        return "a function of NumPy takes no Tensor x: use one of F, such as F.exp(x), or x.data"
-    return text
 
 
 def _is_empty(function):

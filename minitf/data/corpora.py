@@ -7,6 +7,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +17,9 @@ import numpy as np
 
 from minitf.data import recipes, treebank
 from minitf.errors import UserError
-from minitf.terminal import Progress, counted
+from minitf.terminal import Progress, counted, quoted
+from minitf.text.encoding import LOST, Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
-from minitf.text.vocabulary import CONVERT, DAMAGED, not_text
 
 __all__ = [
     "Corpus",
@@ -293,12 +294,22 @@ def read_lines(path) -> list[str]:
 
 
 def undecoded(path, lines) -> str:
-    """Return a warning if some of these lines of a file were not UTF-8, else an empty text."""
-    damaged = [i for i, line in enumerate(lines, 1) if "\ufffd" in line]
+    """Return a warning if some of these lines of a file were not UTF-8, else an empty text.
+
+    Raises UserError if the file is in another encoding.
+    """
+    damage, damaged = Damage(), []
+    for number, line in enumerate(lines, 1):
+        damage.see([line])
+        if LOST.search(line):
+            damaged.append(number)
+    if damage.is_other_encoding():
+        with _opened(path) as file:
+            raise UserError(refusal(path, file.read(MAX_IN_MEMORY), quoted(str(path))))
     if not damaged:
         return ""
     count = "1 line has" if len(damaged) == 1 else f"{len(damaged):,} lines have"
-    return f"{path}: {count} {DAMAGED} (the first: line {damaged[0]}); {CONVERT}"
+    return f"{path}: {count} bytes that are not UTF-8, and are lost (the first: line {damaged[0]})"
 
 
 def read_pairs(source_path, target_path) -> Pairs:
@@ -353,6 +364,9 @@ def _opened(path):
             ) from None
         if kind := not_text(start):
             raise UserError(f"{path} is {kind}: save it as plain text, in UTF-8")
+        if re.match(rb"\xff\xfe|\xfe\xff", start):
+            command = f"iconv -f utf-16 -t utf-8 {quoted(str(path))} > NEW_FILE"
+            raise UserError(f"{path} is in UTF-16: {command}")
         stack.pop_all()
     return file
 
@@ -367,7 +381,7 @@ def _scan(path):
 @functools.lru_cache(maxsize=64)
 def _scan_once(path, size, changed):
     count, digest, chunk = 0, hashlib.sha256(), b""
-    with _opened(path) as file, Progress(f"bytes of {path} read", size) as progress:
+    with _opened(path) as file, Progress(f"bytes of {Path(path).name} read", size) as progress:
         while more := file.read(1 << 20):
             chunk = more
             digest.update(chunk)

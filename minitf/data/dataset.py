@@ -30,6 +30,7 @@ VALID_SENTENCES = 1000  # enough to show progress; translating more only delays 
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
 # Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
 _PAIRS_PER_RELEASE = 64
+FEW = 10_000  # pairs; from fewer a new model learns little
 _LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
 _IN_FILE = ("sources", "targets")
 _CHECK = "check that the files belong together, or raise --max-length and --batch-tokens"
@@ -258,6 +259,26 @@ def _warn_about_files(settings, corpus, log):
                     f"notice   --train has {' and '.join(before)} files, {option} has "
                     f"{' and '.join(here)}: give both in the same order"
                 )
+    if settings.train and settings.valid:
+        _warn_about_pairs(settings, corpus, log)
+
+
+def _warn_about_pairs(settings, corpus, log):
+    """Log that the training text is small, or has what the model is validated on."""
+    count = len(corpus.train.source)
+    if count < FEW and not settings.start_from and not settings.resume:
+        log(
+            f"notice   only {counted(count, 'pair')}: better adapt a trained model, with "
+            "--start-from FOLDER"
+        )
+    valid = set(zip(*corpus.valid, strict=True))
+    left = valid.difference(zip(*corpus.train, strict=True))
+    if 2 * len(left) < len(valid):
+        share = "all" if not left else f"{len(valid) - len(left):,} of {len(valid):,}"
+        log(
+            f"notice   {share} pairs of --valid are in --train: scores will be too good, keep "
+            "them apart"
+        )
 
 
 def endings(files):

@@ -117,18 +117,34 @@ const SENTENCE = `(?:${SHORT}${INITIAL}${DATE}${ORDINAL}\\.|[!?\u2026])["'\u201d
   + `${SPACE}+(?!${SPACE}|\\p{Lowercase})`
   + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`;
 
-// Return a line IN CAPITALS in small letters but for the first of each sentence, if it has fewer
-// subwords then: a model that has read few words in capitals makes nonsense of them.
+const LETTERS = /(?:(?!\p{Nd})[\p{L}\p{N}])+/gu;
+const AS_THEY_ARE = new Set(("I USA UK EU UN UNO NATO NASA FBI CIA IBM UFO DNA IQ HIV AIDS UNESCO "
+  + "UNICEF CEO").split(" "));
+
+// Return a line IN CAPITALS as it would be written otherwise, if it has fewer subwords then: a model
+// that has read few words in capitals makes nonsense of them.
 function inSmallLetters(model, line) {
   if (!/\p{Uppercase}/u.test(line) || /\p{Lowercase}|\p{Lt}/u.test(line)) return line;
   let small = "", start = 0;
   const ends = [...line.matchAll(new RegExp(SENTENCE, "gu"))].map((end) => end.index + end[0].length);
   for (const end of [...ends, line.length]) {
-    const [first = ""] = line.slice(start, end).match(/^[^\p{L}\p{N}]*./su) ?? [];
-    small += first + line.slice(start + first.length, end).toLowerCase();
+    const text = line.slice(start, end).replace(LETTERS, (word) => smallForm(model, word));
+    const [before = ""] = text.match(/^[^\p{L}\p{N}]*/su) ?? [];
+    const [first = ""] = text.slice(before.length);
+    small += before + first.toUpperCase() + text.slice(before.length + first.length);
     start = end;
   }
   return encodeText(model, small).length < encodeText(model, line).length ? small : line;
+}
+
+// Return a word in capitals as it is probably written: the, Tom, Stra\u00dfe for STRASSE, TV.
+function smallForm(model, word) {
+  if (AS_THEY_ARE.has(word)) return word;
+  const [first] = word, low = word.toLowerCase(), sharp = low.replaceAll("ss", "\u00df");
+  const tails = [low, sharp].map((text) => first + [...text].slice(1).join(""));
+  const forms = [low, tails[0], sharp, tails[1], word];
+  const lengths = forms.map((form) => encodeText(model, form).length), least = Math.min(...lengths);
+  return least > 1 && lengths.at(-1) === least ? word : forms[lengths.indexOf(least)];
 }
 
 // Return the part of a line that is translated by itself: all of it, or if it has more than

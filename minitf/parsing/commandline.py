@@ -21,7 +21,15 @@ from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
 from minitf.translation.arguments import Once, OneLineParser, parse_text
 from minitf.translation.commandline import signals_as_exceptions, stream_exit_code
-from minitf.translation.console import PROGRAM, USAGE, Mistake, complain, say, terminal_safe
+from minitf.translation.console import (
+    PROGRAM,
+    USAGE,
+    GivenUp,
+    Mistake,
+    complain,
+    say,
+    terminal_safe,
+)
 from minitf.translation.input import opened_input
 from minitf.translation.output import opened_output
 
@@ -180,13 +188,15 @@ def _run(options, backend):
 def _parse(options):
     """Write the trees, and draw the first; return the exit code."""
     code, to_draw, number, all_fallen = 0, options.draw, 0, 0  # number: of lines parsed
+    given_up = GivenUp()
     with (
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
+        given_up.told(),
         Progress("sentences parsed") as bar,
     ):
         parse = _parser(options)
-        for lines in source.batches:
+        for lines in given_up.seen(source.batches):
             sentences = list(map(_words, lines))
 
             def show(done, parts, before=number, lines=lines):

@@ -11,10 +11,6 @@ from minitf.errors import UserError
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
-# What a warning says that a line of a file has, and what to do.
-DAMAGED = "characters that are damaged or not UTF-8"
-CONVERT = "if the text is Latin-1, convert it first: iconv -f latin1 -t utf-8 FILE"
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -42,28 +38,6 @@ def in_range(ids: Iterable[int], size: int) -> list[int]:
 def ordinary(ids: Iterable[int], size: int) -> list[int]:
     """Return the ids without the special ones. Raises ValueError as `in_range` does."""
     return [i for i in in_range(ids, size) if i >= len(SPECIALS)]
-
-
-NOT_TEXT = {  # the first bytes of files that are not plain text
-    rb"PK\x03\x04": "a Word, LibreOffice or zip file",
-    rb"\xd0\xcf\x11\xe0": "an old Word file",
-    rb"%PDF-": "a PDF",
-    rb"\x89PNG|\xff\xd8\xff|GIF8": "a picture",
-    rb"\x1f\x8b|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd": "a compressed file",
-    rb"\{\\rtf": "an RTF file",
-    # A byte-order mark and a character: these two bytes are in no text in UTF-8.
-    rb"(\xff\xfe|\xfe\xff)..": "in UTF-16",
-}
-
-
-def not_text(start: bytes) -> str:
-    """Return what a file is that begins with these bytes; an empty text if it may be plain text.
-
-    >>> not_text(b"%PDF-1.7"), not_text(b"The cat")
-    ('a PDF', '')
-    """
-    found = (kind for start_of, kind in NOT_TEXT.items() if re.match(start_of, start, re.DOTALL))
-    return next(found, "")
 
 
 def read(path: str | Path) -> bytes:

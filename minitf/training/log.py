@@ -145,22 +145,23 @@ def _as_json(entry):
 
 
 def step_line(entry):
-    """Return an entry of the log as a line to read."""
-    head = f"step {entry['step']:>7,}"
+    """Return an entry of the log as a line to read, of 80 columns."""
+    head = f"step {entry['step']:>6,}"
     if "valid_bleu" in entry:
         return (
             f"{head}  validation: perplexity {entry['valid_perplexity']:.3f}  "
             f"BLEU {entry['valid_bleu']:.2f}"
         )
+    perplexity = entry["perplexity"]
     line = (
-        f"{head}  epoch {entry['epoch']:6.2f}  loss {entry['loss']:.4f}  perplexity "
-        f"{entry['perplexity']:9.3f}  {entry['tokens_per_second']:6,.0f} tokens/s  "
-        f"rate {entry['learning_rate']:.2e}  gradient {entry['gradient_norm']:.3f}"
+        f"{head}  epoch {math.ceil(entry['epoch']):>2}  loss {entry['loss']:.3f}  "
+        f"perplexity {perplexity:>5,.{1 if perplexity < 1000 else 0}f}  "
+        f"{entry['tokens_per_second']:>6,.0f} tokens/s"
     )
     if entry["seconds_left"] is None:  # too early to tell
         return line
-    left = int(entry["seconds_left"])
-    return f"{line}  left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
+    minutes = round(entry["seconds_left"] / 60)
+    return f"{line}  {minutes // 60}h{minutes % 60:02d} left"
 
 
 def versions():

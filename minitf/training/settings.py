@@ -142,7 +142,8 @@ class Settings:
         None,
         "number of updates during which the learning rate rises (default: a tenth of --steps or, "
         "if that is not given, of its default without --minutes; at most "
-        f"{_PAPER['warmup_steps']}; with --start-from, at most {_TUNING_WARMUP})",
+        f"{_PAPER['warmup_steps']}; with --start-from, at most {_TUNING_WARMUP}; a longer one is "
+        "shortened to a tenth where it would be over a third of the default of --steps)",
         least=1,
         on_resume=COURSE,
     )
@@ -503,6 +504,8 @@ def fill_in(settings, epoch):
     '--steps 10000 --warmup-steps 1000 --learning-rate 0.5 --valid-every 250'
     >>> fill_in(Settings(start_from="model"), 250)[1]
     '--steps 1250 --warmup-steps 50 --learning-rate 0.028 --valid-every 250'
+    >>> fill_in(Settings(warmup_steps=1000, learning_rate=1.0), 1)[1]
+    '--steps 1000 --warmup-steps 100 --learning-rate 0.316 --valid-every 50'
     >>> fill_in(Settings(), 30_000)[1]
     '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
     """
@@ -518,6 +521,11 @@ def fill_in(settings, epoch):
     # The peak of the schedule is factor * (d_model * warmup)^-0.5. This factor makes it the
     # paper's for every shorter warm-up.
     factor = rate * min(1, warmup / _PAPER["warmup_steps"]) ** 0.5
+    if s.steps is None and not s.minutes and 3 * warmup > steps:
+        # A recipe's warm-up on a small text: shorter, with the same peak.
+        warmup, before = max(1, steps // 10), warmup
+        factor = (s.learning_rate or factor) * (warmup / before) ** 0.5
+        s = dataclasses.replace(s, warmup_steps=None, learning_rate=None)
     values = {
         "steps": _PAPER["steps"] if s.minutes else steps,
         "warmup_steps": warmup,

@@ -31,15 +31,19 @@ lines and paragraphs:
   then count a paragraph as a line. A paragraph of more than a million
   characters is cut, at the end of a line, into several.
 
-  Text is read as UTF-8; bytes that are not UTF-8 become U+FFFD. Only a line
-  feed ends a line. The output contains no control characters.
+  Text is read as UTF-8, or as UTF-16 if it begins with that mark; text in
+  another encoding is refused with the command that converts it. Single bytes
+  that are not UTF-8 become U+FFFD. Only a line feed ends a line (or a carriage
+  return, if there is no line feed). The output has no control characters. What
+  was lost, or cut, is said at the end, with the numbers of the lines.
 
 output formats:
   --format text       TRANSLATION
     with --scores     SCORE <tab> TRANSLATION
     with --nbest N    NUMBER ||| TRANSLATION ||| SCORE, up to N lines for each
                       line, the best first; NUMBER is the input line's number,
-                      counted from 0 as in Moses and Marian
+                      counted from 0 as in Moses and Marian. Where the text
+                      itself has |||, it is written &#124;&#124;&#124;
   --format json       {"source", "translation", "score", "log_probability",
                       "nbest": [{"translation", "score", "log_probability"}]}
   SCORE is ln P(translation) / ((5 + length) / 6)^alpha; greater is better.

@@ -5,24 +5,26 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from minitf.backend import use
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError, in_file
 from minitf.files.models import read_notes
-from minitf.terminal import Progress
+from minitf.terminal import Progress, settle_stdout
 from minitf.translation.arguments import parse
-from minitf.translation.console import PROGRAM, Mistake, complain, is_terminal, say
+from minitf.translation.console import PROGRAM, GivenUp, Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.languages import TargetLanguages, languages_of
-from minitf.translation.output import opened_output, rendered, settle_stdout
+from minitf.translation.output import opened_output, rendered
 from minitf.translation.picture import FirstLine
 from minitf.translation.translator import Translator
 
 __all__ = ["main", "signals_as_exceptions", "stream_exit_code"]
 
 RECENT = 10_000  # translations that are remembered, at most
+SOON = 5  # seconds, after which the time of the whole text can be told
 SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
@@ -109,11 +111,15 @@ def translate(options):
             _sampler(translator, options) if options.sample else _Recent(translator, options)
         )
         languages = TargetLanguages(translator.subwords, say)
-        batches = joined_paragraphs(source.batches) if options.paragraphs else source.batches
+        given_up, unit = GivenUp(), "paragraph" if options.paragraphs else "line"
+        batches = given_up.seen(source.batches)
+        if options.paragraphs:
+            batches = joined_paragraphs(batches)
         picture = FirstLine(translator, options) if options.attention else None
         number = 0  # of the first line of the batch
         start = 0  # of the batch in the text, in bytes
-        with Progress(*_label(source)) as bar:
+        with given_up.told(), Progress(*_label(source)) as bar:
+            forecast = _Forecast(source.size, bar)
             for lines in batches:
                 languages.check(lines, number)
                 size = sum(len(line.encode()) + 1 for line in lines)
@@ -121,6 +127,7 @@ def translate(options):
                     picture.see(lines)
 
                 def show(done, parts, start=start, size=size):
+                    forecast.see(start + size * done // parts)
                     bar.to(start + size * done // parts)
 
                 found = translations_of(lines, number, None if source.typed else show)
@@ -128,6 +135,9 @@ def translate(options):
                 if number == 0:
                     _tell_if_empty(translator, lines, found, options.model)
                 write(rendered(lines, number, found, options))
+                for i, translations in enumerate(found, number + 1):
+                    for what in translations[0].given_up:
+                        given_up.add(i, what, unit)
                 number += len(lines)
                 start += size
         if picture and not picture.is_drawn:
@@ -149,6 +159,25 @@ def _tell_if_empty(translator, lines, translations, model):
         updates = read_notes(model).get("step")
         so_far = f": it had {updates} updates so far" if isinstance(updates, int) else ""
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
+
+
+class _Forecast:
+    """Says once, soon after the beginning, how long a text will take, if it is a minute or more."""
+
+    def __init__(self, size, bar):
+        self.size, self.bar, self.began = size, bar, time.monotonic()
+
+    def see(self, done):
+        """Take note that so much of the text is translated."""
+        seconds = time.monotonic() - self.began
+        if not self.size or not done or seconds < SOON:
+            return
+        minutes = seconds * self.size / done / 60
+        self.size = None  # said once
+        if minutes >= 1:
+            said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+            self.bar.wipe()
+            say(f"{PROGRAM}: the whole text will take about {said}")
 
 
 def _label(source):

@@ -1,8 +1,11 @@
 """The messages of the command line, on standard error."""
 
 import contextlib
+import re
 import sys
 from pathlib import Path
+
+from minitf.text.encoding import LOST
 
 INSTALLED = "minitf-translate"  # the command of the installed package, which brings no model
 
@@ -35,7 +38,7 @@ def complain(message):
 
 
 def terminal_safe(text):
-    """Return the text with a blank for each character that a terminal could misunderstand."""
+    """Return the text with a space for each character that a terminal could misunderstand."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -49,3 +52,70 @@ def say(message, end="\n"):
 def is_terminal(stream):
     """Return whether a standard stream is open and a terminal."""
     return bool(stream) and stream.isatty()
+
+
+class GivenUp:
+    """What had to be given up in a text: said in one line at the end, with the numbers of lines."""
+
+    MOST = 5  # numbers that are named; an endless pipe may have endlessly many
+
+    def __init__(self):
+        self._lines = {}  # (unit, what): [the first numbers], how many
+
+    def add(self, number, what, unit="line"):
+        """Note what was given up in a line or another unit, whose number counts from 1."""
+        first, count = self._lines.get((unit, what), ([], 0))
+        if count < self.MOST:
+            first.append(number)
+        self._lines[unit, what] = first, count + 1
+
+    def seen(self, batches):
+        """Yield the lists of lines of a text, and note what the text has lost already."""
+        before = 0
+        for lines in batches:
+            for number, line in enumerate(lines, before + 1):
+                for pattern, what in _DAMAGE.items():
+                    if pattern.search(line):
+                        self.add(number, what)
+            before += len(lines)
+            yield lines
+
+    @contextlib.contextmanager
+    def told(self):
+        """Write the line at the end of the block, also if Ctrl-C ends it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._tell()
+            raise
+        self._tell()
+
+    def _tell(self):
+        found = [
+            f"{unit}{_numbers(*numbers)}: {what}" for (unit, what), numbers in self._lines.items()
+        ]
+        if found:
+            say(f"{PROGRAM}: check {'; '.join(found)}")
+
+
+_DAMAGE = {
+    LOST: "bytes that are not UTF-8 are lost",
+    # As cp1252 is after  iconv -f latin1. U+0085 is a line end, too.
+    re.compile("[\x80-\x84\x86-\x9f]"): (
+        "control characters are lost (if they were Windows' quotes or dashes, convert "
+        "the original with  iconv -f cp1252)"
+    ),
+}
+
+
+def _numbers(first, count):
+    """Return what follows the name of a unit: the first numbers, and how many more there are.
+
+    >>> _numbers([3], 1), _numbers([3, 4], 2), _numbers([3, 4], 9)
+    (' 3', 's 3 and 4', 's 3, 4 and 7 more')
+    """
+    *names, last = [f"{number:,}" for number in first]
+    if count > len(first):
+        names, last = [*names, last], f"{count - len(first):,} more"
+    names = f"{', '.join(names)} and {last}" if names else last
+    return f"{'s' * (count > 1)} {names}"

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from minitf.cpu.threads import without_signals
-from minitf.text.vocabulary import CONVERT, DAMAGED, not_text, valid
+from minitf.errors import UserError
+from minitf.terminal import quoted
+from minitf.text.encoding import Damage, as_utf8, refusal
+from minitf.text.vocabulary import valid
 from minitf.translation.console import Mistake, is_terminal, say, terminal_safe
 from minitf.translation.languages import languages_of
 from minitf.translation.sentences import join
@@ -28,8 +31,8 @@ NAME = re.compile(r"\S*[\w)-]\.[a-z]\w{1,3}")  # of a file, such as letter.txt a
 class Source(NamedTuple):
     """A text, as lists of lines that are translated together.
 
-    file: where it comes from, None for the command line. size: in bytes, None if unknown. typed:
-    whether somebody types it at the terminal.
+    file: where it comes from, None for the command line. size: in bytes of UTF-8, None if unknown.
+    typed: whether somebody types it at the terminal.
     """
 
     batches: Iterator[list[str]]
@@ -47,7 +50,7 @@ def opened_input(options):
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
         batches = (lines[start : start + LINES] for start in range(0, len(lines), LINES))
-        yield Source(_noticing(batches, "TEXT"))
+        yield Source(batches)
     elif options.input not in (None, "-"):
         try:
             # Unbuffered: a read returns the bytes that have come, and does not wait for more.
@@ -58,7 +61,6 @@ def opened_input(options):
                 hint = "give yourself permission to read it, or name another file"
             raise Mistake(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
-            _check_is_text(file, options.input)
             if _size_of(file) == 0:
                 say(terminal_safe(f"{options.input} is empty"))
             yield _source_of(file, options, options.input)
@@ -66,8 +68,7 @@ def opened_input(options):
         raise Mistake("standard input is closed: give TEXT or --input FILE")
     else:
         file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-        _check_is_text(file, "the input")
-        yield _source_of(file, options, "the input")
+        yield _source_of(file, options)
 
 
 def _hint(arguments):
@@ -83,34 +84,33 @@ def _hint(arguments):
         say(f"{len(arguments)} single words, each taken as a line: put a sentence in quotes")
 
 
-def _noticing(batches, name):
-    """Yield the lists of lines of a text, and say once if one of them was not UTF-8."""
-    number, said = 0, False
+def _source_of(file, options, path=""):
+    """Return the Source of an open file; path: its name, "" for standard input."""
+    if file.isatty() and is_terminal(sys.stderr):
+        return Source(map(_decoded, _typed(file, options)), file, typed=True)
+    name = path or "the input"
+    if _size_of(file) is None:
+        return Source(_not_refused(read_batches(file, name), name), file)
+    # A file can be read twice: it is refused before anything is translated.
+    begin, damage, size = file.tell(), Damage(), 0
+    for lines in read_batches(file, name):
+        damage.see(_decoded(lines))
+        size += sum(map(len, lines)) + len(lines)
+    file.seek(begin)
+    if damage.is_other_encoding():
+        raise UserError(refusal(name, file.read(), quoted(path) if path else ""))
+    return Source(map(_decoded, read_batches(file, name)), file, size)
+
+
+def _not_refused(batches, name):
+    """Yield the lines of a pipe as text, and refuse it as soon as it is seen to be no UTF-8."""
+    damage = Damage()
     for lines in batches:
-        for line in lines:
-            number += 1
-            if not said and "\ufffd" in line:
-                said = True
-                say(terminal_safe(f"{name}: line {number} has {DAMAGED}; they are lost: {CONVERT}"))
-        yield lines
-
-
-def _source_of(file, options, name):
-    typed = file.isatty() and is_terminal(sys.stderr)
-    batches = _typed(file, options) if typed else read_batches(file)
-    return Source(_noticing(map(_decoded, batches), name), file, _size_of(file), typed)
-
-
-def _check_is_text(file, name):
-    """Refuse the file of a word processor: all of its bytes would be translated."""
-    start = b""
-    if _size_of(file) is not None:
-        with contextlib.suppress(OSError):  # the reader of the text will say so
-            begin = file.tell()
-            start = file.read(8)
-            file.seek(begin)
-    if kind := not_text(start):
-        raise Mistake(f"{name} is {kind}: save it as plain text, in UTF-8")
+        decoded = _decoded(lines)
+        damage.see(decoded)
+        if damage.is_other_encoding():
+            raise UserError(refusal(name, b"\n".join(lines)))
+        yield decoded
 
 
 def _size_of(file):
@@ -125,13 +125,13 @@ def _size_of(file):
 # Lines from a file or a pipe ----------------------------------------------------------------------
 
 
-def read_batches(file):
-    """Yield lists of lines as bytes, without their line feeds, to be translated together.
+def read_batches(file, name="the input"):
+    """Yield lists of lines as bytes in UTF-8, without their line feeds, to be translated together.
 
     Lines from a file fill their lists; lines from a pipe are not kept waiting for more. The lines
     before an error are yielded before it is raised.
     """
-    chunks, is_pipe = _chunks(file), _size_of(file) is None
+    chunks, is_pipe = _chunks(file, name), _size_of(file) is None
     if is_pipe:
         chunks = _read_ahead(chunks)
     lines, size, since = [], 0, 0.0
@@ -157,11 +157,14 @@ def read_batches(file):
         yield lines
 
 
-def _chunks(file):
-    """Yield lists of complete lines as bytes; an empty list if nothing has come for a moment."""
-    begun = []  # the slices of a line whose end has not come yet
+def _chunks(file, name):
+    """Yield lists of complete lines as bytes; an empty list if nothing has come for a moment.
+
+    A line feed ends a line; in a text without any, as old Macs wrote it, a carriage return does.
+    """
+    begun, has_feeds = [], False  # the slices of a line whose end has not come yet
     try:
-        while (data := file.read(CHUNK)) != b"":
+        for data in as_utf8(lambda: file.read(CHUNK), name):
             if data is None:  # a pipe that does not wait, and is empty at the moment
                 time.sleep(PATIENCE)
                 yield []
@@ -169,12 +172,12 @@ def _chunks(file):
             lines, feed, rest = data.rpartition(b"\n")
             if feed:
                 yield b"".join([*begun, lines]).split(b"\n")
-                begun = []
+                begun, has_feeds = [], True
             begun.append(rest)
     except OSError as error:
-        raise Mistake(f"the input cannot be read ({error.strerror}): name a text file") from None
+        raise Mistake(f"{name} cannot be read ({error.strerror}): name a text file") from None
     if last := b"".join(begun):
-        yield [last]
+        yield [last] if has_feeds else last.removesuffix(b"\r").split(b"\r")
 
 
 def _read_ahead(chunks):
@@ -254,10 +257,15 @@ def _prompted(file):
 # Paragraphs ---------------------------------------------------------------------------------------
 
 
+_HYPHEN = re.compile(r"[^\W\d_][-\xad\u2010]$")
+_AND = re.compile(r"(und|oder|bzw|bis|and|or|to)\b")
+
+
 def joined_paragraphs(batches):
     """Yield, for each list of lines, the paragraphs that end in it; an empty line stays a line.
 
-    A paragraph of BYTES characters is cut at the end of a line.
+    A word that is hyphenated at the end of a line is joined. A paragraph of BYTES characters is
+    cut at the end of a line.
     """
     begun, length = [], 0
     for lines in batches:
@@ -267,10 +275,30 @@ def joined_paragraphs(batches):
                 begun.append(line)
                 length += len(line)
             if begun and (not line or length >= BYTES):
-                paragraphs.append(join(begun))
+                paragraphs.append(join(_with_whole_words(begun)))
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
         yield paragraphs
     if begun:
-        yield [join(begun)]
+        yield [join(_with_whole_words(begun))]
+
+
+def _with_whole_words(lines):
+    """Return lines without hyphenated words at their ends: the next line is added to such a line.
+
+    The hyphen goes before a small letter (infor-mation), and stays before a capital or a digit
+    (Nord-Süd); nothing is joined in "Haus- und Gartenarbeit".
+
+    >>> _with_whole_words(["He needs infor-", "mation on North-", "South trains", "and - well -"])
+    ['He needs information on North-South trains', 'and - well -']
+    """
+    joined = []
+    for line in lines:
+        if joined and _HYPHEN.search(joined[-1][-1]) and line[0].isalnum() and not _AND.match(line):
+            if line[0].islower():
+                joined[-1][-1] = joined[-1][-1][:-1]
+            joined[-1].append(line)
+        else:
+            joined.append([line])
+    return ["".join(each) for each in joined]

@@ -118,16 +118,6 @@ def _mistake_about(name):
         raise Mistake(f"{name}: cannot be written ({error.strerror}): {hint}") from None
 
 
-def settle_stdout():
-    """Drop output that standard output refuses, or Python would try again when it ends."""
-    try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def rendered(lines, number, translations, options):
     """Return the output for some lines of the input; number: that of the first one."""
     numbered = enumerate(zip(lines, translations, strict=True), number)
@@ -139,10 +129,15 @@ def _rendered_line(number, line, translations, options):
     if options.format == "json":
         return _json(line, translations)
     if options.nbest > 1:
-        return "".join(f"{number} ||| {t.text} ||| {t.score:.4f}\n" for t in translations)
+        return "".join(f"{number} ||| {_field(t.text)} ||| {t.score:.4f}\n" for t in translations)
     best = translations[0]
     score = f"{best.score:.4f}\t" if options.scores else ""
     return f"{score}{best.text}\n"
+
+
+def _field(text):
+    """Return a text without |||, which separates the fields: each | is written as Moses does."""
+    return text.replace("|", "&#124;") if "|||" in text else text
 
 
 def _json(line, translations):

@@ -20,12 +20,14 @@ _A_MARK = re.compile(f"[{MARKS}]")
 class Translation:
     """One translation of a line: its text, ln P of it, and the score that ranked it.
 
-    Both figures are sums over the parts, where a line was translated in parts.
+    Both figures are sums over the parts, where a line was translated in parts. given_up: what is
+    lost in it, for its reader, such as "a sentence is too long for the model".
     """
 
     text: str
     log_probability: float
     score: float
+    given_up: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +135,7 @@ def _together(first, second, n, glue):
             glue([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
+            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
         )
         for pair in pairs
     )

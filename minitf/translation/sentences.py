@@ -33,6 +33,11 @@ _LONGEST_ORDINAL = 20  # characters, with those before it that the pattern looks
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+# Words whose small letters would have as few subwords.
+_AS_IT_IS = re.compile(
+    "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
+)
 # The characters of Chinese and Japanese, which have no blanks between sentences or words.
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
@@ -69,27 +74,48 @@ def join(texts: Sequence[str]) -> str:
 
 
 def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
-    """Return the lines, those IN CAPITALS in small letters but for the first of each sentence.
+    """Return the lines, those IN CAPITALS as they would be written otherwise.
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
     them. So a line is taken for one in capitals if it has no small letter, and fewer subwords when
-    written small. A line of one abbreviation, NATO, may be taken for one, too. No line is if all of
-    the text is in capitals that the model learned from.
+    written small. Each word is written in the way that has the fewest subwords: the, Tom, Straße
+    for STRASSE, TV. The first of a sentence begins with a capital letter. No line is changed if all
+    of the text is in capitals that the model learned from.
     """
     loud = [row for row, line in enumerate(lines) if line.isupper()]
     lines = list(lines)
-    small = ["".join(map(_small, _sentences(lines[i]))) for i in loud]
-    lengths = [map(len, subwords.encode(texts)) for texts in ([lines[i] for i in loud], small)]
-    for row, text, here, there in zip(loud, small, *lengths, strict=True):
+    words = {word for row in loud for word in _LETTERS.findall(lines[row])}
+    small = _small_forms(sorted(words), subwords)
+    texts = ["".join(_small(each, small) for each in _sentences(lines[row])) for row in loud]
+    lengths = [map(len, subwords.encode(texts)) for texts in ([lines[i] for i in loud], texts)]
+    for row, text, here, there in zip(loud, texts, *lengths, strict=True):
         if there < here:
             lines[row] = text
     return lines
 
 
-def _small(sentence):
-    """Return a sentence in small letters but for its first; the quote before it is none."""
-    first = next((i for i, sign in enumerate(sentence) if sign.isalnum()), 0)
-    return sentence[: first + 1] + sentence[first + 1 :].lower()
+def _small_forms(words, subwords):
+    """Return {word in capitals: the same as it is probably written}."""
+    forms = {}
+    for word in words:
+        sharp = word.lower().replace("ss", "ß")
+        small = [word.lower(), word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
+        forms[word] = [word] if _AS_IT_IS.fullmatch(word) else [*small, word]
+    lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
+    best = {}
+    for word, each in forms.items():
+        found = [next(lengths) for _ in each]
+        least = min(found)
+        # What is no subword in any form, and no shorter in small letters, is an abbreviation.
+        best[word] = word if found[-1] == least > 1 else each[found.index(least)]
+    return best
+
+
+def _small(sentence, forms):
+    """Return a sentence in small letters; a quote before it is none."""
+    text = _LETTERS.sub(lambda match: forms[match[0]], sentence)
+    first = next((i for i, sign in enumerate(text) if sign.isalnum()), 0)
+    return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
 
 
 def _sentences(text):

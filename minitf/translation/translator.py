@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -27,6 +28,7 @@ from minitf.text.normal import normalise
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
 from minitf.translation.parts import Part, Translation, joined, parts_of, restored
+from minitf.translation.rejoin import AROUND, CUT, alike_quotes, as_one_sentence
 from minitf.translation.sentences import cut_texts, in_small_letters
 
 __all__ = ["Explained", "Translation", "Translator"]
@@ -221,10 +223,24 @@ class Translator:
                 [part.around() for part in lost], search, beam, batch_tokens, None
             )
             found.update((part.place, best) for part, best in zip(lost, around, strict=True))
-        return [
-            joined([item if isinstance(item, str) else found[item.place] for item in items], beam)
-            for items in lines
-        ]
+        return [joined(self._as_one(items, found), beam) for items in lines]
+
+    def _as_one(self, items, found):
+        """Return the translations of the parts of a line, and the texts between them, to be joined.
+
+        found: {place of a part: its translations}.
+        """
+        parts = [item for item in items if isinstance(item, Part)]
+        values = any(not isinstance(item, Part) and item.strip() for item in items)
+        translations = iter(
+            as_one_sentence(
+                [found[part.place] for part in parts],
+                [part.read(part.values) for part in parts],
+                self.subwords,
+                AROUND if values else CUT,
+            )
+        )
+        return [item if isinstance(item, str) else next(translations) for item in items]
 
     def _padded(self, parts):
         """Return the parts as one array of source ids (B, S)."""
@@ -235,7 +251,8 @@ class Translator:
         texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
         distinct = {}
         for text, best in zip(texts, hypotheses, strict=True):
-            found = Translation(text.strip(), best.log_probability, best.score)
+            text = alike_quotes(text.strip())
+            found = Translation(text, best.log_probability, best.score)
             distinct.setdefault(found.text, found)
         return list(distinct.values())
 
@@ -330,7 +347,14 @@ class Translator:
 def _listed(lines):
     if isinstance(lines, str):
         raise TypeError("translate() and sample() take a list of lines, not one string")
-    return list(lines)
+    lines = list(lines)
+    for i, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(
+                f"translate() and sample() take a list of str: item {i} is {reprlib.repr(line)} "
+                f"({type(line).__name__})"
+            )
+    return lines
 
 
 def _learned_marks(subwords):

@@ -1,6 +1,7 @@
 """The frame of the lessons: which command line runs lesson 09 and which its trainer."""
 
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -236,3 +237,39 @@ for n in (
 ):
     say(n)
 """
+
+
+LESSON = """
+from minitf.course.lesson import begin, finish
+begin("00_mini")
+for i in range(100_000):
+    print(i)
+finish("It ends.")
+"""
+SHEET = """
+from minitf.course.lesson import check_exercises
+def one(): "Write it."
+def check_one(): assert one() == 1
+check_exercises(globals())
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["-c", LESSON], 141),  # its claims were not all checked
+        (["-c", SHEET], 1),
+        (["-m", "minitf"], 0),
+        (["-m", "minitf.data.toy", "5000"], 0),
+        ([str(ROOT / "lessons" / "debugging.py"), "--help"], 0),
+    ],
+)
+def test_a_program_whose_reader_has_enough_ends_quietly(command, code):
+    """As in ... | head."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, *command], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (code, b"")

@@ -243,14 +243,29 @@ def test_added_pairs_belong_to_a_named_corpus_too(tmp_path):
 
 def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
     files = [str(tmp_path / side) for side in "st"]
-    (tmp_path / "s").write_bytes(b"a\xff\n")
+    (tmp_path / "s").write_bytes(b"\xc3\xbc a\xff\n")
     (tmp_path / "t").write_text("b\n")
     settings = Settings(train=files, valid=files, add=files, subwords="none")
     log = []
     prepare(settings, read_corpus(settings), log.append)
-    assert sum("1 line has characters that are damaged or not UTF-8" in line for line in log) == 3
+    assert sum("1 line has bytes that are not UTF-8" in line for line in log) == 3
     assert sum(line.endswith(f"): {files[1]}") for line in log) == 3
     assert f"notice   the same file is given twice (as --train and --add): {files[1]}" in log
+
+
+@pytest.mark.parametrize(
+    ("own", "said"), [(range(3), "all pairs of"), (range(1, 4), "2 of 3 pairs of"), ((2, 3, 4), "")]
+)
+def test_validation_pairs_that_are_trained_on_are_noticed(tmp_path, own, said):
+    for side in "st":
+        (tmp_path / f"train.{side}").write_text("".join(f"{side} {i}\n" for i in range(3)))
+        (tmp_path / f"valid.{side}").write_text("".join(f"{side} {i}\n" for i in own))
+    names = [[str(tmp_path / f"{part}.{side}") for side in "st"] for part in ("train", "valid")]
+    settings, log = Settings(train=names[0], valid=names[1], subwords="none"), []
+    prepare(settings, read_corpus(settings), log.append)
+    found = [line for line in log if "pairs of --valid are in --train" in line]
+    assert len(found) == bool(said) and all(said in line for line in found)
+    assert "notice   only 3 pairs: better adapt a trained model, with --start-from FOLDER" in log
 
 
 def test_a_batch_is_made_of_arrays_as_of_lists(rng):
@@ -396,7 +411,7 @@ def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
 def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack):
     path = tmp_path / "s"
     path.write_bytes(pack("Это кошка\n".encode()))
-    with pytest.raises(UserError, match=r"is (a compressed file|in UTF-16): save it as"):
+    with pytest.raises(UserError, match=r"is a compressed file: save it as|is in UTF-16: iconv"):
         corpora.read_lines(path)
 
 
@@ -405,5 +420,5 @@ def test_files_that_are_no_plain_text_are_refused(tmp_path, start):
     (tmp_path / "s").write_bytes(start + "the cat\n".encode("utf-16-le"))
     (tmp_path / "t").write_text("die Katze\n")
     files = [str(tmp_path / side) for side in "st"]
-    with pytest.raises(UserError, match=r"s is .*: save it as plain text, in UTF-8"):
+    with pytest.raises(UserError, match=r"s is .*: .*(UTF-8|utf-8)"):
         read_corpus(Settings(train=files, valid=files))

@@ -666,3 +666,20 @@ def test_a_constant_factor_keeps_nothing():
 def test_nothing_is_no_tensor():
     x = Tensor([1.0, 2.0])
     assert (x == None) is False and (x != None) is True  # noqa: E711
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda a, t: np.exp(t), "np.exp takes no Tensor, because its result would have no"),
+        (np.maximum, "np.maximum takes no Tensor"),
+        (lambda a, t: np.add.reduce(t), "np.add takes no Tensor"),
+        (lambda a, t: a.__iadd__(t), "np.add takes no Tensor"),
+        (lambda a, t: a**t, "np.power takes no Tensor"),
+        (lambda a, t: F.gelu, r"has no gelu: .*minitf\.beyond\.functions has some more"),
+    ],
+)
+def test_what_is_no_function_of_a_tensor_says_what_is(wrong, said):
+    with pytest.raises((TypeError, AttributeError), match=said):
+        wrong(np.ones(3), Tensor([1.0, 2.0, 3.0]))
+    assert (np.float64(2) < Tensor(3.0)) and (np.ones(1) - Tensor([3.0])).item() == -2

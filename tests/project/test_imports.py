@@ -29,7 +29,7 @@ ALLOWED = {
     "translation": {*CORE, "beyond", "text", "files", "cpu", "page", "plot", "terminal"},
     "page": {*CORE, "text", "files"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
-    "__main__": set(),
+    "__main__": {"terminal"},
 }
 ALLOWED["parsing"] = {*ALLOWED["translation"], "translation", "data", "files"}
 ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data"}

@@ -76,6 +76,7 @@ def test_python_block_prints_what_it_says(page, block, monkeypatch):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(block, str(page), "exec"), {})
+    (ROOT / "layer.safetensors").unlink(missing_ok=True)  # which a block writes
     said = answers(block)
     printed = " ".join(out.getvalue().split())
     assert re.fullmatch(r"\s*".join(pattern(line) for line in said), printed), (
@@ -100,6 +101,9 @@ def test_the_limits_are_real():
         ((best,),) = translator.translate([source])
         assert best.text == mistake
         assert f'"{source}" becomes `{mistake}`' in readme
+    story = (ROOT / "examples" / "story.txt").read_text(encoding="utf-8").split("\n\n")
+    ((best,),) = translator.translate([" ".join(story[1].split())])
+    assert f'Its second paragraph becomes "{best.text}"' in readme
 
 
 def _commands():

@@ -13,7 +13,7 @@ from server import reply, serving
 from minitf.data import fetch as download
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.public import commandline, remote, translate
+from minitf.public import commandline, named, remote, translate
 from minitf.training import Settings
 from minitf.training.commandline import build
 from minitf.translation.loading import load_model
@@ -183,6 +183,22 @@ def test_older_models_have_their_weights_in_another_file(server, tmp_path):
     n = len(server.requests)
     remote.fetched("somebody/a-model", quiet)
     assert {path for path, _ in server.requests[n:]} <= {"/somebody/a-model/resolve/main/README.md"}
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("opus-mt-de-en", "opus-mt-de-en"),
+        ("https://huggingface.co/Helsinki-NLP/opus-mt-de-en", "Helsinki-NLP/opus-mt-de-en"),
+        ("https://huggingface.co/a/b-c/tree/main", "a/b-c"),
+        ("huggingface.co/a/b?library=x", "a/b"),
+        ("a/b", None),  # a folder, which is not there
+        ("https://example.org/a/b", None),
+    ],
+)
+def test_the_address_of_a_page_names_a_model(monkeypatch, given, name):
+    monkeypatch.setattr(remote, "imported", lambda name, say: f"folder of {name}")
+    assert named.folder_of(given) == (f"folder of {name}" if name else given)
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -43,10 +43,10 @@ class Stream(io.TextIOWrapper):
 
 
 def is_well(code, err, content):
-    """Return whether a command did its work, and said just that its text was not UTF-8, if so."""
-    said = r"\S.*: line \d+ has characters that are damaged or not UTF-8; .*\n"
-    is_damaged = "\ufffd" in content.decode(errors="replace")
-    return code == 0 and (re.fullmatch(said, err) if is_damaged else err == "")
+    """Return whether a command did its work, and said just what it had to give up, in one line."""
+    lost = re.search("[\0\ufffd]", content.decode(errors="replace"))
+    said = re.fullmatch(r"(translate\.py: check (lines?|paragraphs?) .*\n)?", err)
+    return code == 0 and said and ("bytes that are not UTF-8 are lost" in err) == bool(lost)
 
 
 class Command:

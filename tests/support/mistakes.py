@@ -49,6 +49,7 @@ TRAINER = {
     "--max-length 0": "--max-length must be at least 1",
     f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
+    "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f latin1 -t utf-8",
     f"{TEXTS} --add train.en": "--add needs two files: SOURCE TARGET",
     "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
@@ -188,7 +189,10 @@ TRANSLATE = {
     "--input letter.pdf": "letter.pdf is a PDF",
     "--input photo.png": "photo.png is a picture",
     "--input text.gz": "text.gz is a compressed file",
-    "--input utf-16.txt": "utf-16.txt is in UTF-16",
+    "--input latin1.txt": "is not UTF-8 but probably latin1: iconv -f latin1 -t utf-8",
+    "--input cp1252.txt": "iconv -f cp1252 -t utf-8 cp1252.txt > NEW_FILE",
+    "--input utf-16le.txt": "iconv -f utf-16le -t utf-8 utf-16le.txt > NEW_FILE",
+    "--input bytes": "is no text, or in an unknown encoding: save it as plain text, in UTF-8",
     "--input train.en --output ./train.en": (
         "the text would be replaced by its translation: give --output another name"
     ),
@@ -231,9 +235,12 @@ def prepare(folder, run):
         "letter.pdf": b"%PDF-1.7\n",
         "photo.png": b"\x89PNG\r\n\x1a\n",
         "text.gz": b"\x1f\x8b\x08",
-        "utf-16.txt": "Dear Anna,\n".encode("utf-16"),
+        "bytes": bytes(range(256)),
     }.items():
         Path(folder, name).write_bytes(content)
+    for encoding in ("latin1", "cp1252", "utf-16le"):
+        text = "„Grüße!“" if encoding == "cp1252" else "Grüße!"
+        Path(folder, f"{encoding}.txt").write_bytes(text.encode(encoding))
     run(str(Path(folder, "run")))
     for name, change in COPIES.items():
         shutil.copytree(Path(folder, "run"), Path(folder, name))

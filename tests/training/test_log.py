@@ -10,7 +10,7 @@ import minitf
 from minitf.cpu.replicas import machine
 from minitf.errors import UserError
 from minitf.training import log as runlog
-from minitf.training.log import RunLog, read_history, versions
+from minitf.training.log import RunLog, read_history, step_line, versions
 
 ENTRY = {
     "step": 1500,
@@ -32,15 +32,22 @@ def test_an_entry_is_a_line_of_text_and_a_line_of_json(tmp_path):
     log.step({"step": 1500, "valid_perplexity": 9.6434, "valid_bleu": 24.416})
     assert lines == [
         "model",
-        "step   1,500  epoch   1.83  loss 3.2216  perplexity    10.054  12,410 tokens/s  "
-        "rate 1.13e-03  gradient 0.905  left 1:04:26",
-        "step   1,500  validation: perplexity 9.643  BLEU 24.42",
+        "step  1,500  epoch  2  loss 3.222  perplexity  10.1  12,410 tokens/s  1h04 left",
+        "step  1,500  validation: perplexity 9.643  BLEU 24.42",
     ]
     entries = [
         json.loads(line) for line in (tmp_path / "new/run/log.jsonl").read_text().splitlines()
     ]
     assert entries == log.history
     assert {key: entries[0][key] for key in ENTRY} == ENTRY and entries[0]["time"] > 1.7e9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"step": 10, "perplexity": 31999.6}, {"step": 99_950, "epoch": 98.0, "seconds_left": 359000}],
+)
+def test_a_line_of_the_log_fits_eighty_columns(changes):
+    assert len(step_line(ENTRY | changes)) <= 80
 
 
 def test_a_resumed_log_drops_entries_after_the_checkpoint(tmp_path):

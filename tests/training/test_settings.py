@@ -163,7 +163,7 @@ def test_the_paper_is_the_default():
         ("--steps 500000", 300, (500_000, 4000, 1, 300)),
         ("--minutes 90", 300, (100_000, 1200, 0.548, 300)),  # the minutes are what ends it
         ("--warmup-steps 1000", 300, (12_000, 1000, 0.5, 300)),
-        ("--warmup-steps 16000", 300, (12_000, 16_000, 1, 300)),
+        ("--steps 12000 --warmup-steps 16000", 300, (12_000, 16_000, 1, 300)),
         ("--learning-rate 0.1 --start-from x", 300, (1500, 50, 0.1, 300)),
         ("--steps 7 --warmup-steps 8 --learning-rate 9 --valid-every 6", 300, (7, 8, 9, 6)),
     ],

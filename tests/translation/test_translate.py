@@ -20,9 +20,10 @@ from odd_lines import ODD, random_line
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.errors import UserError
-from minitf.translation import Translator, commandline
+from minitf.translation import Translation, Translator, commandline
 from minitf.translation import input as reading
 from minitf.translation.arguments import parse
+from minitf.translation.rejoin import CUT
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,9 @@ def assert_alike(output, expected):
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 
+UTF_8 = "ü ".encode() * 5000  # so much of it that the rest is damage, and no other encoding
+
+
 # One line in, one line out ------------------------------------------------------------------------
 
 
@@ -67,7 +71,7 @@ def test_any_line_gives_one_line(run):
 def test_lines_in_are_lines_out(run, n, length):
     rng = random.Random(7)
     lines = [random_line(rng) for _ in range(n)]
-    content = b"\n".join([*lines, b"the end"]) + rng.choice([b"\n", b""])
+    content = b"\n".join([*lines, UTF_8]) + rng.choice([b"\n", b""])
     code, out, err = run("--beam", "2", "--max-extra", length, stdin=content)
     assert is_well(code, err, content)
     assert len(lines_of(out)) == n + 1
@@ -95,7 +99,9 @@ def test_final_line_feed_makes_no_line(run):
         b"a\n\n": 2,
         b"\n\na": 3,
         b"\r\n": 1,
-        b"a\rb\x0bc\x85": 1,
+        b"a\rb\x0bc": 2,  # as old Macs wrote lines
+        b"a\rb\r": 2,
+        b"a\rb\n": 1,
     }
     assert {content: len(lines_of(run(*QUICK, stdin=content)[1])) for content in counts} == counts
 
@@ -157,7 +163,7 @@ def test_a_steady_pipe_is_answered():
 def test_ten_thousand_words_in_a_line(run):
     line = b"the dog saw a bird, and we sing. " * 1250
     code, out, err = run("--beam", "1", "--max-extra", "0", stdin=line + b"\nthe dog\n")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"translate.py: check line 1: {CUT}\n")
     long, short = lines_of(out)
     assert len(long) > 20 * len(short) > 0
 
@@ -213,10 +219,13 @@ def test_n_best_widens_the_beam(run):
 # Paragraphs ---------------------------------------------------------------------------------------
 
 LETTER = (
-    b"the dog saw\r\n  a bird.\r\n \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\n"
+    b"\xc3\xbc\xc3\xbc the dog saw\r\n  a bird.\r\n"
+    b" \t\r\n\r\nwe sing\n\xe3\x80\x80\nin the \xff house\x85,\n"
     b"you do not"
 )
-UNWRAPPED = b"the dog saw a bird.\n\n\nwe sing\n\nin the \xff house\x85, you do not\n"
+UNWRAPPED = (
+    b"\xc3\xbc\xc3\xbc the dog saw a bird.\n\n\nwe sing\n\nin the \xff house\x85, you do not\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +249,7 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
         random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"])
         for _ in range(60)
     ]
+    lines.insert(0, UTF_8)
     content = b"\n".join([*lines, b"the end"])
     code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=content)
     blank = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
@@ -252,6 +262,21 @@ def test_lines_of_a_script_without_blanks_are_joined_without(run):
     text = "我喜欢\n你。\nOK.\n".encode()
     out = run(*QUICK, "--paragraphs", "--format", "json", stdin=text)[1]
     assert json.loads(out)["source"] == "我喜欢你。 OK."
+
+
+@pytest.mark.parametrize(
+    ("lines", "joined"),
+    [
+        ("He needs infor-\nmation.", "He needs information."),
+        ("Die Straßen-\r\nbahn kommt.", "Die Straßenbahn kommt."),
+        ("Die Strecke Nord-\nSüd", "Die Strecke Nord-Süd"),
+        ("Haus- \nund Garten-\narbeit", "Haus- und Gartenarbeit"),
+        ("It is - well -\nold: 19-\ntwenty", "It is - well - old: 19- twenty"),
+    ],
+)
+def test_a_word_that_is_hyphenated_at_the_end_of_a_line_is_joined(run, lines, joined):
+    out = run(*QUICK, "--paragraphs", "--format", "json", stdin=lines.encode())[1]
+    assert json.loads(out)["source"] == joined
 
 
 def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
@@ -317,6 +342,26 @@ def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
     scores = [float(row[-1]) for row in rows[:3]]
     assert scores == sorted(scores, reverse=True)
     assert rows[0][1] == run("--max-extra", "3", "the dog")[1].removesuffix("\n")
+
+
+def test_the_fields_of_the_n_best_can_be_told_apart(run, monkeypatch):
+    def echo(self, lines, *_, **__):
+        return [[Translation(line, -1.0, -1.0)] * 2 for line in lines]
+
+    monkeypatch.setattr(Translator, "translate", echo)
+    out = run("--nbest", "2", "a ||| b", "a | b")[1]
+    texts = ["a &#124;&#124;&#124; b"] * 2 + ["a | b"] * 2
+    assert [line.split(" ||| ")[1:] for line in lines_of(out)] == [[x, "-1.0000"] for x in texts]
+
+
+def test_a_long_text_says_how_long_it_will_take(run, monkeypatch, tmp_path):
+    path = tmp_path / "in"
+    path.write_text("".join(f"the dog saw {i}\n" for i in range(30)))
+    monkeypatch.setattr(reading, "LINES", 3)
+    now = iter(range(0, 10_000, 30))  # half a minute between two looks at the clock
+    monkeypatch.setattr(commandline.time, "monotonic", lambda: next(now))
+    err = run(*QUICK, "--input", path)[2]
+    assert re.fullmatch(r"translate\.py: the whole text will take about \d+ minutes\n", err)
 
 
 def test_scores_come_before_the_translation(run):

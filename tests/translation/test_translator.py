@@ -16,6 +16,7 @@ from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation.parts import joined as joined_translations
+from minitf.translation.rejoin import as_one_sentence
 from minitf.translation.sentences import in_small_letters
 
 EMPTY = [Translation("", 0.0, 0.0)]
@@ -158,11 +159,55 @@ def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator):
     parts = translator.subwords.decode(translator.parts(line))
     (found,) = translator.translate([line], beam=2, max_extra=3)[0]
     alone = [translator.translate([part], beam=2, max_extra=3)[0][0] for part in parts]
-    assert len(parts) > 1 and found.text == " ".join(each.text for each in alone if each.text)
+    expected = " ".join(each.text for each in alone if each.text)
+    assert len(parts) > 1 and found.text.replace(",", "") == expected.replace(",", "")
     assert found.log_probability == pytest.approx(
         sum(each.log_probability for each in alone), rel=1e-4
     )
     assert found.score == pytest.approx(sum(each.score for each in alone), rel=1e-4)
+
+
+class Pieces:
+    """Subwords that have read some words."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    def encode(self, lines, side):
+        return [[0] if line in self.words else [0, 0] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("parts", "sources", "expected"),
+    [
+        ("Er ging.|Aber er kam.", "He went,|but he came.", "Er ging,|aber er kam."),
+        ("Sie fuhren.|Flughafen.", "they went to the|airport.", "Sie fuhren|Flughafen."),
+        ("He saw.|I went...|NATO.", "Er sah|ich ging|NATO.", "He saw|I went...|NATO."),
+        ("Er kam.|Aber sie ging.", 'He "came."|But she went.', "Er kam.|Aber sie ging."),
+        ("Nun?|Aber nein!", "well,|but no!", "Nun?|aber nein!"),
+        (".|", "a,|b", "|"),
+        ("„Nein“.|Und", "no,|and", "„Nein“,|und"),
+    ],
+)
+def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
+    found = [[Translation(text, -1, -1)] for text in parts.split("|")]
+    subwords = Pieces("Aber", "aber", "Flughafen")
+    joined = as_one_sentence(found, sources.split("|"), subwords)
+    assert "|".join(best.text for (best,) in joined) == expected
+    cut = [bool(best.given_up) for (best,) in joined]
+    assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
+
+
+@pytest.mark.parametrize("wrong", [None, float("nan"), b"text", 7])
+def test_what_is_no_line_of_text_is_named(translator, wrong):
+    with pytest.raises(TypeError, match=r"take a list of str: item 1 is .* \(\w+\)$"):
+        translator.translate(["Hello.", wrong])
+
+
+def test_a_negative_limit_is_refused(translator):
+    for decode_line in (translator.translate, translator.sample):
+        with pytest.raises(ValueError, match="max_extra must be at least 0, not -9"):
+            decode_line(["the dog"], max_extra=-9)
 
 
 def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
@@ -529,6 +574,18 @@ def test_capitals_that_the_model_learned_from_stay():
     lines = ["THE DOG", "THE CAT", "THE \ud800 CAT", "\u0130\u0130"]
     assert in_small_letters(lines, subwords)[:2] == ["THE DOG", "The cat"]
     assert in_small_letters([], subwords) == []
+
+
+def test_words_in_capitals_are_written_as_the_model_has_read_them():
+    """Names and nouns keep their first letter, and abbreviations all; SS may be a German ß."""
+    text = "the dog and I love Tom, die Straße war lang, we see my TV in a house of Tom's. "
+    subwords = Subwords.train([text, "Straße Tom TV I"] * 9, 360, log=lambda _: None)
+    lines = {
+        "I LOVE THE USA AND THE BBC.": "I love the USA and the BBC.",
+        "DIE STRASSE WAR LANG.": "Die Straße war lang.",
+        "WE SEE TOM. TOM AND I SEE MY TV.": "We see Tom. Tom and I see my TV.",
+    }
+    assert in_small_letters(list(lines), subwords) == list(lines.values())
 
 
 def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subwords):

@@ -5,8 +5,6 @@ several tenses, with "not" and "no". They make sense: people read books, dogs do
 buys a car every morning.
 """
 
-import os
-import sys
 from itertools import count, islice
 
 import numpy as np
@@ -23,6 +21,7 @@ from minitf.data.toy.grammar import (
     english_clause,
     german_clause,
 )
+from minitf.terminal import piped
 
 __all__ = ["pairs", "splits"]
 
@@ -465,10 +464,7 @@ def main(arguments) -> int:
             "Print N sentences of the built-in corpus (default 10)."
         )
         return 0 if {"-h", "--help"} & set(arguments) else 2
-    try:
+    with piped():
         for english, german in zip(*pairs(int(*arguments or ["10"])), strict=True):
             print(f"{english}\t{german}")
-        sys.stdout.flush()
-    except BrokenPipeError:  # ... | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

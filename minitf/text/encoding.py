@@ -1,0 +1,131 @@
+"""Bytes to text: UTF-8, and UTF-16 by its mark; other encodings are recognised, to be refused."""
+
+import codecs
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from minitf.errors import UserError
+
+__all__ = ["LOST", "Damage", "as_utf8", "likely_encoding", "not_text", "refusal"]
+
+LOST = re.compile("[\0\ufffd]")  # in a line of which some bytes are lost
+
+_MARKS = {  # UTF-32's first: the mark of its little-endian form begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_FILES = {  # the first bytes of files that are not plain text
+    rb"PK\x03\x04": "a Word, LibreOffice or zip file",
+    rb"\xd0\xcf\x11\xe0": "an old Word file",
+    rb"%PDF-": "a PDF",
+    rb"\x89PNG|\xff\xd8\xff|GIF8": "a picture",
+    rb"\x1f\x8b|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd": "a compressed file",
+    rb"\{\\rtf": "an RTF file",
+}
+_ASCII = bytes(range(0x80))
+_WINDOWS = bytes(range(0x80, 0xA0))  # characters of cp1252, no characters of Latin-1
+_NO_WINDOWS = b"\x81\x8d\x8f\x90\x9d"  # but these are none
+
+
+def not_text(start: bytes) -> str:
+    """Return what a file is that begins with these bytes; an empty text if it may be plain text.
+
+    >>> not_text(b"%PDF-1.7"), not_text(b"The cat")
+    ('a PDF', '')
+    """
+    return next((kind for bytes_of, kind in _FILES.items() if re.match(bytes_of, start)), "")
+
+
+def as_utf8(read: Callable[[], bytes | None], name: str) -> Iterator[bytes | None]:
+    """Yield what read() returns, up to b"", in UTF-8: text in UTF-16 or UTF-32, by its mark.
+
+    read returns None if nothing has come for a moment; so is None yielded.
+    Raises UserError for a file that is no plain text, by its first bytes.
+    """
+    start, decode = b"", None
+    while (data := read()) != b"":
+        if data is None:
+            yield None
+            continue
+        if decode is None:
+            start += data
+            if any(mark.startswith(start) and mark != start for mark in _MARKS):
+                continue  # the rest of the mark has not come yet
+            if kind := not_text(start):
+                raise UserError(f"{name} is {kind}: save it as plain text, in UTF-8")
+            data, decode = start, _converter(start)
+        yield decode(data)
+    if decode is None and start and start not in _MARKS:  # nothing but the beginning of a mark
+        yield start
+
+
+def _converter(start):
+    """Return a function from the bytes of a text that begins so to UTF-8."""
+    encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "")
+    if not encoding:
+        return bytes
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    return lambda data: decoder.decode(data).encode()
+
+
+class Damage:
+    """Counts what could not be decoded, to tell damaged UTF-8 from another encoding.
+
+    A few lost bytes are damage. A text of which more bytes are lost than it has characters beyond
+    ASCII, and more than one in a hundred lines, is in another encoding.
+    """
+
+    def __init__(self):
+        self.lines = self.lost = self.well = 0
+
+    def see(self, lines: Iterable[str]) -> None:
+        """Count the next lines of a text that was decoded with errors="replace"."""
+        for line in lines:
+            self.lines += 1
+            lost = len(LOST.findall(line))
+            self.lost += lost
+            if not line.isascii():
+                self.well += len(line) - len(line.encode("ascii", "ignore")) - lost
+
+    def is_other_encoding(self) -> bool:
+        """Return whether the text seen so far is in another encoding."""
+        return self.lost > max(self.well, self.lines // 100)
+
+
+def likely_encoding(data: bytes) -> str:
+    """Return the encoding that bytes are in which are not UTF-8, "" if nothing tells.
+
+    >>> likely_encoding("“Grüße”".encode("cp1252")), likely_encoding("Grüße".encode("latin1"))
+    ('cp1252', 'latin1')
+    >>> likely_encoding("Grüße".encode("utf-16-le")), likely_encoding(bytes(range(256)))
+    ('utf-16le', '')
+    """
+    high, zeros = set(data.translate(None, _ASCII)), data.count(0)
+    if zeros:  # UTF-16 without its mark, where they are always the first or the second of two bytes
+        first = data[::2].count(0)
+        if zeros < 2 or 10 * zeros < len(data) or 10 * min(first, zeros - first) > zeros:
+            return ""
+        return "utf-16be" if 2 * first > zeros else "utf-16le"
+    if b"\r" in data and b"\n" not in data and high.intersection(_WINDOWS):
+        return "macintosh"
+    if high.intersection(_NO_WINDOWS):
+        return ""
+    return "cp1252" if high.intersection(_WINDOWS) else "latin1"
+
+
+def refusal(name: str, data: bytes, file: str | os.PathLike = "") -> str:
+    """Return why a text is refused, and the command that converts it.
+
+    data: its bytes, or some of them. file: the name of the file, "" for a pipe.
+    """
+    encoding = likely_encoding(data)
+    if not encoding:
+        return f"{name} is no text, or in an unknown encoding: save it as plain text, in UTF-8"
+    what = f"{name} is not UTF-8 but probably {encoding}"
+    if os.name == "nt":  # which has no iconv
+        return f"{what}: save it in UTF-8 (in Notepad: Save as, Encoding)"
+    command = f"iconv -f {encoding} -t utf-8"
+    return f"{what}: {command} {file} > NEW_FILE" if file else f"{what}: pipe it through {command}"

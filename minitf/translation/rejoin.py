@@ -1,0 +1,82 @@
+"""From the translations of the parts of a line to one that reads as if it had not been cut."""
+
+import dataclasses
+import re
+
+from minitf.text import Vocabulary
+
+__all__ = ["AROUND", "CUT", "alike_quotes", "as_one_sentence", "goes_on"]
+
+CUT = "a sentence is too long for the model, and was translated in parts"
+
+AROUND = "a value was lost, so its sentence was translated in parts around it"
+
+_END = re.compile(r"[.!?…。！？][\"'”’»)\]」』]*\s*$")
+_STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
+_MARK = re.compile(r"[,;:–—，；：、]$")  # after which sentences.py cuts
+_WORD = re.compile(r"[^\W\d_]+")
+_KINDS = re.compile('["„“”«»]')
+
+
+def goes_on(source: str) -> bool:
+    """Return whether a sentence goes on after this part of its source.
+
+    >>> goes_on("I went out,"), goes_on('He said: "No!"')
+    (True, False)
+    """
+    return not _END.search(source)
+
+
+def as_one_sentence(
+    parts: list[list], sources: list[str], subwords: Vocabulary, why: str = CUT
+) -> list[list]:
+    """Return the Translations of each part, without the marks of a sentence inside a sentence.
+
+    why: why there are parts of a sentence; it is noted in `given_up`.
+
+    A part that a model has translated as a sentence begins with a capital letter and ends with a
+    full stop. Where the source has no end of a sentence between two parts, the first letter becomes
+    small, and the full stop the mark of the source, such as its comma.
+    """
+    joined, is_begun = [], False
+    for i, (translations, source) in enumerate(zip(parts, sources, strict=True)):
+        is_open = i + 1 < len(parts) and goes_on(source)
+        if is_begun:
+            translations = [_with_small_letter(each, subwords) for each in translations]
+        if is_open:
+            translations = [_without_stop(each, source.rstrip(), why) for each in translations]
+        joined.append(translations)
+        is_begun = is_open
+    return joined
+
+
+def _without_stop(translation, source, why):
+    text, mark = _STOP.sub("", translation.text), _MARK.search(source)
+    if mark and text[-1:] not in ",;:–—.!?…":
+        text += mark[0]
+    return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, why))
+
+
+def _with_small_letter(translation, subwords):
+    """Return a Translation that begins with a small letter, unless its first word has a capital.
+
+    A name, or a noun in German, takes more subwords in small letters: the model has not read it so.
+    """
+    text = translation.text
+    word = _WORD.match(text)
+    if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
+        return translation  # the English word I, an abbreviation such as NATO, all in capitals
+    small = word[0].lower()
+    here, there = map(len, subwords.encode([word[0], small], side="target"))
+    if there > here:
+        return translation
+    return dataclasses.replace(translation, text=small + text[word.end() :])
+
+
+def alike_quotes(text: str) -> str:
+    """Return a text whose double quotes are of one kind: straight ones if some are straight.
+
+    >>> alike_quotes('„Kein!" sagte sie.'), alike_quotes("„Nein!“")
+    ('"Kein!" sagte sie.', '„Nein!“')
+    """
+    return _KINDS.sub('"', text) if '"' in text else text
