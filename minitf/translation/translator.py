@@ -24,6 +24,7 @@ from minitf.text.batches import pad_rows
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
 from minitf.translation.sentences import cut_lines, in_small_letters, join
+from minitf.translation.wellformed import Wellformed
 
 __all__ = ["Explained", "Translation", "Translator"]
 
@@ -102,6 +103,7 @@ class Translator:
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
         allowed: Callable[[list[str]], Allowed] | None = None,
+        wellformed: bool = True,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -111,6 +113,8 @@ class Translator:
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
+        wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
+        what it may write. With False, a translation is what the model by itself prefers.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
@@ -123,7 +127,10 @@ class Translator:
         read = self._as_read(lines)
 
         def search(source, places):
-            rules = allowed([read[line] for line, _ in places]) if allowed else None
+            if allowed:
+                rules = allowed([read[line] for line, _ in places])
+            else:
+                rules = self._wellformed.allowed(source) if wellformed else None
             # All of the beam, since some may be the same text.
             asked = beam if n_best > 1 else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
@@ -139,13 +146,14 @@ class Translator:
         first: int = 0,
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
+        wellformed: bool = True,
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines.
+        number and the seed, and not on the other lines. wellformed: as for `translate`.
         """
 
         lines = _listed(lines)
@@ -153,13 +161,24 @@ class Translator:
 
         def search(source, places):
             rows = [(first + line, part) for line, part in places]
+            rules = self._wellformed.allowed(source) if wellformed else None
             found = sample(
-                self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings
+                self.fast,
+                source,
+                max_extra=max_extra,
+                alpha=alpha,
+                rows=rows,
+                allowed=rules,
+                **settings,
             )
             return [[best] for best in found]
 
         found = self._over_lines(read, search, 1, batch_tokens, progress)
         return _as_written(found, lines, read)
+
+    @functools.cached_property
+    def _wellformed(self):
+        return Wellformed(self.subwords)
 
     def _as_read(self, lines):
         """Return the lines as the model reads them."""
@@ -263,7 +282,8 @@ class Translator:
             raise UserError("the line has no text: there is no attention to draw")
         source, record = self._padded(parts[:1]), []
         with one_blas_thread():
-            best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
+            rules = self._wellformed.allowed(source)
+            best = self._search(source, beam, alpha, max_extra, 1, rules, record)[0][0]
         ids = [*best.ids, EOS]
         if self.model.config.positions == "learned":  # none is left for an end mark at the limit
             ids = ids[: self.model.config.max_length]
