@@ -274,7 +274,8 @@ class Translator:
     ) -> Explained:
         """Return how a line is translated: all attention weights, next tokens, and the beam.
 
-        The arguments are those of `translate`. Of a line of several parts, the first is used.
+        It is what the model by itself writes, as `translate` does with wellformed=False. The
+        arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
         parts = self.parts(line)
@@ -282,8 +283,7 @@ class Translator:
             raise UserError("the line has no text: there is no attention to draw")
         source, record = self._padded(parts[:1]), []
         with one_blas_thread():
-            rules = self._wellformed.allowed(source)
-            best = self._search(source, beam, alpha, max_extra, 1, rules, record)[0][0]
+            best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
         ids = [*best.ids, EOS]
         if self.model.config.positions == "learned":  # none is left for an end mark at the limit
             ids = ids[: self.model.config.max_length]
