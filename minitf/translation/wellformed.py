@@ -55,8 +55,9 @@ class Wellformed:
         # Each of Words begins a word.
         in_words = not isinstance(subwords, Words)
         self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
-        self._usual = self._after(b"", _LONGEST_CHARACTER)
-        self._in_word = self._usual & ~self._begins_capital
+        anything = self._after(b"", _LONGEST_CHARACTER)
+        # What usually may follow, (2, V): other subwords, and those that end in a small letter.
+        self._usual = np.array([anything, anything & ~self._begins_capital])
 
     def allowed(self, source: np.ndarray) -> Allowed:
         """Return what may be written for each row of source ids (B, S)."""
@@ -64,8 +65,8 @@ class Wellformed:
         return functools.partial(self._allowed, source, ~pairs.any(axis=1))
 
     def _allowed(self, source, no_capitals, texts, rows, left):
-        in_word = self._ends_small[texts[:, -1]] & no_capitals[rows]
-        allowed = to_device(np.array([self._usual, self._in_word]))[to_device(in_word.astype(int))]
+        in_word = (self._ends_small[texts[:, -1]] & no_capitals[rows]).astype(int)
+        allowed = to_device(self._usual)[to_device(in_word)]
         others = {}  # the masks of the few texts after which something else may follow
         for i in np.flatnonzero((self._byte[texts[:, -1]] >= 0x80) | (left < _LONGEST_CHARACTER)):
             begun = _unfinished(self._byte[texts[i, 1 - _LONGEST_CHARACTER :]])
@@ -77,7 +78,7 @@ class Wellformed:
             if not 0x80 <= self._byte[first] < 0xC0 and self._too_often(
                 texts[i], size, source[rows[i]]
             ):
-                others.setdefault(i, (self._in_word if in_word[i] else self._usual).copy())
+                others.setdefault(i, self._usual[in_word[i]].copy())
                 others[i][first] = False
         if others:
             allowed[to_device(np.array(list(others)))] = to_device(np.array(list(others.values())))
