@@ -31,7 +31,7 @@ class Wellformed:
       character that was lost, is not written.
     - No unit of up to eight tokens follows itself more than three times in a row, or more often
       than the source repeats one. A digit may follow itself as often as in the source, whatever
-      separates the digits there (10,000 and 10000), or six times if the source has no digits (a
+      separates the digits (10,000 and 10000), or six times if the source has no digits (a
       million).
     - Inside a word no subword that begins with a capital follows a small letter, unless the source
       has such a word (PhD). It is a sign of a lost subword: "aM" for "an ATM".
@@ -115,13 +115,13 @@ class Wellformed:
 
     def _too_often(self, text, size, source):
         """Return whether a text may not go on with the unit of `size` tokens that it repeats."""
+        source, most = source[source >= len(SPECIALS)], REPEATS
+        if self._is_digit[text[-size:]].all():
+            text, source = (ids[~self._is_between[ids]] for ids in (text, source))
+            most = REPEATS if self._is_digit[source].any() else _ZEROS
         run = size  # the tokens at the end of the text that repeat the unit, a part of one included
         while text[-run - 1] == text[-run - 1 + size]:  # false at the start mark, at the latest
             run += 1
-        source, most = source[source >= len(SPECIALS)], REPEATS
-        if self._is_digit[text[-size:]].all():
-            source = source[~self._is_between[source]]
-            most = REPEATS if self._is_digit[source].any() else _ZEROS
         return run + 1 > size * max(most, _most_repeats(source))
 
 
