@@ -76,6 +76,7 @@ class Allowed(Protocol):
     def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
         """Return for each text whether each token of the vocabulary may follow: bool (R, V).
 
+        The array may be on the device already, where large ones are made faster.
         texts: ids (R, t), each with the start mark. rows: the sentence of each text, its row in the
         source. left: how many tokens each text may still get, the end mark included.
         Some token must be allowed after each text that can occur. In a beam some texts may be
@@ -179,7 +180,7 @@ def extend(
     while len(rows):
         logits, normalisers = scorer(texts)
         if allowed is not None:
-            logits = _without(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
+            _rule_out(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if allowed is not None and np.isneginf(chosen).any():
@@ -198,9 +199,9 @@ def extend(
     return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
-def _without(logits, allowed):
-    """Return logits (R, V) in which those that are not allowed, bool (R, V), are -infinity."""
-    return xp.where(to_device(allowed), logits, logits.dtype.type(-np.inf))
+def _rule_out(logits, allowed):
+    """Make those logits (R, V) that are not allowed, bool (R, V), -infinity, in place."""
+    xp.copyto(logits, -np.inf, where=~to_device(allowed))
 
 
 def beam_search(
@@ -276,7 +277,7 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
             if allowed is not None:
                 of_texts = np.repeat(rows, beam)
                 left = limits[of_texts] - (texts.shape[1] - 1)
-                logits = _without(logits, allowed(texts, of_texts, left))
+                _rule_out(logits, allowed(texts, of_texts, left))
             totals -= normalisers.reshape(totals.shape)
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)

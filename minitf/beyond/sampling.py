@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Hypothesis, extend, normalisers_of, translate_by
+from minitf.decode import Allowed, Hypothesis, extend, normalisers_of, translate_by
 from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
 
@@ -27,6 +27,7 @@ def sample(
     cached: bool = True,
     alpha: float = 0.0,
     rows: Ids | None = None,
+    allowed: Allowed | None = None,
 ) -> list[Hypothesis]:
     """Draw a translation of each row of source ids (B, S), token by token: one Hypothesis each.
 
@@ -46,7 +47,7 @@ def sample(
             "give one key for each row"
         )
     choose = _drawing(temperature, top_k, top_p, seed, rows)
-    return translate_by(choose, model, source, max_extra, cached, alpha)
+    return translate_by(choose, model, source, max_extra, cached, alpha, allowed)
 
 
 def generate(

@@ -12,18 +12,23 @@ from minitf.text.merges import BLANK
 
 __all__ = ["Brackets"]
 
+# Brackets that open directly one after the other; at most 8 in the 21,000 trees of CRAFT, and at
+# most one more than there are words left.
+_MOST_OPENINGS = 10
+_MORE_THAN_WORDS = 2
+
 
 class _State(NamedTuple):
     """A text as far as it matters for the next token.
 
     written: how many pieces of words. open: the ids of the brackets that are not closed. begun:
-    whether anything was written. empty: whether the last token opened a bracket.
+    whether anything was written. opened: how many brackets opened after the last other token.
     """
 
     written: int = 0
     open: tuple[int, ...] = ()
     begun: bool = False
-    empty: bool = False
+    opened: int = 0
 
 
 class Brackets:
@@ -31,7 +36,9 @@ class Brackets:
 
     - The next word may follow while words are left, inside a bracket; in a word, its next piece.
     - A bracket may open while words are left, if the text can then still be completed: each piece
-      of a word, each closing bracket and the end mark need a token.
+      of a word, each closing bracket and the end mark need a token. At most ten open directly one
+      after the other, and around the last word three: so no phrase consists of one phrase that
+      consists of one phrase, and so on.
     - The bracket that was opened last may close, unless it is empty. The outermost one closes after
       the last word.
     - The end mark follows the outermost bracket.
@@ -54,7 +61,13 @@ class Brackets:
         self._closing = {ids[name]: ids[f"){name[1:]}"] for name in opening}
         self._opening = np.isin(np.arange(len(pieces)), list(self._closing))
         self._pieces = [[piece for word in words for piece in word] for words in sentences]
-        self._bounds = [set(accumulate(map(len, words), initial=0)) for words in sentences]
+        # At a number of pieces after which no word is begun: how many words are left.
+        self._words_left = [
+            dict(
+                zip(accumulate(map(len, words), initial=0), range(len(words), -1, -1), strict=True)
+            )
+            for words in sentences
+        ]
         self._end, self._states = end_id, {}
 
     def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
@@ -77,10 +90,10 @@ class Brackets:
             return None
         if state.open and self._next(state, row) == [token]:
             return _State(state.written + 1, state.open, begun=True)
-        if state.written not in self._bounds[row]:
+        if state.written not in self._words_left[row]:
             return None
         if token in self._closing and (state.open or not state.begun):
-            return _State(state.written, (*state.open, token), begun=True, empty=True)
+            return _State(state.written, (*state.open, token), True, state.opened + 1)
         if state.open and token == self._closing[state.open[-1]]:
             return _State(state.written, state.open[:-1], begun=True)
         return None
@@ -94,12 +107,13 @@ class Brackets:
         inside, waiting = bool(state.open), len(self._pieces[row]) - state.written
         if inside:
             allowed[self._next(state, row)] = True
-        if state.written not in self._bounds[row]:  # in a word
+        if state.written not in self._words_left[row]:  # in a word
             return
         needed = waiting + len(state.open) + 1  # tokens that must follow in any case
-        if waiting and (needed + 2 <= left or not state.begun):
+        most = min(_MOST_OPENINGS, self._words_left[row][state.written] + _MORE_THAN_WORDS)
+        if waiting and state.opened < most and (needed + 2 <= left or not state.begun):
             allowed |= self._opening
-        if inside and not state.empty and not (waiting and len(state.open) == 1):
+        if inside and not state.opened and not (waiting and len(state.open) == 1):
             allowed[self._closing[state.open[-1]]] = True
         if state.begun and not inside:
             allowed[self._end] = True

@@ -81,6 +81,10 @@ class PairedSubwords:
         """Return the subwords with the ids 4, 5, ..."""
         return self._pieces[len(SPECIALS) :]
 
+    def vocabulary(self) -> list[str]:
+        """Return the name of every subword, in the order of their ids."""
+        return list(self._pieces)
+
     def languages(self) -> list[str]:
         """Return the tokens, such as `>>deu<<`, that tell the model its target language."""
         return [piece for piece in self._ids if _LANGUAGE.fullmatch(piece)]

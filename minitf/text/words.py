@@ -112,6 +112,10 @@ class Words:
         """Return the token of each id."""
         return [self.words[i] for i in in_range(ids, len(self))]
 
+    def vocabulary(self) -> list[str]:
+        """Return every token, in the order of their ids."""
+        return list(self.words)
+
 
 def join_cuts(line: str) -> str:
     """Return a line with the words joined that `@@` marks as cut.

@@ -54,7 +54,10 @@ class Validator:
         """Return the best translations of lines. task: what the progress bar says is done."""
         s = self.settings
         with self._progress(task) as progress:
-            found = translator.translate(lines, beam, s.alpha, s.max_extra, progress=progress)
+            # What is measured is the model by itself; and what it learns to write may be trees.
+            found = translator.translate(
+                lines, beam, s.alpha, s.max_extra, progress=progress, wellformed=False
+            )
         return [best[0].text for best in found]
 
     def score(self, lines, references):

@@ -30,6 +30,7 @@ from minitf.translation.loading import load_model
 from minitf.translation.parts import Part, Translation, joined, parts_of, restored
 from minitf.translation.rejoin import AROUND, CUT, alike_quotes, as_one_sentence
 from minitf.translation.sentences import cut_texts, in_small_letters
+from minitf.translation.wellformed import Wellformed
 
 __all__ = ["Explained", "Translation", "Translator"]
 
@@ -106,6 +107,7 @@ class Translator:
         progress: Callable[[int, int], object] | None = None,
         allowed: Callable[[list[str]], Allowed] | None = None,
         keep: Iterable[str] = (),
+        wellformed: bool = True,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -117,6 +119,8 @@ class Translator:
         that is translated in several parts occurs once for each.
         keep: regular expressions; what they match is not translated, as numbers, addresses, tags
         and the other kinds of `minitf.text.kept` are not.
+        wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
+        what it may write. With False, a translation is what the model by itself prefers.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
@@ -128,7 +132,10 @@ class Translator:
         lines = _listed(lines)
 
         def search(source, parts):
-            rules = allowed([lines[part.place[0]] for part in parts]) if allowed else None
+            if allowed:
+                rules = allowed([lines[part.place[0]] for part in parts])
+            else:
+                rules = self._wellformed.allowed(source) if wellformed else None
             # All of the beam, since some may be the same text, or lack what must be kept.
             asked = beam if n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
@@ -145,19 +152,27 @@ class Translator:
         batch_tokens: int = 3000,
         progress: Callable[[int, int], object] | None = None,
         keep: Iterable[str] = (),
+        wellformed: bool = True,
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines. keep: as for `translate`.
+        number and the seed, and not on the other lines. keep, wellformed: as for `translate`.
         """
 
         def search(source, parts):
             rows = [(first + line, number) for line, number in (part.place for part in parts)]
+            rules = self._wellformed.allowed(source) if wellformed else None
             found = sample(
-                self.fast, source, max_extra=max_extra, alpha=alpha, rows=rows, **settings
+                self.fast,
+                source,
+                max_extra=max_extra,
+                alpha=alpha,
+                rows=rows,
+                allowed=rules,
+                **settings,
             )
             return [[best] for best in found]
 
@@ -182,6 +197,10 @@ class Translator:
             list(parts_of(i, 0, heads[i][0], cut[i], values[i], loud=small[i] != texts[i]))
             for i in range(len(lines))
         ]
+
+    @functools.cached_property
+    def _wellformed(self):
+        return Wellformed(self.subwords)
 
     @functools.cached_property
     def _characters(self):
@@ -305,7 +324,8 @@ class Translator:
     ) -> Explained:
         """Return how a line is translated: all attention weights, next tokens, and the beam.
 
-        The arguments are those of `translate`. Of a line of several parts, the first is used.
+        It is what the model by itself writes, as `translate` does with wellformed=False. The
+        arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
         items = [item for item in self._read([line])[0] if isinstance(item, Part)]

@@ -206,6 +206,25 @@ def test_a_word_is_written_piece_by_piece_and_nothing_comes_between(subwords):
     assert after(opening, 7, 8, 9) == [{closing}, set()] and other in brackets
 
 
+@pytest.mark.parametrize(("n_words", "most"), [(1, 3), (2, 4), (8, 10), (30, 10)])
+@pytest.mark.parametrize("pieces", [[7], [7, 8, 9]])
+def test_brackets_that_open_in_a_row_are_few(subwords, n_words, most, pieces):
+    """A model that knows no better, as for a Japanese word, builds no tower of unary phrases."""
+    opening = [piece[1:] for piece in subwords.pieces(range(len(subwords)))].index("(S")
+    rules = Brackets(subwords, [[pieces] * n_words], EOS)
+    text, rows = [BOS], [0]  # rows: of brackets, before each word
+    while len(rows) <= n_words:
+        (allowed,) = rules(np.array([text]), np.array([0]), np.array([900]))
+        if allowed[opening]:
+            rows[-1] += 1
+            text.append(opening)
+        else:
+            text.append(int(allowed[7:10].argmax()) + 7)
+            rows += [0] * (text[-1] == pieces[-1])
+    assert rows[0] == most
+    assert rows[:-1] == [min(10, left + 2) for left in range(n_words, 0, -1)]
+
+
 def test_a_text_that_is_no_tree_allows_nothing(subwords):
     word = [piece[1:] for piece in subwords.pieces(range(len(subwords)))].index(WORD)
     rules = Brackets(subwords, [[[word], [word]]], EOS)

@@ -313,7 +313,8 @@ def _equal(a, b):
 def close(got, expected, dtype, name="", tolerance=None):
     """Compare arrays with the expected ones, to 1e-9 in float64 and 1e-5 in float32.
 
-    The error of an array is relative to its largest number, however small that is.
+    The error of an array is relative to its largest number, however small that is; of an array of
+    zeros, it is absolute.
     """
     tolerance = tolerance or (1e-9 if np.dtype(dtype) == np.float64 else 1e-5)
     assert len(got) == len(expected), (
@@ -328,7 +329,7 @@ def close(got, expected, dtype, name="", tolerance=None):
             continue
         finite = np.isfinite(b)
         assert _equal(a[~finite], b[~finite]), f"{name}: array {i} is infinite, or NaN, elsewhere"
-        largest = np.abs(b[finite]).max(initial=np.finfo(dtype).tiny)
+        largest = np.abs(b[finite]).max(initial=0.0) or 1.0
         error = (
             np.abs(np.asarray(a, np.float64)[finite] - np.asarray(b, np.float64)[finite]).max(
                 initial=0.0

@@ -272,11 +272,9 @@ def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     copied_run("whole")
     translate = Translator.translate
 
-    def interrupted(
-        self, lines, beam, alpha=0.6, max_extra=50, n_best=1, batch_tokens=3000, progress=None
-    ):
+    def interrupted(self, *arguments, **options):
         terminate()
-        return translate(self, lines, beam, alpha, max_extra, n_best, batch_tokens, progress)
+        return translate(self, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "translate", interrupted)

@@ -93,7 +93,7 @@ def judge(task, model):
     p_true = np.take_along_axis(p, batch.target_out[..., None], axis=-1)[..., 0]
     right = p.argmax(axis=-1) == batch.target_out
     translator = Translator(model, task.subwords, 80, 80)
-    found = translator.translate([*task.english, SAMPLE], beam=1)
+    found = translator.translate([*task.english, SAMPLE], beam=1, wellformed=False)
     texts = [best.text for (best,) in found]
     return {
         "perplexity": float(np.exp(-np.log(p_true[real]).mean())),

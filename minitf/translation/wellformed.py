@@ -1,0 +1,181 @@
+"""The tokens that may come next in a text: those that leave it valid UTF-8, without loops."""
+
+import codecs
+import functools
+import re
+
+import numpy as np
+
+from minitf.backend import to_device
+from minitf.decode import Allowed
+from minitf.text import Vocabulary
+from minitf.text.merges import BLANK
+from minitf.text.vocabulary import SPECIALS
+from minitf.text.words import Words
+
+__all__ = ["Wellformed"]
+
+REPEATS = 3  # of a unit, directly one after the other
+LONGEST_UNIT = 8  # tokens
+_ZEROS = 6  # that a number may have where the source spells it out: a million
+_LONGEST_CHARACTER = 4  # bytes
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_BETWEEN_DIGITS = {"", ".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}"}
+
+
+class Wellformed:
+    """Makes the `Allowed` of `decode` with which a model writes text, and nothing else.
+
+    - Where characters are spelled in bytes, the bytes so far can go on to valid UTF-8. A text does
+      not end inside a character, also not at its greatest length. U+FFFD, which stands for a
+      character that was lost, is not written.
+    - No unit of up to eight tokens follows itself more than three times in a row, or more often
+      than the source repeats one. A digit may follow itself as often as in the source, whatever
+      separates the digits (10,000 and 10000), or six times if the source has no digits (a
+      million).
+    - Inside a word no subword that begins with a capital follows a small letter, unless the source
+      has such a word (PhD). It is a sign of a lost subword: "aM" for "an ATM".
+
+    subwords: those of the model that writes; its bytes are called <0x00> to <0xFF>.
+    """
+
+    def __init__(self, subwords: Vocabulary):
+        names = subwords.vocabulary()
+        spelled = [_BYTE.fullmatch(name) for name in names]
+        self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
+        self._id_of_byte = {byte: i for i, byte in enumerate(self._byte.tolist()) if byte >= 0}
+        self._next_bytes = {}  # by the bytes before them, and the number of tokens left
+        names = [  # of the ASCII characters without a subword of their own: often a digit
+            chr(byte) if 0 <= byte < 0x80 else name
+            for byte, name in zip(self._byte.tolist(), names, strict=True)
+        ]
+        self._is_digit = np.array([name.strip(BLANK).isdigit() for name in names])
+        self._is_between = np.array([name.strip(BLANK) in _BETWEEN_DIGITS for name in names])
+        self._ends_small = np.array([name[-1:].islower() for name in names])
+        # Each of Words begins a word.
+        in_words = not isinstance(subwords, Words)
+        self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
+        anything = self._after(b"", _LONGEST_CHARACTER)
+        # What usually may follow, (2, V): other subwords, and those that end in a small letter.
+        self._usual = np.array([anything, anything & ~self._begins_capital])
+
+    def allowed(self, source: np.ndarray) -> Allowed:
+        """Return what may be written for each row of source ids (B, S)."""
+        pairs = self._ends_small[source[:, :-1]] & self._begins_capital[source[:, 1:]]
+        return functools.partial(self._allowed, source, ~pairs.any(axis=1))
+
+    def _allowed(self, source, no_capitals, texts, rows, left):
+        in_word = (self._ends_small[texts[:, -1]] & no_capitals[rows]).astype(int)
+        allowed = to_device(self._usual)[to_device(in_word)]
+        others = {}  # the masks of the few texts after which something else may follow
+        for i in np.flatnonzero((self._byte[texts[:, -1]] >= 0x80) | (left < _LONGEST_CHARACTER)):
+            begun = _unfinished(self._byte[texts[i, 1 - _LONGEST_CHARACTER :]])
+            others[i] = self._after(begun, min(left[i], _LONGEST_CHARACTER))
+            if in_word[i]:
+                others[i] &= ~self._begins_capital
+        for i, size in _repeated(texts):
+            first = texts[i, -size]  # of the unit; a byte that goes on with a character may follow
+            if not 0x80 <= self._byte[first] < 0xC0 and self._too_often(
+                texts[i], size, source[rows[i]]
+            ):
+                others.setdefault(i, self._usual[in_word[i]].copy())
+                others[i][first] = False
+        if others:
+            allowed[to_device(np.array(list(others)))] = to_device(np.array(list(others.values())))
+        return allowed
+
+    # Bytes ----------------------------------------------------------------------------------------
+
+    def _after(self, begun, left):
+        """Return whether each token may follow the bytes `begun` of a character: bool (V,).
+
+        left: the number of tokens that may still follow, this one included.
+        """
+        if (begun, left) not in self._next_bytes:
+            self._next_bytes[begun, left] = [
+                i
+                for byte, i in self._id_of_byte.items()
+                if byte >= 0x80 and self._can_end(begun + bytes([byte]), left - 1)
+            ]
+        mask = (self._byte < 0x80) & (not begun)
+        mask[self._next_bytes[begun, left]] = True
+        return mask
+
+    def _can_end(self, begun, left):
+        """Return whether these bytes are a character, or can become one by at most `left` more."""
+        if not _is_unfinished(begun):
+            return _is_character(begun)
+        return left > 0 and any(
+            self._can_end(begun + bytes([byte]), left - 1)
+            for byte in self._id_of_byte
+            if byte >= 0x80
+        )
+
+    # Loops ----------------------------------------------------------------------------------------
+
+    def _too_often(self, text, size, source):
+        """Return whether a text may not go on with the unit of `size` tokens that it repeats."""
+        source, most = source[source >= len(SPECIALS)], REPEATS
+        if self._is_digit[text[-size:]].all():
+            text, source = (ids[~self._is_between[ids]] for ids in (text, source))
+            most = REPEATS if self._is_digit[source].any() else _ZEROS
+        run = size  # the tokens at the end of the text that repeat the unit, a part of one included
+        while text[-run - 1] == text[-run - 1 + size]:  # false at the start mark, at the latest
+            run += 1
+        return run + 1 > size * max(most, _most_repeats(source))
+
+
+def _unfinished(latest):
+    """Return the bytes of a character that is not complete yet, at the end of a text.
+
+    latest: the bytes of its last tokens, -1 for a token that is no byte.
+    """
+    for start in range(len(latest)):
+        if (latest[start:] >= 0x80).all() and _is_unfinished(bytes(latest[start:].tolist())):
+            return bytes(latest[start:].tolist())
+    return b""
+
+
+def _is_unfinished(begun):
+    """Return whether bytes are the beginning of one character in UTF-8, and not all of it."""
+    try:
+        return codecs.utf_8_decode(begun, "strict", False)[1] == 0
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_character(encoded):
+    try:
+        return encoded.decode() != "\N{REPLACEMENT CHARACTER}"
+    except UnicodeDecodeError:
+        return False
+
+
+def _repeated(texts):
+    """Return pairs of a text and a size: of a unit that stands REPEATS times at the text's end.
+
+    Of texts (R, t). A text's last token is compared first: few are repeated at all.
+    """
+    longest = min(LONGEST_UNIT, (texts.shape[1] - 1) // REPEATS)  # the start mark does not count
+    latest = texts[:, ::-1]
+    found, before = (latest[:, 1 : longest + 1] == latest[:, :1]).nonzero()
+    return [
+        (i, size)
+        for i, size in zip(found, before + 1, strict=True)
+        if (latest[i, size : REPEATS * size] == latest[i, : (REPEATS - 1) * size]).all()
+    ]
+
+
+def _most_repeats(ids):
+    """Return how often a unit of ids (n,) follows itself in a row, at most; parts count.
+
+    >>> _most_repeats(np.array([7, 5, 6, 5, 6, 5]))
+    2.5
+    """
+    most = 1.0
+    for size in range(1, min(LONGEST_UNIT, len(ids) // 2) + 1):
+        run = 0
+        for same in (ids[size:] == ids[:-size]).tolist():
+            run = run + 1 if same else 0
+            most = max(most, (size + run) / size)
+    return most
