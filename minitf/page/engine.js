@@ -4,9 +4,10 @@
 // a time, with the keys and values of earlier tokens in a cache), greedy decoding, beam search.
 // Letters: D d_model, F d_ff, H heads, K d_k, V vocabulary, S source length, W width of the beam.
 //
-// Models that fit: the paper's, as the trainer of minitf makes them by default. One matrix for both
-// embeddings and the output, LayerNorm(x + Sublayer(x)), ReLU, interleaved sinusoids, no biases in
-// attention and output, subwords of SentencePiece (byte-pair encoding with bytes as a fallback).
+// Models that fit: the paper's, as the trainer of minitf makes them by default, and those with their
+// norms before the sub-layers. One matrix for both embeddings and the output, ReLU, interleaved
+// sinusoids, no biases in attention and output, subwords of SentencePiece (byte-pair encoding with
+// bytes as a fallback).
 // The page's writer (minitf/page/writer.py) refuses any other.
 //
 // A vector is a Float32Array, a sequence an array of vectors, a matrix (n, m) a Float32Array of
@@ -223,15 +224,32 @@ function linear(x, W, b, size) {
   return y;
 }
 
-// Return LayerNorm(x + y), with the biased variance. Section 3.1.
-function addAndNorm(model, name, x, y) {
-  const gain = model.weights[`${name}.norm.gain`], bias = model.weights[`${name}.norm.bias`];
-  const D = x.length, sum = x.map((xi, i) => xi + y[i]);
+// Return LayerNorm(x), with the biased variance. Section 3.1.
+function layerNorm(model, name, x) {
+  const gain = model.weights[`${name}.gain`], bias = model.weights[`${name}.bias`];
+  const D = x.length;
   let mean = 0, variance = 0;
-  for (const s of sum) mean += s / D;
-  for (const s of sum) variance += (s - mean) ** 2 / D;
+  for (const xi of x) mean += xi / D;
+  for (const xi of x) variance += (xi - mean) ** 2 / D;
   const deviation = Math.sqrt(variance + model.config.eps);
-  return sum.map((s, i) => ((s - mean) / deviation) * gain[i] + bias[i]);
+  return x.map((xi, i) => ((xi - mean) / deviation) * gain[i] + bias[i]);
+}
+
+// A sub-layer in the paper's order is LayerNorm(x + Sublayer(x)); a model with norm = "pre" computes
+// x + Sublayer(LayerNorm(x)), and a last norm above all layers. Return what the sub-layer reads ...
+function entering(model, name, x) {
+  return model.config.norm === "pre" ? layerNorm(model, `${name}.norm`, x) : x;
+}
+
+// ... and what leaves it, where y is what the sub-layer made.
+function leaving(model, name, x, y) {
+  const sum = x.map((xi, i) => xi + y[i]);
+  return model.config.norm === "pre" ? sum : layerNorm(model, `${name}.norm`, sum);
+}
+
+// Return what leaves the encoder or the decoder, of the top layer's x.
+function top(model, name, x) {
+  return model.config.norm === "pre" ? layerNorm(model, `${name}.norm`, x) : x;
 }
 
 // Return the scores as probabilities: softmax(s)_i = exp(s_i) / sum_j exp(s_j).
@@ -293,17 +311,19 @@ function encodeSource(model, ids, weights, record) {
   let x = ids.map((id, position) => embed(model, id, position));
   for (let l = 0; l < model.config.n_layers; l++) {
     const layer = `encoder.layers.${l}`, name = `${layer}.self_attention`;
+    const attention = `${layer}.attention_residual`, network = `${layer}.feed_forward_residual`;
+    const read = x.map((xi) => entering(model, attention, xi));
     const [queries, keys, values] = ["query", "key", "value"].map((what) =>
-      x.map((xi) => project(model, name, what, xi)));
+      read.map((xi) => project(model, name, what, xi)));
     const rows = queries.map(() => []);
     const attended = queries.map((q, i) => attend(model, name, q, keys, values, rows[i]));
-    x = x.map((xi, i) => addAndNorm(model, `${layer}.attention_residual`, xi, attended[i]));
-    x = x.map((xi) => addAndNorm(model, `${layer}.feed_forward_residual`, xi,
-      feedForward(model, `${layer}.feed_forward`, xi)));
+    x = x.map((xi, i) => leaving(model, attention, xi, attended[i]));
+    x = x.map((xi) => leaving(model, network, xi,
+      feedForward(model, `${layer}.feed_forward`, entering(model, network, xi))));
     weights?.push(byHead(rows));
     record?.push({ queries, keys, values });
   }
-  return x;
+  return x.map((xi) => top(model, "encoder", xi));
 }
 
 // Return rows[i][h] as heads[h][i].
@@ -329,22 +349,24 @@ function decodeStep(model, source, caches, id, position, record) {
   let x = embed(model, id, position);
   const grown = source.map((ofSource, l) => {
     const layer = `decoder.layers.${l}`, own = `${layer}.self_attention`;
-    const keys = [...(caches?.[l].keys ?? []), project(model, own, "key", x)];
-    const values = [...(caches?.[l].values ?? []), project(model, own, "value", x)];
-    const selfQuery = project(model, own, "query", x), selfWeights = [];
+    const read = entering(model, `${layer}.self_residual`, x);
+    const keys = [...(caches?.[l].keys ?? []), project(model, own, "key", read)];
+    const values = [...(caches?.[l].values ?? []), project(model, own, "value", read)];
+    const selfQuery = project(model, own, "query", read), selfWeights = [];
     const ofText = attend(model, own, selfQuery, keys, values, selfWeights);
-    x = addAndNorm(model, `${layer}.self_residual`, x, ofText);
-    const cross = `${layer}.source_attention`;
-    const sourceQuery = project(model, cross, "query", x), sourceWeights = [];
+    x = leaving(model, `${layer}.self_residual`, x, ofText);
+    const cross = `${layer}.source_attention`, asking = `${layer}.source_residual`;
+    const sourceQuery = project(model, cross, "query", entering(model, asking, x));
+    const sourceWeights = [], network = `${layer}.feed_forward_residual`;
     const ofInput = attend(model, cross, sourceQuery, ofSource.keys, ofSource.values,
       sourceWeights);
-    x = addAndNorm(model, `${layer}.source_residual`, x, ofInput);
-    x = addAndNorm(model, `${layer}.feed_forward_residual`, x,
-      feedForward(model, `${layer}.feed_forward`, x));
+    x = leaving(model, asking, x, ofInput);
+    x = leaving(model, network, x,
+      feedForward(model, `${layer}.feed_forward`, entering(model, network, x)));
     record?.push({ selfQuery, selfWeights, sourceQuery, sourceWeights });
     return { keys, values };
   });
-  return { logits: logitsOf(model, x), caches: grown };
+  return { logits: logitsOf(model, top(model, "decoder", x)), caches: grown };
 }
 
 // Return the score of every token of the vocabulary: x E^T. Section 3.4.

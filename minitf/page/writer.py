@@ -18,6 +18,8 @@ from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
+from minitf.text.kept import MARKS
+from minitf.text.merges import BLANK
 from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
 from minitf.unchanged import is_all_unchanged
@@ -28,10 +30,9 @@ HERE = Path(__file__).parent
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 FEWEST = 10  # tokens that are always shown
 HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 150 kB
-LARGEST = 25_000_000  # characters; a browser opens a larger page too slowly
+LARGEST = 32_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {
-    "norm": "post",
     "positions": "sinusoid",
     "sinusoid_layout": "interleaved",
     "sinusoid_base": "paper",
@@ -271,8 +272,10 @@ def _check_fit(model, subwords):
         )
     c: Config = model.config
     pieces = subwords.vocabulary()
-    first = len(SPECIALS)
-    if len(pieces) != c.vocabulary_size or pieces[first : first + 256] != _BYTES:
+    first = pieces.index(_BYTES[0])
+    symbols = {piece.removeprefix(BLANK) for piece in pieces[len(SPECIALS) : first]}
+    in_order = pieces[first : first + 256] == _BYTES
+    if len(pieces) != c.vocabulary_size or not in_order or not symbols <= set(MARKS):
         raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")
     differing = [name for name, value in FITTING.items() if getattr(c, name) != value]
     if c.n_heads * c.d_k != c.d_model or c.d_v != c.d_k:
