@@ -24,7 +24,7 @@ Commands to run in the repository:
   python -m minitf.data NAME       download a corpus for training
   python -m minitf.public NAME DIR convert a public translation model
   python -m minitf.data.toy 10     print sentences of the built-in corpus
-  python examples/models/augment.py
+  python examples/models/prepare.py
                                    write additional training pairs
   python examples/benchmarks/benchmark.py
                                    measure the speed of minitf and of other

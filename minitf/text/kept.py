@@ -2,7 +2,7 @@
 
 Each leaves its sentence before a model reads it, a mark stands in its place, and it comes back
 where the model writes that mark. A model learns to copy marks from pairs in which both sides have
-them (examples/models/augment.py finds their values by `KINDS` as well).
+them (examples/models/prepare.py finds their values by `KINDS` as well).
 """
 
 import re

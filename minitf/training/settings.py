@@ -630,7 +630,7 @@ def resumed(settings, given, stored):
         raise UserError(
             f"this run was started with --join {stored.get('join', 0)} --copy "
             f"{stored.get('copy', 0)}, options of an earlier version: write the same pairs to two "
-            "files with examples/models/augment.py, and give them with --add SOURCE TARGET"
+            "files with examples/models/prepare.py, and give them with --add SOURCE TARGET"
         )
     stored = _PAPER | _known(stored)
     before = Settings(**stored)
