@@ -31,6 +31,7 @@ from minitf.data import toy
 from minitf.files.arrays import average
 from minitf.optim import Adam
 from minitf.text import Subwords, make_batch, plan_batches
+from minitf.text.normal import normalise
 from minitf.training import main
 from minitf.training.evaluation import bleu, split_compounds
 from minitf.training.settings import fill_in, parse
@@ -244,19 +245,27 @@ same(
 # snowman is spelled.
 #
 # **Use.** And a character that the text never had? It is spelled in its bytes: that is
-# what the 256 are for. So anything at all can be written, and comes back as it was. Two
-# blanks, an emoji, and signs that other programs replace by similar ones, such as ½ or
-# the single letter ﬁ:
+# what the 256 are for. So anything at all can be written, an emoji or the sign ½ too.
+#
+# But one text can be typed or pasted in many ways: with two spaces, with curly quotes,
+# with the single letter ﬁ for "fi". Cut as it is, an unusual way would give pieces that
+# the model has hardly ever seen. So a line is *normalised* before it is cut: one space
+# for many, none at the ends, plain characters for such signs. That, and no more, is
+# lost when the line comes back:
 
 # %%
-odd_lines = ["Schneemann", "  two  blanks", "🌧️ 1:0", "½ ﬁ Ω", ""]
+odd_lines = ["Schneemann", "  two  spaces", "🌧️ 1:0", "½ ﬁ Ω", ""]
 ids_of_odd = subwords.encode(odd_lines)
 back = subwords.decode(ids_of_odd)
-n_equal = sum(a == b for a, b in zip(back, odd_lines, strict=True))
+for odd, came_back in zip(odd_lines, back, strict=True):
+    print(f"{odd!r} -> {came_back!r}")
 print("½ ->", " ".join(subwords.pieces(subwords.encode(["½"])[0])))
 n_unknown = sum(ids.count(1) for ids in ids_of_odd)  # 1 is the id of "unknown"
-claim("odd lines that come back as they were, of 5:", n_equal == 5, n_equal)
+n_normalised = sum(a == normalise(b) for a, b in zip(back, odd_lines, strict=True))
 claim("their unknown tokens", n_unknown == 0, n_unknown)
+claim("many spaces become one:", back[1] == "two spaces", back[1])
+claim("½ stays, ﬁ becomes fi:", back[3] == "½ fi Ω", back[3])
+claim("lines that come back normalised, of 5:", n_normalised == 5, n_normalised)
 
 # %% [markdown]
 # ## What is a batch of 25,000 tokens?

@@ -13,7 +13,7 @@ STEP = Path(__file__).resolve().parent / "gpu_step.py"
 _TRAINING = {"work": "train", "model": "base", "pairs": 512, "length": 48}
 # The tasks, by name, and the ratio that each should reach.
 TASKS = {
-    "tf32": (_TRAINING | {"precision": "tf32"}, 1.0),
+    "tf32": (_TRAINING | {"precision": "tf32"}, 1.1),
     "bfloat16": (_TRAINING | {"precision": "bfloat16"}, 0.9),
     "small": (
         _TRAINING | {"precision": "float32", "model": "small", "pairs": 128, "length": 32},
@@ -29,7 +29,16 @@ TASKS = {
 SMALL = {"model": "tiny", "pairs": 2, "source": 3, "length": 5, "vocabulary": 30, "repeats": 1}
 SMALL |= {"sizes": {"n_layers": 1, "d_model": 16, "d_ff": 12, "n_heads": 2}}
 # The largest relative difference between the losses, and between the lengths of the gradients.
-APART = {"float32": 1e-5, "tf32": 1e-5, "bfloat16": 2e-4}
+# Both programs round the operands of products, to 10 bits of fraction (tf32) or 7 (bfloat16), but
+# not in the same places. The loss of a new model hardly shows that, as it is close to that of equal
+# logits; the gradient does, as a product of many rounded factors. With base on an H200, the losses
+# were 2.6e-7 and 1.9e-5 apart, and the gradients 2.8e-4 and 4.0e-3, about as much as rounding can
+# change one operand (4.9e-4 and 3.9e-3). A wrong backward would be off by far more.
+APART = {
+    "float32": {"loss": 1e-5, "gradient": 1e-5},
+    "tf32": {"loss": 1e-5, "gradient": 1e-3},
+    "bfloat16": {"loss": 2e-4, "gradient": 1e-2},
+}
 RATE = 400e12  # operations per second, for the theoretical minimum time
 
 
@@ -84,8 +93,9 @@ def _same(task, ours, theirs):
     if task["work"] == "train":
         if "loss" not in ours or "loss" not in theirs:
             return {"passed": False}
-        apart = {name: abs(ours[name] / theirs[name] - 1) for name in ("loss", "gradient")}
-        passed = all(each < APART[task["precision"]] for each in apart.values())
+        largest = APART[task["precision"]]
+        apart = {name: abs(ours[name] / theirs[name] - 1) for name in largest}
+        passed = all(apart[name] < largest[name] for name in largest)
         return {"apart": apart, "passed": passed}
     pairs = list(zip(ours.get("found", []), theirs.get("found", []), strict=False))
     equal = [abs(a[1] / b[1] - 1) for a, b in pairs if list(a[0]) == list(b[0])]
