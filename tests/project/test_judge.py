@@ -79,7 +79,7 @@ def test_the_example_of_harder_lines():
 
 
 def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
-    old = judge.JUDGED / "en-de-0.1.tsv"
+    old = judge.JUDGED / "en-de-0.2.tsv"
     monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(old), str(old)])
     assert judge.main() == 0
     lines = capsys.readouterr().out.splitlines()

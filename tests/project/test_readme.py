@@ -95,8 +95,8 @@ def test_the_limits_are_real():
     translator = Translator.load(ROOT / "examples" / "models" / "en-de")
     readme = " ".join(PAGES[0].read_text(encoding="utf-8").split())
     for source, mistake in (
-        ("The cat sat on the mat.", "Die Katze saß auf der Mathe."),
-        ("Anna - the doctor - is here.", "Anna -Ärzte - ist hier."),
+        ("The cat sat on the mat.", "Die Katze saß auf der Bahn."),
+        ("He works as a roofer.", "Er arbeitet als Rofer."),
     ):
         ((best,),) = translator.translate([source])
         assert best.text == mistake
