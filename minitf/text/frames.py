@@ -182,10 +182,9 @@ def _edges(text):
     while start < stop:
         if found := _LEFT.match(text, start, stop):
             start = found.end()
-        elif found := _RIGHT.search(text, start, stop):
-            stop = found.start()
-        elif text[:start].strip().endswith("#") and (
-            found := _AFTER_HEADING.search(text, start, stop)
+        elif (found := _RIGHT.search(text, start, stop)) or (
+            text[:start].strip().endswith("#")
+            and (found := _AFTER_HEADING.search(text, start, stop))
         ):
             stop = found.start()
         elif _AROUND.match(text, start, stop):

@@ -103,7 +103,6 @@ U.S.A. is a country.
 e.g. this
 Mr. Smith
 -5 degrees
-- 
 [this](https://x.org) is it.
 [1] says so.
 [Tom] is here.
@@ -118,7 +117,7 @@ I
 我喜欢它。
 :) Hello
 :-) Hello
-""".strip().split("\n")  # noqa: SIM905
+""".strip().split("\n")
 
 
 @pytest.mark.parametrize("line", FRAMES)
@@ -137,7 +136,10 @@ def test_an_ordinary_line_has_no_frame():
 DOCUMENTS = {
     "a block of code": ("Hello\n```py\nfor car in cars:\n~~~\n```\nyou", "Hello you"),
     "in a quote": ("> ````\n> car\n> ```\n> ````\n> you", "you"),
-    "code that is indented": ("See:\n\n    x = car\n    more car\n\n    Hello there", "See: Hello there"),
+    "code that is indented": (
+        "See:\n\n    x = car\n    more car\n\n    Hello there",
+        "See: Hello there",
+    ),
     "a script": ("<script>\nlet car;\n</script> Hello\nyou", "Hello you"),
     "a comment": ("Hello <!-- a\ncar --> you", "Hello you"),
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),
