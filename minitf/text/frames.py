@@ -49,19 +49,16 @@ _WHOLE = re.compile(
     r"|\s{0,3}\[[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
 )
 _FENCE = re.compile(r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+)")
-_TAG = re.compile(rf"<!--.*?-->|<![A-Za-z][^<>]*>|</?(?:{_BLOCKS})(?:\s[^<>]*)?/?>", re.I)
-_NO_TEXT = re.compile(r"<(script|style|pre|svg|math)\b.*?</\1\s*>", re.I)
-# What begins in one line and ends in another: a pattern of the first, and one of the end.
-_LONG = [
-    (re.compile(r"<!--"), "-->"),
-    (re.compile(r"<(script|style|pre|svg|math)\b(?=[^<>]*(?:>|$))", re.I), r"</{}\s*>"),
-    (re.compile(rf"^\s*<(?:{_BLOCKS})\s[^<>]*$", re.I), ">"),
-]
+_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS})(?:\s[^<>]*)?/?>", re.I)
+# What has no text, and may end in another line.
+_NO_TEXT = re.compile(
+    rf"<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$", re.I
+)
 _BAR = re.compile(r"(?<!\\)\|")
 _BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|\t+")
 # An indented line is code in Markdown; but people indent sentences as well.
 _CODE = re.compile(
-    r"(?: {4}|\t)\s*(?:.*[;{}]\s*$|[\w.]+\(.*\)\s*$|[\w.\[\]]+\s*[-+*/]?=\s*\S"
+    r"(?:.*[;{}]$|[\w.]+\(.*\)\s*$|[\w.\[\]]+\s*[-+*/]?=\s*\S"
     r"|(?:\$|>>>|#!|import|from|def|class|pip|npm|git|cd|sudo)\s.*)"
 )
 _INDENTED = re.compile(r" {4}|\t")
@@ -133,38 +130,42 @@ class Framer:
             mark = re.escape(fence["fence"])
             self.until = re.compile(rf"^\s*(?:>\s?)*{mark}{mark[-1]}*\s*$")
             return True
-        if _INDENTED.match(line) and (self.in_code or (self.after_space and _CODE.match(line))):
+        if _INDENTED.match(line) and (
+            self.in_code or (self.after_space and _CODE.match(line.strip()))
+        ):
             self.in_code = True
             return True
         self.in_code = False
         return bool(_WHOLE.fullmatch(line))
 
     def _split(self, line):
-        """Return the pieces of a line that may have tags or table bars."""
-        for begin, end in _LONG:
-            bare = _NO_TEXT.sub(lambda m: " " * len(m[0]), re.sub("<!--.*?-->", _spaces, line))
-            if found := begin.search(bare):
-                self.until = re.compile(end.format(*found.groups()), re.I)
-                return [*self._split_whole(line[: found.start()]), (line[found.start() :], True)]
-        return self._split_whole(line)
-
-    def _split_whole(self, line):
-        core = line.strip()
-        if core.startswith("<") or core.endswith(">") or "</" in core:
-            cells = _between(line, [*_NO_TEXT.finditer(line)], lambda text: [(text, False)])
-            return [
-                piece
-                for text, is_kept in cells
-                for piece in (
-                    [(text, True)] if is_kept else _between(text, [*_TAG.finditer(text)], _edges)
-                )
-            ]
-        bar = _BAR if re.match(r"\s*(?:>\s?)*\|.*\|", line) else _BAR_BETWEEN
-        return _between(line, [*bar.finditer(line)], _edges)
+        """Return the pieces of a line that may have scripts and comments."""
+        pieces, start = [], 0
+        for found in _NO_TEXT.finditer(line):
+            if found.start() < start:  # in what is kept
+                continue
+            name = found["name"]
+            pattern = rf"</{name}\s*>" if name else "-->" if found[0] == "<!--" else ">"
+            pattern = re.compile(pattern, re.I)
+            end = pattern.search(line, found.end())
+            if name and not end and line[: found.start()].rstrip()[-1:] not in ("", ">"):
+                break  # a sentence about a tag
+            pieces += _cells(line[start : found.start()])
+            start = end.end() if end else len(line)
+            pieces.append((line[found.start() : start], True))
+            if not end:
+                self.until = pattern
+                break
+        return [*pieces, *_cells(line[start:])]
 
 
-def _spaces(match):
-    return " " * len(match[0])
+def _cells(line):
+    """Return the pieces of a text that may have tags or table bars."""
+    core = line.strip()
+    if core.startswith("<") or core.endswith(">") or "</" in core:
+        return _between(line, _TAG.finditer(line), _edges)
+    bar = _BAR if re.match(r"\s*(?:>\s?)*\|.*\|", line) else _BAR_BETWEEN
+    return _between(line, bar.finditer(line), _edges)
 
 
 def _between(text, separators, pieces_of):

@@ -84,6 +84,7 @@ $5 is too much.
 <3 you all
 <b>One</b> and <b>two</b>
 Use the <p> tag for it.
+Use the <pre> tag for it.
 Write <br> here.
 x < y and y > z
 a|b
