@@ -101,21 +101,33 @@ function encodeText(model, text) {
   return parts.flatMap((part) => (isLearned(part) ? [model.ids.get(part)] : bytesOf(model, part)));
 }
 
-// A sentence ends after these, but not after an initial or an abbreviation, nor before a small
-// letter, nor in a German date or after an ordinal. The patterns of
-// minitf/translation/sentences.py.
-const IN_WORD = "\\p{L}\\p{N}_";
-const SHORT = `(?<!(?<![${IN_WORD}])(?:[A-Z]|Mr|Ms|Dr|St|Mt|Nr|ca|Mrs|Fig|Abb|bzw|vgl|Prof))`;
-const INITIAL = `(?<!(?<![${IN_WORD}\\p{M}'\u2019])(?![\u2e80-\u{10ffff}])\\p{L})`;
-const MONTHS = "Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober"
-  + "|November|Dezember";
-const DATE = `(?!(?<=(?<![${IN_WORD}])No)\\.${SPACE}+\\p{Nd}`
-  + `|(?<=\\p{Nd})\\.${SPACE}+(?:${MONTHS})(?![${IN_WORD}]))`;
-const ORDINAL = `(?<!(?<![${IN_WORD}])(?:[Dd](?:er|ie|as|em|en|es)|[Ii]m`
-  + `|(?<!(?<![${IN_WORD}])I )[Aa]m|[Zz]u[mr]|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?`
-  + `|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?)${SPACE}\\p{Nd}{1,3})`;
-const SENTENCE = `(?:${SHORT}${INITIAL}${DATE}${ORDINAL}\\.|[!?\u2026])["'\u201d\u2019\u00bb)\\]]*`
-  + `${SPACE}+(?!${SPACE}|\\p{Lowercase})`
+// A sentence ends after these, but not after an initial or an abbreviation, unless a word follows that
+// begins many; nor before a small letter, nor in a German date or after an ordinal. The patterns of
+// minitf/text/sentences.py.
+const IN_WORD = "\\p{L}\\p{N}_", BEGIN = `(?<![${IN_WORD}])`, END = `(?![${IN_WORD}])`;
+const CLOSING = `["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]]*`;
+const ABBREVIATIONS = `Mr|Mrs|Ms|Messrs|Dr|Prof|St|Mt|Ft|Gov|Sen|Rep|Gen|Lt|Sgt|Capt|Col|Maj|Rev|Hon|Pres|`
+  + `Jr|Sr|Co|Inc|Ltd|Corp|Bros|Dept|Fig|Sec|Ch|approx|vs|etc|oz|Jan|Feb|Mar|Apr|Jun|Jul|`
+  + `Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Mo|Di|Mi|Nr|Abb|Tab|Kap|Bd|Fa|Hr|Fr|`
+  + `Dipl|Ing|med|jur|phil|jun|sen|ca|bzw|vgl|Vgl|usw|usf|ff|inkl|exkl|zzgl|evtl|ggf|bes|`
+  + `sog|geb|Geb|ehem|allg|Mio|Mrd|Tsd|Std|Min|Sek|[${IN_WORD}]*[Ss]tr|[IVXL]{2,}`;
+const STARTERS = `I|He|She|It|We|You|They|The|This|That|These|Those|There|Then|But|And|So|My|His|Her|`
+  + `Our|Their|What|When|Where|Why|How|In|At|If|Ich|Er|Sie|Es|Wir|Ihr|Der|Die|Das|`
+  + `Dann|Aber|Und|Da|Dort|Dies|Diese|Dieser|Mein|Sein|Was|Wann|Wo|Warum|Wie|Im|Am|`
+  + `Wenn`;
+const INITIAL = `(?<![${IN_WORD}\\p{M}'\u2019])(?![\u2e80-\u{10ffff}])\\p{L}`;
+const SHORT = `(?:${BEGIN}(?:${ABBREVIATIONS})|${INITIAL})`;
+const STARTER = `\\.${CLOSING}${SPACE}+(?:${STARTERS})${END}`;
+const NO_START = `${BEGIN}(?:z\\.${SPACE}?B|d\\.${SPACE}?h|u\\.${SPACE}?a)`;
+const NUMBERED = `(?!(?<=${BEGIN}(?:[Nn]o|[Vv]ol|fig|pp?|ch|sec|[Tt]el|mind|max))\\.${SPACE}+\\p{Nd})`;
+const MONTHS = `Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|`
+  + `November|Dezember`;
+const DATE = `(?!(?<=\\p{Nd})\\.${SPACE}+(?:${MONTHS})${END})`;
+const ORDINAL = `${BEGIN}(?:[Dd](?:er|ie|as|em|en|es)|[Ii]m`
+  + `|(?<!${BEGIN}I )[Aa]m|[Zz]u[mr]|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?`
+  + `|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?)${SPACE}\\p{Nd}{1,3}`;
+const SENTENCE = `(?:(?:(?<!${SHORT}|${ORDINAL})|(?<!${NO_START})(?=${STARTER}))`
+  + `${NUMBERED}${DATE}\\.|[!?\u2026])${CLOSING}${SPACE}+(?!${SPACE}|\\p{Lowercase})`
   + `|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*${SPACE}*`;
 
 const LETTERS = /(?:(?!\p{Nd})[\p{L}\p{N}])+/gu;

@@ -13,6 +13,7 @@ from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError, in_file
 from minitf.files.models import read_notes
 from minitf.terminal import Progress, settle_stdout
+from minitf.text.frames import Framer
 from minitf.translation.arguments import parse
 from minitf.translation.console import PROGRAM, GivenUp, Mistake, complain, is_terminal, say
 from minitf.translation.input import joined_paragraphs, opened_input
@@ -191,6 +192,8 @@ def _sampler(translator, options):
     The number of a line decides what is drawn for it, in whatever batches the lines come.
     """
 
+    framer = Framer()
+
     def sample(lines, number, progress):
         return translator.sample(
             lines,
@@ -199,6 +202,7 @@ def _sampler(translator, options):
             first=number,
             progress=progress,
             keep=options.keep,
+            frames=list(map(framer, lines)),
             **options.sampling,
         )
 
@@ -206,39 +210,45 @@ def _sampler(translator, options):
 
 
 class _Recent:
-    """Translates equal lines once: those of one batch, and those of the batches before it."""
+    """Translates equal lines once: those of one batch, and those of the batches before it.
+
+    Lines are equal if their pieces are: a line of code is kept, and the same as text is not.
+    """
 
     def __init__(self, translator, options):
         self.translator, self.options = translator, options
-        self.known = collections.OrderedDict()  # line: translations; the least recent line first
+        self.framer = Framer()
+        self.known = collections.OrderedDict()  # pieces: translations; the least recent line first
 
     def __call__(self, lines, number, progress):
         """Return the translations of each line."""
-        new = [line for line in dict.fromkeys(lines) if line not in self.known]
+        frames = [tuple(self.framer(line)) for line in lines]
+        new = [pieces for pieces in dict.fromkeys(frames) if pieces not in self.known]
         self.known.update(zip(new, self._search(new, progress), strict=True))
-        found = [self.known[line] for line in lines]
-        self._forget(lines)
+        found = [self.known[pieces] for pieces in frames]
+        self._forget(frames)
         return found
 
-    def _search(self, lines, progress):
+    def _search(self, frames, progress):
         options = self.options
         return self.translator.translate(
-            lines,
+            ["".join(text for text, _ in pieces) for pieces in frames],
             options.beam,
             options.alpha,
             options.max_extra,
             options.nbest,
             progress=progress,
             keep=options.keep,
+            frames=frames,
         )
 
-    def _forget(self, lines):
+    def _forget(self, frames):
         """Forget long lines, and the least recent ones if there are too many."""
-        for line in dict.fromkeys(lines):
-            if len(line) <= SHORT:
-                self.known.move_to_end(line)
+        for pieces in dict.fromkeys(frames):
+            if sum(len(text) for text, _ in pieces) <= SHORT:
+                self.known.move_to_end(pieces)
             else:
-                del self.known[line]
+                del self.known[pieces]
         while len(self.known) * self.options.nbest > RECENT:
             self.known.popitem(last=False)
 

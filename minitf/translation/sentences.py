@@ -5,31 +5,14 @@ reads a limited number of subwords at once.
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from itertools import chain, pairwise
 
 from minitf.text import Vocabulary
+from minitf.text.sentences import sentences
 
 __all__ = ["cut_texts", "in_small_letters", "join"]
 
-# A sentence may end here: not after an initial or one of these abbreviations, and not before white
-# space. The patterns and `_goes_on` are also in minitf/page/engine.js.
-_WORDS = ["Mr", "Ms", "Dr", "St", "Mt", "Nr", "ca", "Mrs", "Fig", "Abb", "bzw", "vgl", "Prof"]
-_SHORT = r"(?<!\b[A-Z])" + "".join(rf"(?<!\b{word})" for word in _WORDS)
-# Nor in "No. 5", nor after the day of a German date: "3. Oktober".
-_MONTHS = (
-    "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
-)
-_DATE = rf"(?!(?<=\bNo)\.\s+\d|(?<=\d)\.\s+(?:{_MONTHS})\b)"
-_SENTENCE = re.compile(rf"(?:{_SHORT}{_DATE}\.|[!?…])[\"'”’»)\]]*\s+(?!\s)|[。！？]+[」』”’]*\s*")
-# Nor after a German ordinal, a number of at most three digits after an article or a possessive: "im
-# 19. Jahrhundert", "ihren 30. Geburtstag". But "I am 5. He is 6." is English.
-_ORDINAL = re.compile(
-    r"\b(?:[Dd](?:er|ie|as|em|en|es)|[Ii]m|(?<!\bI )[Aa]m|[Zz]u[mr]|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?"
-    r"|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?)\s\d{1,3}$"
-)
-_LONGEST_ORDINAL = 20  # characters, with those before it that the pattern looks at
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
 _WORD = re.compile(r"\s+")
@@ -52,11 +35,11 @@ def cut_texts(
     """
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        sentences = [text] if len(ids) <= usual else _sentences(text)
-        if len(sentences) == 1:
+        found = [text] if len(ids) <= usual else sentences(text)
+        if len(found) == 1:
             cut.append(_parts(text, ids, subwords, longest, (_CLAUSE, _WORD)))
         else:
-            cut.append(_all_parts(sentences, subwords, longest, (_CLAUSE, _WORD)))
+            cut.append(_all_parts(found, subwords, longest, (_CLAUSE, _WORD)))
     return cut
 
 
@@ -86,7 +69,7 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
     lines = list(lines)
     words = {word for row in loud for word in _LETTERS.findall(lines[row])}
     small = _small_forms(sorted(words), subwords)
-    texts = ["".join(_small(each, small) for each in _sentences(lines[row])) for row in loud]
+    texts = ["".join(_small(each, small) for each in sentences(lines[row])) for row in loud]
     lengths = [map(len, subwords.encode(texts)) for texts in ([lines[i] for i in loud], texts)]
     for row, text, here, there in zip(loud, texts, *lengths, strict=True):
         if there < here:
@@ -116,31 +99,6 @@ def _small(sentence, forms):
     text = _LETTERS.sub(lambda match: forms[match[0]], sentence)
     first = next((i for i, sign in enumerate(text) if sign.isalnum()), 0)
     return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
-
-
-def _sentences(text):
-    """Return the sentences of a text; joined, they are the text."""
-    ends = [match.end() for match in _SENTENCE.finditer(text) if not _goes_on(text, match)]
-    return _between(text, ends)
-
-
-def _goes_on(text, match):
-    """Return whether the sentence goes on: before a small letter, after an initial or an ordinal.
-
-    An initial is a single letter before a full stop, as in "А. С." or "a.m.": not the end of a
-    word after a vowel sign or an apostrophe, and not a character of East Asia, which is a syllable.
-    """
-    stop = match.start()
-    if text[stop] in "。！？":
-        return False
-    letter, before = text[max(0, stop - 1) : stop], text[max(0, stop - 2) : max(0, stop - 1)]
-    in_word = before and (
-        before.isalnum() or before in "_'’" or unicodedata.category(before)[0] == "M"
-    )
-    is_initial = letter.isalpha() and letter < "\u2e80" and not in_word
-    is_ordinal = _ORDINAL.search(text[max(0, stop - _LONGEST_ORDINAL) : stop])
-    is_number_or_name = text[stop] == "." and (is_initial or is_ordinal)
-    return bool(is_number_or_name) or text[match.end() : match.end() + 1].islower()
 
 
 def _all_parts(texts, subwords, longest, cuts):

@@ -6,7 +6,7 @@ import functools
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle
+from itertools import cycle, groupby
 from pathlib import Path
 from typing import Self
 
@@ -23,8 +23,10 @@ from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
+from minitf.text.frames import Piece, framed
 from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
 from minitf.text.normal import normalise
+from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
 from minitf.translation.parts import Part, Translation, joined, parts_of, restored
@@ -108,6 +110,7 @@ class Translator:
         allowed: Callable[[list[str]], Allowed] | None = None,
         keep: Iterable[str] = (),
         wellformed: bool = True,
+        frames: Sequence[list[Piece]] | None = None,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -121,6 +124,8 @@ class Translator:
         and the other kinds of `minitf.text.kept` are not.
         wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
         what it may write. With False, a translation is what the model by itself prefers.
+        frames: the pieces of each line, of a Framer that has seen the lines before them (default:
+        those of `minitf.text.frames.framed`). List marks, tags and the like are copied.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
@@ -140,7 +145,9 @@ class Translator:
             asked = beam if n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        found = self._over_lines(self._read(lines, keep), search, beam, batch_tokens, progress)
+        found = self._over_lines(
+            self._read(lines, keep, frames), search, beam, batch_tokens, progress
+        )
         return [translations[:n_best] for translations in found]
 
     def sample(
@@ -153,13 +160,15 @@ class Translator:
         progress: Callable[[int, int], object] | None = None,
         keep: Iterable[str] = (),
         wellformed: bool = True,
+        frames: Sequence[list[Piece]] | None = None,
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines. keep, wellformed: as for `translate`.
+        number and the seed, and not on the other lines. keep, wellformed, frames: as for
+        `translate`.
         """
 
         def search(source, parts):
@@ -176,14 +185,23 @@ class Translator:
             )
             return [[best] for best in found]
 
-        lines = self._read(_listed(lines), keep)
+        lines = self._read(_listed(lines), keep, frames)
         return self._over_lines(lines, search, 1, batch_tokens, progress)
 
-    def _read(self, lines, keep=()):
+    def _read(self, lines, keep=(), frames=None):
         """Return each line as a list of Parts, which the model reads, and of texts between them."""
-        texts, values = list(lines), [[]] * len(lines)
+        if not self.as_text:
+            frames = [[(line, False)] for line in lines]
+        else:
+            frames = framed(lines) if frames is None else frames
+            frames = [
+                pieces if normalise(line) else []  # a line without any text
+                for line, pieces in zip(lines, frames, strict=True)
+            ]
+        texts = [text for pieces in frames for text, is_kept in pieces if not is_kept]
+        values = [[]] * len(texts)
         if self.as_text:
-            texts = [normalise(line) for line in lines]
+            texts = [normalise(text) for text in texts]
         if self.as_text and self.marks:
             pattern = _pattern(tuple(keep), self._characters)
             split = [split_kept(text, pattern) for text in texts]
@@ -193,10 +211,20 @@ class Translator:
         heads = [self.subwords.split_language(text.strip()) for text in small]
         longest = max(1, self.longest - max((len(ids) for ids, _ in heads), default=0))
         cut = cut_texts([text for _, text in heads], self.subwords, longest, self.usual)
-        return [
-            list(parts_of(i, 0, heads[i][0], cut[i], values[i], loud=small[i] != texts[i]))
-            for i in range(len(lines))
-        ]
+        numbers, read = iter(range(len(texts))), []
+        for line, pieces in enumerate(frames):
+            items, first, head = [], 0, []
+            for text, is_kept in pieces:
+                if is_kept:
+                    items.append(_copied(text))
+                    continue
+                i = next(numbers)
+                head = heads[i][0] or head  # the language of a line is that of its cells
+                loud = small[i] != texts[i]
+                items += parts_of(line, first, head, cut[i], values[i], loud)
+                first += len(cut[i])
+            read.append(items)
+        return read
 
     @functools.cached_property
     def _wellformed(self):
@@ -212,11 +240,12 @@ class Translator:
         ids = self.subwords.encode([part.read(self.marks) for part in parts])
         return [(part.head + found)[: self.longest] for part, found in zip(parts, ids, strict=True)]
 
-    def _over_lines(self, lines, search, beam, batch_tokens, progress):
+    def _over_lines(self, lines, search, beam, batch_tokens, progress, why=CUT):
         """Translate the parts of all lines on all cores, then join those of each line.
 
         A part in whose translations a mark is missing is translated around its values.
-        search(source, parts): returns the hypotheses of each row of a batch.
+        search(source, parts): returns the hypotheses of each row of a batch. why: why a sentence
+        has several parts; it goes on behind a value, and not behind a text that frames it.
         """
         parts = [item for items in lines for item in items if isinstance(item, Part)]
         found = {part.place: restored(part, [], self.marks) for part in parts}
@@ -239,27 +268,27 @@ class Translator:
                     progress(done, len(read))
         if lost := [part for part in parts if not found[part.place]]:
             around = self._over_lines(
-                [part.around() for part in lost], search, beam, batch_tokens, None
+                [part.around() for part in lost], search, beam, batch_tokens, None, AROUND
             )
             found.update((part.place, best) for part, best in zip(lost, around, strict=True))
-        return [joined(self._as_one(items, found), beam) for items in lines]
+        return [joined(self._as_one(items, found, why), beam) for items in lines]
 
-    def _as_one(self, items, found):
+    def _as_one(self, items, found, why):
         """Return the translations of the parts of a line, and the texts between them, to be joined.
 
-        found: {place of a part: its translations}.
+        found: {place of a part: its translations}. why: as for `_over_lines`.
         """
-        parts = [item for item in items if isinstance(item, Part)]
-        values = any(not isinstance(item, Part) and item.strip() for item in items)
-        translations = iter(
-            as_one_sentence(
+        translations = []
+        for is_read, group in groupby(items, lambda item: why == AROUND or isinstance(item, Part)):
+            parts = [item for item in group if is_read and isinstance(item, Part)]
+            translations += as_one_sentence(
                 [found[part.place] for part in parts],
                 [part.read(part.values) for part in parts],
                 self.subwords,
-                AROUND if values else CUT,
+                why,
             )
-        )
-        return [item if isinstance(item, str) else next(translations) for item in items]
+        left = iter(translations)
+        return [item if isinstance(item, str) else next(left) for item in items]
 
     def _padded(self, parts):
         """Return the parts as one array of source ids (B, S)."""
@@ -375,6 +404,11 @@ def _listed(lines):
                 f"({type(line).__name__})"
             )
     return lines
+
+
+def _copied(text):
+    """Return a text as it may stand in a line of the output; tabs separate columns."""
+    return "\t".join(printable(valid(each)) for each in text.split("\t"))
 
 
 def _learned_marks(subwords):

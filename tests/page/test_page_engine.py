@@ -192,7 +192,11 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "\u201cTHE DOG!\u201d - (THE CAT). 3 HOUSES, \u00dcBER DEM HAUS",
         "NATO",
         "I",
-        "3.5",
+        "Gov. Brown left at 5 p.m. He met Sen. Hill. So?",
+        "It is in the U.S.A. We are not. I live there.",
+        "Sie lebt in der Lindenstr. 5 in Ulm. Gut so.",
+        "Das ist z. B. Die Katze. Ludwig XIV. Tudor etc. Then",
+        "Im 5. Er kam. It is no. 12. See fig. 3 and pp. 4. Ok.",
     ]
     found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)
     for line, part in zip(lines, found, strict=True):

@@ -16,7 +16,7 @@ from minitf import terminal
 from minitf.translation import Translator, commandline
 
 SCRIPT = ROOT / "examples" / "translate.py"
-CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed and the tab
 SOONER = """import sys
 from minitf import terminal
 from minitf.translation import commandline

@@ -1,6 +1,8 @@
 """Values leave a line before the model reads it, and come back where it writes their marks."""
 
 import dataclasses
+import html.parser
+import re
 
 import pytest
 
@@ -91,7 +93,6 @@ def echo():
     [
         "Write to anna@x.org now.",
         "Write to anna@x.org or call 030 1234567 now.",  # here the model loses one
-        "030 1234567",
         "to 1,1 2,2 3,3 4,4 5,5 6,6 7,7 8,8 9,9 now.",
         "call Дом \U0001f600 now.",  # letters and signs that are not in the vocabulary
         "call ② now.",
@@ -112,3 +113,148 @@ def test_a_pattern_of_ones_own(echo):
 def test_nothing_is_kept_of_words_that_came_cut(echo):
     plain = Echo(echo.model, echo.subwords, as_text=False)
     assert plain._read(["call  2,2 now"])[0][0].texts == ["call  2,2 now"]
+
+
+class Loud(Translator):
+    """Writes what it reads in capitals."""
+
+    def _search(self, source, beam, *rest, **more):
+        found = super()._search(source, beam, *rest, **more)
+        texts = self.subwords.decode([row[row > 3].tolist() for row in source])
+        return [
+            [dataclasses.replace(best[0], ids=ids)]
+            for best, ids in zip(
+                found, self.subwords.encode([text.upper() for text in texts]), strict=True
+            )
+        ]
+
+
+def loud(echo, document):
+    """Return a document translated by a model that writes capitals."""
+    translator = Loud(echo.model, echo.subwords, reads_capitals=True)
+    found = translator.translate(document.split("\n"), beam=1, max_extra=0)
+    return "\n".join(best.text for (best,) in found)
+
+
+SUBTITLES = """1
+00:00:01,600 --> 00:00:04,200
+- Come in.
+- <i>Who is there?</i>
+
+2
+00:00:05,000 --> 00:00:07,250 X1:40 X2:600
+{\\an8}(knocking)
+...
+
+3
+00:01:00,000 --> 00:01:02,000
+Nobody."""
+
+
+def cues(document):
+    """Return the number, the times and the lines of each subtitle."""
+    blocks = [block.split("\n") for block in document.split("\n\n")]
+    for number, times, *lines in blocks:
+        assert number.isdecimal() and lines
+        assert re.fullmatch(r"[\d:,]{12} --> [\d:,]{12}( X1:40 X2:600)?", times)
+    return [(number, times, lines) for number, times, *lines in blocks]
+
+
+def test_subtitles_stay_subtitles(echo):
+    before, after = cues(SUBTITLES), cues(loud(echo, SUBTITLES))
+    assert [cue[:2] for cue in after] == [cue[:2] for cue in before]
+    assert [cue[2] for cue in after] == [
+        ["- COME IN.", "- <i>WHO IS THERE?</i>"],
+        ["{\\an8}(KNOCKING)", "..."],
+        ["NOBODY."],
+    ]
+
+
+MARKDOWN = """---
+title: the key
+---
+# The garden #
+
+> > Water it **often**.
+
+1. Dig a hole
+2. **Plant a tree**
+   - [ ] an apple
+   - [x] a pear
+
+| tree  | fruit   |
+|:------|--------:|
+| apple | *green* |
+| 12    | none    |
+
+```python
+for tree in garden:
+    # water it
+```
+
+The end
+-------"""
+
+
+def structure(document):
+    """Return the kind of each line of Markdown, and how many cells it has; code as it is."""
+    kinds, code = [], False
+    for line in document.split("\n"):
+        code ^= line.startswith("```") or line == "---"
+        mark = re.match(r"\s*(?:#+|[-*] \[[ x]\]|\d+\.|(?:> ?)+|\||)(?=\s|\w|$)", line)
+        kinds.append(line if code else (mark and mark[0], line.count("|"), line.count("*")))
+    return kinds
+
+
+def test_markdown_stays_markdown(echo):
+    after = loud(echo, MARKDOWN)
+    assert structure(after) == structure(MARKDOWN)
+    assert "# THE GARDEN #" in after and "| APPLE | *GREEN* |" in after and "\nTHE END\n" in after
+
+
+HTML = """<!DOCTYPE html>
+<html lang="en"><head><title>The garden</title>
+<style>
+p { color: red }
+</style>
+</head><body class="wide">
+<!-- not for
+readers --><h1>The garden</h1>
+<ul><li>Dig a <b>hole</b></li><li>Plant a tree</li></ul>
+<table><tr><td>apple</td><td>12</td></tr></table>
+<p>Tom &amp; Anna came.<br>
+They left.</p>
+</body></html>"""
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags and comments of a document, and the text between them."""
+
+    def __init__(self, document):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, attrs))
+
+    def handle_endtag(self, tag):
+        self.tags.append(tag)
+
+    def handle_comment(self, data):
+        self.tags.append(data)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_html_stays_html(echo):
+    before, after = Tags(HTML), Tags(loud(echo, HTML))
+    assert after.tags == before.tags
+    style = "p { color: red }"
+    assert after.text.split() == before.text.upper().replace(style.upper(), style).split()
+
+
+def test_spaces_at_the_ends_and_tabs_between_columns_stay(echo):
+    assert loud(echo, "  Come in.  \n\tcome\tin\n") == "  COME IN.  \n\tCOME\tIN\n"

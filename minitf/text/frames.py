@@ -1,0 +1,196 @@
+"""The frame of a line: list marks, headings, table bars, tags, time codes; what a person reads.
+
+A text that people paste is subtitles, Markdown, HTML or mail as often as plain sentences. What
+frames a sentence there is copied, and what is between is translated. What must be kept inside a
+sentence is the business of `minitf.text.kept`.
+"""
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["Framer", "Piece", "framed"]
+
+# A text, and whether it is kept as it is.
+Piece = tuple[str, bool]
+
+_BLOCKS = (
+    "address|article|aside|blockquote|body|button|caption|center|dd|details|div|dl|dt|fieldset|"
+    "figcaption|figure|footer|form|h[1-6]|head|header|html|iframe|label|legend|li|link|main|meta|"
+    "nav|ol|optgroup|option|p|section|select|summary|table|tbody|td|template|textarea|tfoot|th|"
+    "thead|title|tr|ul|video|br|hr|img|input"
+)
+_MONTHS = (
+    "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
+)
+_BULLETS = "-*+•‣◦▪▫■□●○·–—\uf0a7\uf0b7"
+# Tried at the left edge of a line until none fits.
+_LEFT = re.compile(
+    r"\s+"
+    r"|>+(?=\s|\w)(?!\S*<<)"  # quote marks of mail and Markdown; not >>de<<
+    r"|#{1,6}(?=\s)"  # headings
+    rf"|[{re.escape(_BULLETS)}](?=\s)|[-–—](?=[^\W\d_])"  # items, and what a second person says
+    r"|\[[ xX]\](?=\s)"
+    rf"|(?:\d{{1,3}}\.)+(?=\s)(?!\s+(?:{_MONTHS})\b)|\(?(?:\d{{1,3}}|[A-Za-z]|[ivx]+)\)(?=\s)"
+    r"|\{\\[^{}]*\}"  # the place of a subtitle
+)
+_RIGHT = re.compile(r"(?<!\s)\s+$")
+_AFTER_HEADING = re.compile(r"\s#+$")
+# What is around all of a text: its beginning and its end, with nothing of the kind between.
+_AROUND = re.compile(
+    r"(?P<mark>\*{1,3}|_{1,3}|~~)(?=[^\s*_~])(?:[^*_~]|(?<=\w)_(?=\w))*(?<=[^\s*_~])(?P=mark)$"
+    r"|\((?=\S\S)[^()]*\)$|\[(?=\S\S)[^\[\]]*\]$"
+    r"|<(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?>(?:(?!</?(?P=tag)\b).)*</(?P=tag)\s*>$"
+)
+_OPEN = re.compile(r"\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
+_CLOSE = re.compile(r"(?:\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
+# A line that has no sentence although it has letters.
+_WHOLE = re.compile(
+    r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s.*"  # a time code, and the place of its subtitle
+    r"|\s{0,3}\[[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
+)
+_FENCE = re.compile(r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+)")
+_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS})(?:\s[^<>]*)?/?>", re.I)
+# What has no text, and may end in another line.
+_NO_TEXT = re.compile(
+    rf"<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$", re.I
+)
+_BAR = re.compile(r"(?<!\\)\|")
+_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|\t+")
+# An indented line is code in Markdown; but people indent sentences as well.
+_CODE = re.compile(
+    r"(?:.*[;{}]$|[\w.]+\(.*\)\s*$|[\w.\[\]]+\s*[-+*/]?=\s*\S"
+    r"|(?:\$|>>>|#!|import|from|def|class|pip|npm|git|cd|sudo)\s.*)"
+)
+_INDENTED = re.compile(r" {4}|\t")
+
+
+def framed(lines: Iterable[str]) -> list[list[Piece]]:
+    """Return the pieces of each line; joined, they are the line.
+
+    >>> framed(["- **Wash** the car", "12", "| one | two |"])[0]
+    [('- ', True), ('**Wash** the car', False)]
+    """
+    return list(map(Framer(), lines))
+
+
+class Framer:
+    """A function from a line to its pieces, which knows the lines before it.
+
+    It is in a block of code, in a script or a comment of HTML, in the head of a Markdown file or in
+    a note of WebVTT until that ends.
+    """
+
+    def __init__(self):
+        self.number = 0  # of lines seen
+        self.until = None  # a pattern of the end of what is kept
+        self.is_vtt = self.may_be_head = self.in_code = False
+        self.after_space = True  # whether the line before has no text
+
+    def __call__(self, line: str) -> list[Piece]:
+        """Return the pieces of the next line: (text, whether it is kept)."""
+        pieces = []
+        for text, is_kept in self._pieces(line):
+            if not text:
+                continue
+            is_kept = is_kept or not any(map(str.isalpha, text))
+            if pieces and pieces[-1][1] and is_kept:
+                text = pieces.pop()[0] + text
+            pieces.append((text, is_kept))
+        self.number += 1
+        self.after_space = not line.strip()
+        return pieces
+
+    def _pieces(self, line):
+        if self.until:
+            end = self.until.search(line)
+            if not end:
+                return [(line, True)]
+            self.until = None
+            return [(line[: end.end()], True), *self._pieces(line[end.end() :])]
+        if self._is_whole(line):
+            return [(line, True)]
+        return self._split(line)
+
+    def _is_whole(self, line):
+        """Return whether nothing in the line is to be translated."""
+        if self.number == 0:
+            self.is_vtt = bool(re.match("\ufeff?WEBVTT", line))
+            self.may_be_head = line.rstrip() == "---"
+            return self.is_vtt or self.may_be_head or self._is_special(line)
+        if self.may_be_head and self.number == 1 and re.match(r"[\w-]+:(?:\s|$)", line):
+            self.until = re.compile(r"^(?:---|\.\.\.)\s*$")
+            return True
+        if self.is_vtt and self.after_space and re.match(r"(?:NOTE|STYLE|REGION)\b", line):
+            self.until = re.compile(r"^\s*$")
+            return True
+        return self._is_special(line)
+
+    def _is_special(self, line):
+        if fence := _FENCE.match(line):
+            mark = re.escape(fence["fence"])
+            self.until = re.compile(rf"^\s*(?:>\s?)*{mark}{mark[-1]}*\s*$")
+            return True
+        if _INDENTED.match(line) and (
+            self.in_code or (self.after_space and _CODE.match(line.strip()))
+        ):
+            self.in_code = True
+            return True
+        self.in_code = False
+        return bool(_WHOLE.fullmatch(line))
+
+    def _split(self, line):
+        """Return the pieces of a line that may have scripts and comments."""
+        pieces, start = [], 0
+        for found in _NO_TEXT.finditer(line):
+            if found.start() < start:  # in what is kept
+                continue
+            name = found["name"]
+            pattern = rf"</{name}\s*>" if name else "-->" if found[0] == "<!--" else ">"
+            pattern = re.compile(pattern, re.I)
+            end = pattern.search(line, found.end())
+            if name and not end and line[: found.start()].rstrip()[-1:] not in ("", ">"):
+                break  # a sentence about a tag
+            pieces += _cells(line[start : found.start()])
+            start = end.end() if end else len(line)
+            pieces.append((line[found.start() : start], True))
+            if not end:
+                self.until = pattern
+                break
+        return [*pieces, *_cells(line[start:])]
+
+
+def _cells(line):
+    """Return the pieces of a text that may have tags or table bars."""
+    core = line.strip()
+    if core.startswith("<") or core.endswith(">") or "</" in core:
+        return _between(line, _TAG.finditer(line), _edges)
+    bar = _BAR if re.match(r"\s*(?:>\s?)*\|.*\|", line) else _BAR_BETWEEN
+    return _between(line, bar.finditer(line), _edges)
+
+
+def _between(text, separators, pieces_of):
+    """Return the pieces of what is between some matches, which are kept."""
+    pieces, start = [], 0
+    for found in separators:
+        pieces += [*pieces_of(text[start : found.start()]), (found[0], True)]
+        start = found.end()
+    return [*pieces, *pieces_of(text[start:])]
+
+
+def _edges(text):
+    """Return the text without what is at its edges, which is kept, as pieces."""
+    start, stop = 0, len(text)
+    while start < stop:
+        if found := _LEFT.match(text, start, stop):
+            start = found.end()
+        elif (found := _RIGHT.search(text, start, stop)) or (
+            text[:start].strip().endswith("#")
+            and (found := _AFTER_HEADING.search(text, start, stop))
+        ):
+            stop = found.start()
+        elif _AROUND.match(text, start, stop):
+            start = _OPEN.match(text, start, stop).end()
+            stop = _CLOSE.search(text, start, stop).start()
+        else:
+            break
+    return [(text[:start], True), (text[start:stop], False), (text[stop:], True)]

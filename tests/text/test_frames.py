@@ -1,0 +1,159 @@
+"""The frame of a line is copied: marks of lists, of mail, Markdown, subtitles and HTML."""
+
+import pytest
+
+from minitf.text.frames import Framer, framed
+
+# What is translated of a line; the rest is kept.
+FRAMES = {
+    "...": [],
+    "!!!": [],
+    "|------|:--:|": [],
+    "1984": [],
+    "00:00:01,600 --> 00:00:04,200": [],
+    "00:01.000 --> 00:04.000 align:start position:0%": [],
+    "[1]: https://x.org/a": [],
+    "2. Add the eggs": ["Add the eggs"],
+    "2) Add the eggs": ["Add the eggs"],
+    "5. He is here.": ["He is here."],
+    "1.2. The eggs": ["The eggs"],
+    "a) Go to bed": ["Go to bed"],
+    "(b) Go to bed": ["Go to bed"],
+    "iv) Go to bed": ["Go to bed"],
+    "- No, he said.": ["No, he said."],
+    "-No, he said.": ["No, he said."],
+    "* Wash the car": ["Wash the car"],
+    "\uf0b7\tWash the car": ["Wash the car"],
+    "  • Wash the car  ": ["Wash the car"],
+    "- [x] Wash the car": ["Wash the car"],
+    "## The car ##": ["The car"],
+    "# **The car**": ["The car"],
+    "> > Hello there,": ["Hello there,"],
+    ">Hello there,": ["Hello there,"],
+    "> - Hello": ["Hello"],
+    "| The car | **is red** | 12 |": ["The car", "is red"],
+    "car\tis red": ["car", "is red"],
+    "**The car**": ["The car"],
+    "_The snake_case car_": ["The snake_case car"],
+    "***The car***": ["The car"],
+    "(which is black)": ["which is black"],
+    "[door closes]": ["door closes"],
+    "{\\an8}<i>Come in.</i>": ["Come in."],
+    "<li>Wash the car</li>": ["Wash the car"],
+    '<li><a href="x">Wash</a></li>': ["Wash"],
+    "<td>One</td><td>and two</td>": ["One", "and two"],
+    '<p class="x">A <b>red</b> car.<br>': ["A <b>red</b> car."],
+    "<!-- old --><h1>The car</h1>": ["The car"],
+    "<script>let car;</script><p>The car</p>": ["The car"],
+}
+ORDINARY = """
+A. Smith came.
+I. Newton was here.
+1984 was a year.
+3 men came.
+3.5 million people came.
+*sigh* I know.
+**Note:** read it.
+**One** and **two**
+_One_ and _two_
+(He) left (it).
+(One) day
+No (he said).
+He said (no).
+... and then he left.
+…und dann ging er.
+"No," he said.
+'Tis true.
+„Nein“, sagte er.
+»Nein«, sagte er.
+1. Mai 2010
+3. Oktober ist ein Feiertag.
+24 Stunden sind ein Tag.
+12:30 is late.
+10 % of them left.
+$5 is too much.
+@anna is here.
+#friday is near.
+#1 is Tom.
+& so on
++1 from me
+-> so it is
+--> so it is
+=> so it is
+>>deu<< Hello there.
+<3 you all
+<b>One</b> and <b>two</b>
+Use the <p> tag for it.
+Use the <pre> tag for it.
+Write <br> here.
+x < y and y > z
+a|b
+a || b
+__init__ is a method.
+Call __init__
+snake_case
+C #
+I like C #
+2nd of May
+1st, go home.
+a.m. is the morning.
+z. B. morgen
+d. h. morgen
+St. Peter
+U.S.A. is a country.
+e.g. this
+Mr. Smith
+-5 degrees
+[this](https://x.org) is it.
+[1] says so.
+[Tom] is here.
+~ ten of them
+~~old~~ new
+`code` is here.
+www.x.org is here.
+https://x.org
+anna@x.org wrote.
+I
+Я дома.
+我喜欢它。
+:) Hello
+:-) Hello
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", FRAMES)
+def test_what_is_translated_of_a_line(line):
+    (pieces,) = framed([line])
+    assert [text for text, is_kept in pieces if not is_kept] == FRAMES[line]
+    assert "".join(text for text, _ in pieces) == line
+
+
+def test_an_ordinary_line_has_no_frame():
+    for line in ORDINARY:
+        expected = [(line, not any(map(str.isalpha, line)))]
+        assert framed(["Hello.", line])[1] == expected, line
+
+
+DOCUMENTS = {
+    "a block of code": ("Hello\n```py\nfor car in cars:\n~~~\n```\nyou", "Hello you"),
+    "in a quote": ("> ````\n> car\n> ```\n> ````\n> you", "you"),
+    "code that is indented": (
+        "See:\n\n    x = car\n    more car\n\n    Hello there",
+        "See: Hello there",
+    ),
+    "a script": ("<script>\nlet car;\n</script> Hello\nyou", "Hello you"),
+    "a comment": ("Hello <!-- a\ncar --> you", "Hello you"),
+    "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),
+    "the head of a file": ("---\ntitle: car\n---\nHello", "Hello"),
+    "no head": ("---\nHello there: you", "Hello there: you"),
+    "notes of WebVTT": ("WEBVTT car\n\nNOTE car\nred\n\n00:01.000 --> 00:02.000\nHello", "Hello"),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_begins_in_one_line_and_ends_in_another(name):
+    document, expected = DOCUMENTS[name]
+    framer = Framer()
+    pieces = [piece for line in document.split("\n") for piece in framer(line)]
+    assert " ".join(t.strip() for t, is_kept in pieces if not is_kept) == expected
+    assert "".join(text for text, _ in pieces) == document.replace("\n", "")
