@@ -187,7 +187,9 @@ def test_a_page_that_is_too_large_is_refused(explained, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change", [{"positions": "learned"}, {"tie": False}, {"activation": "swish"}, {"d_v": 4}], ids=str
+    "change",
+    [{"positions": "learned"}, {"tie": False}, {"activation": "swish"}, {"d_v": 4}],
+    ids=str,
 )
 def test_a_model_that_the_page_cannot_compute_is_refused(change, explained):
     subwords = tiny_translator.make_subwords()

@@ -91,32 +91,32 @@ def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updat
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(Clock, "left", lambda *_: 75.0)
+    monkeypatch.setattr("minitf.terminal.AFTER", 0)
+    monkeypatch.setattr("minitf.terminal.EVERY", 0)
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [16], "no lines between those of the log"
-    drawn = sys.stderr.getvalue().split("\r")
-    bars = [text for text in drawn if "0:01:15 left" in text]
-    assert len(bars) == 15 and bars[7].startswith(f"[{'#' * 15:<30}]  50%  step 8  loss ")
-    losses = {float(text.split("loss ")[1].split()[0]) for text in bars}
+    bars = [text for text in sys.stderr.getvalue().split("\r") if "0:01:15 left" in text]
+    assert any("50%" in text and "step 8" in text for text in bars)
+    losses = {float(text.split("loss ")[1].split(",")[0]) for text in bars}
     assert len(losses) > 10 and all(1 < loss < 10 for loss in losses)
 
 
 def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
     """Both are on one terminal: the line would begin behind the bar."""
     monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr("minitf.terminal.AFTER", 0)
+    monkeypatch.setattr("minitf.terminal.EVERY", 0)
     before = []
     monkeypatch.setattr(
         "minitf.training.log._print", lambda text: before.append((text, sys.stderr.getvalue()))
     )
     assert run("here", *RARELY[2:], "--log-every", "4") == 0
-    for text, written in before:
-        if text.startswith("step") and "loss" in text:
-            *_, bar, blank, rest = written.split("\r")
-            assert (
-                bar.rstrip().endswith(" left")
-                and blank.strip() == ""
-                and len(blank) >= len(bar.rstrip())
-                and rest == ""
-            )
+    lines = [written for text, written in before if text.startswith("step") and "loss" in text]
+    for written in lines:
+        *_, bar, space, rest = written.split("\r")
+        assert bar.rstrip().endswith(" left") and len(space) >= len(bar.rstrip())
+        assert space.strip() == rest == ""
+    assert len(lines) == 4
 
 
 def test_a_line_announces_everything_that_takes_long(folder, monkeypatch, capsys):
