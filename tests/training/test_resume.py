@@ -632,10 +632,13 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="it takes the setsid of Linux")
 def test_a_closed_terminal_saves_a_checkpoint(folder):
     """Neither the line nor the progress bar can be written any more."""
+    import termios  # Windows has none
+
     command = [sys.executable, "-m", "minitf.training", *PACE, *SMALL]
     command += ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
     command += ["--steps", "1000000", "--valid-every", "1000000", "--log-every", "5"]
     master, slave = os.openpty()
+    termios.tcsetwinsize(slave, (24, 80))  # a bar needs room
     process = subprocess.Popen(
         ["env", "--default-signal=HUP", "setsid", "--ctty", "--wait", *command, "--out", "here"],
         stdin=slave, stdout=slave, stderr=slave,
