@@ -236,11 +236,15 @@ def test_a_translator_translates_as_the_changed_model(change, beam, monkeypatch,
     lines = [f"{line} {n}" for line in TEXT for n in range(2)]
     model = make_model(subwords)
     unchanged = [
-        best.text for (best,) in Translator(model, subwords).translate(lines, beam, max_extra=5)
+        best.text
+        for (best,) in Translator(model, subwords).translate(
+            lines, beam, max_extra=5, wellformed=False
+        )
     ]
     change(model, monkeypatch)
     translator = Translator(model, subwords, longest=100, usual=100)
-    found = [best.text for (best,) in translator.translate(lines, beam, max_extra=5)]
+    found = translator.translate(lines, beam, max_extra=5, wellformed=False)
+    found = [best.text for (best,) in found]
     assert found != unchanged
     source = make_batch(subwords.encode(lines), [[]] * len(lines), len(subwords)).source
     for cached in (True, False):

@@ -707,7 +707,7 @@ MUTANTS = {
         *(
             loss.projected_cross_entropy,
             "gpu/loss",
-            "add_product(logits.T, chunk_hidden, g_weight)",
+            "add_product(gradient.T, chunk_hidden, g_weight)",
             "pass",
         ),
     ),
@@ -786,8 +786,8 @@ MUTANTS = {
     "on a GPU, dropout: no place": (
         F.feed_forward,
         "gpu/functions",
-        "product.shape, rate, seed",
-        "product.shape, 0.0, seed",
+        "(*shape[:-1], len(inner_bias)), rate, seed",
+        "(*shape[:-1], len(inner_bias)), 0.0, seed",
     ),
 }
 

@@ -185,7 +185,8 @@ def test_a_translator_decodes_as_the_model(kind, beam):
         with_attention(make_model(subwords), kind),
         [f"{line} {n}" for line in TEXT for n in range(2)],
     )
-    found = Translator(model, subwords, 100, 100).translate(lines, beam, max_extra=5)
+    translator = Translator(model, subwords, 100, 100)
+    found = translator.translate(lines, beam, max_extra=5, wellformed=False)
     source = [subwords.encode([line])[0] + [model.config.eos_id] for line in lines]
     for (best,), row in zip(found, source, strict=True):
         if beam == 1:

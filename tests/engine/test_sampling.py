@@ -205,7 +205,7 @@ def test_a_translator_draws_as_the_model(translator):
     source = make_batch(translator.subwords.encode(TEXT[:1]), [[]], len(translator.subwords)).source
     (expected,) = sample(translator.model, source, 0.8, seed=9, max_extra=5, rows=[(3, 0)])
     ((found,),) = translator.sample(
-        TEXT[:1], temperature=0.8, seed=9, max_extra=5, alpha=0.0, first=3
+        TEXT[:1], temperature=0.8, seed=9, max_extra=5, alpha=0.0, first=3, wellformed=False
     )
     assert found.text == translator.subwords.decode([expected.ids])[0].strip()
     assert found.score == pytest.approx(expected.log_probability, rel=1e-4)

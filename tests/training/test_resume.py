@@ -790,11 +790,11 @@ def test_a_closed_output_stops_the_run(folder, monkeypatch):
 
     def closed(text):
         written.append(text)
-        if "step       2" in text:
+        if re.search("step +2 ", text):
             raise BrokenPipeError
 
     monkeypatch.setattr("minitf.training.log._print", closed)
     monkeypatch.setattr(os, "dup2", lambda source, target: None)
     assert run("here") == 0
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
-    assert "step       2" in written[-1]
+    assert re.search("step +2 ", written[-1])
