@@ -110,7 +110,8 @@ const ABBREVIATIONS = `Mr|Mrs|Ms|Messrs|Dr|Prof|St|Mt|Ft|Gov|Sen|Rep|Gen|Lt|Sgt|
   + `Jr|Sr|Co|Inc|Ltd|Corp|Bros|Dept|Fig|Sec|Ch|approx|vs|etc|oz|Jan|Feb|Mar|Apr|Jun|Jul|`
   + `Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Mo|Di|Mi|Nr|Abb|Tab|Kap|Bd|Fa|Hr|Fr|`
   + `Dipl|Ing|med|jur|phil|jun|sen|ca|bzw|vgl|Vgl|usw|usf|ff|inkl|exkl|zzgl|evtl|ggf|bes|`
-  + `sog|geb|Geb|ehem|allg|Mio|Mrd|Tsd|Std|Min|Sek|[${IN_WORD}]*[Ss]tr|[IVXL]{2,}`;
+  + `sog|geb|Geb|ehem|allg|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Anm|Anl|gem|Ca|Bzw|Inkl|Exkl|`
+  + `Zzgl|Evtl|Ggf|Cf|cf|Approx|Rt|Ave|Blvd|Rd|[${IN_WORD}]*[Ss]tr|[IVXL]{2,}`;
 const STARTERS = `I|He|She|It|We|You|They|The|This|That|These|Those|There|Then|But|And|So|My|His|Her|`
   + `Our|Their|What|When|Where|Why|How|In|At|If|Ich|Er|Sie|Es|Wir|Ihr|Der|Die|Das|`
   + `Dann|Aber|Und|Da|Dort|Dies|Diese|Dieser|Mein|Sein|Was|Wann|Wo|Warum|Wie|Im|Am|`

@@ -15,7 +15,8 @@ _ABBREVIATIONS = (
     "Inc|Ltd|Corp|Bros|Dept|Fig|Sec|Ch|approx|vs|etc|oz|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|"
     "Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Mo|Di|Mi|Nr|Abb|Tab|Kap|Bd|Fa|Hr|Fr|Dipl|Ing|med|jur|phil|"
     "jun|sen|ca|bzw|vgl|Vgl|usw|usf|ff|inkl|exkl|zzgl|evtl|ggf|bes|sog|geb|Geb|ehem|allg|Mio|Mrd|"
-    r"Tsd|Std|Min|Sek|\w*[Ss]tr|[IVXL]{2,}"
+    "Tsd|Std|Min|Sek|Abs|Anm|Anl|gem|Ca|Bzw|Inkl|Exkl|Zzgl|Evtl|Ggf|Cf|cf|Approx|Rt|Ave|Blvd|"
+    r"Rd|\w*[Ss]tr|[IVXL]{2,}"
 )
 _SHORT = re.compile(rf"\b(?:{_ABBREVIATIONS})$")
 _STARTERS = (

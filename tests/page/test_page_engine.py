@@ -12,6 +12,7 @@ from page_file import parsed
 from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
 from minitf.page.writer import page
+from minitf.text import sentences as sentence_ends
 from minitf.text.vocabulary import valid
 from minitf.translation.translator import Translator
 
@@ -205,6 +206,19 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
             continue  # the page's model reads the values themselves
         # A sentence that is too long is cut by Python, and refused by the page.
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
+
+
+@pytest.mark.parametrize("name", ["ABBREVIATIONS", "STARTERS", "MONTHS"])
+def test_the_lists_of_the_page_are_those_of_python(name):
+    """The sentences above try only some of the words."""
+    script = (PACKAGE / "page" / "engine.js").read_text(encoding="utf-8")
+    written = re.search(rf"const {name} = (.*?);\n", script, re.DOTALL)[1]
+    words = "".join(re.findall("`(.*?)`", written)).encode().decode("unicode_escape")
+    expected = getattr(sentence_ends, f"_{name}")
+    plain = re.compile(r"^\w+$")
+    assert set(filter(plain.match, words.split("|"))) == set(
+        filter(plain.match, expected.split("|"))
+    )
 
 
 def test_no_name_of_a_saved_row_or_column_is_a_formula():
