@@ -96,6 +96,8 @@ class Translator:
         )
         capitals = notes.get("reads_capitals") is True
         marks = notes.get("marks")
+        if not (isinstance(marks, list) and all(isinstance(m, str) and m.strip() for m in marks)):
+            marks = None  # those among the subwords
         return cls(model, subwords, max(longest, whole), max(usual, whole), capitals, marks)
 
     def translate(

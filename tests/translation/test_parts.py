@@ -110,6 +110,16 @@ def test_a_pattern_of_ones_own(echo):
         echo.translate(["call"], keep=["TOM("])
 
 
+@pytest.mark.parametrize("noted", [None, 7, "①②", [7], ["①", " "], {"①": 1}])
+def test_marks_that_are_none_are_not_taken_from_the_notes(echo, noted, tmp_path):
+    from tiny_translator import save
+
+    save(tmp_path, echo.subwords, {"marks": noted})
+    assert Translator.load(tmp_path).marks == list(MARKS)
+    save(tmp_path, echo.subwords, {"marks": ["4711", "X1"]})
+    assert Translator.load(tmp_path).marks == ["4711", "X1"]
+
+
 def test_nothing_is_kept_of_words_that_came_cut(echo):
     plain = Echo(echo.model, echo.subwords, as_text=False)
     assert plain._read(["call  2,2 now"])[0][0].texts == ["call  2,2 now"]
