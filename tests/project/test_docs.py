@@ -20,7 +20,9 @@ PATHS = {
 }
 # Its side
 CUPYS = {
-    name for name, path in PATHS.items() if "\nimport cupy\n" in path.read_text(encoding="utf-8")
+    name
+    for name, path in PATHS.items()
+    if re.search(r"^import cupyx?\b", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
 NOT_HERE = set() if importlib.util.find_spec("cupy") else CUPYS
 MODULES = [name for name in PATHS if not name.endswith("__init__") and name not in NOT_HERE]
