@@ -64,10 +64,9 @@ def is_plain(model):
 
     It may not if the form `decoder` is left out (see minitf/forms.py).
     """
-    if is_left_out("decoder"):
-        return False
     unchanged = all(is_unchanged(*checked) for checked in _methods_computed_here(model))
-    return unchanged and functions_are_unchanged() and _follows_its_config(model)
+    is_used = unchanged and not is_left_out("decoder")
+    return is_used and functions_are_unchanged() and _follows_its_config(model)
 
 
 def _follows_its_config(model):
