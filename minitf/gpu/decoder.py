@@ -78,9 +78,9 @@ class StraightScorer:
         flat, index = sums.reshape(n, -1), index.reshape(n, -1)
         order = np.lexsort((index, -flat))[:, :count]
         best, found = np.take_along_axis(index, order, 1), np.take_along_axis(flat, order, 1)
-        if (sums[:, :, -1].max(axis=1) >= found[:, -1]).any():
-            return decode.continuations(logits, totals, count)
-        return best % size, best // size, found
+        is_tied = (sums[:, :, -1].max(axis=1) >= found[:, -1]).any()
+        ranked = best % size, best // size, found
+        return decode.continuations(logits, totals, count) if is_tied else ranked
 
     def _best_of(self, logits, count):
         """Return normalisers, and the best `count` of each row: see fused.best_of_rows."""

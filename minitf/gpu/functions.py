@@ -114,12 +114,10 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     written rounded by the product and the kernel that make them.
     """
     x_data, inner, inner_bias = linear_arrays(x, w_1, b_1)
-    if b_1 is None or not has_kernels(x_data, inner):
+    if b_1 is None or not has_kernels(x_data, inner, as_array(w_2)):
         return NotImplemented
     # The bias has the features and the dtype of the hidden layer, which is not computed yet.
     _, outer, outer_bias = linear_arrays(inner_bias, w_2, b_2)
-    if not has_kernels(outer):
-        return NotImplemented
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
     numbers = numbers_of_next_mask((*shape[:-1], len(inner_bias)), rate, seed)
     rows = as_operand(x_data.reshape(n, shape[-1]))  # (N, D)
