@@ -87,7 +87,8 @@ def sentences(translator, count):
     while len(found) < count:
         line = f"{rng.choice(who)} {rng.choice(does)} {rng.choice(what)}{rng.choice(more)}"
         line = line[0].upper() + line[1:] + rng.choice([".", "?", "!", ""])
-        if line not in found and len(translator.parts(line)) == 1:
+        (read,) = translator._read([line])  # a value is kept by Python only
+        if line not in found and len(read) == 1 and not read[0].values:
             found.append(line)
     return found
 
