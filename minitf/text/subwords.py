@@ -56,9 +56,9 @@ class Subwords:
         self.model = model
         try:
             self._processor = processor(model)
-            names = self._processor.id_to_piece(list(range(len(SPECIALS))))
+            names = self._processor.id_to_piece(list(range(len(self))))[: len(SPECIALS)]
             has_bytes = self._processor.piece_to_id("<0x00>") != UNK
-        except (UserError, IndexError):
+        except (UserError, IndexError, UnicodeDecodeError):  # the last: a piece is no UTF-8
             names, has_bytes = [], False
         if names != list(SPECIALS) or not has_bytes:
             raise UserError(
