@@ -37,7 +37,7 @@ class Parser:
     def __init__(self, model: Transformer, subwords: Subwords, with_words: bool = False):
         if model.config.positions == "learned":  # it would translate the beginning of a long line
             raise UserError("a parser needs positions of any length: train it with sinusoids")
-        self._translator = Translator(model, subwords, longest=10**9, usual=10**9)
+        self._translator = Translator(model, subwords, longest=10**9, usual=10**9, as_text=False)
         self.with_words = with_words
         self._allowed([])  # refuses another model
 

@@ -61,7 +61,7 @@ for name in names:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        assert error.name == "cupy" and name.startswith("minitf.gpu."), (name, error)
+        assert error.name in ("cupy", "cupyx") and name.startswith("minitf.gpu."), (name, error)
 print(minitf.__file__, *names, sep="\\n")
 """
 

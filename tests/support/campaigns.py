@@ -374,7 +374,7 @@ def trees(folder, seed, count=10_000):
     )  # fmt: skip
     text = b"\n".join([*content, b"the end"])
     out, err = process.communicate(text, timeout=3600)
-    assert is_well(process.returncode, err.decode(), text), err
+    assert process.returncode == 0 and err.decode().count("\n") <= 1, err  # what was given up
     found = lines_of(out.decode())
     assert len(found) == count + 1
     brackets = 0
