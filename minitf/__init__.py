@@ -11,7 +11,7 @@ Masks are boolean, True = may attend. Gradients are called gx, gy: of x, of y.
 
 from typing import TYPE_CHECKING
 
-from minitf import functions, unchanged  # noqa: F401 -- unchanged copies methods at once
+from minitf import functions
 from minitf.backend import use, using
 from minitf.check import grad_check, same, show
 from minitf.config import Config

@@ -17,13 +17,10 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
-from minitf.edited import edited
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Module
 from minitf.tensor import Ids, Tensor, no_grad
-from minitf.transformer import Decoder, DecoderLayer, MultiHeadAttention, Positions, Transformer
-from minitf.unchanged import is_unchanged
+from minitf.transformer import MultiHeadAttention, Transformer
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
@@ -401,49 +398,6 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     return np.maximum(lengths, 1)
 
 
-def can_cache(model: Transformer) -> bool:
-    """Return whether the model can be decoded with a cache.
-
-    With a cache the decoder reads the newest token only; the keys and values of the others are
-    those of earlier steps. In a changed model they may be outdated, as when a position is counted
-    from the end of the text: the translation would be wrong, without an error. So a module that
-    changes a method on which the cache relies is decoded without one, which is slower and always
-    right, unless it says `can_cache = True`. That speaks for this module only, not for those inside
-    it. A module that cannot work with a cache says `can_cache = False`. Modules that act on each
-    position alone (the feed-forward network, norms, embeddings) need to say nothing. A model that
-    is not a Transformer is decoded with a cache only if it says `can_cache = True`. If the file of
-    a layer was edited, all methods count as changed.
-    """
-    if any(module.can_cache is False for module in model.modules()):
-        return False
-    if not isinstance(model, Transformer):
-        return model.can_cache is True
-    return all(_suits_a_cache(*checked) for checked in _methods_of_the_cache(model))
-
-
-OF_LAYERS = {"transformer.py", "nn.py"}  # the files that define what the cache relies on
-
-
-def _methods_of_the_cache(model):
-    """Yield (module, its class, names of methods) for the methods on which the cache relies."""
-    yield model, Transformer, "decode"
-    yield model.target_positions, Positions, "__call__"
-    yield model.decoder, Decoder, "__call__"
-    for layer in model.decoder.layers:
-        yield layer, DecoderLayer, "__call__"
-        for name in ("self_attention", "source_attention"):
-            if hasattr(layer, name):  # a changed layer may have one attention only
-                attention = getattr(layer, name)
-                methods = "__call__", "keys_and_values", "split_heads", "merge_heads"
-                yield attention, MultiHeadAttention, *methods
-
-
-def _suits_a_cache(module, kind, *methods):
-    """Return whether a module says `can_cache = True`, or its methods are unchanged."""
-    said = isinstance(module, Module) and module.can_cache is True
-    return said or (not OF_LAYERS & set(edited) and is_unchanged(module, kind, *methods))
-
-
 @accelerated
 def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> Scorer:
     """Return the Scorer of translations, `width` texts for each row of source.
@@ -451,19 +405,71 @@ def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> S
     cached: whether the decoder reads only the newest token of each text, if the model can be
     decoded so.
     """
-    return TokenScorer(model, source, width, cached)
+    caches = _caches(model) if cached and can_cache(model) else None
+    return TokenScorer(model, source, width, caches)
+
+
+def can_cache(model: Transformer) -> bool:
+    """Return whether the model can be decoded with a cache.
+
+    With a cache the decoder reads the newest token only; the keys and values of the others are
+    those of earlier steps. In a changed model they may be outdated, as when a position is counted
+    from the end of the text: the translation would be wrong, without an error. So a made-up text is
+    scored both ways. A module for which a short text cannot tell says `can_cache = False`.
+    """
+    if not all(module.can_cache for module in model.modules()):
+        return False
+    return agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model)))
+
+
+def agrees(
+    model: Transformer, scorer_of: Callable[[np.ndarray], Scorer], tolerance: float = 1e-3
+) -> bool:
+    """Return whether a scorer has the logits that the model's modules compute without a cache.
+
+    scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
+    tokens after the start mark.
+    tolerance: of the largest logit, how much another may differ by rounding.
+    """
+    c = model.config
+    length = min(4, c.max_length) if c.positions == "learned" else 4
+    ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
+    ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id
+    texts = ids[None].copy()
+    texts[0, 0] = c.bos_id
+    with model.evaluating(), no_grad():
+        plain = TokenScorer(model, ids[None], 1, None)
+        expected = [to_numpy(plain(texts[:, : t + 1])[0]) for t in range(length)]
+        try:
+            scorer = scorer_of(ids[None])
+            found = [to_numpy(scorer(texts[:, : t + 1])[0]) for t in range(length)]
+        except Exception:  # a changed layer may do anything with a cache that it does not know
+            return False
+    largest = max(np.abs(x[np.isfinite(x)]).max(initial=0) for x in expected)
+    return all(
+        x.shape == y.shape and np.allclose(x, y, tolerance, tolerance * largest)
+        for x, y in zip(found, expected, strict=True)
+    )
+
+
+def _caches(model):
+    """Return new caches for every layer of a model, or None if it has no layers to cache."""
+    layers = getattr(getattr(model, "decoder", None), "layers", None)
+    return layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
 
 
 class TokenScorer:
-    """The Scorer for which the R = B * width texts are rows of one batch."""
+    """The Scorer for which the R = B * width texts are rows of one batch.
 
-    def __init__(self, model: Transformer, source: Ids, width: int, cached: bool):
+    caches: for each layer a pair, for self-attention and for attention to the source; None: the
+    decoder reads each text from its beginning.
+    """
+
+    def __init__(self, model: Transformer, source: Ids, width: int, caches: list | None):
         memory, mask = model.encode(source)
         rows = np.repeat(np.arange(len(source)), width)
         self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]
-        self.caches = None
-        if cached and can_cache(model):
-            self.caches = [(Cache(grows=True), Cache(grows=False)) for _ in model.decoder.layers]
+        self.caches = caches
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return logits and normalisers, as Scorer says."""

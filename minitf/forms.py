@@ -3,7 +3,7 @@
 An *op* is a function that computes an equation of the paper, by the plainest correct program. An
 op that needs a faster program has *forms* as well, in one or both of two rooms (folders):
 `minitf/cpu/` for NumPy's arrays and `minitf/gpu/` for CuPy's. A form takes the arguments of its
-equation and returns the same values and gradients, which tests/engine/test_forms.py checks.
+equation and returns the same values and gradients.
 
     @accelerated                                            # in minitf/functions.py
     def layer_norm(x, gain, bias, eps=1e-6): ...
@@ -11,14 +11,18 @@ equation and returns the same values and gradients, which tests/engine/test_form
     @form_of(functions.layer_norm)                          # in minitf/cpu/functions.py
     def layer_norm(x, gain, bias, eps=1e-6): ...
 
-The forms of the library in use are loaded at the first call of an accelerated op. To compute with
-equations only, write `with forms.off():`, or set the environment variable MINITF_FORMS=off. That
-also happens, with a notice, when the file of an equation has been edited: its form would still
-compute what it said before. MINITF_FORMS=on uses the forms all the same.
+A form proves itself: before its first use it is compared with its equation, values and gradients,
+on the op's example in proof.py. If the two disagree, the form is dropped, with a line that names
+it, and the equation computes: an equation that somebody edited, a function or a method that was
+replaced, a driver or a library that computes wrong. Whoever assigns a function to
+`minitf.functions`, or a method to a class of modules, makes all forms prove themselves again; after
+any other change, `forms.check()` does. tests/engine/test_forms.py holds forms to equations far
+harder than that.
 
-To find the form that is at fault, leave out some by name: `with forms.without("layer_norm"):`, or
-MINITF_FORMS_WITHOUT=layer_norm,MultiHeadAttention for a process. `decoder` is the program that
-decodes a plain model without calling its modules.
+`with forms.off():` and MINITF_FORMS=off compute with equations only. To find the form that is at
+fault, leave out some by name: `with forms.without("layer_norm"):`, or
+MINITF_FORMS_WITHOUT=layer_norm,attention for a process. `decoder` is the program that decodes a
+plain model without calling its modules.
 """
 
 from __future__ import annotations
@@ -29,48 +33,45 @@ import importlib
 import os
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from minitf.backend import xp
-from minitf.edited import edited
 
-__all__ = ["accelerated", "form_of", "off", "on", "without"]
+__all__ = ["accelerated", "check", "form_of", "off", "on", "without"]
 
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form}
-_loaded = {None}  # rooms that have been imported; a library without a room has no forms
+_proved = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form, or None if it has none}
+_dropped = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: why its form is not used}
+_changes = {"count": 0}  # how often all proofs were forgotten
 
 if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
     print(f"MINITF_FORMS is {_setting!r}: choose on or off", file=sys.stderr)
     raise SystemExit(2)
-if not _setting and edited:
-    _setting = "off"
-    print(
-        f"minitf: edited ({', '.join(edited)}): computing with the equations, without their "
-        "faster forms (MINITF_FORMS=on: with forms, which do not know of the edit)",
-        file=sys.stderr,
-    )
 
 # The requests to turn forms on (True) or off (False), oldest first: one of the environment, one of
 # each open `with` block. Threads share them, because replicas compute a batch in several threads.
 _requests = {"MINITF_FORMS": _setting != "off"}
 _switch = {"on": _requests["MINITF_FORMS"]}  # the newest request decides
 _left_out = set(filter(None, os.environ.get("MINITF_FORMS_WITHOUT", "").split(",")))  # names
-_lock = threading.Lock()
+_lock = threading.RLock()  # a proof may need that of another form
 
 Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of its equation
 
 
 def accelerated(equation: Op) -> Op:
     """Let a form compute this op where the library in use has one that takes the arguments."""
-
-    name = name_of(equation)
+    name = equation.__name__
 
     @functools.wraps(equation)
     def op(*arguments, **options):
         if _switch["on"]:
             room = xp.__dict__["_room"]
-            form = (_forms[room] if room in _loaded else _load(room)).get(op)
+            try:
+                form = _proved[room][op]
+            except KeyError:
+                form = _prove(room, op)
             if form is not None and name not in _left_out:
                 result = form(*arguments, **options)
                 if result is not NotImplemented:
@@ -80,27 +81,54 @@ def accelerated(equation: Op) -> Op:
     return op
 
 
-def form_of(op: Callable) -> Callable[[Callable], Callable]:
-    """Register the decorated function as the form of `op`, for the room that contains it.
+def form_of(op: Callable, room: str | None = None) -> Callable[[Callable], Callable]:
+    """Register the decorated function as the form of `op`.
 
+    room: "cpu" or "gpu"; by default the one that contains the form.
     For arguments that it does not take, the form returns NotImplemented before it changes anything.
     Raises ValueError for a function outside minitf/cpu and minitf/gpu.
     """
 
     def register(form):
-        room = form.__module__.removeprefix("minitf.").split(".")[0]
-        if room not in _forms:
+        of = room or form.__module__.removeprefix("minitf.").split(".")[0]
+        if of not in _forms:
             raise ValueError(
                 f"the form {form.__name__} belongs in a file of minitf/cpu or minitf/gpu"
             )
-        _forms[room][op] = form
+        _forms[of][op] = form
         return form
 
     return register
 
 
+def _prove(room, op):
+    """Return the form of an op if it agrees with its equation, else None; remember which."""
+    with _lock:
+        if op not in _proved[room]:  # another thread may have been faster
+            if room is not None:
+                _load(room)
+            form = _forms[room].get(op)
+            if form is not None:
+                proof = importlib.import_module("minitf.proof")  # which imports the engine
+                if why := proof.disagreement(op, form):
+                    form = None
+                    _say_dropped(room, op, why)
+            _proved[room][op] = form
+        return _proved[room][op]
+
+
+def _say_dropped(room, op, why):
+    if _dropped[room].get(op) != why:  # once
+        _dropped[room][op] = why
+        print(
+            f"minitf: {op.__name__} is computed by its equation, not by its faster form in "
+            f"minitf/{room}: {why}",
+            file=sys.stderr,
+        )
+
+
 def _load(room):
-    """Import the forms of a room, and return them."""
+    """Import the forms of a room."""
     importlib.import_module(f"minitf.{room}")
     if unknown := _left_out.difference(names(room)):
         print(
@@ -109,18 +137,57 @@ def _load(room):
             file=sys.stderr,
         )
         raise SystemExit(2)
-    _loaded.add(room)
-    return _forms[room]
 
 
-def name_of(op: Callable) -> str:
-    """Return the name by which the form of an op is left out: of a module's call, its class."""
-    return op.__qualname__.removesuffix(".__call__")
+def check() -> list[str]:
+    """Compare all forms of the library in use with their equations; return the names of those that
+    disagree and are dropped.
+    """
+    forget()
+    room = xp.__dict__["_room"]
+    if room is not None:
+        _load(room)
+    for op in list(_forms[room]):
+        _prove(room, op)
+    return [op.__name__ for op in _dropped[room] if _proved[room][op] is None]
+
+
+def forget() -> None:
+    """Let every form prove itself again before its next use, because something was changed."""
+    with _lock:
+        _changes["count"] += 1
+        for proved in _proved.values():
+            proved.clear()
+
+
+def changes() -> int:
+    """Return how often the proofs were forgotten: a number that differs after every change."""
+    return _changes["count"]
+
+
+class WatchedModule(types.ModuleType):
+    """A module whose functions forms rely on: replacing one makes forms prove themselves again."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        forget()
+
+
+class WatchedClass(type):
+    """The type of classes whose methods forms rely on: replacing one does the same."""
+
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value)
+        forget()
+
+    def __delattr__(cls, name):
+        super().__delattr__(name)
+        forget()
 
 
 def names(room: str) -> list[str]:
     """Return the names of the forms of a room (imported before), and of its decoder."""
-    return [*map(name_of, _forms[room]), "decoder"]
+    return [*(op.__name__ for op in _forms[room]), "decoder"]
 
 
 def is_left_out(name: str) -> bool:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 
 from minitf.backend import to_device, xp
 from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
-from minitf.forms import accelerated
+from minitf.forms import WatchedModule, accelerated
 from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = [
@@ -301,7 +302,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` with norm="post" computes the same; its form calls this op, one kernel on a GPU.
+    `Residual` with norm="post" computes the same, in a training by this op: one kernel on a GPU.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
@@ -324,7 +325,7 @@ def feed_forward(
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
     With a rate, dropout follows the ReLU (not in the paper).
-    `FeedForward` computes the same; its form calls this op.
+    `FeedForward` computes the same, in a training by this op.
     Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """
@@ -541,3 +542,6 @@ def __getattr__(name):
         f"minitf.functions has no {name}: it has what the paper uses; "
         "minitf.beyond.functions has some more, such as tanh and gelu"
     )
+
+
+sys.modules[__name__].__class__ = WatchedModule  # a replaced function is noticed: see forms.py

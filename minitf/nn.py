@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import DType, to_device, to_numpy, xp
 from minitf.errors import UserError
@@ -79,6 +80,23 @@ def _check_flattenable(parameters):
             )
 
 
+def gradient_buffer(x, inputs):
+    """Return the array to which a form may write the gradient of x, or None.
+
+    It is the slice of the flat gradients that belongs to x. A `backward` that writes to it also
+    returns it, and the gradient need not be copied.
+    inputs: all inputs of the op. If x occurs among them more than once, its gradients have to be
+    added, and one would overwrite the other.
+    None for that, for anything but a flattened parameter, and if there is a gradient already:
+    `out=None` is a new array.
+    """
+    view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
+    if view is None or sum(x is each for each in inputs) > 1:
+        return None
+    # None if x has an array of another shape or dtype now, which Adam will refuse.
+    return view if (view.shape, view.dtype) == (x.shape, x.dtype) else None
+
+
 def flat_slices(parameters):
     """Yield each parameter with its slice of the flat array."""
     start = 0
@@ -87,7 +105,7 @@ def flat_slices(parameters):
         start += parameter.size
 
 
-class Module:
+class Module(metaclass=forms.WatchedClass):
     """A layer or a model: parameters and other modules, held in attributes.
 
     They may also be in lists, tuples and dicts. A parameter's name is the path to it, with indices
@@ -95,9 +113,7 @@ class Module:
     """
 
     training = True
-    # False: the model cannot be decoded with a cache of keys and values. True: this module can be,
-    # although it was changed. None: decode.can_cache decides.
-    can_cache = None
+    can_cache = True  # False: not to be decoded with a cache of keys and values, see minitf.decode
 
     def named_parameters(self) -> list[tuple[str, Parameter]]:
         """List (name, parameter) in the order of definition.

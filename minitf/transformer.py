@@ -94,9 +94,7 @@ class MultiHeadAttention(Module):
 
     The matrices W_i of all heads are the columns of one matrix, so each projection is one product.
     With `keep_weights` set, the last weights (B, H, T, S) are kept in `weights`, for pictures.
-    To change how a head attends, override `attend`, which also works with a cache. A subclass that
-    overrides `__call__`, `keys_and_values`, `split_heads` or `merge_heads` is decoded without a
-    cache, unless it says `can_cache = True`.
+    To change how a head attends, override `attend`, which also works with a cache.
     There are no biases, as in the paper's equations, unless config.attention_bias is set. The keys'
     bias then has no effect: it adds the same number to all scores of a query.
     Source: section 3.2.2.
@@ -112,7 +110,6 @@ class MultiHeadAttention(Module):
         self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, c.attention_bias)
         self.n_heads, self.rate = c.n_heads, c.attention_dropout
 
-    @accelerated
     def __call__(
         self,
         x: Tensor,
@@ -131,14 +128,11 @@ class MultiHeadAttention(Module):
         """
         if mask is not None and mask.ndim == 3:
             raise ValueError("a mask of 3 axes would be read as one per head: write mask[:, None]")
-        queries = self.split_heads(self.query(x))  # (B, H, T, K)
         if cache is None:
-            keys, values = self.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
-            positions = np.arange(x.shape[1])[None], np.arange(memory.shape[1])[None]
-        else:
-            keys, values = cache(self, memory)
-            positions = cache.positions
-        heads = self.attend(queries, keys, values, mask, positions)  # (B, H, T, U)
+            return multi_head_attention(self, x, memory, mask)
+        queries = self.split_heads(self.query(x))  # (B, H, T, K)
+        keys, values = cache(self, memory)  # (B, H, n, K), (B, H, n, U)
+        heads = self.attend(queries, keys, values, mask, cache.positions)  # (B, H, T, U)
         return self.output(self.merge_heads(heads))  # (B, T, D)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,14 +162,24 @@ class MultiHeadAttention(Module):
         """Attend in all heads: return the weighted averages of the values, (B, H, T, U).
 
         queries: (B, H, T, K). keys: (B, H, S, K). values: (B, H, S, U).
-        positions: of the queries (1, T) and of the keys (1, S) or (B, S) in their texts, NumPy
-        integers. The paper's attention does not need them; a subclass with relative or rotary
-        positions does, because keys from the cache of minitf/cpu/decode.py may be in any order,
-        some of them hidden by the mask, and its queries of W texts all have the same position.
+        positions: of the queries (1, T) and of the keys (1, S) in their texts, NumPy integers. The
+        paper's attention does not need them; a subclass with relative or rotary positions does.
         """
         if self.keep_weights:
             self.weights = F.attention_weights(queries, keys, mask).numpy()
         return F.attention(queries, keys, values, mask, self.rate if self.training else 0.0)
+
+
+@accelerated
+def multi_head_attention(
+    attention: MultiHeadAttention, x: Tensor, memory: Tensor, mask: np.ndarray | None = None
+) -> Tensor:
+    """Return what a MultiHeadAttention computes without a cache, step by step by its methods."""
+    queries = attention.split_heads(attention.query(x))  # (B, H, T, K)
+    keys, values = attention.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
+    positions = np.arange(x.shape[1])[None], np.arange(memory.shape[1])[None]
+    heads = attention.attend(queries, keys, values, mask, positions)  # (B, H, T, U)
+    return attention.output(attention.merge_heads(heads))  # (B, T, D)
 
 
 class FeedForward(Module):
@@ -193,10 +197,17 @@ class FeedForward(Module):
         self.dropout = Dropout(config.feed_forward_dropout)
         self.activation = config.activation  # the name of a function in minitf.functions
 
-    @accelerated
     def __call__(self, x: ArrayLike) -> Tensor:
         activation = getattr(F, self.activation)
-        return self.outer(self.dropout(activation(self.inner(x))))
+        return feed_forward_network(x, self.inner, activation, self.dropout, self.outer)
+
+
+@accelerated
+def feed_forward_network(
+    x: ArrayLike, inner: Module, activation: Callable, dropout: Module, outer: Module
+) -> Tensor:
+    """Return outer(Dropout(activation(inner(x)))), layer by layer."""
+    return outer(dropout(activation(inner(x))))
 
 
 class Residual(Module):
@@ -213,11 +224,16 @@ class Residual(Module):
         self.dropout = Dropout(config.dropout)
         self.post = config.norm == "post"
 
-    @accelerated
     def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.post:
-            return self.norm(x + self.dropout(sublayer(x)))
+            return add_and_norm(x, sublayer(x), self.dropout, self.norm)
         return x + self.dropout(sublayer(self.norm(x)))
+
+
+@accelerated
+def add_and_norm(x: Tensor, added: Tensor, dropout: Module, norm: Module) -> Tensor:
+    """Return LayerNorm(x + Dropout(added)), layer by layer: "Add & Norm" in figure 1."""
+    return norm(x + dropout(added))
 
 
 class EncoderLayer(Module):
@@ -396,7 +412,6 @@ class Transformer(Module):
         source_mask: np.ndarray | None,
         start: int = 0,
         caches: Sequence | None = None,
-        target_mask: np.ndarray | None = None,
     ) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
@@ -405,22 +420,13 @@ class Transformer(Module):
         mask keeps every real token from seeing it.
         caches: for each layer a pair, one cache for self-attention and one for attention to the
         source (see minitf.decode). With them, target is only the newest token of each text, (B, 1),
-        at position `start`.
-        If all texts of a sentence share a cache, as in minitf/cpu/decode.py, target is (B, W), the
-        newest token of each of its W texts, and target_mask (B, 1, W, n) says which tokens in the
-        cache each text may attend to (default: all).
+        at position `start`, which may attend to all tokens in its cache.
         """
         target = _ids(target, "target", "(B, T)")
+        _check_rows(len(memory), len(target))
         x = self.target_embedding(target) * self.config.d_model**0.5
-        if caches is None:
-            _check_rows(len(memory), len(target))
-            if target_mask is not None:
-                raise ValueError("target_mask is only for decoding with caches: leave it out")
-            target_mask = causal_mask(target.shape[1])
-            x = self.target_positions(x, start)
-        else:  # W texts at one position, not one text of W positions
-            beams = x.reshape(-1, 1, self.config.d_model)  # (B*W, 1, D)
-            x = self.target_positions(beams, start).reshape(x.shape)  # (B, W, D)
+        x = self.target_positions(x, start)
+        target_mask = causal_mask(target.shape[1]) if caches is None else None
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
         return self.decoder(x, memory, *masks, caches)
 

@@ -5,6 +5,7 @@ from minitf.cpu import (  # noqa: F401  (each registers its forms)
     decode,
     decoder,
     functions,
+    layers,
     loss,
     multihead,
     optim,

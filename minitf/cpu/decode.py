@@ -1,6 +1,6 @@
-"""Faster decoding: the beams of a sentence share one cache, and few next tokens are compared.
+"""Faster decoding: the cache that the beams of a sentence share, and few next tokens to compare.
 
-minitf/gpu/decode.py runs the same program on CuPy.
+Both also serve minitf/gpu.
 
 Letters: B sentences, W texts of each, R = B * W texts, n tokens in the cache of a sentence,
 H heads, K d_k or d_v.
@@ -11,57 +11,13 @@ import numpy as np
 from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import form_of
-from minitf.tensor import Tensor
 
-__all__ = ["SharedTokenScorer", "continuations", "normalisers_of"]
+__all__ = ["Layout", "continuations", "normalisers_of"]
 
 _CACHED = 1 << 17  # logits; the terms of so many fit the cache
 _GROW_BY = 8  # tokens of each beam; the caches grow by so many
 # Scores in a block of continuations; the first that leaves enough blocks is used.
 _BLOCKS = (32, 16, 8, 4, 2, 1)
-
-
-class SharedTokenScorer:
-    """The Scorer that gives the model the newest tokens of all beams of a sentence as one row.
-
-    These tokens are ids (B, W). They attend to one cache for all beams of their sentence; a
-    mask hides the tokens of other beams.
-    arranged: a function that returns the source's keys and values in another memory layout.
-    """
-
-    def __init__(self, model, source, width, arranged=lambda array: array):
-        self.model, self.width = model, width
-        self.memory, self.mask = model.encode(source)
-        self.layout = Layout(len(source), width)
-        self.caches = [
-            (TextCache(self.layout), SourceCache(self.layout, arranged))
-            for _ in model.decoder.layers
-        ]
-
-    def __call__(self, texts):
-        if self.layout.is_full():
-            kept = self.layout.grow()
-            for text_cache, _ in self.caches:
-                text_cache.grow(kept)
-        self.layout.add_newest()
-        newest = texts[:, -1].reshape(-1, self.width)  # (B, W)
-        start = texts.shape[1] - 1
-        masks = self.mask, self.layout.mask()
-        of_source, own = (None if mask.all() else to_device(mask) for mask in masks)
-        hidden = self.model.decode(newest, self.memory, of_source, start, self.caches, own)
-        logits = self.model.logits(hidden.reshape(-1, hidden.shape[-1])).data
-        return decode.with_normalisers(logits, self.model.config)
-
-    def select(self, rows):
-        """Keep these rows of the texts, in this order."""
-        sentences = rows[:: self.width] // self.width
-        if len(sentences) < len(self.mask):
-            for text_cache, source_cache in self.caches:
-                text_cache.select(to_device(sentences))
-                source_cache.select(to_device(sentences))
-            self.memory = Tensor(self.memory.data[to_device(sentences)])
-            self.mask = self.mask[sentences]
-        self.layout.select(sentences, rows)
 
 
 class Layout:
@@ -70,20 +26,13 @@ class Layout:
     A token stays at its cache index when its beam ends or continues as two, so nothing is copied
     from step to step, except when the caches grow.
     own: whether the token at a cache index belongs to a beam, bool (B, W, capacity).
-    positions: the position in its text of the token at every cache index, (B, capacity).
-    queries: the position of the newest token of each beam, (1, W).
     length, capacity: the number of cache indices in use, and of all cache indices.
     """
 
     def __init__(self, sentences, width):
-        self.width, self.length, self.capacity, self.steps = width, 0, 0, 0
+        self.width, self.length, self.capacity = width, 0, 0
         self.own = np.zeros((sentences, width, 0), dtype=bool)
-        self.positions = np.zeros((sentences, 0), dtype=int)
         self.newest = np.eye(width, dtype=bool)
-
-    @property
-    def queries(self):
-        return np.full((1, self.width), self.steps - 1)
 
     def is_full(self):
         """Return whether the newest tokens of a step have no cache index left."""
@@ -93,8 +42,6 @@ class Layout:
         """Give the newest token of each beam the next cache index."""
         start, self.length = self.length, self.length + self.width
         self.own[:, :, start : self.length] = self.newest
-        self.positions[:, start : self.length] = self.steps
-        self.steps += 1
 
     def mask(self):
         """Return the mask (B, 1, W, n) of the tokens in the cache that belong to each beam."""
@@ -113,9 +60,6 @@ class Layout:
         room = self.capacity - self.length
         own = np.take_along_axis(self.own, kept[:, None], axis=2)
         self.own = np.pad(own, ((0, 0), (0, 0), (0, room)))
-        self.positions = np.pad(
-            np.take_along_axis(self.positions, kept, axis=1), ((0, 0), (0, room))
-        )
         return kept
 
     def moved(self, array, kept):
@@ -126,67 +70,9 @@ class Layout:
         larger[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
         return larger
 
-    def select(self, sentences, rows):
-        """Keep these of the sentences, and these rows of the texts."""
+    def select(self, rows):
+        """Keep these rows of the texts; of each sentence all or none."""
         self.own = self.own.reshape(-1, self.capacity)[rows].reshape(-1, self.width, self.capacity)
-        self.positions = self.positions[sentences]
-
-
-class TextCache:
-    """The keys and values of the tokens that the beams of a sentence wrote, (B, H, n, K)."""
-
-    def __init__(self, layout):
-        self.layout = layout
-        self.arrays = []  # keys and values, each (B, H, capacity, K)
-
-    @property
-    def positions(self):
-        """The positions of the queries (1, W) and of the keys (B, n) in their texts."""
-        return self.layout.queries, self.layout.positions[:, : self.layout.length]
-
-    def __call__(self, attention, x):
-        """Return all keys and values, those of the newest tokens x (B, W, D) included."""
-        new = [tensor.data for tensor in attention.keys_and_values(x)]  # (B, H, W, K)
-        length, width = self.layout.length, self.layout.width
-        if not self.arrays:
-            none = np.empty((len(new[0]), 0), dtype=int)
-            self.arrays = [self.layout.moved(array[:, :, :0], none) for array in new]
-        for array, newest in zip(self.arrays, new, strict=True):
-            array[:, :, length - width : length] = newest
-        return [Tensor(array[:, :, :length]) for array in self.arrays]
-
-    def grow(self, kept):
-        """Keep the tokens at these cache indices (B, n), with as much room as in the layout."""
-        self.arrays = [self.layout.moved(array, kept) for array in self.arrays]
-
-    def select(self, sentences):
-        """Keep these of the sentences."""
-        self.arrays = [array[sentences] for array in self.arrays]
-
-
-class SourceCache:
-    """The keys and values (B, H, S, K) of the source, projected once for all beams."""
-
-    def __init__(self, layout, arranged):
-        self.layout, self.arranged = layout, arranged
-        self.kept, self.keys = [], None
-
-    @property
-    def positions(self):
-        """The positions of the queries (1, W) and of the keys (1, S) in their texts."""
-        return self.layout.queries, self.keys
-
-    def __call__(self, attention, memory):
-        """Return the keys and values of the memory (B, S, D), projected at the first step."""
-        if not self.kept:
-            self.keys = np.arange(memory.shape[1])[None]
-            projected = attention.keys_and_values(memory)
-            self.kept = [Tensor(self.arranged(x.data)) for x in projected]
-        return self.kept
-
-    def select(self, sentences):
-        """Keep these of the sentences."""
-        self.kept = [Tensor(x.data[sentences]) for x in self.kept]
 
 
 @form_of(decode.continuations)

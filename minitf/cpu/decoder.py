@@ -3,25 +3,27 @@
 For one sentence, a step of decoding computes little: its time goes into Python and into fetching
 the weights. So this program makes no Tensors and calls no layers, and it packs the weights once: it
 joins matrices that multiply the same rows, and cuts each into strips. It computes the equations of
-minitf/transformer.py. A model with a changed module is decoded by its modules: see
-SharedTokenScorer in minitf/cpu/decode.py.
+minitf/transformer.py, and is used if its logits are those of the modules; else they decode.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence, S tokens of its source, L layers, V vocabulary.
 """
 
 import math
+import types
+import weakref
 from typing import NamedTuple
 
 import numpy as np
 
-from minitf import decode
+from minitf import decode, forms
 from minitf import functions as F
+from minitf.config import Config
 from minitf.cpu import threads
-from minitf.cpu.decode import Layout, SharedTokenScorer
+from minitf.cpu.decode import Layout
+from minitf.cpu.layers import has_own_methods
 from minitf.cpu.strips import in_strips, packed_copy, product, strips_shape
 from minitf.cpu.threads import FasterWay
-from minitf.forms import form_of, is_left_out
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear
 from minitf.tensor import Tensor
 from minitf.transformer import (
@@ -33,83 +35,88 @@ from minitf.transformer import (
     Residual,
     Transformer,
 )
-from minitf.unchanged import METHODS_OF_ATTENTION, functions_are_unchanged, is_unchanged
 
-__all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_plain", "token_scorer"]
+__all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "has_own_layers", "is_straight"]
 
 
 def for_decoding(model):
     """Return a copy of a model that decodes fast, and does not follow changes of the weights."""
-    if not (is_plain(model) and isinstance(model.target_embedding.weight.data, np.ndarray)):
+    on_cpu = isinstance(model.target_embedding.weight.data, np.ndarray)
+    packed = packed_decoder(model) if on_cpu else None
+    if packed is None:
         return packed_copy(model, model)
     twin = packed_copy(model, model.encoder)
-    twin.packed_decoder = PackedDecoder(model)
+    twin.packed_decoder = forms.changes(), packed
     return twin
 
 
-@form_of(decode.token_scorer)
+@forms.form_of(decode.token_scorer)
 def token_scorer(model, source, width, cached):
-    """Return a Scorer whose caches are shared by the texts of a sentence."""
-    if not cached or not decode.can_cache(model):
-        return NotImplemented
+    """Return a StraightScorer if the model is decoded as one."""
     # A row of padding alone has nothing to attend to, for which `_attend` does not provide.
-    if is_plain(model) and (np.asarray(source) != model.config.pad_id).any(axis=1).all():
-        packed = getattr(model, "packed_decoder", None) or PackedDecoder(model)
-        return StraightScorer(packed, model, source, width)
-    return SharedTokenScorer(model, source, width)
+    if not cached or not (np.asarray(source) != model.config.pad_id).any(axis=1).all():
+        return NotImplemented
+    packed = packed_decoder(model)
+    return NotImplemented if packed is None else StraightScorer(packed, model, source, width)
 
 
-def is_plain(model):
-    """Return whether the decoder has unchanged layers, all alike, and may be decoded without them.
+def packed_decoder(model):
+    """Return the PackedDecoder of a model, or None if its modules have to decode.
 
-    It may not if the form `decoder` is left out (see minitf/forms.py).
+    A copy by `for_decoding` has one, good until something is replaced: see `forms.changes`.
     """
-    unchanged = all(is_unchanged(*checked) for checked in _methods_computed_here(model))
-    is_used = unchanged and not is_left_out("decoder")
-    return is_used and functions_are_unchanged() and _follows_its_config(model)
+    if not has_own_layers(model) or forms.is_left_out("decoder"):
+        return None
+    changes, packed = vars(model).get("packed_decoder", (None, None))
+    if changes != forms.changes():
+        packed = PackedDecoder(model)
+        if not is_straight(model, lambda source: StraightScorer(packed, model, source, 1)):
+            packed = None
+    return packed
 
 
-def _follows_its_config(model):
-    """Return whether all layers have the sizes and the norm of the config, and keep no weights."""
-    c = model.config
-    sizes = c.n_heads, c.n_heads * c.d_k, c.n_heads * c.d_v
-    for layer in model.decoder.layers:
-        for a in (layer.self_attention, layer.source_attention):
-            if (a.n_heads, a.key.weight.shape[1], a.value.weight.shape[1]) != sizes:
-                return False
-            if a.keep_weights:  # for a picture
-                return False
-        residuals = layer.self_residual, layer.source_residual, layer.feed_forward_residual
-        if any(residual.post != (c.norm == "post") for residual in residuals):
+def has_own_layers(model, encoder=False):
+    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
+
+    encoder: look at the layers of the encoder as well, which decoding does not compute.
+    """
+    if type(model) is not Transformer or not model.decoder.layers:
+        return False
+    decoding = model, *model.target_positions.modules(), *model.decoder.modules()
+    modules = model.modules() if encoder else decoding
+    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
+
+
+_LAYERS = {
+    *(Transformer, Decoder, DecoderLayer, MultiHeadAttention, FeedForward, Residual),
+    *(Positions, Embedding, LayerNorm, Linear, Dropout),
+}
+
+
+def is_straight(model, scorer_of, tolerance=1e-4):
+    """Return whether a straight line has the logits that the model's modules compute.
+
+    scorer_of, tolerance: as `decode.agrees` takes them. Once they agree, they are compared again only if another
+    layer or setting is in the model, or something was replaced: see `forms.changes`.
+    """
+    now = forms.changes(), _settings(model)
+    if _agreed.get(model) != now:
+        if not decode.agrees(model, scorer_of, tolerance):
             return False
-    return bool(model.decoder.layers)  # without any, there is nothing to pack
+        _agreed[model] = now
+    return True
 
 
-def _methods_computed_here(model):
-    """Yield (module, class, names of its methods), each after the module that contains it."""
-    yield model, Transformer, "decode", "logits", "logit_bias", "_logit_bias"
-    yield model.target_embedding, Embedding
-    yield model.target_positions, Positions
-    yield model.target_positions.dropout, Dropout
-    yield model.decoder, Decoder
-    if model.decoder.norm:
-        yield model.decoder.norm, LayerNorm
-    for layer in model.decoder.layers:
-        yield layer, DecoderLayer
-        for attention in (layer.self_attention, layer.source_attention):
-            yield attention, MultiHeadAttention, *METHODS_OF_ATTENTION
-            for name in ("query", "key", "value", "output"):
-                yield getattr(attention, name), Linear
-        for name in ("self_residual", "source_residual", "feed_forward_residual"):
-            residual = getattr(layer, name)
-            yield residual, Residual
-            yield residual.norm, LayerNorm
-            yield residual.dropout, Dropout
-        network = layer.feed_forward
-        yield network, FeedForward
-        yield network.inner, Linear
-        yield network.outer, Linear
-        yield network.dropout, Dropout
+_agreed = weakref.WeakKeyDictionary()  # model: what it was made of when it was compared
+
+
+def _settings(model):
+    """Return the types of all modules and of their attributes, and the values of settings."""
+    settings = int, float, str, Config, types.FunctionType
+    return [
+        (type(module), [v if isinstance(v, settings) else type(v) for v in vars(module).values()])
+        for module in model.modules()
+    ]
 
 
 class _Affine:
@@ -372,7 +379,7 @@ class StraightScorer:
                 arrays_of_layers[:] = [array[sentences] for array in arrays_of_layers]
             if self.source_offset is not None:
                 self.source_offset = self.source_offset[sentences]
-        self.layout.select(sentences, rows)
+        self.layout.select(rows)
 
 
 def _offset(mask, dtype):

@@ -16,10 +16,8 @@ from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Parameter
+from minitf.nn import Parameter, gradient_buffer
 from minitf.tensor import as_array, is_recording, record
-from minitf.transformer import FeedForward, Residual
-from minitf.unchanged import feed_forward_by_op, gradient_buffer, residual_by_op
 
 
 @form_of(functions.linear)
@@ -73,12 +71,6 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     return functions.linear(record(hidden.reshape(shape), (x, w_1, b_1), backward), w_2, b_2)
 
 
-@form_of(FeedForward.__call__)
-def feed_forward_network(module, x):
-    """Call `functions.feed_forward` if the module has the ReLU and its modules are unchanged."""
-    return feed_forward_by_op(module, x)
-
-
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
     """Compute in place, and sums over features as products."""
@@ -117,12 +109,6 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
         return gx, g_added, g_gain, g_bias
 
     return record(y, (x, added, gain, bias), backward)
-
-
-@form_of(Residual.__call__)
-def residual(module, x, sublayer):
-    """Call `functions.add_norm` if the norm comes last and the modules are unchanged."""
-    return residual_by_op(module, x, sublayer)
 
 
 def _means(x):

@@ -6,18 +6,18 @@ import math
 
 import numpy as np
 
+from minitf import transformer
 from minitf.cpu.attention import attend
+from minitf.cpu.layers import attends_plainly
 from minitf.cpu.sums import column_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import attention_arrays, linear_arrays
 from minitf.tensor import is_recording, record
-from minitf.transformer import MultiHeadAttention
-from minitf.unchanged import attends_plainly
 
 
-@form_of(MultiHeadAttention.__call__)
-def multi_head_attention(module, x, memory, mask=None, cache=None):
+@form_of(transformer.multi_head_attention)
+def multi_head_attention(attention, x, memory, mask=None):
     """Project each input once, with the weights side by side, and attend to views of the result.
 
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
@@ -26,14 +26,14 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     In backward the gradients of Q, K and V are written side by side as well, so that one product
     computes the gradient of an input, and another those of its weights.
     """
-    if cache is not None or not is_recording() or not attends_plainly(module, x, memory, mask):
+    if not is_recording() or not attends_plainly(attention, x, memory, mask):
         return NotImplemented
-    layers = module.query, module.key, module.value
+    layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
-    projections = [_Projection(data, group, module.n_heads) for data, group in inputs]
+    projections = [_Projection(data, group, attention.n_heads) for data, group in inputs]
     heads = [head for p in projections for head in p.heads(p.y)]  # queries, keys, values
     q, k, v, mask = attention_arrays(*heads, mask)
-    rate = module.rate if module.training else 0.0
+    rate = attention.rate if attention.training else 0.0
     keep, factor = next_mask((*q.shape[:-1], k.shape[-2]), rate)
     y, write_gradients = attend(q, k, v, mask, keep, factor)
     batch, n_heads, length, size = y.shape
@@ -46,7 +46,7 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
         return tuple(gradient for p, g_y in pairs for gradient in p.backward(g_y))
 
     parents = [parent for p in projections for parent in p.parents]
-    return module.output(record(y.reshape(batch, length, n_heads * size), parents, backward))
+    return attention.output(record(y.reshape(batch, length, n_heads * size), parents, backward))
 
 
 class _Projection:

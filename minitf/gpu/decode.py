@@ -3,10 +3,10 @@
 import numpy as np
 
 from minitf import decode
-from minitf.backend import to_numpy, xp
+from minitf.backend import to_numpy
 from minitf.cpu import decode as cpu_decode
-from minitf.cpu.decoder import is_plain
-from minitf.forms import form_of
+from minitf.cpu.decoder import has_own_layers, is_straight
+from minitf.forms import form_of, is_left_out
 from minitf.gpu import fused
 from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.launch import has_kernels
@@ -16,17 +16,15 @@ __all__ = ["continuations", "normalisers_of", "token_scorer"]
 
 @form_of(decode.token_scorer)
 def token_scorer(model, source, width, cached):
-    """Return a Scorer whose caches are shared by the texts of a sentence.
-
-    A plain model (see is_plain) in float32 with d_k = d_v gets a StraightScorer; any other is
-    decoded by its modules, also on the GPU. For those, the keys and values of the source are made
-    contiguous, or each product would copy them.
-    """
-    if not cached or not decode.can_cache(model):
+    """Return a StraightScorer for a model in float32 with d_k = d_v, if it is decoded as one."""
+    if not cached or is_left_out("decoder"):
         return NotImplemented
-    if is_plain(model) and _has_kernels_for(model):
-        return StraightScorer(model, source, width)
-    return cpu_decode.SharedTokenScorer(model, source, width, arranged=xp.ascontiguousarray)
+    if not has_own_layers(model) or not _has_kernels_for(model):
+        return NotImplemented
+    # Products may be rounded to 11 bits.
+    if not is_straight(model, lambda source: StraightScorer(model, source, 1), tolerance=1e-2):
+        return NotImplemented
+    return StraightScorer(model, source, width)
 
 
 def _has_kernels_for(model):

@@ -148,7 +148,7 @@ class StraightScorer:
                 self.caches[i] = cache[kept]
             self.source = self.source[kept]
             self.source_mask = self.source_mask[kept]
-        self.layout.select(sentences, rows)
+        self.layout.select(rows)
 
 
 class _Affine(NamedTuple):

@@ -13,10 +13,8 @@ from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, empty_operand, matmul
-from minitf.nn import Parameter
+from minitf.nn import Parameter, gradient_buffer
 from minitf.tensor import as_array, is_recording, record
-from minitf.transformer import FeedForward, Residual
-from minitf.unchanged import feed_forward_by_op, gradient_buffer, residual_by_op
 
 
 @form_of(functions.linear)
@@ -141,18 +139,6 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
         return matmul(g_product, inner.T).reshape(shape), g_w_1, g_b_1, g_w_2, g_b_2
 
     return record(y.reshape(*shape[:-1], outer.shape[1]), inputs, backward)
-
-
-@form_of(Residual.__call__)
-def residual(module, x, sublayer):
-    """Call `functions.add_norm`, if the norm comes last and these modules are unchanged."""
-    return residual_by_op(module, x, sublayer)
-
-
-@form_of(FeedForward.__call__)
-def feed_forward_network(module, x):
-    """Call `functions.feed_forward`, if it has the ReLU and these modules are unchanged."""
-    return feed_forward_by_op(module, x)
 
 
 @form_of(functions.attention)

@@ -22,7 +22,6 @@ import math
 
 from minitf import forms
 from minitf.backend import xp
-from minitf.edited import edited
 from minitf.errors import UserError
 from minitf.gpu import kernels
 from minitf.gpu.launch import gemm, generation, has_kernels, launch
@@ -59,12 +58,9 @@ def use_precision(precision):
             f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32"
         )
     if not forms.are_on():
-        off = "MINITF_FORMS=off turns off: unset it"
-        if edited:
-            off = f"the edits of {' and '.join(edited)} turn off: set MINITF_FORMS=on"
         raise UserError(
-            f"precision {precision} needs minitf's GPU programs, which {off}, or use --precision "
-            "float32"
+            f"precision {precision} needs minitf's GPU programs, which MINITF_FORMS=off turns off: "
+            "unset it, or use --precision float32"
         )
     _chosen["precision"] = precision
 

@@ -2,21 +2,21 @@
 
 import math
 
+from minitf import transformer
 from minitf.backend import xp
+from minitf.cpu.layers import attends_plainly
 from minitf.forms import form_of
 from minitf.functions import boolean, linear_arrays
 from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, empty_operand, matmul
-from minitf.nn import Linear
+from minitf.nn import Linear, gradient_buffer
 from minitf.tensor import record
-from minitf.transformer import MultiHeadAttention
-from minitf.unchanged import attends_plainly, gradient_buffer, is_unchanged
 
 
-@form_of(MultiHeadAttention.__call__)
-def multi_head_attention(module, x, memory, mask=None, cache=None):
+@form_of(transformer.multi_head_attention)
+def multi_head_attention(attention, x, memory, mask=None):
     """Project each input once, with the weights side by side; attend; multiply by W^O.
 
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
@@ -30,16 +30,16 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     In backward each weight has a product of its own, so that its gradient can be written where it
     belongs, in the flat gradients.
     """
-    if cache is not None or not _takes(module, x, memory, mask):
+    if not _takes(attention, x, memory, mask):
         return NotImplemented
-    layers = module.query, module.key, module.value
+    layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
-    projections = [_Projection(data, group, module.n_heads) for data, group in inputs]
-    parents = [*(parent for p in projections for parent in p.parents), module.output.weight]
+    projections = [_Projection(data, group, attention.n_heads) for data, group in inputs]
+    parents = [*(parent for p in projections for parent in p.parents), attention.output.weight]
     q, k, v = (heads for p in projections for heads in p.heads(p.y))  # (H, B, T or S, K)
     n_heads, batch, length, size = q.shape
     n_rows = batch * length
-    rate = module.rate if module.training else 0.0
+    rate = attention.rate if attention.training else 0.0
     numbers = numbers_of_next_mask((batch, n_heads, length, k.shape[2]), rate)
     scale = 1 / math.sqrt(size)
     mask = None if mask is None else boolean(mask)
@@ -49,7 +49,7 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
     context = matmul(used.swapaxes(0, 1), v, out=empty_operand(q.shape))  # (H, B, T, K)
     merged = fused.swap_first_axes(context.reshape(n_heads, n_rows, size))  # (N, H, K)
     merged = merged.reshape(n_rows, n_heads * size)
-    w = as_operand(module.output.weight.data)
+    w = as_operand(attention.output.weight.data)
     y = matmul(merged, w).reshape(batch, length, w.shape[1])
 
     def backward(gy):
@@ -66,27 +66,27 @@ def multi_head_attention(module, x, memory, mask=None, cache=None):
         matmul(g_scores.swapaxes(2, 3), q, out=g_k)
         matmul(used.swapaxes(2, 3), g_context, out=g_v)
         gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y, parents)]
-        out = gradient_buffer(module.output.weight, parents)
+        out = gradient_buffer(attention.output.weight, parents)
         return (*gradients, matmul(merged.T, gy, out=out))
 
     return record(y, parents, backward)
 
 
-def _takes(module, x, memory, mask):
+def _takes(attention, x, memory, mask):
     """Return whether the form takes this call.
 
     It needs plain layers without biases, heads of one size, a mask that fits, and a sentence.
     """
-    projected = module.query, module.key, module.value
-    size = module.output.weight.shape[0]  # of all heads
-    scores_shape = len(x), module.n_heads, x.shape[1], memory.shape[1]
+    if not attends_plainly(attention, x, memory, mask) or type(attention.output) is not Linear:
+        return False
+    projected = attention.query, attention.key, attention.value
+    size = attention.output.weight.shape[0]  # of all heads
+    scores_shape = len(x), attention.n_heads, x.shape[1], memory.shape[1]
     return (
-        attends_plainly(module, x, memory, mask)
-        and is_unchanged(module.output, Linear)
-        and has_kernels(x, module.output.weight)  # the other weights have the dtype of x
-        and all(layer.bias is None for layer in (*projected, module.output))
+        has_kernels(x, attention.output.weight)  # the other weights have the dtype of x
+        and all(layer.bias is None for layer in (*projected, attention.output))
         and all(layer.weight.shape[1] == size for layer in projected)
-        and size % module.n_heads == 0
+        and size % attention.n_heads == 0
         and (mask is None or _broadcasts(mask.shape, scores_shape))
         and len(x) > 0
     )

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from minitf import forms
 from minitf.config import Config
+from minitf.cpu.decoder import has_own_layers
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
@@ -22,7 +24,6 @@ from minitf.text.kept import MARKS
 from minitf.text.merges import BLANK
 from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
-from minitf.unchanged import is_all_unchanged
 
 __all__ = ["page", "write_page"]
 
@@ -262,7 +263,7 @@ def _packed(*arrays):
 
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
-    if type(model) is not Transformer or not is_all_unchanged(model):
+    if type(model) is not Transformer or not has_own_layers(model, encoder=True) or forms.check():
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
     if isinstance(subwords, PairedSubwords):
         raise UserError(f"the page cannot translate with a public model: {_ADVICE}")

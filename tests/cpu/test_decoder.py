@@ -13,8 +13,7 @@ from seam import forms_on
 from threadpoolctl import threadpool_info
 
 from minitf import decode
-from minitf.cpu.decode import SharedTokenScorer
-from minitf.cpu.decoder import StraightScorer, for_decoding, is_plain
+from minitf.cpu.decoder import StraightScorer, for_decoding
 from minitf.decode import beam_search, greedy
 from minitf.nn import LayerNorm, Linear
 from minitf.tensor import no_grad
@@ -87,7 +86,7 @@ def test_a_changed_model_is_decoded_by_its_modules(change, rng):
             assert_same(found, beam_search(model, source, 3, max_extra=6, cached=False))
             with no_grad():
                 scorer = decode.token_scorer(decoded, source, 3, True)
-            assert type(scorer) is SharedTokenScorer
+            assert type(scorer) is decode.TokenScorer
 
 
 def test_kept_weights_are_those_of_the_modules(rng):
@@ -105,7 +104,7 @@ def test_a_prepared_model_decodes_as_the_model(changes, rng):
     model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source
     fast = for_decoding(model)
     with forms_on(), no_grad():
-        assert is_plain(fast) and type(decode.token_scorer(fast, source, 2, True)) is StraightScorer
+        assert type(decode.token_scorer(fast, source, 2, True)) is StraightScorer
     for rows in (source, source[1:2]):
         with forms_on():
             found = [[h] for h in greedy(fast, rows, 6)], beam_search(fast, rows, 3, max_extra=6)
@@ -143,7 +142,7 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
 
 
 def test_the_packed_weights_are_one_array():
-    packed = for_decoding(small_model()).packed_decoder
+    _, packed = for_decoding(small_model()).packed_decoder
     base = packed.vocabulary.strips.base
     assert all(layer.inner.strips.base is base for layer in packed.layers)
     assert packed.source.strips.base is base

@@ -10,10 +10,9 @@ import pytest
 from decoding import assert_same, likely_end
 from models import SWITCHES, Table, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
-from seam import forms_on
 from sizes import V
 
-from minitf import forms
+from minitf import decode, forms
 from minitf.backend import using
 from minitf.cpu.decoder import for_decoding
 from minitf.decode import beam_search, greedy, length_penalty
@@ -280,11 +279,9 @@ def test_decoding_leaves_the_model_as_it_was(rng):
 # The cache ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [forms_on, forms.off])
-def test_nothing_is_projected_twice(rng, which):
-    """Keys and values of the source once, those of the text one word at a time; a form projects
-    a source once for all of its beams.
-    """
+def test_nothing_is_projected_twice(rng, monkeypatch):
+    """Keys and values of the source once, those of the text one word at a time."""
+    monkeypatch.setattr(decode, "can_cache", lambda model: True)  # which projects a text as well
     model = small_model(n_layers=1)
     layer, seen = model.decoder.layers[0], {"self": [], "source": []}
     for name in seen:
@@ -296,15 +293,11 @@ def test_nothing_is_projected_twice(rng, which):
             return plain(x)
 
         attention.keys_and_values = watch
-        attention.can_cache = True  # though a method is not the library's own
     source = random_batch(rng, rows=3).source
-    with which():
-        beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
-    shared = which is forms_on
-    assert seen["source"] == [source.shape if shared else (12, source.shape[1])]
-    # The newest word of each of the 4 beams.
-    assert seen["self"][0] == ((3, 4) if shared else (12, 1))
-    assert {words for _, words in seen["self"]} == {4 if shared else 1}
+    beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
+    assert seen["source"] == [(12, source.shape[1])]
+    assert seen["self"][0] == (12, 1)  # the newest word of each of the 4 beams
+    assert {words for _, words in seen["self"]} == {1}
     assert len(seen["self"]) == source.shape[1] - 1 + 1
 
 

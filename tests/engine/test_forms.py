@@ -223,17 +223,13 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
 
 ELSEWHERE = {
     "slice_bounds",  # serves the replicas, and no form
-    "is_all_unchanged",  # serves the page, and no form
     # tests/cpu/test_attention_tiles.py, test_decoder.py and test_threads.py hold these.
-    *("_has_fast_exp2", "for_decoding", "_follows_its_config", "pack"),
+    *("_has_fast_exp2", "for_decoding", "pack"),
     *("each", "run", "help", "take", "without_signals", "one_blas_thread"),
 }
 HELPERS = {
-    "cpu": {"minitf.unchanged", *(f"minitf.cpu.{name}" for name in ("strips", "sums", "threads"))},
-    "gpu": {
-        "minitf.unchanged",
-        *(f"minitf.gpu.{name}" for name in ("decoder", "dropout", "fused")),
-    },
+    "cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")},
+    "gpu": {f"minitf.gpu.{name}" for name in ("decoder", "dropout", "fused")},
 }
 
 

@@ -21,11 +21,11 @@ from minitf.nn import (
     Module,
     Parameter,
     flatten,
+    gradient_buffer,
 )
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer
-from minitf.unchanged import gradient_buffer
 
 
 class Pair(Module):

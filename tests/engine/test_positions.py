@@ -3,7 +3,6 @@ have no cache.
 """
 
 import contextlib
-import subprocess
 import sys
 
 import numpy as np
@@ -16,7 +15,6 @@ from tiny_translator import TEXT, make_model, make_subwords
 from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, using
-from minitf.cpu import decode as cpu_decode
 from minitf.decode import beam_search, greedy
 from minitf.nn import Module, Parameter
 from minitf.transformer import DecoderLayer, FeedForward, MultiHeadAttention, Positions, Transformer
@@ -209,8 +207,6 @@ def test_a_method_that_the_cache_relies_on_turns_it_off(rng, kind):
 class Shifted(FeedForward):
     """Half of the features come from the position before."""
 
-    can_cache = False
-
     def __call__(self, x):
         half = x.shape[-1] // 2
         before = F.concatenate([x[:, :1] * 0, x[:, :-1]], axis=1) if x.shape[1] > 1 else x * 0
@@ -254,8 +250,9 @@ def shift(model, monkeypatch):
 
 def say_so(model, monkeypatch):
     """The model itself has a wrong cache, and says that it has none."""
-    for cache in (decode.Cache, cpu_decode.TextCache):
-        monkeypatch.setattr(cache, "__call__", lambda *arguments: pytest.fail("the cache was used"))
+    monkeypatch.setattr(
+        decode.Cache, "__call__", lambda *arguments: pytest.fail("the cache was used")
+    )
     model.can_cache = False
 
 
@@ -308,24 +305,9 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
         assert [h.ids for h in greedy(model, source, 12)] != [h.ids for h in expected]
 
 
-def test_a_method_replaced_before_decoding_is_loaded_turns_the_cache_off():
-    """The methods are copied when minitf is imported, not when they are first asked about."""
-    program = """
-from minitf import Config, Transformer
-own = Transformer.decode
-Transformer.decode = lambda self, *more: own(self, *more)
-from minitf.decode import can_cache
-print(can_cache(Transformer(Config.preset("tiny", 9))))
-"""
-    command = [sys.executable, "-c", program]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
-
-
 @pytest.mark.parametrize("unused", ["self_attention", "source_attention"])
 def test_a_layer_with_one_attention_is_decoded_with_a_cache(rng, unused):
     class Single(DecoderLayer):
-        can_cache = True
-
         def __call__(self, x, memory, target_mask, source_mask, caches=(None, None)):
             own, of_source = caches
             if hasattr(self, "self_attention"):
@@ -346,12 +328,8 @@ def test_a_layer_with_one_attention_is_decoded_with_a_cache(rng, unused):
         assert_decoded_alike(model, rows)
 
 
-def test_a_class_can_say_that_it_has_a_cache(rng):
-    """A subclass that overrides a method and has thought of the cache."""
-
+def test_a_changed_method_that_suits_the_cache_is_decoded_with_it(rng):
     class Thoughtful(MultiHeadAttention):
-        can_cache = True
-
         def keys_and_values(self, memory):
             keys, values = super().keys_and_values(memory)
             return keys * 2.0, values

@@ -1,6 +1,7 @@
 """The seam between equations and forms: who computes, and for how long."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -8,23 +9,153 @@ import threading
 import numpy as np
 import pytest
 import strict
-from paths import ROOT
+from paths import PACKAGE, ROOT
 from seam import forms_on
 
-from minitf import forms
+from minitf import forms, proof
 from minitf import functions as F
 from minitf.backend import to_device, using
+from minitf.config import Config
 from minitf.cpu.strips import PackedParameter
+from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
-from minitf.nn import Parameter
+from minitf.nn import LayerNorm, Parameter
 from minitf.tensor import Tensor, no_grad
+from minitf.transformer import Residual
 
 
 @forms.accelerated
 def double(x):
     """Return 2 x, as an equation."""
     return "equation", 2 * x
+
+
+LOSS = """
+from minitf import Config, Transformer
+model = Transformer(Config(30, n_layers=1, d_model=16, d_ff=32, n_heads=2))
+loss, _ = model.loss([[5, 6, 2]], [[1, 7, 8]], [[7, 8, 2]])
+loss.backward()
+print(f"{float(loss.numpy()):.4f} {abs(model.embedding.weight.grad).sum():.3f}")
+from minitf.decode import beam_search
+(best,), = beam_search(model, [[5, 6, 2]], 2, max_extra=4)[:1]
+print(best.ids, f"{best.log_probability:.3f}")
+"""
+EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
+    ("transformer", "return F.attention(", "return 0.5 * F.attention(", {"multi_head_attention"}),
+    ("transformer", "return norm(x + dropout(added))", "return norm(x - added)", {"add_and_norm"}),
+    ("functions", "math.sqrt(", "0.1 * math.sqrt(", {"attention", "multi_head_attention"}),
+    ("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)", {"feed_forward"}),
+    ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm"}),
+    ("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),
+    ("nn", "return F.linear(x, ", "return 2 * F.linear(x, ", {"feed_forward_network"}),
+    ("loss", "q[xp.arange(len(ids)), ids] = 1 -", "q[:] = 1 -", {"projected_cross_entropy"}),
+]
+
+
+@pytest.mark.parametrize(("file", "right", "edit", "dropped"), EDITS)
+def test_an_edited_equation_is_computed(file, right, edit, dropped, before, tmp_path):
+    """In training and in decoding, and a line names each form that no longer agrees."""
+    shutil.copytree(PACKAGE, tmp_path / "minitf", ignore=shutil.ignore_patterns("__pycache__"))
+
+    path = tmp_path / "minitf" / f"{file}.py"
+    text = path.read_text(encoding="utf-8")
+    assert right in text
+    path.write_text(text.replace(right, edit), encoding="utf-8")
+    found, said = run(tmp_path, "")
+    assert found == run(tmp_path, "off")[0] != before
+    assert {line.split()[1] for line in said} >= dropped
+    assert all("is computed by its equation, not by its faster form" in line for line in said)
+
+
+@pytest.fixture(scope="module")
+def before():
+    return run(ROOT, "off")[0]
+
+
+def run(folder, setting):
+    """Return what LOSS prints with the package in a folder, and its messages."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOSS],
+        check=True,
+        cwd=folder,
+        env=os.environ | {"MINITF_FORMS": setting, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout, done.stderr.splitlines()
+
+
+def test_equations_and_forms_of_this_machine_agree():
+    with forms_on():
+        for library in ("numpy", strict.with_kernels):
+            with using(library):
+                assert forms.check() == []
+
+
+def test_every_op_with_a_form_has_an_example():
+    for room in ("cpu", "gpu"):
+        missing = forms._forms[room].keys() - proof.EXAMPLES.keys()
+        assert {op.__name__ for op in missing} <= {"token_scorer", "double"}
+
+
+@pytest.fixture
+def nothing_said():
+    """Forget afterwards which forms were dropped, and let them prove themselves again."""
+    yield
+    for dropped in forms._dropped.values():
+        dropped.clear()
+    forms.forget()
+
+
+def test_a_broken_kernel_disables_itself(monkeypatch, capsys, nothing_said):
+    """As by a driver that computes wrong: the equation computes, and one line names the form."""
+
+    def broken(x, gain, bias, eps):
+        y, backward = own(x, gain, bias, eps)
+        return y * 1.01, backward
+
+    own, arrays = fused.layer_norm, [np.ones((2, 3)), np.ones(3), np.ones(3)]
+    with using(strict.with_kernels), forms_on():
+        arrays = [Tensor(to_device(array.astype(np.float32) * 3)) for array in arrays]
+        expected = F.layer_norm(*arrays).numpy()
+        monkeypatch.setattr(fused, "layer_norm", broken)
+        assert forms.check() == ["layer_norm"]
+        assert np.array_equal(F.layer_norm(*arrays).numpy(), expected)
+        said = capsys.readouterr().err
+        assert said.startswith("minitf: layer_norm is computed by its equation")
+        assert "minitf/gpu: its result differs by" in said and said.count("\n") == 1
+        assert forms.check() == ["layer_norm"] and not capsys.readouterr().err, "it is said once"
+
+
+def test_a_kernel_that_raises_an_error_disables_itself(monkeypatch, capsys, nothing_said):
+    def broken(*arguments):
+        raise RuntimeError("an illegal\nmemory access")
+
+    monkeypatch.setattr(fused, "dropout", broken)
+    with using(strict.with_kernels), forms_on():
+        assert forms.check() == ["dropout"]
+    assert "RuntimeError: an illegal memory access" in capsys.readouterr().err
+
+
+def test_forms_prove_themselves_again_when_something_is_replaced(monkeypatch, capsys, nothing_said):
+    """A function of minitf.functions, or a method of a class; and once more when it is put back."""
+    x, norm = Tensor(np.arange(12.0).reshape(1, 3, 4)), LayerNorm(4).astype(float)
+    residual = Residual(Config(9, d_model=4, n_heads=1)).astype(float).eval()
+    residual.norm = norm
+    own = LayerNorm.__call__
+    with forms_on():
+        expected = residual(x, lambda y: y).numpy()
+        monkeypatch.setattr(LayerNorm, "__call__", lambda self, x: own(self, x) * 2.0)
+        assert np.allclose(residual(x, lambda y: y).numpy(), 2 * expected)
+        monkeypatch.undo()
+        assert np.allclose(residual(x, lambda y: y).numpy(), expected)
+        monkeypatch.setattr(F, "layer_norm", lambda *arguments: own_function(*arguments) * 3.0)
+        assert np.allclose(residual(x, lambda y: y).numpy(), 3 * expected)
+    assert "add_and_norm is computed by its equation" in capsys.readouterr().err
+
+
+own_function = F.layer_norm
 
 
 @pytest.fixture
@@ -39,6 +170,7 @@ def form(monkeypatch):
     monkeypatch.setitem(forms._forms["cpu"], double, fast)
     with forms_on():
         yield seen
+    forms.forget()
 
 
 def test_a_form_computes_what_it_takes_and_the_equation_the_rest(form):
@@ -126,8 +258,8 @@ print(type(decode.token_scorer(model, sources(2, 3), 1, cached=True)).__module__
 @pytest.mark.parametrize(
     ("library", "left_out", "found"),
     [
-        ("numpy", "decoder,layer_norm", "minitf.cpu.decode"),
-        ("gpu", "decoder", "minitf.cpu.decode"),
+        ("numpy", "decoder,layer_norm", "minitf.decode"),
+        ("gpu", "decoder", "minitf.decode"),
         ("gpu", "token_scorer", "minitf.decode"),
         ("gpu", "layer_norm", "minitf.gpu.decoder"),
         ("gpu", "layer_norm,attentoin", "MINITF_FORMS_WITHOUT names no form of minitf.gpu: atte"),
@@ -146,7 +278,7 @@ def test_a_process_leaves_out_the_forms_that_its_environment_names(library, left
         assert done.stdout.strip() == found, done.stderr
     else:
         assert done.returncode == 2 and done.stderr.startswith(found)
-        assert done.stderr.count("\n") == 1 and "MultiHeadAttention" in done.stderr
+        assert done.stderr.count("\n") == 1 and "multi_head_attention" in done.stderr
 
 
 @pytest.mark.parametrize("room", ["cpu", "gpu"])

@@ -612,8 +612,7 @@ def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rn
 @pytest.mark.parametrize("name", ["attention", "linear", "relu", "dropout", "layer_norm"])
 def test_a_replaced_function_is_not_passed_over_by_an_op(name, library, rng, monkeypatch):
     """Neither in a loss nor in decoding, where programs compute several modules together."""
-    model = Transformer(Config.preset("tiny", 30, dropout=0.1), seed=0)
-    batch = random_batch(rng, 30)
+    model, batch = small_model("float32", n_layers=1, dropout=0.1), random_batch(rng)
 
     def compute():
         with F.dropout_state(1, 1):
@@ -627,10 +626,3 @@ def test_a_replaced_function_is_not_passed_over_by_an_op(name, library, rng, mon
     with forms.off():
         assert (loss, ln_p) == pytest.approx(compute(), rel=1e-4)
     assert abs(loss - before[0]) > 1e-3 and (name == "dropout" or abs(ln_p - before[1]) > 1e-3)
-
-
-def test_a_mask_for_caches_is_refused_without_them():
-    model = Transformer(Config.preset("tiny", 11), seed=0)
-    memory, mask = model.encode([[5, 6]])
-    with pytest.raises(ValueError, match="target_mask is only for decoding with caches"):
-        model.decode(np.array([[2, 5]]), memory, mask, target_mask=causal_mask(2))

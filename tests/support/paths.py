@@ -11,5 +11,5 @@ EXAMPLES = ROOT / "examples"
 # The engine's files: equations. `backend` and `forms`, the seam, and `errors` are beside them.
 ENGINE = (
     *("tensor", "dropout", "functions", "loss", "nn", "config", "transformer", "optim", "decode"),
-    *("unchanged", "check", "differences"),
+    *("check", "differences"),
 )
