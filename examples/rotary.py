@@ -36,9 +36,7 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class NoPositions(Positions):
-    """Add nothing to the embeddings; as this is so at every position, a cache works."""
-
-    can_cache = True
+    """Add nothing to the embeddings."""
 
     def __call__(self, x, start=0):
         return self.dropout(x)

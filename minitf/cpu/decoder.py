@@ -29,6 +29,8 @@ from minitf.tensor import Tensor
 from minitf.transformer import (
     Decoder,
     DecoderLayer,
+    Encoder,
+    EncoderLayer,
     FeedForward,
     MultiHeadAttention,
     Positions,
@@ -88,7 +90,8 @@ def has_own_layers(model, encoder=False):
 
 
 _LAYERS = {
-    *(Transformer, Decoder, DecoderLayer, MultiHeadAttention, FeedForward, Residual),
+    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
+    *(MultiHeadAttention, FeedForward, Residual),
     *(Positions, Embedding, LayerNorm, Linear, Dropout),
 }
 
@@ -96,8 +99,9 @@ _LAYERS = {
 def is_straight(model, scorer_of, tolerance=1e-4):
     """Return whether a straight line has the logits that the model's modules compute.
 
-    scorer_of, tolerance: as `decode.agrees` takes them. Once they agree, they are compared again only if another
-    layer or setting is in the model, or something was replaced: see `forms.changes`.
+    scorer_of, tolerance: as `decode.agrees` takes them.
+    Once they agree, they are compared again only if another layer or setting is in the model, or
+    something was replaced: see `forms.changes`.
     """
     now = forms.changes(), _settings(model)
     if _agreed.get(model) != now:

@@ -258,12 +258,6 @@ def test_a_precision_that_equations_do_not_have_is_refused(gpu):
         use_precision("bfloat16")
 
 
-def test_a_precision_that_an_edit_turned_off_names_the_file(gpu, monkeypatch):
-    monkeypatch.setattr(products, "edited", ["optim.py"])
-    with forms.off(), pytest.raises(UserError, match=r"edits of optim\.py turn off"):
-        use_precision("bfloat16")
-
-
 def test_precision_is_for_gpus():
     with pytest.raises(UserError, match="needs a GPU"):
         use_precision("tf32")

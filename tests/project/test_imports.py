@@ -10,13 +10,12 @@ from paths import ENGINE, PACKAGE, ROOT
 
 import minitf
 
-CORE = {"errors", "backend", "edited", "forms", "engine"}
+CORE = {"errors", "backend", "forms", "engine"}
 ALLOWED = {
     "errors": set(),
     "backend": {"errors"},
-    "edited": set(),
     # It loads cpu or gpu by name, at the first call of an accelerated op.
-    "forms": {"backend", "edited"},
+    "forms": {"backend"},
     "engine": CORE,
     "beyond": CORE,
     "cpu": CORE,
@@ -50,7 +49,7 @@ HOMES = {  # a room, or a file of it
 }
 # Not while `import minitf` runs.
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "safetensors", "sacrebleu", "sacremoses"}
-SUPPORTING = {"differences", "unchanged"}  # files of the engine for a second reading
+SUPPORTING = {"differences", "proof"}  # files of the engine for a second reading
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [
     path

@@ -18,7 +18,7 @@ PUBLIC = {
     for name in importlib.import_module(f"minitf.{module}").__all__
 }
 # For who writes a form; `begin` turns the forms off.
-PUBLIC -= {"forms.accelerated", "forms.form_of", "forms.off", "forms.without"}
+PUBLIC -= {"forms.accelerated", "forms.check", "forms.form_of", "forms.off", "forms.without"}
 # What lesson 09 proves.
 TRAINING = {"text.Subwords", "text.plan_batches", "replicas.Replicas", "arrays.average"}
 CHECKS = ("same", "grad_check", "claim")

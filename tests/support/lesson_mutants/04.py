@@ -38,12 +38,12 @@ MUTANTS = {
         "return gx, sum_rows(gy), sum_rows(gy * normal)",
     ),
     "a sub-layer without its residual": (
-        "self.norm(x + self.dropout(sublayer(x)))",
-        "self.norm(self.dropout(sublayer(x)))",
+        "return norm(x + dropout(added))",
+        "return norm(dropout(added))",
     ),
     "a residual that adds before it drops": (
-        "self.norm(x + self.dropout(sublayer(x)))",
-        "self.norm(self.dropout(x + sublayer(x)))",
+        "return norm(x + dropout(added))",
+        "return norm(dropout(x + added))",
     ),
     "a pre-norm that does not normalise": (
         "x + self.dropout(sublayer(self.norm(x)))",
@@ -54,8 +54,8 @@ MUTANTS = {
         "layer_norm(dropout(added",
     ),
     "a feed-forward network without ReLU": (
-        "self.dropout(activation(self.inner(x)))",
-        "self.dropout(self.inner(x))",
+        "dropout(activation(inner(x)))",
+        "dropout(inner(x))",
     ),
     "a feed-forward op without ReLU": (
         "dropout(relu(linear(x, w_1, b_1))",

@@ -104,8 +104,8 @@ MUTANTS = {
     ),
     # Around each sub-layer.
     "a figure 1 without residual connections": (
-        "self.norm(x + self.dropout(sublayer(x)))",
-        "self.norm(self.dropout(sublayer(x)))",
+        "return norm(x + dropout(added))",
+        "return norm(dropout(added))",
     ),
     "no add & norm around the decoder's self-attention": (
         "x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))",
