@@ -31,6 +31,7 @@ __all__ = [
     "draw",
     "draw_page",
     "finish",
+    "is_empty",
     "kept",
     "state_of",
     "toy_model",
@@ -259,7 +260,7 @@ def state_of(exercise, check):
     """
     if not inspect.isfunction(exercise):
         return "wrong", "the function is missing"
-    if _is_empty(exercise):
+    if is_empty(exercise):
         task = (inspect.getdoc(exercise) or "write its body").partition("\n\n")[0]
         return "to do", " ".join(task.split())
     names, name = check.__globals__, check.__name__.removeprefix("check_")
@@ -287,7 +288,7 @@ def state_of(exercise, check):
     return "right", ""
 
 
-def _is_empty(function):
+def is_empty(function):
     """Return whether the body still ends in three dots, in pass, or in its docstring."""
     try:
         definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
