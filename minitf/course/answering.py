@@ -98,7 +98,10 @@ class Answers:
         text = (ast.get_source_segment(source, statement) or "").partition("\n")[0]
         if text.startswith("check_exercises("):
             return
-        if any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in _at_top(statement)):
+        if any(
+            isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith)
+            for node in _at_top(statement)
+        ):
             self._skip(place, statement.lineno, text, "an await")
             return
         named = getattr(statement, "name", None)

@@ -26,6 +26,7 @@ import threading
 import time
 import types
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,19 +65,27 @@ def points_of(name: str) -> int:
 
 
 def grade(
-    lesson: str, sheet: str, cells: list, seconds: float = SECONDS, beside: Path | None = None
+    lesson: str,
+    sheet: str,
+    cells: list,
+    *,
+    only: Sequence[str] = (),
+    seconds: float = SECONDS,
+    beside: Path | None = None,
 ) -> dict:
     """Check the answers of a sheet or a notebook; return the result as a dictionary for JSON.
 
     lesson: its name, such as "04_layers". sheet: the lesson's empty sheet, with the checks.
     cells: [name, source, whether only its imports, functions and classes count] for each cell; a
-    sheet is one of them, called "answers.py". seconds: the time limit of each exercise. beside: the
+    sheet is one of them, called "answers.py". only: the exercises to grade, if not all. seconds: the time limit of each exercise. beside: the
     folder from which the answers may import.
     """
     found, process = [], _Process(cells, exercises(sheet), seconds, beside)
     try:
         blank = _loaded(sheet)
         for number, name in enumerate(exercises(sheet), 1):
+            if only and name not in only:
+                continue
             begun = time.perf_counter()
             state, message = _judged(process, blank, name)
             spent = round(time.perf_counter() - begun, 2)
