@@ -3,9 +3,9 @@
     python lessons/exercise.py 04                     writes my_04_layers.py
     python lessons/exercise.py --print 04             writes 04_layers.html, for paper
     python lessons/exercise.py --json my_04_layers.py       or a filled notebook
-    python lessons/exercise.py --class FOLDER [04]    grades the files and notebooks in it
+    python lessons/exercise.py --class FOLDER [04]    grades all files in it
     python lessons/exercise.py --github 04            writes a GitHub Classroom starter
-    python lessons/exercise.py --gradescope 04        writes an autograder for Gradescope
+    python lessons/exercise.py --gradescope 04        writes a Gradescope autograder
 
 The sheet is the section "Your turn" of the lesson, with the imports that it needs, the
 points of each exercise, and a last line that checks the answers.
@@ -60,10 +60,10 @@ def sheet(lesson):
 def with_points(source):
     """Return code with the points of each exercise in a comment above it."""
     from minitf.course.grading import POINTS
+    from minitf.terminal import counted
 
     def marked(head):
-        points = POINTS[head[1]]
-        return f"# {points} {'point' if points == 1 else 'points'}\n{head[0]}"
+        return f"# {counted(POINTS[head[1]], 'point')}\n{head[0]}"
 
     names = "|".join(POINTS)
     return re.sub(rf"^def ({names})\(", marked, source, flags=re.MULTILINE)
@@ -190,7 +190,7 @@ def lessons():
 
 
 def grade_file(arguments):
-    """Print what is right in a filled sheet or notebook, as JSON; return the exit code."""
+    """Print what is right in a sheet or notebook, as JSON; return the exit code."""
     if not arguments or len(arguments) > 2:
         raise Refused("give one filled sheet, such as  --json my_04_layers.py")
     path = Path(arguments[0])
@@ -273,8 +273,8 @@ def submitted(folder):
 
 
 def graded(path, expected=None, only=(), beside=None):
-    """Return the grading of a sheet or a notebook; raise Refused if it belongs nowhere."""
-    from minitf.course.grading import exercises, grade
+    """Return the grading of a file; raise Refused if it belongs to no lesson."""
+    from minitf.course.grading import SHEET, exercises, grade
 
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
@@ -289,7 +289,7 @@ def graded(path, expected=None, only=(), beside=None):
     for name in only:
         if name not in names:
             raise Refused(f"lesson {lesson.stem} has no exercise {name}")
-    given = [["answers.py", text, False]]
+    given = [[SHEET, text, False]]
     if path.suffix == ".ipynb":
         given = run_of(cells, lesson, names)
     return grade(lesson.stem, empty, given, only=only, beside=beside)
@@ -329,7 +329,7 @@ def defined(source):
 
 
 def lesson_in(path, cells):
-    """Return the lesson of a sheet or notebook, by its title, its name and its answers."""
+    """Return the lesson of a sheet or notebook, by its title, name and answers."""
     from minitf.course.grading import exercises
 
     text = "\n".join(source for _, source in cells)

@@ -28,6 +28,7 @@ NO_PYTHON = {
     r"[\w\s,.()]+=\s*%": "a magic",
     r"\s*\?|.*\?\s*$": "a question",
 }
+AWAITS = ast.Await | ast.AsyncFor | ast.AsyncWith
 # A cell with one of these is Python below its first line.
 ABOUT_PYTHON = re.compile(r"%%(time|timeit|capture|prun|debug)\b")
 
@@ -98,10 +99,7 @@ class Answers:
         text = (ast.get_source_segment(source, statement) or "").partition("\n")[0]
         if text.startswith("check_exercises("):
             return
-        if any(
-            isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith)
-            for node in _at_top(statement)
-        ):
+        if any(isinstance(node, AWAITS) for node in _at_top(statement)):
             self._skip(place, statement.lineno, text, "an await")
             return
         named = getattr(statement, "name", None)
@@ -115,9 +113,9 @@ class Answers:
             if not quiet:
                 self._skip(place, statement.lineno, text, described(error, ()))
         # The empty function of the notebook may stand below a copy that is filled in.
-        if place != SHEET and named in self.names and inspect.isfunction(before):
-            if self._state(named) == "to do" and not is_empty(before):
-                self.own[named] = before
+        filled = named in self.names and inspect.isfunction(before) and not is_empty(before)
+        if place != SHEET and filled and self._state(named) == "to do":
+            self.own[named] = before
 
     def _skip(self, place, number, text, what):
         shown = f"`{text[:40]}`, " if text else ""

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from minitf.course.grading import exercises, points_of
 
-__all__ = ["as_csv", "for_gradescope", "gradescope_zip", "github_starter", "table"]
+__all__ = [
+    "as_csv",
+    "for_gradescope",
+    "github_starter",
+    "gradescope_zip",
+    "refused_for_gradescope",
+    "table",
+    "write_class",
+]
 
 WIDTH = 80
 NAME = 36  # columns of a file's name in the table

@@ -35,7 +35,7 @@ from minitf.course.answering import SHEET
 from minitf.course.calls import LONGEST, AnswerError, Ended, Line
 from minitf.course.lesson import state_of
 
-__all__ = ["POINTS", "exercises", "grade", "points_of"]
+__all__ = ["POINTS", "SHEET", "exercises", "grade", "points_of"]
 
 SECONDS = 60.0  # for one answer, and for reading the sheet
 READ, ANSWER = 0, 1  # the functions that the process of the answers keeps first
@@ -77,8 +77,8 @@ def grade(
 
     lesson: its name, such as "04_layers". sheet: the lesson's empty sheet, with the checks.
     cells: [name, source, whether only its imports, functions and classes count] for each cell; a
-    sheet is one of them, called "answers.py". only: the exercises to grade, if not all. seconds: the time limit of each exercise. beside: the
-    folder from which the answers may import.
+    sheet is a single one, with the name SHEET. only: the exercises to grade, if not all. seconds:
+    the time limit of each exercise. beside: the folder from which the answers may import.
     """
     found, process = [], _Process(cells, exercises(sheet), seconds, beside)
     try:

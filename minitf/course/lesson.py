@@ -230,8 +230,11 @@ def check_exercises(names):
 
     names: globals(). A function check_NAME in it checks the reader's function NAME, whose docstring
     may end with a hint for wrong answers. Exits with code 0 if all are right, else 1; in a notebook
-    it only prints.
+    it only prints. Python without asserts (-O) is refused: it would find every answer right.
     """
+    if sys.flags.optimize:
+        print("-O and PYTHONOPTIMIZE take the checks away: run it without them", file=sys.stderr)
+        sys.exit(2)
     checks = [
         name
         for name, thing in names.items()
