@@ -98,7 +98,10 @@ class Line:
             raise
         except BaseException as error:  # also SystemExit
             reply = {"failed": described(error, self.sources)}
-        self._write(reply)
+        try:
+            self._write(reply)
+        except ValueError as error:  # too large for the line, or for a number in JSON
+            self._write({"failed": described(error, ())})
 
     def _reply(self, message):
         kept, names = self.kept[message["call"]], message["options"]
@@ -244,4 +247,8 @@ def described(error, sources):
     where = f"({cell}line {own[-1].lineno}): " if own else ""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"(line {error.lineno}): {type(error).__name__}: {error.msg}"
-    return f"{where}{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # the class of an answer may do anything
+        text = ""
+    return f"{where}{type(error).__name__}: {text}".removesuffix(": ")

@@ -229,17 +229,18 @@ class _Process:
 
     def _receive(self):
         """Return the next message; raise Ended if there is none in time."""
-        while True:
+        while time.monotonic() < self.deadline:
             ended = self.running.poll() is not None
-            with contextlib.suppress(queue.Empty):
-                if message := self.received.get(timeout=0.1):
-                    return message
-                ended = True
-            if ended:
-                code = self._exit_code()
-                raise Ended(f"Python ended (exit code {code}) while it {self.doing}")
-            if time.monotonic() > self.deadline:
-                raise Ended(f"no end after {self.seconds:g} seconds, while Python {self.doing}")
+            try:
+                message = self.received.get(timeout=0.1)
+            except queue.Empty:
+                if not ended:
+                    continue
+                message = None
+            if message:
+                return message
+            raise Ended(f"Python ended (exit code {self._exit_code()}) while it {self.doing}")
+        raise Ended(f"no end after {self.seconds:g} seconds, while Python {self.doing}")
 
     def _exit_code(self):
         """Return the exit code of a process that has hung up."""

@@ -6,6 +6,7 @@ Each is graded as a class is, in a process of its own. None of them may get the 
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -63,6 +64,7 @@ HOSTILE = {
     "exit with a result": "print('right'); sys.exit(0)",
     "exit from a thread": "threading.Thread(target=os._exit, args=(0,)).start()",
     "signal to itself": "os.kill(os.getpid(), signal.SIGKILL)",
+    "signal that stops": "def double(x): os.kill(os.getpid(), signal.SIGSTOP)",
     "signal handlers and a loop": """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -123,6 +125,8 @@ HOSTILE = {
     "evil = base64.b64encode(pickle.dumps([Evil()])).decode()\n"
     "def double(x): line._write({'call': 0, 'options': [], 'pickle': evil}); return x",
     "message that asks": LINE + "def double(x): return line.ask(-1, [x])",
+    "message that asks in a loop": LINE
+    + "def double(x):\n    while True:\n        try: line.ask(0, [x])\n        except Exception: pass",
     "descriptors are closed": "os.closerange(0, 100)",
     # It returns what claims to be equal, or too much.
     "equal object": """
@@ -164,7 +168,7 @@ HOSTILE = {
     "equal because all is NaN": "def double(x):\n    x[:] = np.nan\n    return x",
     "large result": "def double(x): return np.zeros(3 * 10**6)",
     "large number": "def double(x): return [10**5000] * 3",
-    "large memory": "def double(x): return [bytearray(2**30) for _ in range(100)]",
+    "large memory": "def double(x): return [np.empty(2**27) for _ in range(100)]",
     # It has children.
     "fork, and the parent ends": "if os.fork(): os._exit(0)",
     "fork, and both go on": "os.fork()",
@@ -200,7 +204,7 @@ def graded(text, seconds=20):
 )
 def test_a_hostile_sheet_gets_no_points(name, tmp_path):
     code = textwrap.dedent(HOSTILE[name]).replace("FOLDER", str(tmp_path))
-    result = graded(f"{WRONG}\n{code}\n", seconds=2 if "loop" in name or "fork" in name else 20)
+    result = graded(f"{WRONG}\n{code}\n", seconds=2 if re.search("loop|fork|stops", name) else 20)
     assert [one["state"] for one in result["exercises"]] == ["wrong", "wrong"], result
     assert result["points"] == 0 and all(one["message"] for one in result["exercises"])
     text = json.dumps(result, ensure_ascii=False)
