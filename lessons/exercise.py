@@ -33,6 +33,7 @@ import ast
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 MARK = "# ## Your turn"
@@ -224,7 +225,7 @@ def grade_class(arguments):
         own = {k: each for k, each in results.items() if each["lesson"] == lesson}
         print(gradebook.table(own), end="\n\n")
     for line in refused:
-        print(line)
+        print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
     print(f"points, messages and hints are in {folder / 'grades'}")
     return 2 if refused else 0
 

@@ -36,23 +36,27 @@ ABOUT_PYTHON = re.compile(r"%%(time|timeit|capture|prun|debug)\b")
 def parsed(source):
     """Return the statements of a cell, and the lines that are no Python: [(line, text, what)].
 
-    Such a line is looked for only in a cell that Python cannot parse, because it may also be part
-    of a text. Raises SyntaxError if the rest cannot be parsed either.
+    Such a line is one at which Python stops to understand the cell: another that looks like it may
+    be a part of a text. Raises SyntaxError if it stops anywhere else.
     """
-    try:
-        return _tree(source), []
-    except SyntaxError:
-        if source.lstrip().startswith("%%") and not ABOUT_PYTHON.match(source.lstrip()):
-            return [], [(1, source.lstrip().splitlines()[0], "a magic")]
-        lines, left_out, goes_on = source.splitlines(), [], ""
-        for number, line in enumerate(lines, 1):
+    start = source.lstrip()
+    if start.startswith("%%") and not ABOUT_PYTHON.match(start):
+        return [], [(1, start.splitlines()[0], "a magic")]
+    lines, left_out = source.splitlines(), []
+    while True:
+        try:
+            return _tree("\n".join(lines)), left_out
+        except SyntaxError as error:
+            number = error.lineno or 1
+            line = lines[number - 1] if number <= len(lines) else ""
             kinds = [what for pattern, what in NO_PYTHON.items() if re.match(pattern, line)]
-            if what := goes_on or (kinds[0] if kinds else ""):
-                if not goes_on:
-                    left_out.append((number, line.strip(), what))
-                goes_on = what if line.endswith("\\") else ""
-                lines[number - 1] = re.match(r"\s*", line)[0] + "pass"
-        return _tree("\n".join(lines)), left_out
+            if not kinds:
+                raise
+            left_out.append((number, line.strip(), kinds[0]))
+            lines[number - 1] = re.match(r"\s*", line)[0] + "pass"
+            while line.endswith("\\") and number < len(lines):  # it goes on in the next line
+                line, lines[number] = lines[number], ""
+                number += 1
 
 
 def _tree(source):

@@ -86,10 +86,10 @@ def grade(
         for number, name in enumerate(exercises(sheet), 1):
             if only and name not in only:
                 continue
+            hint = (inspect.getdoc(blank[name]) or "").partition("Hint: ")[2]
             begun = time.perf_counter()
             state, message = _judged(process, blank, name)
             spent = round(time.perf_counter() - begun, 2)
-            hint = (inspect.getdoc(blank[name]) or "").partition("Hint: ")[2]
             points = points_of(name)
             found.append(
                 {"number": number, "name": name, "state": state, "message": _printable(message)}

@@ -125,8 +125,11 @@ HOSTILE = {
     "evil = base64.b64encode(pickle.dumps([Evil()])).decode()\n"
     "def double(x): line._write({'call': 0, 'options': [], 'pickle': evil}); return x",
     "message that asks": LINE + "def double(x): return line.ask(-1, [x])",
-    "message that asks in a loop": LINE
-    + "def double(x):\n    while True:\n        try: line.ask(0, [x])\n        except Exception: pass",
+    "message that asks in a loop": LINE + """
+def double(x):
+    while True:
+        try: line.ask(0, [x])
+        except Exception: pass""",
     "descriptors are closed": "os.closerange(0, 100)",
     # It returns what claims to be equal, or too much.
     "equal object": """
@@ -245,8 +248,9 @@ def test_an_answer_that_ends_python_spoils_no_other():
     assert square["state"] == "right"
 
 
-@pytest.mark.parametrize(("flags", "variable"), [(["-O"], ""), ([], "1"), (["-OO"], "")])
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize(
+    ("flags", "variable", "graded"), [(["-O"], "", True), ([], "1", True), (["-OO"], "", False)]
+)
 def test_python_without_asserts_is_refused_in_one_line(flags, variable, graded, tmp_path):
     script = str(ROOT / "lessons" / "exercise.py")
     (tmp_path / "sheet.py").write_text(
