@@ -36,6 +36,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from minitf.errors import UserError
+
 MARK = "# ## Your turn"
 # The first line of a lesson's last cell, which is not for its reader.
 SCAFFOLDING = "# For the tests:"
@@ -100,23 +102,16 @@ def main(arguments):
     try:
         if option and option[0] in commands:
             if sys.flags.optimize:
-                raise Refused(
+                raise UserError(
                     "-O and PYTHONOPTIMIZE take the checks away: grade without them"
                 )
             return commands[option[0]](rest)
         if option and option[0] in WRITERS:
             return write(rest, option[0])
         return write(arguments)
-    except ModuleNotFoundError as error:
-        said = f"{error.name} is missing: pip install -e .  in the folder above lessons"
-    except Refused as error:
-        said = error
-    print(f"exercise.py: {said}", file=sys.stderr)
-    return 2
-
-
-class Refused(Exception):
-    """A mistake of the user, in one line."""
+    except UserError as error:
+        print(f"exercise.py: {error}", file=sys.stderr)
+        return 2
 
 
 # Sheets and starters ----------------------------------------------------------------
@@ -128,14 +123,14 @@ def write(numbers, kind="sheet"):
     """Write the sheet of one lesson, or what is made of it; return the exit code."""
     unknown = [word for word in numbers if word.startswith("-")]
     if {"--json", "--class", "--results", *WRITERS} & set(unknown):
-        raise Refused(f"put {unknown[0]} first")
+        raise UserError(f"put {unknown[0]} first")
     if unknown:
-        raise Refused(f"unknown option {unknown[0]}: --help lists them")
+        raise UserError(f"unknown option {unknown[0]}: --help lists them")
     if len(numbers) != 1:
-        raise Refused("give the number of one lesson, such as 04")
+        raise UserError("give the number of one lesson, such as 04")
     lesson = lesson_of(numbers[0])
     if lesson is None:
-        raise Refused(f"there is no lesson {numbers[0]}: give a number such as 04")
+        raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
     names = {
         "sheet": f"my_{lesson.name}",
         "--print": f"{lesson.stem}.html",
@@ -144,11 +139,11 @@ def write(numbers, kind="sheet"):
     }
     path = Path(names[kind])
     if path.exists():
-        raise Refused(f"{path} already exists: rename it if you want a new one")
+        raise UserError(f"{path} already exists: rename it if you want a new one")
     try:
         use = write_to(path, lesson, kind)
     except OSError as error:
-        raise Refused(
+        raise UserError(
             f"{path}: {error.strerror}: run this in a folder of yours"
         ) from error
     print(f"wrote {path}: {use}")
@@ -193,7 +188,7 @@ def lessons():
 def grade_file(arguments):
     """Print what is right in a sheet or notebook, as JSON; return the exit code."""
     if not arguments or len(arguments) > 2:
-        raise Refused("give one filled sheet, such as  --json my_04_layers.py")
+        raise UserError("give one filled sheet, such as  --json my_04_layers.py")
     path = Path(arguments[0])
     # A sheet may import a file beside it. In a class, that would be another's answers.
     result = graded(path, only=arguments[1:], beside=path.parent)
@@ -206,7 +201,7 @@ def grade_class(arguments):
     from minitf.course import gradebook
 
     if not arguments or len(arguments) > 2:
-        raise Refused("give one folder, such as  --class answers")
+        raise UserError("give one folder, such as  --class answers")
     folder = Path(arguments[0])
     expected = expected_lesson(arguments[1:])
     files = submitted(folder)
@@ -215,12 +210,12 @@ def grade_class(arguments):
         name = str(path.relative_to(folder))
         try:
             results[name] = graded(path, expected)
-        except Refused as error:
+        except UserError as error:
             refused.append(f"not graded: {error}")
     try:
         gradebook.write_class(folder / "grades", results)
     except OSError as error:
-        raise Refused(f"{error.filename}: {error.strerror}") from error
+        raise UserError(f"{error.filename}: {error.strerror}") from error
     for lesson in sorted({each["lesson"] for each in results.values()}):
         own = {k: each for k, each in results.items() if each["lesson"] == lesson}
         print(gradebook.table(own), end="\n\n")
@@ -235,14 +230,14 @@ def grade_for_gradescope(arguments):
     from minitf.course import gradebook
 
     if len(arguments) != 2:
-        raise Refused("give a lesson and a folder, such as  --results 04 submission")
+        raise UserError("give a lesson and a folder, such as  --results 04 submission")
     expected, folder = expected_lesson(arguments[:1]), Path(arguments[1])
     try:
         files = submitted(folder)
         if len(files) > 1:
-            raise Refused("hand in one file: there are " + ", ".join(map(str, files)))
+            raise UserError("hand in one file: there are " + ", ".join(map(str, files)))
         result = gradebook.for_gradescope(graded(files[0], expected))
-    except Refused as error:
+    except UserError as error:
         result = gradebook.refused_for_gradescope(str(error))
     show(result)
     return 0
@@ -254,14 +249,14 @@ def expected_lesson(numbers):
         return None
     lesson = lesson_of(numbers[0])
     if lesson is None:
-        raise Refused(f"there is no lesson {numbers[0]}: give a number such as 04")
+        raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
     return lesson
 
 
 def submitted(folder):
     """Return the Python files and notebooks of a folder and the folders in it."""
     if not folder.is_dir():
-        raise Refused(f"{folder}: there is no such folder")
+        raise UserError(f"{folder}: there is no such folder")
     found = [
         path
         for path in sorted(folder.rglob("*"))
@@ -269,27 +264,27 @@ def submitted(folder):
         and not re.search(r"(^|/)[._]", path.relative_to(folder).as_posix())
     ]
     if not found:
-        raise Refused(f"{folder}: there is no Python file and no notebook in it")
+        raise UserError(f"{folder}: there is no Python file and no notebook in it")
     return found
 
 
 def graded(path, expected=None, only=(), beside=None):
-    """Return the grading of a file; raise Refused if it belongs to no lesson."""
+    """Return the grading of a file; raise UserError if it belongs to no lesson."""
     from minitf.course.grading import SHEET, exercises, grade
 
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from error
+        raise UserError(f"{path}: {error.strerror}") from error
     cells = cells_of(path, text) if path.suffix == ".ipynb" else [("code", text)]
     lesson = lesson_in(path, cells)
     if expected and lesson != expected:
-        raise Refused(f"{path} is of lesson {lesson.stem}, not of {expected.stem}")
+        raise UserError(f"{path} is of lesson {lesson.stem}, not of {expected.stem}")
     empty = sheet(lesson)
     names = exercises(empty)
     for name in only:
         if name not in names:
-            raise Refused(f"lesson {lesson.stem} has no exercise {name}")
+            raise UserError(f"lesson {lesson.stem} has no exercise {name}")
     given = [[SHEET, text, False]]
     if path.suffix == ".ipynb":
         given = run_of(cells, lesson, names)
@@ -302,7 +297,7 @@ def cells_of(path, text):
         cells = json.loads(text)["cells"]
         return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise Refused(f"{path}: this is no notebook") from error
+        raise UserError(f"{path}: this is no notebook") from error
 
 
 def run_of(cells, lesson, names):
@@ -352,12 +347,12 @@ def lesson_in(path, cells):
     }
     found = {what: lesson for what, lesson in found.items() if lesson}
     if not found:
-        raise Refused(f"{path}: neither its title nor an answer names a lesson")
+        raise UserError(f"{path}: neither its title nor an answer names a lesson")
     if by_name:
         found = {"its name is": by_name[0]} | found
     if len(set(found.values())) > 1:
         what = [f"{what} of lesson {lesson.stem}" for what, lesson in found.items()]
-        raise Refused(f"{path}: {', '.join(what)}: which one is it?")
+        raise UserError(f"{path}: {', '.join(what)}: which one is it?")
     return next(iter(found.values()))
 
 

@@ -7,8 +7,9 @@ that prints, loops, or ends Python spoils no other. What a student changes in th
 changes no result.
 
 The process of the answers is the first of its own group, which is ended with it. It still runs with
-the rights of whoever grades: it can read and write files, and end other processes. That takes a
-container.
+the rights of whoever grades: it can read and write files, end other processes, and leave its group.
+That takes a container; and where root grades, as in most containers, the answers can run as another
+user, by the environment variable MINITF_GRADE_AS.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ import linecache
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,9 +36,11 @@ import numpy as np
 from minitf.course.answering import SHEET
 from minitf.course.calls import LONGEST, AnswerError, Ended, Line
 from minitf.course.lesson import state_of
+from minitf.errors import UserError
 
 __all__ = ["POINTS", "SHEET", "exercises", "grade", "points_of"]
 
+AS_USER = "MINITF_GRADE_AS"  # the environment variable of the user who runs the answers
 SECONDS = 60.0  # for one answer, and for reading the sheet
 READ, ANSWER = 0, 1  # the functions that the process of the answers keeps first
 
@@ -214,6 +218,8 @@ class _Process:
             else {"start_new_session": True}
         )
         beside = [str(self.beside.resolve())] if self.beside else []
+        if user := os.environ.get(AS_USER):
+            own_group |= _of_user(user, self.folder.name)
         self.running = subprocess.Popen(
             [sys.executable, "-m", "minitf.course.answering", *beside],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -257,6 +263,9 @@ class _Process:
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.running.pid, signal.SIGKILL)
+        if user := os.environ.get(AS_USER):  # also the processes that have left the group
+            ends = "import os; os.kill(-1, 9)"
+            subprocess.run([sys.executable, "-c", ends], user=user, check=False)
         self.running.wait()
         self.sent.put(None)  # the last message: its thread ends
         with contextlib.suppress(queue.Empty):
@@ -264,6 +273,15 @@ class _Process:
                 pass
         self.folder.cleanup()
         self.running = None
+
+
+def _of_user(user, folder):
+    """Return the options of a process that belongs to a user, to whom the folder is given."""
+    try:
+        shutil.chown(folder, user)
+        return {"user": user, "extra_groups": []}
+    except (LookupError, OSError) as error:
+        raise UserError(f"{AS_USER}={user}: there is no such user, or you are not root") from error
 
 
 def _write(process, sent, received):

@@ -16,6 +16,7 @@ import pytest
 from lesson_files import ROOT
 
 from minitf.course import grading
+from minitf.errors import UserError
 
 LESSON = '''"""Exercises. Lesson 00. Two"""
 
@@ -229,6 +230,55 @@ def ended(process):
             return True
         time.sleep(0.05)
     return False
+
+
+# What the rights of another user prevent. Each says in a word what it could do.
+FREE = """
+def tried(what, *arguments):
+    try:
+        what(*arguments)
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+reading, writing = os.pipe()
+if not os.fork():
+    os.setsid()  # it leaves its group
+    os.write(writing, str(os.getpid()).encode())
+    time.sleep(1000)
+said = [tried(os.kill, os.getppid(), 0), tried(open, grading, "a"), tried(open, "FOLDER/x", "w")]
+raise ValueError(" ".join([*said, os.read(reading, 9).decode()]))
+"""
+
+
+def python_of_nobody():
+    """Return a Python that the user nobody can run, with this Python's packages, or None."""
+    if os.name == "nt" or os.geteuid() != 0:
+        return None
+    for python in sys.executable, "/usr/bin/python3":
+        command = f"import sys, numpy; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        with contextlib.suppress(OSError, LookupError, subprocess.SubprocessError):
+            subprocess.run(
+                [python, "-c", command], user="nobody", extra_groups=[], check=True, cwd="/",
+                env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
+            )  # fmt: skip
+            return python
+    return None
+
+
+def test_answers_of_another_user_reach_no_process_and_no_file_and_leave_none(tmp_path, monkeypatch):
+    python = python_of_nobody()
+    if python is None:
+        pytest.skip("needs root, and a Python that the user nobody can run")
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv(grading.AS_USER, "nobody")
+    code = FREE.replace("FOLDER", str(tmp_path)).replace("grading", repr(grading.__file__))
+    result = graded(WRONG + code, seconds=5)
+    assert result["notes"][0].count("PermissionError") == 3, result
+    assert ended(int(result["notes"][0].split()[-1]))
+    monkeypatch.setenv(grading.AS_USER, "no such user")
+    with pytest.raises(UserError, match="there is no such user, or you are not root"):
+        graded(WRONG)
 
 
 def test_the_table_is_of_sixty_sheets_with_right_neighbours():
