@@ -544,7 +544,8 @@ def test_the_autograder_of_gradescope_has_its_scripts_and_grades_from_its_own_fi
         archive.extractall(tmp_path / "source")
         script = archive.read("run_autograder").decode()
         names = archive.namelist()
-    assert "exercise.py --results 04" in script and "> /autograder/results/results.json" in script
+    assert f"{grading.AS_USER}=nobody\n" in script and "exercise.py --results 04" in script
+    assert "> /autograder/results/results.json" in script
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests")]
     grades_with_the_files_of(tmp_path / "source", tmp_path)
     assert command(tmp_path, "--gradescope", "4").returncode == 2  # it exists

@@ -265,6 +265,7 @@ def python_of_nobody():
     return None
 
 
+@pytest.mark.slow
 def test_answers_of_another_user_reach_no_process_and_no_file_and_leave_none(tmp_path, monkeypatch):
     python = python_of_nobody()
     if python is None:
