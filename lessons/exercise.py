@@ -221,7 +221,7 @@ def grade_class(arguments):
         print(gradebook.table(own), end="\n\n")
     for line in refused:
         print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
-    print(f"points, messages and hints are in {folder / 'grades'}")
+    print(f"- wrong, . to do; points, messages and hints: {folder / 'grades'}")
     return 2 if refused else 0
 
 

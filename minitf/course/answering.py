@@ -6,6 +6,7 @@ is left out. Nothing here decides whether an answer is right, so nothing here ca
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 import linecache
@@ -85,6 +86,7 @@ class Answers:
         module = types.ModuleType("answers")
         sys.modules["answers"] = module
         self.own = vars(module)
+        self.own["__file__"] = SHEET
 
     def read(self, cells, names):
         """Run the cells; return [{name: how far the answer is}, what was skipped].
@@ -200,9 +202,8 @@ def _limit_memory():
         import resource
     except ImportError:  # Windows
         return
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    with contextlib.suppress(ValueError, OSError):  # macOS, or a lower limit of whoever grades
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 MEMORY = 8 * 2**30  # bytes, of addresses
