@@ -116,7 +116,10 @@ class Line:
         before = [tensor.numpy().copy() for tensor in tensors]
         count = len(given) - len(names)
         options = dict(zip(names, given[count:], strict=True))
-        result = self._packed(kept(*given[:count], **options), given)
+        result = kept(*given[:count], **options)
+        if hasattr(result, "load_state"):  # `return model`, of a function that returns nothing
+            result = None
+        result = self._packed(result, given)
         for tensor, numbers in zip(tensors, before, strict=True):
             if not np.array_equal(tensor.numpy(), numbers, equal_nan=True):
                 raise ValueError("it changed the Tensor that it was given")

@@ -12,11 +12,14 @@ import subprocess
 import sys
 import types
 import zipfile
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from lesson_files import LESSONS, ROOT
 
-from minitf.course import gradebook, grading
+from minitf.course import calls, gradebook, grading
+from minitf.decode import Hypothesis
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
@@ -258,6 +261,42 @@ def test_what_cannot_be_graded_is_refused_in_one_line(arguments, reason, tmp_pat
     done = command(tmp_path, *arguments)
     assert done.returncode == 2 and done.stdout == ""
     assert reason in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *[(value, value) for value in (None, True, 3, -2.5, float("inf"), 1 + 2j, "ä\n", 10**40)],
+        *[(value, value) for value in ([1, (2.5, "a")], {"a": [1], 2: (3,)}, {1, 2}, [], {})],
+        *[(array, array) for array in (np.eye(3, dtype=np.float32), np.arange(4) > 1, np.ones(()))],
+        *[(value, value) for value in (np.float32(0.1), np.int64(3), np.bool_(True))],
+        (Fraction(1, 2), 0.5),
+        (range(3), [0, 1, 2]),
+        ({1: 2}.keys(), [1]),
+        (np.array([1, "a"], dtype=object), [1, "a"]),
+        (np.arange(6.0).reshape(2, 3).T, np.arange(6.0).reshape(2, 3).T),
+        (Hypothesis([1], -0.5, 2.0), Hypothesis([1], -0.5, 2.0)),
+    ],
+    ids=repr,
+)
+def test_a_value_arrives_as_it_was(value, expected):
+    line = calls.Line(None, None)
+    found = line._unpacked(json.loads(json.dumps(line._packed(value))))
+    assert type(found) is type(expected)
+    if isinstance(expected, np.ndarray | np.generic):
+        assert np.array_equal(found, expected) and found.dtype == expected.dtype
+    else:
+        assert found == expected
+
+
+def test_an_update_may_return_its_model():
+    lesson = LESSONS[6]
+    step = "optimizer.step(rate)\n"
+    text = source_of(lesson).replace(step, f"{step}    return model\n", 1)
+    text = sheet_with(text, exercise.sheet(lesson))
+    cells = [[grading.SHEET, text, False]]
+    result = grading.grade(lesson.stem, exercise.sheet(lesson), cells, only=["update_in_parts"])
+    assert states(result) == ["right"], result
 
 
 # Notebooks ----------------------------------------------------------------------------------------
