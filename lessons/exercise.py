@@ -1,24 +1,31 @@
-"""Write the exercise sheet of a lesson into the current folder, or grade a filled one.
+"""Write the exercise sheet of a lesson into the current folder, or grade filled ones.
 
     python lessons/exercise.py 04                     writes my_04_layers.py
     python lessons/exercise.py --print 04             writes 04_layers.html, for paper
     python lessons/exercise.py --json my_04_layers.py       or a filled notebook
+    python lessons/exercise.py --class FOLDER [04]    grades all files in it
+    python lessons/exercise.py --github 04            writes a GitHub Classroom starter
+    python lessons/exercise.py --gradescope 04        writes a Gradescope autograder
 
-The sheet is the section "Your turn" of the lesson, with the imports that it needs and
-a last line that checks the answers.
+The sheet is the section "Your turn" of the lesson, with the imports that it needs, the
+points of each exercise, and a last line that checks the answers.
 
 --json prints one object, and nothing else, for a program that grades:
 
     {"lesson": "04_layers",
-     "exercises": [{"number": 1, "name": "rms_norm", "state": "right",
-                    "message": "", "seconds": 0.61}, ...],
-     "right": 1, "total": 3}
+     "exercises": [{"number": 5, "name": "rms_norm", "state": "right", "message": "",
+                    "hint": "", "points": 3, "max_points": 3, "seconds": 0.1}, ...],
+     "right": 1, "total": 5, "points": 3, "max_points": 9, "notes": []}
 
-"state" is "right", "wrong" or "to do"; "message" says where a wrong answer goes wrong.
+"state" is "right", "wrong" or "to do"; "message" says where a wrong answer goes wrong;
+"notes" says what was skipped, such as a magic of a notebook. With the name of an
+exercise behind the file, only that one is graded.
 The checks are those of the lesson, whatever the sheet has. They compare results, not
 methods. What a sheet prints is left out; an exercise may take 60 seconds. The exit code
 is 0 if all answers are right, 1 if not, and 2, without JSON, if there is no such file
 or it belongs to no lesson.
+--class prints a table, and writes CSV and JSON into the folder "grades" inside it.
+--results 04 FOLDER prints the results.json of one submission, for Gradescope.
 The answers run with your rights: grade unknown sheets in a container.
 """
 
@@ -26,13 +33,14 @@ import ast
 import json
 import re
 import sys
-import tempfile
+import textwrap
 from pathlib import Path
+
+from minitf.errors import UserError
 
 MARK = "# ## Your turn"
 # The first line of a lesson's last cell, which is not for its reader.
 SCAFFOLDING = "# For the tests:"
-LINE = re.compile(r"^\(line \d+\): | \(line \d+\)")  # in a message
 LAST = '\n\nif __name__ == "__main__":\n    check_exercises(globals())\n'
 
 
@@ -48,7 +56,20 @@ def sheet(lesson):
         *imports_of(source, set(re.findall(r"\w+", part))),
         "from minitf.course.lesson import check_exercises",
     ]
-    return f'"""Exercises. {title}"""\n\n' + "\n".join(imports) + f"\n\n{part}\n{LAST}"
+    text = f'"""Exercises. {title}"""\n\n' + "\n".join(imports) + f"\n\n{part}\n{LAST}"
+    return with_points(text)
+
+
+def with_points(source):
+    """Return code with the points of each exercise in a comment above it."""
+    from minitf.course.grading import POINTS
+    from minitf.terminal import counted
+
+    def marked(head):
+        return f"# {counted(POINTS[head[1]], 'point')}\n{head[0]}"
+
+    names = "|".join(POINTS)
+    return re.sub(rf"^def ({names})\(", marked, source, flags=re.MULTILINE)
 
 
 def imports_of(source, words):
@@ -72,119 +93,275 @@ def main(arguments):
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
-    if arguments[:1] == ["--json"]:
-        return grade_file(arguments[1:])
-    if arguments[:1] == ["--print"]:
-        return write(arguments[1:], on_paper=True)
-    return write(arguments, on_paper=False)
+    option, rest = arguments[:1], arguments[1:]
+    commands = {
+        "--json": grade_file,
+        "--class": grade_class,
+        "--results": grade_for_gradescope,
+    }
+    try:
+        if option and option[0] in commands:
+            if sys.flags.optimize:
+                raise UserError(
+                    "-O and PYTHONOPTIMIZE take the checks away: grade without them"
+                )
+            return commands[option[0]](rest)
+        if option and option[0] in WRITERS:
+            return write(rest, option[0])
+        return write(arguments)
+    except UserError as error:
+        print(f"exercise.py: {error}", file=sys.stderr)
+        return 2
 
 
-def write(numbers, on_paper):
-    """Write the sheet of one lesson; return the exit code."""
+# Sheets and starters ----------------------------------------------------------------
+
+WRITERS = ("--print", "--github", "--gradescope")
+
+
+def write(numbers, kind="sheet"):
+    """Write the sheet of one lesson, or what is made of it; return the exit code."""
     unknown = [word for word in numbers if word.startswith("-")]
-    if {"--json", "--print"} & set(unknown):
-        return refuse(f"put {unknown[0]} first")
+    if {"--json", "--class", "--results", *WRITERS} & set(unknown):
+        raise UserError(f"put {unknown[0]} first")
     if unknown:
-        return refuse(f"unknown option {unknown[0]}: --help lists them")
+        raise UserError(f"unknown option {unknown[0]}: --help lists them")
     if len(numbers) != 1:
-        return refuse("give the number of one lesson, such as 04")
+        raise UserError("give the number of one lesson, such as 04")
     lesson = lesson_of(numbers[0])
     if lesson is None:
-        return refuse(f"there is no lesson {numbers[0]}: give a number such as 04")
-    path, text = Path(f"my_{lesson.name}"), sheet(lesson)
-    use = f"fill in the bodies, then run  python {path}"
-    if on_paper:
-        from minitf.course.printable import page
-
-        path, text = Path(f"{lesson.stem}.html"), page(text)
-        use = "open it in a browser, and print it"
+        raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
+    names = {
+        "sheet": f"my_{lesson.name}",
+        "--print": f"{lesson.stem}.html",
+        "--github": f"classroom_{lesson.stem}",
+        "--gradescope": f"gradescope_{lesson.stem}.zip",
+    }
+    path = Path(names[kind])
     if path.exists():
-        return refuse(f"{path} already exists: rename it if you want a new sheet")
+        raise UserError(f"{path} already exists: rename it if you want a new one")
     try:
-        path.write_text(text, encoding="utf-8")
+        use = write_to(path, lesson, kind)
     except OSError as error:
-        return refuse(f"{path}: {error.strerror}: run this in a folder of yours")
+        raise UserError(
+            f"{path}: {error.strerror}: run this in a folder of yours"
+        ) from error
     print(f"wrote {path}: {use}")
     return 0
+
+
+def write_to(path, lesson, kind):
+    """Write one of the four things; return what to do with it."""
+    from minitf.course import gradebook, printable
+
+    text = sheet(lesson)
+    if kind == "--github":
+        gradebook.github_starter(path, lesson, text)
+        return "push it as a template repository, and make an assignment of it"
+    if kind == "--gradescope":
+        gradebook.gradescope_zip(path, lesson)
+        return "upload it as the autograder of a programming assignment"
+    if kind == "--print":
+        path.write_text(printable.page(text), encoding="utf-8")
+        return "open it in a browser, and print it"
+    path.write_text(text, encoding="utf-8")
+    return f"fill in the bodies, then run  python {path}"
 
 
 def lesson_of(number):
     """Return the file of the lesson with this number, or None."""
     if not re.fullmatch(r"\d{1,2}", number):
         return None
-    lessons = sorted(Path(__file__).parent.glob(f"{number:0>2}_*.py"))
-    lessons = [path for path in lessons if MARK in path.read_text(encoding="utf-8")]
-    return lessons[0] if lessons else None
+    found = [path for path in lessons() if path.name.startswith(f"{number:0>2}_")]
+    return found[0] if found else None
 
 
-def grade_file(files):
-    """Print what is right in a filled sheet, as JSON; return the exit code."""
-    from minitf.course.grading import grade
-
-    if len(files) != 1:
-        return refuse("give one filled sheet, such as  --json my_04_layers.py")
-    path = Path(files[0])
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        return refuse(f"{path}: {error.strerror}")
-    if path.suffix == ".ipynb":
-        return grade_notebook(path, text)
-    named = re.search(r'"""Exercises\. Lesson (\d\d)\.', text)
-    lesson = lesson_of(named[1]) if named else None
-    if lesson is None:
-        return refuse(
-            f"{path}: its first line names no lesson: keep that line of a sheet"
-        )
-    return report(grade(lesson.stem, sheet(lesson), path))
+def lessons():
+    """Return the files of all lessons that have exercises."""
+    paths = sorted(Path(__file__).parent.glob("0*_*.py"))
+    return [path for path in paths if MARK in path.read_text(encoding="utf-8")]
 
 
-def grade_notebook(path, text):
-    """Print what is right in a notebook, as JSON; return the exit code.
-
-    Its exercises are graded as a sheet: the lesson above them is not run.
-    """
-    from minitf.course.grading import grade
-
-    try:
-        cells = json.loads(text)["cells"]
-        sources = ["".join(cell["source"]) for cell in cells]
-        lesson = lesson_of(re.match(r"# Lesson (\d\d)\.", sources[0])[1])
-        title = MARK.removeprefix("# ")
-        start = next(n for n, each in enumerate(sources) if each.startswith(title))
-        code = "\n\n".join(
-            source
-            for cell, source in zip(cells[start:], sources[start:], strict=True)
-            if cell["cell_type"] == "code"
-        ).replace("check_exercises(globals())", "")
-        source = lesson.read_text(encoding="utf-8")
-    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
-        return refuse(
-            f"{path}: this is no notebook of a lesson: notebooks.py makes one"
-        )
-    imports = imports_of(source, set(re.findall(r"\w+", code)))
-    with tempfile.TemporaryDirectory() as folder:
-        answers = Path(folder, "answers.py")
-        answers.write_text("\n".join([*imports, code]), encoding="utf-8")
-        result = grade(lesson.stem, sheet(lesson), answers)
-    for exercise in result["exercises"]:  # the lines are not those of a cell
-        exercise["message"] = LINE.sub("", exercise["message"])
-    return report(result)
+# Grading ----------------------------------------------------------------------------
 
 
-def report(result):
-    """Print a grading as JSON; return the exit code."""
-    from minitf.terminal import piped
-
-    with piped():
-        print(json.dumps(result, indent=2, ensure_ascii=False))
+def grade_file(arguments):
+    """Print what is right in a sheet or notebook, as JSON; return the exit code."""
+    if not arguments or len(arguments) > 2:
+        raise UserError("give one filled sheet, such as  --json my_04_layers.py")
+    path = Path(arguments[0])
+    # A sheet may import a file beside it. In a class, that would be another's answers.
+    result = graded(path, only=arguments[1:], beside=path.parent)
+    show(result)
     return 0 if result["right"] == result["total"] else 1
 
 
-def refuse(message):
-    """Print a line on a mistake of the user; return the exit code."""
-    print(f"exercise.py: {message}", file=sys.stderr)
-    return 2
+def grade_class(arguments):
+    """Grade the files and notebooks of a folder; return the exit code."""
+    from minitf.course import gradebook
+
+    if not arguments or len(arguments) > 2:
+        raise UserError("give one folder, such as  --class answers")
+    folder = Path(arguments[0])
+    expected = expected_lesson(arguments[1:])
+    files = submitted(folder)
+    results, refused = {}, []
+    for path in files:
+        name = str(path.relative_to(folder))
+        try:
+            results[name] = graded(path, expected)
+        except UserError as error:
+            refused.append(f"not graded: {error}")
+    try:
+        gradebook.write_class(folder / "grades", results)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from error
+    for lesson in sorted({each["lesson"] for each in results.values()}):
+        own = {k: each for k, each in results.items() if each["lesson"] == lesson}
+        print(gradebook.table(own), end="\n\n")
+    for line in refused:
+        print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
+    print(f"- wrong, . to do; points, messages and hints: {folder / 'grades'}")
+    return 2 if refused else 0
+
+
+def grade_for_gradescope(arguments):
+    """Print the results.json of a submission; return the exit code."""
+    from minitf.course import gradebook
+
+    if len(arguments) != 2:
+        raise UserError("give a lesson and a folder, such as  --results 04 submission")
+    expected, folder = expected_lesson(arguments[:1]), Path(arguments[1])
+    try:
+        files = submitted(folder)
+        if len(files) > 1:
+            raise UserError("hand in one file: there are " + ", ".join(map(str, files)))
+        result = gradebook.for_gradescope(graded(files[0], expected))
+    except UserError as error:
+        result = gradebook.refused_for_gradescope(str(error))
+    show(result)
+    return 0
+
+
+def expected_lesson(numbers):
+    """Return the lesson of a number in a list, or None for an empty list."""
+    if not numbers:
+        return None
+    lesson = lesson_of(numbers[0])
+    if lesson is None:
+        raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
+    return lesson
+
+
+def submitted(folder):
+    """Return the Python files and notebooks of a folder and the folders in it."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder")
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".py", ".ipynb")
+        and not re.search(r"(^|/)[._]", path.relative_to(folder).as_posix())
+    ]
+    if not found:
+        raise UserError(f"{folder}: there is no Python file and no notebook in it")
+    return found
+
+
+def graded(path, expected=None, only=(), beside=None):
+    """Return the grading of a file; raise UserError if it belongs to no lesson."""
+    from minitf.course.grading import SHEET, exercises, grade
+
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    cells = cells_of(path, text) if path.suffix == ".ipynb" else [("code", text)]
+    lesson = lesson_in(path, cells)
+    if expected and lesson != expected:
+        raise UserError(f"{path} is of lesson {lesson.stem}, not of {expected.stem}")
+    empty = sheet(lesson)
+    names = exercises(empty)
+    for name in only:
+        if name not in names:
+            raise UserError(f"lesson {lesson.stem} has no exercise {name}")
+    given = [[SHEET, text, False]]
+    if path.suffix == ".ipynb":
+        given = run_of(cells, lesson, names)
+    return grade(lesson.stem, empty, given, only=only, beside=beside)
+
+
+def cells_of(path, text):
+    """Return [(kind, source)] of the cells of a notebook."""
+    try:
+        cells = json.loads(text)["cells"]
+        return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UserError(f"{path}: this is no notebook") from error
+
+
+def run_of(cells, lesson, names):
+    """Return what is run of a notebook: [name, source, only definitions] for each cell.
+
+    The lesson itself is not run again. Of its cells only imports, functions and classes
+    count, which an answer may use; of the cells from "Your turn" on, and of those with
+    an answer, everything.
+    """
+    title = MARK.removeprefix("# ")
+    words = set(re.findall(r"\w+", "\n".join(source for _, source in cells)))
+    imports = imports_of(lesson.read_text(encoding="utf-8"), words)
+    found, turn = [["imports", "\n".join(imports), True]], False
+    for number, (kind, source) in enumerate(cells, 1):
+        turn = turn or (kind == "markdown" and source.startswith(title))
+        if kind == "code":
+            whole = turn or not defined(source).isdisjoint(names)
+            found.append([f"cell {number}", source, not whole])
+    return found
+
+
+def defined(source):
+    """Return the names that a source defines in its first column."""
+    return set(re.findall(r"^(?:def +)?(\w+) *(?:\(.*:|=[^=])", source, re.MULTILINE))
+
+
+def lesson_in(path, cells):
+    """Return the lesson of a sheet or notebook, by its title, name and answers."""
+    from minitf.course.grading import exercises
+
+    text = "\n".join(source for _, source in cells)
+    title = re.search(r'"""Exercises\. Lesson (\d\d)\.', text) or re.search(
+        r"^# Lesson (\d\d)\.", text, re.MULTILINE
+    )
+    by_title = lesson_of(title[1]) if title else None
+    by_name = [lesson for lesson in lessons() if lesson.stem in path.stem]
+    names, by_answers = defined(text), []
+    for lesson in lessons():
+        own = exercises(lesson.read_text(encoding="utf-8"))
+        if 2 * len(names.intersection(own)) > len(own):
+            by_answers.append(lesson)
+    if by_title in by_answers:
+        by_answers = [by_title]
+    found = {
+        "its title is": by_title,
+        "its exercises are": by_answers[0] if by_answers else None,
+    }
+    found = {what: lesson for what, lesson in found.items() if lesson}
+    if not found:
+        raise UserError(f"{path}: neither its title nor an answer names a lesson")
+    if by_name:
+        found = {"its name is": by_name[0]} | found
+    if len(set(found.values())) > 1:
+        what = [f"{what} of lesson {lesson.stem}" for what, lesson in found.items()]
+        raise UserError(f"{path}: {', '.join(what)}: which one is it?")
+    return next(iter(found.values()))
+
+
+def show(thing):
+    """Print an object as JSON."""
+    from minitf.terminal import piped
+
+    with piped():
+        print(json.dumps(thing, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

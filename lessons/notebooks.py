@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-from exercise import SCAFFOLDING
+from exercise import SCAFFOLDING, with_points
 
 from minitf.errors import UserError
 
@@ -41,7 +41,7 @@ def notebook(lesson):
     ]
     for cell in cells:
         if cell.cell_type == "code":
-            cell.source = without_output(cell.source)
+            cell.source = with_points(without_output(cell.source))
         else:
             attach_pictures(cell, lesson.parent)
     cells.append(nbformat.v4.new_code_cell(CHECK))

@@ -1,7 +1,6 @@
 """The frame of every lesson: options, figures, section headings, the last line, exercises."""
 
 import argparse
-import ast
 import atexit
 import contextlib
 import functools
@@ -9,7 +8,6 @@ import inspect
 import json
 import linecache
 import sys
-import textwrap
 import time
 import traceback
 from pathlib import Path
@@ -20,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from minitf import forms
 from minitf.backend import use
 from minitf.check import proved
+from minitf.course.answering import is_empty
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
 from minitf.terminal import piped, plainly, settle_stdout
@@ -229,8 +228,11 @@ def check_exercises(names):
 
     names: globals(). A function check_NAME in it checks the reader's function NAME, whose docstring
     may end with a hint for wrong answers. Exits with code 0 if all are right, else 1; in a notebook
-    it only prints.
+    it only prints. Python without asserts (-O) is refused: it would find every answer right.
     """
+    if sys.flags.optimize:
+        print("-O and PYTHONOPTIMIZE take the checks away: run it without them", file=sys.stderr)
+        sys.exit(2)
     checks = [
         name
         for name, thing in names.items()
@@ -259,7 +261,7 @@ def state_of(exercise, check):
     """
     if not inspect.isfunction(exercise):
         return "wrong", "the function is missing"
-    if _is_empty(exercise):
+    if is_empty(exercise):
         task = (inspect.getdoc(exercise) or "write its body").partition("\n\n")[0]
         return "to do", " ".join(task.split())
     names, name = check.__globals__, check.__name__.removeprefix("check_")
@@ -285,19 +287,6 @@ def state_of(exercise, check):
     finally:
         names[name] = exercise
     return "right", ""
-
-
-def _is_empty(function):
-    """Return whether the body still ends in three dots, in pass, or in its docstring."""
-    try:
-        definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, SyntaxError):  # made in a way that has no source of its own
-        return False
-    # An answer may also be a lambda, which is an assignment.
-    last = definition.body[-1] if isinstance(definition, ast.FunctionDef) else definition
-    return isinstance(last, ast.Pass) or (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
-    )
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import re
 
 __all__ = ["page"]
 
+POINTS = r"^# (\d+ points?)\ndef (\w+)"  # of an exercise, in a sheet
+
 STYLE = """
 @page { size: A4; margin: 18mm 20mm; }
 body { font: 11.5pt/1.45 Georgia, "Times New Roman", serif; color: #111; background: white;
@@ -34,13 +36,14 @@ def page(sheet: str) -> str:
     tree = ast.parse(sheet)
     title = ast.get_docstring(tree).splitlines()[0]
     checked = {name for name in _functions(tree) if f"check_{name}" in _functions(tree)}
+    points = {name: text for text, name in re.findall(POINTS, sheet, re.MULTILINE)}
     parts, imports, hints = [_introduction(sheet)], [], []
     for node in tree.body[1:]:
         name = getattr(node, "name", "")
         if name in checked:
             text, _, hint = (ast.get_docstring(node) or "").partition("Hint: ")
             hints.append((name, hint))
-            parts.append(_exercise(len(hints), node, text))
+            parts.append(_exercise(len(hints), node, text, points.get(name, "")))
         elif isinstance(node, ast.Import | ast.ImportFrom):
             imports.append(ast.unparse(node))
         elif not name.startswith("check_") and not isinstance(node, ast.If):
@@ -81,12 +84,12 @@ def _code(text):
     return f"<pre>{html.escape(text)}</pre>"
 
 
-def _exercise(number, node, text):
+def _exercise(number, node, text, points):
     signature = f"def {node.name}({ast.unparse(node.args)}):"
     given = [each for each in node.body[1:] if not _is_dots(each)]
     code = "\n".join([signature, *_indented(given)])
     return (
-        f"<section>\n<h2>{number}. {node.name.replace('_', ' ')}</h2>\n"
+        f"<section>\n<h2>{number}. {node.name.replace('_', ' ')} <small>{points}</small></h2>\n"
         f'{_code(code)}\n{_paragraphs(text)}\n<div class="room"></div>\n</section>'
     )
 

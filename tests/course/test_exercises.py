@@ -7,7 +7,6 @@ import html.parser
 import importlib.util
 import inspect
 import io
-import json
 import re
 import runpy
 import subprocess
@@ -18,7 +17,8 @@ from pathlib import Path
 import pytest
 from lesson_files import LESSONS, ROOT, prose_of, tree_of
 
-from minitf.course import grading, printable
+from minitf.course import printable
+from minitf.course.grading import POINTS
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
@@ -378,163 +378,6 @@ def test_the_command_writes_the_sheet_once(tmp_path):
     assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
 
 
-# For programs -------------------------------------------------------------------------------------
-
-GRADED = LESSONS[3]
-FIELDS = ["number", "name", "state", "message", "seconds"]
-
-
-def grade(text, folder):
-    """Run the command on a filled sheet; return (exit code, the object that it prints)."""
-    (folder / "filled.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, str(SCRIPT), "--json", "filled.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
-
-
-def sheet_with(text):
-    """Return the sheet of a lesson, to whose answers this text is added."""
-    return load(SCRIPT).sheet(GRADED).replace("\n\nif __name__", f"\n\n{text}\n\nif __name__")
-
-
-def states(result):
-    return [one["state"] for one in result["exercises"]]
-
-
-def test_json_has_a_state_for_each_exercise(tmp_path):
-    right, wrong = answers(GRADED)
-    source = ROOT / "tests" / "support" / "answers" / GRADED.name
-    empty = load(SCRIPT).sheet(GRADED)
-    first, second, *others = right
-    mixed = answered(empty, {first: right[first], second: wrong[second]}, source)
-    for name in others:
-        mixed = mixed.replace("\n\nif __name__", f"\n\ndef {name}(x):\n    ...\n\nif __name__")
-    for text, expected in (
-        (answered(empty, right, source), ["right"] * len(right)),
-        (mixed, ["right", "wrong", *["to do"] * len(others)]),
-    ):
-        code, result = grade(text, tmp_path)
-        assert code == (0 if set(expected) == {"right"} else 1)
-        assert list(result) == ["lesson", "exercises", "right", "total"]
-        assert (result["lesson"], result["total"]) == (GRADED.stem, len(right))
-        assert result["right"] == expected.count("right") and states(result) == expected
-        assert [one["name"] for one in result["exercises"]] == list(right)
-        for number, one in enumerate(result["exercises"], 1):
-            assert list(one) == FIELDS and one["number"] == number and 0 < one["seconds"] < 60
-            assert (one["message"] == "") == (one["state"] == "right")
-
-
-def test_a_notebook_is_graded_as_a_sheet_is(tmp_path):
-    pytest.importorskip("jupytext", reason="pip install -e '.[dev]' brings jupytext")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "lessons" / "notebooks.py"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    path = tmp_path / f"{GRADED.stem}.ipynb"
-    made = json.loads(path.read_text(encoding="utf-8"))
-    first, second, *others = answers(GRADED)[0]
-    for cell in made["cells"]:
-        source = "".join(cell["source"])
-        if source.startswith(f"def {first}("):
-            cell["source"] = source.replace("    ...", "    return [-0.58, -0.58, -0.58, 1.73]", 1)
-        elif source.startswith(f"def {second}("):
-            cell["source"] = source.replace("    ...", "    return np.ones(3) / nobody", 1)
-    path.write_text(json.dumps(made), encoding="utf-8")
-    command = [sys.executable, str(SCRIPT), "--json", path.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stderr == "" and done.returncode == 1
-    result = json.loads(done.stdout)
-    assert states(result) == ["right", "wrong", *["to do"] * len(others)]
-    assert result["exercises"][1]["message"] == "NameError: name 'nobody' is not defined"
-
-
-def test_what_a_sheet_does_besides_does_not_break_the_json(tmp_path):
-    first, second, *others = answers(GRADED)[0]
-    added = (
-        'import sys\nprint("{not JSON")\nprint("{", file=sys.stderr)\n'
-        f"def {first}(*a, **b):\n    sys.exit(0)\n"
-        f"def {second}(*a, **b):\n    return 1 / 0\n"
-        f"def check_{others[0]}():\n    pass\n"  # another check would accept anything
-        f"def {others[0]}(*a, **b):\n    return None\n"
-    )
-    code, result = grade(sheet_with(added), tmp_path)
-    messages = [one["message"] for one in result["exercises"]]
-    assert code == 1 and set(states(result)[:3]) == {"wrong"}
-    assert messages[0] == "Python ended (exit code 0) while it runs the check"
-    assert re.fullmatch(r"\(line \d+\): ZeroDivisionError: division by zero", messages[1])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("def broken(:\n", r"cannot be read \(line \d+\): SyntaxError: invalid syntax"),
-        ("a = 1\nraise KeyError(a)", r"cannot be read \(line \d+\): KeyError: 1"),
-        ("import os\nos._exit(3)", r"Python ended \(exit code 3\) while it reads the sheet"),
-    ],
-)
-def test_a_sheet_that_cannot_be_read_says_why_with_each_exercise(text, message, tmp_path):
-    code, result = grade(sheet_with(text), tmp_path)
-    assert code == 1 and set(states(result)) == {"wrong"}
-    assert all(re.search(message, one["message"]) for one in result["exercises"]), result
-
-
-def test_a_check_that_does_not_end_is_stopped(tmp_path):
-    first, *_ = answers(GRADED)[0]
-    path = tmp_path / "filled.py"
-    path.write_text(sheet_with(f"def {first}(*a, **b):\n    while True: pass\n"), encoding="utf-8")
-    sheet = load(SCRIPT).sheet(GRADED)
-    sheet = sheet[: sheet.index(f"def check_{answers_after(first)}(")]  # the first check alone
-    result = grading.grade(GRADED.stem, sheet, path, seconds=3)
-    (one,) = result["exercises"]
-    assert (one["state"], result["right"]) == ("wrong", 0) and 3 <= one["seconds"] < 20
-    assert one["message"] == "no end after 3 seconds, while Python runs the check"
-    path.write_text(sheet_with("while True: pass"), encoding="utf-8")
-    result = grading.grade(GRADED.stem, load(SCRIPT).sheet(GRADED), path, seconds=3)
-    # The others are not tried: each would take its time as well.
-    assert sum(one["seconds"] for one in result["exercises"]) < 20
-    assert {one["message"] for one in result["exercises"]} == {
-        "no end after 3 seconds, while Python reads the sheet"
-    }
-
-
-def answers_after(name):
-    names = list(answers(GRADED)[0])
-    return names[names.index(name) + 1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--json"], "give one filled sheet"),
-        (["--jsn", "a.py"], "unknown option --jsn: --help lists them"),
-        (["a.py", "--json"], "put --json first"),
-        (["--json", "a.py", "b.py"], "give one filled sheet"),
-        (["--json", "missing.py"], "missing.py: No such file"),
-        (["--json", "other.py"], "other.py: its first line names no lesson"),
-        (["--json", "."], "Is a directory"),
-        (["--json", "other.ipynb"], "other.ipynb: this is no notebook of a lesson"),
-        (["--json", "empty.ipynb"], "empty.ipynb: this is no notebook of a lesson"),
-    ],
-)
-def test_what_cannot_be_graded_is_refused_in_one_line(arguments, reason, tmp_path):
-    (tmp_path / "other.py").write_text("print('hello')")
-    (tmp_path / "other.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": "a"}]}')
-    (tmp_path / "empty.ipynb").write_text("")
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2 and done.stdout == ""
-    assert reason in done.stderr and done.stderr.count("\n") == 1
-
-
 # On paper -----------------------------------------------------------------------------------------
 
 
@@ -572,6 +415,8 @@ def test_a_printed_sheet_has_each_exercise_and_room_and_needs_no_other_file(less
     for number, name in enumerate(names, 1):
         node = functions[name]
         assert f"def {name}({ast.unparse(node.args)}):" in before_hints
+        points = f"{POINTS[name]} point" + "s" * (POINTS[name] > 1)
+        assert f"{number}. {name.replace('_', ' ')} {points} def {name}(" in before_hints
         text, _, hint = " ".join(ast.get_docstring(node).split()).partition("Hint: ")
         assert text.replace("`", "").strip() in before_hints
         assert f"{number}. {name.replace('_', ' ')}: {hint.replace('`', '')}" in hints

@@ -1,0 +1,212 @@
+"""The process of the answers: it reads a sheet or a notebook, and computes what it is asked.
+
+`python -m minitf.course.answering` is started by `grading`, which has the checks. Its standard
+input and output are the line to that process, which the answers do not see as such: what they print
+is left out. Nothing here decides whether an answer is right, so nothing here can be forged.
+"""
+
+import ast
+import contextlib
+import functools
+import inspect
+import linecache
+import os
+import re
+import sys
+import textwrap
+import types
+
+from minitf.course.calls import LONGEST, Ended, Line, described
+
+__all__ = ["SHEET", "is_empty", "parsed"]
+
+SHEET = "answers.py"  # what a sheet is called here, where a notebook has cells
+
+# What a notebook may have in a line that is not Python, and its name.
+NO_PYTHON = {
+    r"\s*%": "a magic",
+    r"\s*!|[\w\s,.()]+=\s*!": "a shell command",
+    r"[\w\s,.()]+=\s*%": "a magic",
+    r"\s*\?|.*\?\s*$": "a question",
+}
+AWAITS = ast.Await | ast.AsyncFor | ast.AsyncWith
+# A cell with one of these is Python below its first line.
+ABOUT_PYTHON = re.compile(r"%%(time|timeit|capture|prun|debug)\b")
+
+
+def parsed(source):
+    """Return the statements of a cell, and the lines that are no Python: [(line, text, what)].
+
+    Such a line is one at which Python stops to understand the cell: another that looks like it may
+    be a part of a text. Raises SyntaxError if it stops anywhere else.
+    """
+    start = source.lstrip()
+    if start.startswith("%%") and not ABOUT_PYTHON.match(start):
+        return [], [(1, start.splitlines()[0], "a magic")]
+    lines, left_out = source.splitlines(), []
+    while True:
+        try:
+            return _tree("\n".join(lines)), left_out
+        except SyntaxError as error:
+            number = error.lineno or 1
+            line = lines[number - 1] if number <= len(lines) else ""
+            kinds = [what for pattern, what in NO_PYTHON.items() if re.match(pattern, line)]
+            if not kinds:
+                raise
+            left_out.append((number, line.strip(), kinds[0]))
+            lines[number - 1] = re.match(r"\s*", line)[0] + "pass"
+            while line.endswith("\\") and number < len(lines):  # it goes on in the next line
+                line, lines[number] = lines[number], ""
+                number += 1
+
+
+def _tree(source):
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+    return compile(source, "cell", "exec", flags, dont_inherit=True).body
+
+
+def is_empty(function):
+    """Return whether the body still ends in three dots, in pass, or in its docstring."""
+    try:
+        definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, SyntaxError):  # made in a way that has no source of its own
+        return False
+    # An answer may also be a lambda, which is an assignment.
+    last = definition.body[-1] if isinstance(definition, ast.FunctionDef) else definition
+    return isinstance(last, ast.Pass) or (
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+    )
+
+
+class Answers:
+    """The answers of a sheet or a notebook, read one statement at a time."""
+
+    def __init__(self, line):
+        self.line, self.names, self.notes = line, [], []
+        module = types.ModuleType("answers")
+        sys.modules["answers"] = module
+        self.own = vars(module)
+        self.own["__file__"] = SHEET
+
+    def read(self, cells, names):
+        """Run the cells; return [{name: how far the answer is}, what was skipped].
+
+        cells: lists of a name (such as "cell 7"), a source, and whether only imports, functions and
+        classes count. A statement that fails is skipped with a word, and so is a line that is not
+        Python. names: of the exercises.
+        """
+        self.names = names
+        for place, source, only_definitions in cells:
+            self.line.sources.append(place)
+            linecache.cache[place] = len(source), None, source.splitlines(True), place
+            try:
+                statements, left_out = parsed(source)
+            except (SyntaxError, ValueError, RecursionError) as error:
+                if place == SHEET:
+                    raise
+                if not only_definitions:
+                    self.notes.append(f"{place} was skipped: {described(error, ())}")
+                continue
+            for statement in statements:
+                if not only_definitions or _defines(statement):
+                    self._run(statement, place, source, quiet=only_definitions)
+            for number, text, what in [] if only_definitions else left_out:
+                self._skip(place, number, text, what)
+        return [{name: self._state(name) for name in names}, self.notes]
+
+    def _run(self, statement, place, source, quiet):
+        text = (ast.get_source_segment(source, statement) or "").partition("\n")[0]
+        if text.startswith("check_exercises("):
+            return
+        if any(isinstance(node, AWAITS) for node in _at_top(statement)):
+            self._skip(place, statement.lineno, text, "an await")
+            return
+        named = getattr(statement, "name", None)
+        before = self.own.get(named)
+        try:
+            tree = ast.Module([statement], [])
+            exec(compile(tree, place, "exec", dont_inherit=True), self.own)
+        except (Ended, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # also SystemExit
+            if not quiet:
+                self._skip(place, statement.lineno, text, described(error, ()))
+        # The empty function of the notebook may stand below a copy that is filled in.
+        filled = named in self.names and inspect.isfunction(before) and not is_empty(before)
+        if place != SHEET and filled and self._state(named) == "to do":
+            self.own[named] = before
+
+    def _skip(self, place, number, text, what):
+        shown = f"`{text[:40]}`, " if text else ""
+        self.notes.append(f"{place}, line {number}: skipped {shown}{what}")
+
+    def _state(self, name):
+        answer = self.own.get(name)
+        if not inspect.isfunction(answer):
+            return "missing"
+        return "to do" if is_empty(answer) else "written"
+
+    def answer(self, name, *arguments, **options):
+        """Return what an answer returns."""
+        return self.own[name](*arguments, **options)
+
+
+def _defines(statement):
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    return isinstance(statement, kinds)
+
+
+def _at_top(node):
+    """Yield the nodes of a statement, without those inside functions."""
+    yield node
+    functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+    if not isinstance(node, functions):
+        for child in ast.iter_child_nodes(node):
+            yield from _at_top(child)
+
+
+def main():
+    """Serve the process that started this one until it hangs up."""
+    receiving, sending = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in 0, 1, 2:
+        os.dup2(nothing, standard)
+    _limit_memory()
+    sys.path += sys.argv[1:]  # the folder from which the answers may import
+    sys.argv[:] = [SHEET]
+
+    def send(message):
+        if len(message) > LONGEST:
+            raise ValueError("it returns more numbers than can be sent")
+        sending.write(message)
+        sending.flush()
+
+    line = Line(send, functools.partial(_received, receiving), [], trusted=True)
+    answers = Answers(line)
+    line.keep(answers.read)
+    line.keep(answers.answer)
+    while True:
+        line.serve()
+
+
+def _received(stream):
+    message = stream.readline()
+    if not message:
+        os._exit(0)
+    return message
+
+
+def _limit_memory():
+    """An answer that takes all memory would end other programs than this one."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    with contextlib.suppress(ValueError, OSError):  # macOS, or a lower limit of whoever grades
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+MEMORY = 8 * 2**30  # bytes, of addresses
+
+if __name__ == "__main__":
+    main()

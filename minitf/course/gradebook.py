@@ -1,0 +1,234 @@
+"""The gradings of a class as a table, as CSV and for Gradescope; the two starters for a class."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import textwrap
+import zipfile
+from pathlib import Path
+
+from minitf.course.grading import exercises, points_of
+
+__all__ = [
+    "as_csv",
+    "for_gradescope",
+    "github_starter",
+    "gradescope_zip",
+    "refused_for_gradescope",
+    "table",
+    "write_class",
+]
+
+WIDTH = 80
+NAME = 36  # columns of a file's name in the table
+SIGNS = {"wrong": "-", "to do": "."}
+
+
+def table(graded: dict[str, dict]) -> str:
+    """Return the gradings of one lesson as a table of 80 columns.
+
+    graded: {the file's name: what `grade` returned}.
+    """
+    first = next(iter(graded.values()))
+    names = [f"{one['number']} {one['name']} ({one['max_points']})" for one in first["exercises"]]
+    heading = f"Lesson {first['lesson']}, {first['max_points']} points. Exercises: "
+    lines = textwrap.wrap(heading + ", ".join(names), WIDTH, subsequent_indent="  ")
+    width = min(NAME, max(len(name) for name in [*graded, "file"]))
+    numbers = "".join(f"{one['number']:>4}" for one in first["exercises"])
+    lines.append(f"{'file':{width}} {numbers}  points")
+    for name, result in graded.items():
+        short = name if len(name) <= width else f"{name[: width - 1]}…"
+        signs = [SIGNS.get(one["state"], one["points"]) for one in result["exercises"]]
+        cells = "".join(f"{sign:>4}" for sign in signs)
+        lines.append(f"{short:{width}} {cells}  {result['points']:6}")
+    return "\n".join(lines)
+
+
+def as_csv(graded: dict[str, dict]) -> str:
+    """Return the gradings of one lesson as CSV: a row a file, points and message by exercise."""
+    first, text = next(iter(graded.values())), io.StringIO()
+    heads = [(one["name"], f"{one['name']}: message") for one in first["exercises"]]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["file", "lesson", "points", "max_points", *sum(heads, ()), "notes"])
+    for name, result in graded.items():
+        row = [name, result["lesson"], result["points"], result["max_points"]]
+        for one in result["exercises"]:
+            row += [one["points"], one["message"]]
+        writer.writerow(_cell(value) for value in [*row, "; ".join(result["notes"])])
+    return text.getvalue()
+
+
+def _cell(value):
+    """Return a value that no spreadsheet computes as a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in set("=+-@") else value
+
+
+def for_gradescope(result: dict) -> dict:
+    """Return a grading as Gradescope's results.json has it.
+
+    Source: the section "Output format" of Gradescope's autograder specifications.
+    """
+    tests = [
+        {
+            "number": str(one["number"]),
+            "name": one["name"],
+            "score": one["points"],
+            "max_score": one["max_points"],
+            "status": "passed" if one["state"] == "right" else "failed",
+            "output": _explained(one),
+            "output_format": "text",
+            "visibility": "visible",
+        }
+        for one in result["exercises"]
+    ]
+    return {
+        "score": result["points"],
+        "output": "\n".join(result["notes"]),
+        "output_format": "text",
+        "execution_time": round(sum(one["seconds"] for one in result["exercises"])),
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+    }
+
+
+def _explained(one):
+    lines = [f"{one['state']}: {one['message']}".removesuffix(": ")]
+    return "\n".join([*lines, *([f"hint: {one['hint']}"] if one["hint"] else [])])
+
+
+def refused_for_gradescope(reason: str) -> dict:
+    """Return the results.json of a submission that cannot be graded."""
+    return {"score": 0, "output": reason, "output_format": "text", "visibility": "visible",
+            "stdout_visibility": "hidden", "tests": []}  # fmt: skip
+
+
+# Starters -----------------------------------------------------------------------------------------
+
+SETUP = """\
+#!/usr/bin/env bash
+# Gradescope runs this once, when it builds the image (choose Ubuntu 24.04 or later).
+set -e
+apt-get install -y python3 python3-venv
+python3 -m venv /autograder/venv
+/autograder/venv/bin/pip install /autograder/source
+"""
+RUN = """\
+#!/usr/bin/env bash
+# Gradescope runs this for each submission. The answers are another user's processes, who can
+# neither write the results nor end the grading.
+export MINITF_GRADE_AS=nobody
+/autograder/venv/bin/python /autograder/source/lessons/exercise.py --results {number} \\
+    /autograder/submission > /autograder/results/results.json
+"""
+
+
+def gradescope_zip(path: Path, lesson: Path) -> None:
+    """Write the autograder of a lesson as Gradescope takes it: scripts, library, lesson."""
+    with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in (
+            ("setup.sh", SETUP),
+            ("run_autograder", RUN.format(number=lesson.name[:2])),
+        ):
+            script = zipfile.ZipInfo(name)
+            script.compress_type, script.external_attr = zipfile.ZIP_DEFLATED, 0o100755 << 16
+            archive.writestr(script, text)
+        for file in course_files(lesson):
+            archive.write(file, file.relative_to(lesson.parents[1]))
+
+
+def course_files(lesson: Path) -> list[Path]:
+    """Return the files of the project that grade a lesson: the library, the lesson, the grader."""
+    root = lesson.parents[1]
+    library = [path for path in (root / "minitf").rglob("*") if path.is_file()]
+    others = ("pyproject.toml", "setup.cfg", "README.md", "LICENSE", "lessons/exercise.py")
+    found = [*library, *(root / name for name in others), lesson]
+    return sorted(path for path in found if "__pycache__" not in path.parts)
+
+
+WORKFLOW = """\
+# GitHub runs this at each push, and GitHub Classroom reads the points.
+name: Autograding Tests
+on: [push, workflow_dispatch, repository_dispatch]
+permissions:
+  checks: write
+  actions: read
+  contents: read
+jobs:
+  run-autograding-tests:
+    runs-on: ubuntu-latest
+    if: github.actor != 'github-classroom[bot]'
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - run: pip install ./.github/course
+{steps}      - uses: classroom-resources/autograding-grading-reporter@v1
+        env:
+{results}        with:
+          runners: {runners}
+"""
+STEP = """\
+      - id: {id}
+        uses: classroom-resources/autograding-command-grader@v1
+        with:
+          test-name: {name}
+          command: python .github/course/lessons/exercise.py --json {sheet} {name}
+          timeout: 3
+          max-score: {points}
+"""
+ABOUT = """\
+# {title}
+
+Fill in the functions of `{sheet}` and run `python {sheet}`: it says what is right,
+and where an answer goes wrong. `pip install ./.github/course` brings what it imports.
+Each push is graded; the result is under "Actions". There are {points} points.
+"""
+
+
+def github_starter(folder: Path, lesson: Path, sheet: str) -> None:
+    """Write the template repository of an assignment in GitHub Classroom.
+
+    sheet: the text of the lesson's empty sheet.
+    """
+    names, file = exercises(sheet), f"my_{lesson.name}"
+    ids = [name.replace("_", "-") for name in names]
+    results = "".join(
+        f"          {each.upper()}_RESULTS: ${{{{ steps.{each}.outputs.result }}}}\n"
+        for each in ids
+    )
+    steps = "".join(
+        STEP.format(id=each, name=name, sheet=file, points=points_of(name))
+        for each, name in zip(ids, names, strict=True)
+    )
+    title = re.search(r'"""(.*)"""', sheet)[1]
+    folder.mkdir()
+    (folder / file).write_text(sheet, encoding="utf-8")
+    points = sum(points_of(name) for name in names)
+    about = ABOUT.format(title=title, sheet=file, points=points)
+    (folder / "README.md").write_text(about, encoding="utf-8")
+    workflow = folder / ".github" / "workflows" / "classroom.yml"
+    workflow.parent.mkdir(parents=True)
+    text = WORKFLOW.format(steps=steps, results=results, runners=",".join(ids))
+    workflow.write_text(text, encoding="utf-8")
+    for path in course_files(lesson):
+        copy = folder / ".github" / "course" / path.relative_to(lesson.parents[1])
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def write_class(folder: Path, graded: dict[str, dict]) -> None:
+    """Write the gradings of a class into a folder: CSV by lesson, two JSON files by file."""
+    folder.mkdir(exist_ok=True)
+    for lesson in sorted({result["lesson"] for result in graded.values()}):
+        own = {name: each for name, each in graded.items() if each["lesson"] == lesson}
+        (folder / f"{lesson}.csv").write_text(as_csv(own), encoding="utf-8")
+    for name, result in graded.items():
+        path = folder / name.replace(os.sep, "_")
+        for ending, thing in ((".json", result), (".results.json", for_gradescope(result))):
+            text = json.dumps(thing, indent=2, ensure_ascii=False) + "\n"
+            path.with_name(path.name + ending).write_text(text, encoding="utf-8")

@@ -1,0 +1,316 @@
+"""Sheets that try to be graded as right without a right answer, to stop the grading, to outlive it.
+
+Each is graded as a class is, in a process of its own. None of them may get the points.
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from lesson_files import ROOT
+
+from minitf.course import grading
+from minitf.errors import UserError
+
+LESSON = '''"""Exercises. Lesson 00. Two"""
+
+import numpy as np
+from minitf.check import grad_check, same
+from minitf.tensor import record
+
+
+def double(x):
+    """Return 2 x."""
+    ...
+
+
+def square(x):
+    """Return x**2, by record."""
+    ...
+
+
+def check_double():
+    x = np.random.default_rng(0).standard_normal(3)
+    found = double(x)
+    assert len(found) == 3, "give three numbers"
+    same("double", found, 2 * x)
+
+
+def check_square():
+    x = np.random.default_rng(0).standard_normal(3)
+    grad_check(square, x)
+'''
+WRONG = """
+import atexit, builtins, ctypes, gc, itertools, os, shutil, signal, subprocess, sys, threading, time
+import numpy as np
+from minitf.tensor import Tensor, record
+def double(x):
+    return x + 7
+def square(x):
+    return record(x.data**2, (x,), lambda gy: gy)
+"""
+DESCRIPTORS = "for fd in range(50):\n    try: os.write(fd, {})\n    except OSError: pass\n"
+LINE = "(line,) = [x for x in gc.get_objects() if type(x).__name__ == 'Line']\n"
+# A sheet adds one of these to its wrong answers. The first word of its name is its kind.
+HOSTILE = {
+    # It ends Python, or does not.
+    "exit at import": "os._exit(0)",
+    "exit in an answer": "def double(x): os._exit(0)",
+    "exit with a result": "print('right'); sys.exit(0)",
+    "exit from a thread": "threading.Thread(target=os._exit, args=(0,)).start()",
+    "signal to itself": "os.kill(os.getpid(), signal.SIGKILL)",
+    "signal that stops": "def double(x): os.kill(os.getpid(), signal.SIGSTOP)",
+    "signal handlers and a loop": """
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        while True: pass""",
+    "crash": "def double(x): ctypes.string_at(0)",
+    "loop at import": "while True: pass",
+    "loop in an answer": "def double(x):\n    while True: pass",
+    "loop asleep": "def double(x): time.sleep(1000)",
+    "loop without an end of its result": "def double(x): return list(itertools.count())",
+    "recursion": "def double(x): return double(x)",
+    "recursion in a result": "def double(x):\n    a = []\n    a.append(a)\n    return a",
+    "interrupt": "def double(x): raise KeyboardInterrupt",
+    # It looks for the result and the checks.
+    "argv is overwritten": "for a in sys.argv: open(a, 'w').write('[\"right\", \"\"]')",
+    "path of a result": """
+        for name in ("results.json", "result", "double.json", "grades.csv"):
+            open(name, "w").write('["right", ""]')""",
+    "files of the folder are deleted": "shutil.rmtree(os.getcwd())",
+    "__main__ is replaced": "sys.modules['__main__'].state_of = lambda *a: ('right', '')",
+    "__main__ answers": "sys.modules['__main__'].Answers._state = lambda *a: 'right'",
+    "library: state_of": "import minitf.course.lesson as l\nl.state_of = lambda *a: ('right', '')",
+    "library: grading": "import minitf.course.grading as g\ng._judged = lambda *a: ('right', '')",
+    "library: same": "import minitf.check as c\nc.same = c.grad_check = lambda *a, **b: 0.0",
+    "library: is gone": "sys.modules['minitf'] = sys.modules['minitf.course.calls'] = None",
+    "numpy: everything is close": "np.allclose = np.array_equal = lambda *a, **b: True",
+    "numpy: any and all": "np.ndarray = np.asarray = np.array = lambda *a, **b: np.zeros(3)",
+    "builtins: no error is one": "builtins.AssertionError = builtins.Exception = ZeroDivisionError",
+    "builtins: no import": "builtins.__import__ = None",
+    "gc finds the checks": """
+        for f in gc.get_objects():
+            if getattr(f, "__name__", "").startswith("check_"):
+                f.__code__ = (lambda *a: None).__code__""",
+    "gc finds the line": LINE + "type(line)._packed = lambda *a: True",
+    "gc finds the answers": "for x in gc.get_objects():\n    if type(x).__name__ == 'Answers': "
+    "x.names = []; x.own = {}",
+    "frames are walked": """
+        frame = sys._getframe()
+        while frame:
+            for name in list(frame.f_globals):
+                if name in ("state_of", "_judged", "Line", "Answers", "main"):
+                    frame.f_globals[name] = lambda *a: ("right", "")
+            frame = frame.f_back""",
+    "trace": "sys.settrace(lambda frame, *a: frame.f_locals.update(state='right'))",
+    "check of its own": "def check_double(): pass\ndef check_exercises(names): sys.exit(0)",
+    # It sends messages of its own.
+    "message on every descriptor": DESCRIPTORS.format(rb"b'{\"result\": true, \"states\": []}\n'"),
+    "message of another program": DESCRIPTORS.format(rb"b'[\"right\", \"\"]\n'"),
+    "message of an object array": DESCRIPTORS.format(
+        rb"b'{\"result\": [\"array\", [\"|O\", [1], \"AAAAAAAAAAA=\"]], \"states\": []}\n'"
+    ),
+    "message with a state": DESCRIPTORS.format(
+        rb"b'{\"result\": {}, \"states\": [[0, 1]]}\n'"
+    ),
+    "message without an end": DESCRIPTORS.format("b'x' * 10**6"),
+    "message of pickle": LINE
+    + "import base64, pickle\nclass Evil:\n    def __reduce__(self):\n"
+    "        return open, ('FOLDER/forged', 'w')\n"
+    "evil = base64.b64encode(pickle.dumps([Evil()])).decode()\n"
+    "def double(x): line._write({'call': 0, 'options': [], 'pickle': evil}); return x",
+    "message that asks": LINE + "def double(x): return line.ask(-1, [x])",
+    "message that asks in a loop": LINE + """
+def double(x):
+    while True:
+        try: line.ask(0, [x])
+        except Exception: pass""",
+    "descriptors are closed": "os.closerange(0, 100)",
+    # It returns what claims to be equal, or too much.
+    "equal object": """
+        class Same:
+            __eq__ = __le__ = __lt__ = __ge__ = lambda *a: True
+            __len__ = lambda self: 3
+            __sub__ = __rsub__ = __mul__ = __abs__ = lambda self, *a: self
+        def double(x): return Same()""",
+    "equal array": """
+        class Same(np.ndarray):
+            __eq__ = lambda *a: np.ones(3, bool)
+            __array_ufunc__ = lambda *a, **b: np.zeros(3)
+        def double(x): return np.zeros(3).view(Same)""",
+    "equal numbers": """
+        class Same(float):
+            __eq__ = lambda *a: True
+            __sub__ = __rsub__ = __abs__ = lambda *a: 0.0
+        def double(x): return [Same(), Same(), Same()]""",
+    "equal list": """
+        class Same(list):
+            __eq__ = lambda *a: True
+            __len__ = lambda self: 3
+        def double(x): return Same()""",
+    "equal by __array__": """
+        class Same:
+            __array_priority__ = 10**9
+            def __array__(self, *a, **b): return Same()
+        def double(x): return Same()""",
+    "equal by another class": """
+        class Same:
+            __class__ = property(lambda self: np.ndarray)
+        def double(x): return Same()""",
+    "equal tensor": """
+        class Same(Tensor):
+            __eq__ = lambda *a: True
+            __array__ = lambda *a, **b: np.zeros(3)
+        def double(x): return Same(np.zeros(3))""",
+    "equal because the argument changes": "def double(x):\n    x[:] = 0\n    return x",
+    "equal because all is NaN": "def double(x):\n    x[:] = np.nan\n    return x",
+    "large result": "def double(x): return np.zeros(3 * 10**6)",
+    "large number": "def double(x): return [10**5000] * 3",
+    "large memory": "def double(x): return [np.empty(2**27) for _ in range(100)]",
+    # It has children.
+    "fork, and the parent ends": "if os.fork(): os._exit(0)",
+    "fork, and both go on": "os.fork()",
+    "fork that stays": "if not os.fork():\n    open('FOLDER/pid', 'w').write(str(os.getpid()))\n"
+    "    time.sleep(1000)",
+    "child that stays": "child = subprocess.Popen([sys.executable, '-c', 'import time; "
+    "time.sleep(1000)'])\nopen('FOLDER/pid', 'w').write(str(child.pid))",
+    "thread that stays": "threading.Thread(target=time.sleep, args=(1000,)).start()",
+    "atexit": "atexit.register(open, 'FOLDER/forged', 'w')",
+    # It says much.
+    "flood of output": "for _ in range(100): print('x' * 10**6)",
+    "flood of descriptors": "for n in [1, 2] * 99: os.write(n, b'x' * 10**6)",
+    "flood in an error": "def double(x): raise ValueError('x' * 10**6)",
+    "error of strange signs": r"def double(x): raise ValueError('\x1b[2J\ud800\n=cmd()')",
+    "error that cannot be told": """
+        class Silent(Exception):
+            def __str__(self): raise self
+        def double(x): raise Silent""",
+    "error of a check": "def double(x): raise AssertionError('right')",
+    "stdout is replaced": "sys.stdout = sys.stderr = sys.__stdout__ = None",
+}  # fmt: skip
+QUICK = ("exit at import", "loop in an answer", "message of pickle", "equal object",
+         "child that stays", "gc finds the checks")  # fmt: skip
+
+
+def graded(text, seconds=20):
+    return grading.grade("00_two", LESSON, [[grading.SHEET, text, False]], seconds=seconds)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the sheets fork and send signals")
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in HOSTILE]
+)
+def test_a_hostile_sheet_gets_no_points(name, tmp_path):
+    code = textwrap.dedent(HOSTILE[name]).replace("FOLDER", str(tmp_path))
+    result = graded(f"{WRONG}\n{code}\n", seconds=2 if re.search("loop|fork|stops", name) else 20)
+    assert [one["state"] for one in result["exercises"]] == ["wrong", "wrong"], result
+    assert result["points"] == 0 and all(one["message"] for one in result["exercises"])
+    text = json.dumps(result, ensure_ascii=False)
+    assert text.encode("utf-8") and len(text) < 20_000 and "\x1b" not in text
+    assert not (tmp_path / "forged").exists()
+    if (tmp_path / "pid").exists():
+        assert ended(int((tmp_path / "pid").read_text()))
+
+
+def ended(process):
+    """Return whether a process is gone, after the moment that its end may take."""
+    for _ in range(100):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{process}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return True
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# What the rights of another user prevent. Each says in a word what it could do.
+FREE = """
+def tried(what, *arguments):
+    try:
+        what(*arguments)
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+reading, writing = os.pipe()
+if not os.fork():
+    os.setsid()  # it leaves its group
+    os.write(writing, str(os.getpid()).encode())
+    time.sleep(1000)
+said = [tried(os.kill, os.getppid(), 0), tried(open, grading, "a"), tried(open, "FOLDER/x", "w")]
+raise ValueError(" ".join([*said, os.read(reading, 9).decode()]))
+"""
+
+
+def python_of_nobody():
+    """Return a Python that the user nobody can run, with this Python's packages, or None."""
+    if os.name == "nt" or os.geteuid() != 0:
+        return None
+    for python in sys.executable, "/usr/bin/python3":
+        command = f"import sys, numpy; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        with contextlib.suppress(OSError, LookupError, subprocess.SubprocessError):
+            subprocess.run(
+                [python, "-c", command], user="nobody", extra_groups=[], check=True, cwd="/",
+                env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
+            )  # fmt: skip
+            return python
+    return None
+
+
+@pytest.mark.slow
+def test_answers_of_another_user_reach_no_process_and_no_file_and_leave_none(tmp_path, monkeypatch):
+    python = python_of_nobody()
+    if python is None:
+        pytest.skip("needs root, and a Python that the user nobody can run")
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv(grading.AS_USER, "nobody")
+    code = FREE.replace("FOLDER", str(tmp_path)).replace("grading", repr(grading.__file__))
+    result = graded(WRONG + code, seconds=5)
+    assert result["notes"][0].count("PermissionError") == 3, result
+    assert ended(int(result["notes"][0].split()[-1]))
+    monkeypatch.setenv(grading.AS_USER, "no such user")
+    with pytest.raises(UserError, match="there is no such user, or you are not root"):
+        graded(WRONG)
+
+
+def test_the_table_is_of_sixty_sheets_with_right_neighbours():
+    assert len(HOSTILE) >= 60 and set(QUICK) <= set(HOSTILE)
+    right = (
+        "def double(x): return 2 * x\n"
+        "def square(x): return record(x.data**2, (x,), lambda gy: gy * 2 * x.data)\n"
+    )
+    result = graded(WRONG + right)
+    assert [one["state"] for one in result["exercises"]] == ["right", "right"], result
+
+
+def test_an_answer_that_ends_python_spoils_no_other():
+    text = "def double(x): os._exit(3)\ndef square(x): return x * x\n"
+    double, square = graded(WRONG + text)["exercises"]
+    assert double["message"] == "Python ended (exit code 3) while it runs the check"
+    assert square["state"] == "right"
+
+
+@pytest.mark.parametrize(
+    ("flags", "variable", "graded"), [(["-O"], "", True), ([], "1", True), (["-OO"], "", False)]
+)
+def test_python_without_asserts_is_refused_in_one_line(flags, variable, graded, tmp_path):
+    script = str(ROOT / "lessons" / "exercise.py")
+    (tmp_path / "sheet.py").write_text(
+        LESSON + "from minitf.course.lesson import check_exercises\ncheck_exercises(globals())\n"
+    )
+    command = [script, "--json", "sheet.py"] if graded else ["sheet.py"]
+    done = subprocess.run(
+        [sys.executable, *flags, *command], cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"PYTHONOPTIMIZE": variable}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "take the checks away" in done.stderr and done.stderr.count("\n") == 1
