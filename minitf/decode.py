@@ -19,8 +19,19 @@ from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from minitf.tensor import Ids, Tensor, no_grad
-from minitf.transformer import MultiHeadAttention, Transformer
+from minitf.transformer import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    Positions,
+    Residual,
+    Transformer,
+)
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
@@ -437,19 +448,44 @@ def agrees(
     ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id
     texts = ids[None].copy()
     texts[0, 0] = c.bos_id
-    with model.evaluating(), no_grad():
-        plain = TokenScorer(model, ids[None], 1, None)
-        expected = [to_numpy(plain(texts[:, : t + 1])[0]) for t in range(length)]
-        try:
-            scorer = scorer_of(ids[None])
-            found = [to_numpy(scorer(texts[:, : t + 1])[0]) for t in range(length)]
-        except Exception:  # a changed layer may do anything with a cache that it does not know
-            return False
+    plain, both = lambda source: TokenScorer(model, source, 1, None), []
+    try:
+        with model.evaluating(), no_grad():
+            for make in (plain, scorer_of):
+                scorer = make(ids[None])
+                both.append([to_numpy(scorer(texts[:, : t + 1])[0]) for t in range(length)])
+    except Exception:  # of a layer that knows no cache; that of a broken model comes up again
+        return False
+    expected, found = both
     largest = max(np.abs(x[np.isfinite(x)]).max(initial=0) for x in expected)
     return all(
         x.shape == y.shape and np.allclose(x, y, tolerance, tolerance * largest)
         for x, y in zip(found, expected, strict=True)
     )
+
+
+def has_own_layers(model: Module, encoder: bool = False) -> bool:
+    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
+
+    encoder: look at the layers of the encoder as well, which decoding does not compute.
+    """
+    if type(model) is not Transformer or not model.decoder.layers:
+        return False
+    decoding = model, *model.target_positions.modules(), *model.decoder.modules()
+    modules = model.modules() if encoder else decoding
+    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
+
+
+_LAYERS = {
+    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
+    *(MultiHeadAttention, FeedForward, Residual),
+    *(Positions, Embedding, LayerNorm, Linear, Dropout),
+}
+
+
+def has_own_methods(module: Module) -> bool:
+    """Return whether an object has a method of its own, or keeps the weights of attention."""
+    return not vars(type(module)).keys().isdisjoint(vars(module))
 
 
 def _caches(model):

@@ -170,7 +170,8 @@ class WatchedModule(types.ModuleType):
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
-        forget()
+        if callable(value):
+            forget()
 
 
 class WatchedClass(type):
@@ -178,7 +179,8 @@ class WatchedClass(type):
 
     def __setattr__(cls, name, value):
         super().__setattr__(name, value)
-        forget()
+        if callable(value):  # copy.copy assigns a list of names
+            forget()
 
     def __delattr__(cls, name):
         super().__delattr__(name)

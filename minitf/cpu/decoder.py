@@ -21,24 +21,11 @@ from minitf import functions as F
 from minitf.config import Config
 from minitf.cpu import threads
 from minitf.cpu.decode import Layout
-from minitf.cpu.layers import has_own_methods
 from minitf.cpu.strips import in_strips, packed_copy, product, strips_shape
 from minitf.cpu.threads import FasterWay
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear
 from minitf.tensor import Tensor
-from minitf.transformer import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    FeedForward,
-    MultiHeadAttention,
-    Positions,
-    Residual,
-    Transformer,
-)
 
-__all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "has_own_layers", "is_straight"]
+__all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_straight"]
 
 
 def for_decoding(model):
@@ -67,7 +54,7 @@ def packed_decoder(model):
 
     A copy by `for_decoding` has one, good until something is replaced: see `forms.changes`.
     """
-    if not has_own_layers(model) or forms.is_left_out("decoder"):
+    if not decode.has_own_layers(model) or forms.is_left_out("decoder"):
         return None
     changes, packed = vars(model).get("packed_decoder", (None, None))
     if changes != forms.changes():
@@ -75,25 +62,6 @@ def packed_decoder(model):
         if not is_straight(model, lambda source: StraightScorer(packed, model, source, 1)):
             packed = None
     return packed
-
-
-def has_own_layers(model, encoder=False):
-    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
-
-    encoder: look at the layers of the encoder as well, which decoding does not compute.
-    """
-    if type(model) is not Transformer or not model.decoder.layers:
-        return False
-    decoding = model, *model.target_positions.modules(), *model.decoder.modules()
-    modules = model.modules() if encoder else decoding
-    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
-
-
-_LAYERS = {
-    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
-    *(MultiHeadAttention, FeedForward, Residual),
-    *(Positions, Embedding, LayerNorm, Linear, Dropout),
-}
 
 
 def is_straight(model, scorer_of, tolerance=1e-4):

@@ -7,11 +7,12 @@ the equation, which calls what it is given.
 
 from minitf import functions as F
 from minitf import transformer
+from minitf.decode import has_own_methods
 from minitf.forms import form_of
 from minitf.nn import Dropout, LayerNorm, Linear
 from minitf.transformer import MultiHeadAttention
 
-__all__ = ["attends_plainly", "has_own_methods"]
+__all__ = ["attends_plainly"]
 
 
 def _add_and_norm(x, added, dropout, norm):
@@ -37,11 +38,6 @@ def _rate(dropout):
 for room in ("cpu", "gpu"):
     form_of(transformer.add_and_norm, room)(_add_and_norm)
     form_of(transformer.feed_forward_network, room)(_feed_forward_network)
-
-
-def has_own_methods(module):
-    """Return whether an object has a method of its own, or keeps the weights of attention."""
-    return not vars(type(module)).keys().isdisjoint(vars(module))
 
 
 def attends_plainly(attention, x, memory, mask):

@@ -5,7 +5,7 @@ import numpy as np
 from minitf import decode
 from minitf.backend import to_numpy
 from minitf.cpu import decode as cpu_decode
-from minitf.cpu.decoder import has_own_layers, is_straight
+from minitf.cpu.decoder import is_straight
 from minitf.forms import form_of, is_left_out
 from minitf.gpu import fused
 from minitf.gpu.decoder import StraightScorer
@@ -19,7 +19,7 @@ def token_scorer(model, source, width, cached):
     """Return a StraightScorer for a model in float32 with d_k = d_v, if it is decoded as one."""
     if not cached or is_left_out("decoder"):
         return NotImplemented
-    if not has_own_layers(model) or not _has_kernels_for(model):
+    if not decode.has_own_layers(model) or not _has_kernels_for(model):
         return NotImplemented
     # Products may be rounded to 11 bits.
     if not is_straight(model, lambda source: StraightScorer(model, source, 1), tolerance=1e-2):

@@ -15,7 +15,7 @@ import numpy as np
 
 from minitf import forms
 from minitf.config import Config
-from minitf.cpu.decoder import has_own_layers
+from minitf.decode import has_own_layers
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
