@@ -209,7 +209,7 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
 
 
-@pytest.mark.parametrize("name", ["ABBREVIATIONS", "STARTERS", "MONTHS"])
+@pytest.mark.parametrize("name", ["ABBREVIATIONS", "TITLES", "STARTERS", "RANKED", "MONTHS"])
 def test_the_lists_of_the_page_are_those_of_python(name):
     """The sentences above try only some of the words."""
     script = (PACKAGE / "page" / "engine.js").read_text(encoding="utf-8")
