@@ -104,7 +104,7 @@ function encodeText(model, text) {
 // Where a sentence ends: the patterns of minitf/text/sentences.py.
 const PYTHON = { b: "(?:(?<=[\\p{L}\\p{N}_])(?![\\p{L}\\p{N}_])|(?<![\\p{L}\\p{N}_])(?=[\\p{L}\\p{N}_]))",
   w: "[\\p{L}\\p{N}_]", W: "[^\\p{L}\\p{N}_]", d: "\\p{Nd}", s: SPACE };
-const CLOSING = `["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]]*`;
+const CLOSING = `(?:["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]]|\\[\\d+\\])*`;
 const STARTERS = `A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|`
   + `By|Can|Could|Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|`
   + `For|From|Had|Has|Have|He|Her|Here|His|How|However|I|If|In|Is|It|Its|Just|Let|`
@@ -124,35 +124,42 @@ const STARTERS = `A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because
 const TITLES = `Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|Cmdr|Adm|Col|`
   + `Maj|Rev|Hon|Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|`
   + `bzw|Bzw|ca|Ca|Cf|cf|vgl|Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|`
-  + `sog|ehem|allg|lt|geb|Geb|einschl|incl|Fig|Sec|Ch|z\\.\\s?B|d\\.\\s?h|u\\.\\s?a`;
-const ABBREVIATIONS = `St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|oz|lb|lbs|tsp|tbsp|Jan|Feb|`
-  + `Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|`
-  + `Do|Sa|So|med|jur|phil|ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|gem|Gem|Tab|`
-  + `Bd|Anl|\\w*[Ss]tr|[IVXL]{2,}`;
+  + `sog|ehem|allg|lt|geb|Geb|einschl|incl|kath|evang|dt|engl|frz|ital|span|lat|`
+  + `griech|staatl|st\u00e4dt|wiss|techn|stellv|Fig|Sec|Ch|z\\.\\s?B|d\\.\\s?h|u\\.\\s?a`;
+const ABBREVIATIONS = `St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
+  + `Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|`
+  + `ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|gem|Gem|Tab|Bd|Anl|\\w*[Ss]tr|`
+  + `[IVXL]{2,}`;
+const NUMBERED = `[Nn]o|N\u00b0|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max`;
 const RANKED = `Jahrhunderts?|Geburtstags?|Weltkriegs?|Stelle|Platz|Rang|Klasse|Liga|Runde|`
   + `Stock|Etage|Auflage`;
 const MONTHS = `Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|`
   + `November|Dezember`;
 const INITIAL = `(?<!\\w)(?<!['\u2019=/&#@\u0300-\u036f])(?![\u0900-\u{10ffff}])\\p{L}`;
+const NO_SMALL = `${CLOSING}\\s+(?![a-z\u00e4\u00f6\u00fc])`;
+const HALF = "[AaPp]\\.\\s?[Mm]\\."; // of a day
 const SPEECH = "said|says|asked|cried|shouted|answered|replied|whispered|yelled|exclaimed|added";
 const START = `${CLOSING}\\s+(?:${STARTERS})(?!\\w|-)`;
 const ORDINAL = "\\b(?:[Dd](?:er|ie|as|em|en|es)|[Ii](?:m|ns)|(?<!\\bI )[Aa](?:m|ns)|[Aa]ufs|[Ff]\u00fcrs|[Zz]u[mr]"
   + "|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?"
   + "|\\d{1,3}\\. (?:und|oder|bis))\\s\\d{1,3}";
 const RULES = [
-  ["", "\\W+$", true],
-  ["\\.\\.\\.|\u2026", "\\s+I\\b", true],
+  ["", `\\W+$|${CLOSING}\\s+[.!?\u2026,;:)]`, true],
+  ["\\.\\.\\.|\u2026|\\. \\. \\.", "\\s+I\\b", true],
+  ["[\\[(](?:\\.\\.\\.|\u2026)", "[\\])]", true],
   ["[!?]", `["'\u201d\u2019\u201c\u00bb\u00ab]\\s+[A-Z]\\w+ (?:${SPEECH})\\b`, true],
   ["[!?\u2026]|\\.\\.", "", false],
   [`\\b(?:${TITLES})\\.`, "", true],
-  ["\\b(?:etc|usw|usf)\\.", "", false],
-  ["\\b[ap]\\.\\s?m\\.", `\\s+(?:${TITLES}|Eastern|Pacific|\\w+day|[A-Z]{3,4})\\b`, true],
-  ["\\b[ap]\\.\\s?m\\.", "", false],
+  ["\\b(?:etc|usw|usf|Ph\\.D|LL\\.[BM]|\\d+ ?(?:B\\.C|A\\.D|C\\.E))\\.", NO_SMALL, false],
+  [`\\b(?:At|By|From|Until|After|Before|Around)(?: \\w+)? [\\d:.]+ ?${HALF}`, "", true],
+  [`\\b${HALF}`, "\\s+(?:Eastern|Pacific|\\w+day|[A-Z]{3,4})\\b", true],
+  [`\\b${HALF}`, NO_SMALL, false],
   ["\\b(?:is|was|than|as|or|and|did|do|said) I\\.", "", false],
   ["\\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\\.", "", false],
   [`(?:\\b(?:${ABBREVIATIONS})|${INITIAL})\\.`, START, false],
   [`(?:\\b(?:${ABBREVIATIONS})|${INITIAL})\\.`, "", true],
-  ["\\b(?:[Nn]o|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max)\\.", "\\s+(?:\\d|\u00a7)", true],
+  ["\\d (?:ft|in|lbs?|oz|yd|hrs?|min)\\.", "\\s+\\d", true],
+  [`\\b(?:${NUMBERED})\\.`, "\\s+(?:\\d|\u00a7)", true],
   ["\\d\\.", `\\s+(?:${MONTHS}|${RANKED})\\b`, true],
   ["\\b\\d\\d?\\.", "\\s+\\d\\d?\\.\\s", true],
   ["\\b\\d\\d?\\.\\s\\d\\d?\\.", "\\s+(?:\\d\\d|\\d{4})\\b", true],
@@ -171,7 +178,7 @@ function pattern(text, flags = "u") { // here, as Safari 16.3 refuses what looks
 // Return where the sentences of a text end, but for its last one.
 function endsOf(text) {
   const rules = RULES.map(([before, after, goesOn]) => [pattern(`(?:${before})$`), pattern(`^(?:${after})`), goesOn]);
-  const anyStarter = pattern(`^(?:${STARTERS})\\b`, "iu"), item = pattern("^\\d{1,3}\\.\\s+$");
+  const anyStarter = pattern(`^(?:${STARTERS})\\b`, "iu"), item = pattern("^\\W*(?:\\d{1,3}|[A-Za-z])\\.\\)?\\s+$");
   const isSmall = /\p{Lowercase}/u.test(text) && !/\p{Uppercase}|\p{Lt}/u.test(text);
   const goesOn = (start, next) => {
     if (/[\u3002\uff01\uff1f]/.test(text[start])) return false;

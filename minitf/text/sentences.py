@@ -6,7 +6,7 @@ from itertools import pairwise
 __all__ = ["sentences"]
 
 # All of this is also in minitf/page/engine.js.
-_CLOSING = "[\"'”’“‘»«)\\]]*"
+_CLOSING = r"(?:[\"'”’“‘»«)\]]|\[\d+\])*"  # quotes, brackets, and the number of a footnote
 # Words that begin many sentences, and are no names.
 _STARTERS = (
     "A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|By|Can|Could|"
@@ -29,14 +29,17 @@ _TITLES = (
     "Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|Cmdr|Adm|Col|Maj|Rev|Hon|"
     "Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|bzw|Bzw|ca|Ca|Cf|cf|vgl|"
     "Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|sog|ehem|allg|lt|geb|Geb|einschl|"
-    r"incl|Fig|Sec|Ch|z\.\s?B|d\.\s?h|u\.\s?a"
+    "incl|kath|evang|dt|engl|frz|ital|span|lat|griech|staatl|städt|wiss|techn|stellv|Fig|Sec|Ch|"
+    r"z\.\s?B|d\.\s?h|u\.\s?a"
 )
 # After one of these only if the next word is one of the starters.
 _ABBREVIATIONS = (
-    "St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|oz|lb|lbs|tsp|tbsp|Jan|Feb|Mar|Apr|Jun|"
+    "St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|"
     "Jul|Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|ff|"
     r"Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|gem|Gem|Tab|Bd|Anl|\w*[Ss]tr|[IVXL]{2,}"
 )
+# Nor after one of these before a number.
+_NUMBERED = "[Nn]o|N°|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max"
 # What is often numbered, beside months.
 _RANKED = (
     "Jahrhunderts?|Geburtstags?|Weltkriegs?|Stelle|Platz|Rang|Klasse|Liga|Runde|Stock|Etage|Auflage"
@@ -47,6 +50,8 @@ _MONTHS = (
 # A single letter, as in "А. С." or "a.m.": not the end of a word after an apostrophe or in an
 # address, and not a character of East Asia, which is a syllable.
 _INITIAL = "(?<!\\w)(?<!['’=/&#@\u0300-\u036f])[^\\W\\d_\u0900-\U0010ffff]"
+_NO_SMALL = rf"{_CLOSING}\s+(?![a-zäöü])"
+_HALF = r"[AaPp]\.\s?[Mm]\."  # of a day
 _SPEECH = "said|says|asked|cried|shouted|answered|replied|whispered|yelled|exclaimed|added"
 _START = rf"{_CLOSING}\s+(?:{_STARTERS})(?!\w|-)"
 # A German ordinal: a number after an article or a possessive, as in "im 19. Jahrhundert" and "ihren
@@ -61,21 +66,25 @@ _ORDINAL = (
 _RULES = [
     (re.compile(rf"(?:{before})$"), re.compile(after), goes_on)
     for before, after, goes_on in (
-        (r"", r"\W+$", True),  # no word follows
+        (r"", rf"\W+$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
         # "... I", and after a question in quotes: Tom asked.
-        (r"\.\.\.|…", r"\s+I\b", True),
+        (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
+        (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
         (r"[!?]", rf"[\"'”’“»«]\s+[A-Z]\w+ (?:{_SPEECH})\b", True),
         (r"[!?…]|\.\.", "", False),
         (rf"\b(?:{_TITLES})\.", "", True),
-        (r"\b(?:etc|usw|usf)\.", "", False),
-        (r"\b[ap]\.\s?m\.", rf"\s+(?:{_TITLES}|Eastern|Pacific|\w+day|[A-Z]{{3,4}})\b", True),
-        (r"\b[ap]\.\s?m\.", "", False),
+        (r"\b(?:etc|usw|usf|Ph\.D|LL\.[BM]|\d+ ?(?:B\.C|A\.D|C\.E))\.", _NO_SMALL, False),
+        # "At 5 p.m. Tom left", and no sentence before the time.
+        (rf"\b(?:At|By|From|Until|After|Before|Around)(?: \w+)? [\d:.]+ ?{_HALF}", "", True),
+        (rf"\b{_HALF}", r"\s+(?:Eastern|Pacific|\w+day|[A-Z]{3,4})\b", True),
+        (rf"\b{_HALF}", _NO_SMALL, False),
         # "It is I", "Give me an A": no initial.
         (r"\b(?:is|was|than|as|or|and|did|do|said) I\.", "", False),
         (r"\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\.", "", False),
         (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", _START, False),
         (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", "", True),
-        (r"\b(?:[Nn]o|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max)\.", r"\s+(?:\d|§)", True),
+        (r"\d (?:ft|in|lbs?|oz|yd|hrs?|min)\.", r"\s+\d", True),
+        (rf"\b(?:{_NUMBERED})\.", r"\s+(?:\d|§)", True),
         # Dates: "3. Oktober", "24. 12. 2010".
         (r"\d\.", rf"\s+(?:{_MONTHS}|{_RANKED})\b", True),
         (r"\b\d\d?\.", r"\s+\d\d?\.\s", True),
@@ -88,7 +97,7 @@ _SENTENCE = re.compile(
     rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
 )
-_ITEM = re.compile(r"\d{1,3}\.\s+")  # "1. Wash the car. 2. Clean the kitchen."
+_ITEM = re.compile(r"\W*(?:\d{1,3}|[A-Za-z])\.\)?\s+")  # "1. Wash the car. 2. Clean the kitchen."
 _BRAND = re.compile("[a-z]{1,3}[A-Z]")  # iPhone, macOS
 _ANY_STARTER = re.compile(rf"(?:{_STARTERS})\b", re.IGNORECASE)
 _LONGEST = 30  # characters that the patterns look at before a full stop
