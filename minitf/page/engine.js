@@ -128,8 +128,8 @@ const TITLES = `Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|
   + `griech|staatl|st\u00e4dt|wiss|techn|stellv|Fig|Sec|Ch|z\\.\\s?B|d\\.\\s?h|u\\.\\s?a`;
 const ABBREVIATIONS = `St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
   + `Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|`
-  + `ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|gem|Gem|Tab|Bd|Anl|\\w*[Ss]tr|`
-  + `[IVXL]{2,}`;
+  + `ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|J\u00e4n|Febr|al|gem|Gem|Tab|Bd|Anl|`
+  + `\\w*[Ss]tr|[IVXL]{2,}`;
 const NUMBERED = `[Nn]o|N\u00b0|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max`;
 const RANKED = `Jahrhunderts?|Geburtstags?|Weltkriegs?|Stelle|Platz|Rang|Klasse|Liga|Runde|`
   + `Stock|Etage|Auflage`;

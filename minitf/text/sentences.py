@@ -36,7 +36,7 @@ _TITLES = (
 _ABBREVIATIONS = (
     "St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|"
     "Jul|Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|ff|"
-    r"Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|gem|Gem|Tab|Bd|Anl|\w*[Ss]tr|[IVXL]{2,}"
+    r"Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|Jän|Febr|al|gem|Gem|Tab|Bd|Anl|\w*[Ss]tr|[IVXL]{2,}"
 )
 # Nor after one of these before a number.
 _NUMBERED = "[Nn]o|N°|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max"
