@@ -36,6 +36,29 @@ FRAMES = {
     "**The car**": ["The car"],
     "_The snake_case car_": ["The snake_case car"],
     "***The car***": ["The car"],
+    "1.) Add the eggs": ["Add the eggs"],
+    "b. Add the eggs": ["Add the eggs"],
+    "☐ Wash the car": ["Wash the car"],
+    "☑ ✅\ufe0f Wash the car": ["Wash the car"],
+    "•Wash the car": ["Wash the car"],
+    "♪ I love you ♪": ["I love you"],
+    "Go on! \N{PARTY POPPER}": ["Go on!"],
+    "→ Go on": ["Go on"],
+    "> [!NOTE]": [],
+    "[^1]: The car": ["The car"],
+    "[00:12] The car": ["The car"],
+    "[24.12.10, 10:15:01] Tom: Hello": ["Tom: Hello"],
+    "12:01 - Tom: Hello": ["Tom: Hello"],
+    "// Wash the car": ["Wash the car"],
+    "/* Wash the car */": ["Wash the car"],
+    "def wash(car):": [],
+    "wash(car);": [],
+    "car|is red|12": ["car", "is red"],
+    "car,is red,12": ["car", "is red"],
+    '12;"The car; red";Tom': ["The car; red", "Tom"],
+    "The car<br>is red<br/>now": ["The car", "is red", "now"],
+    "<v Tom>The <c.red>car</c>": ["The <c.red>car</c>"],
+    "\\item The car": ["The car"],
     "(which is black)": ["which is black"],
     "[door closes]": ["door closes"],
     "{\\an8}<i>Come in.</i>": ["Come in."],
@@ -67,6 +90,15 @@ He said (no).
 „Nein“, sagte er.
 »Nein«, sagte er.
 1. Mai 2010
+a. M. is a letter.
+yes,no
+He came,saw,won.
+use a|b|c here.
+If it is so:
+from Berlin
+Hello, {name}
+$ 5 for you
+class of ten
 3. Oktober ist ein Feiertag.
 24 Stunden sind ein Tag.
 12:30 is late.
@@ -146,7 +178,12 @@ DOCUMENTS = {
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),
     "the head of a file": ("---\ntitle: car\n---\nHello", "Hello"),
     "no head": ("---\nHello there: you", "Hello there: you"),
-    "notes of WebVTT": ("WEBVTT car\n\nNOTE car\nred\n\n00:01.000 --> 00:02.000\nHello", "Hello"),
+    "notes of WebVTT": (
+        "WEBVTT car\nKind: car\n\nNOTE car\nred\n\ncar\n00:01.000 --> 00:02.000 line:0\nHello\n\n"
+        "car\n00:03.000 --> 00:04.000\nyou",
+        "Hello you",
+    ),
+    "a formula": ("Hello\n$$\ncar = red\n$$\nyou", "Hello you"),
 }
 
 
