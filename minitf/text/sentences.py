@@ -3,7 +3,7 @@
 import re
 from itertools import pairwise
 
-__all__ = ["sentences"]
+__all__ = ["is_abbreviated", "sentences"]
 
 # All of this is also in minitf/page/engine.js.
 _CLOSING = r"(?:[\"'”’“‘»«)\]]|\[\d+\])*"  # quotes, brackets, and the number of a footnote
@@ -97,6 +97,7 @@ _SENTENCE = re.compile(
     rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
 )
+_SHORT = re.compile(rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$")
 _ITEM = re.compile(r"\W*(?:\d{1,3}|[A-Za-z])\.\)?\s+")  # "1. Wash the car. 2. Clean the kitchen."
 _BRAND = re.compile("[a-z]{1,3}[A-Z]")  # iPhone, macOS
 _ANY_STARTER = re.compile(rf"(?:{_STARTERS})\b", re.IGNORECASE)
@@ -115,6 +116,15 @@ def sentences(text: str) -> list[str]:
         if not is_number and not _goes_on(text, match, is_small):
             ends.append(match.end())
     return [text[start:stop] for start, stop in pairwise([*ends, len(text)])]
+
+
+def is_abbreviated(text: str) -> bool:
+    """Return whether the full stop at the end of a text belongs to its last word.
+
+    >>> is_abbreviated("at 5 p.m."), is_abbreviated("He left.")
+    (True, False)
+    """
+    return bool(_SHORT.search(text))
 
 
 def _goes_on(text, match, is_small):
