@@ -104,7 +104,7 @@ function encodeText(model, text) {
 // Where a sentence ends: the patterns of minitf/text/sentences.py.
 const PYTHON = { b: "(?:(?<=[\\p{L}\\p{N}_])(?![\\p{L}\\p{N}_])|(?<![\\p{L}\\p{N}_])(?=[\\p{L}\\p{N}_]))",
   w: "[\\p{L}\\p{N}_]", W: "[^\\p{L}\\p{N}_]", d: "\\p{Nd}", s: SPACE };
-const CLOSING = `(?:["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]]|\\[\\d+\\])*`;
+const CLOSING = `(?:["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]\u2460-\u2467]|\\[\\d+\\])*`;
 const STARTERS = `A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|`
   + `By|Can|Could|Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|`
   + `For|From|Had|Has|Have|He|Her|Here|His|How|However|I|If|In|Is|It|Its|Just|Let|`

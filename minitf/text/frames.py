@@ -41,23 +41,26 @@ _LEFT = re.compile(
     r"|\[[\d.,:/ -]*\d:\d\d(?:[:.]\d+)*(?: ?[AP]M)?\]"  # when something was sung or written
     r"|\d+:\d\d(?::\d\d)? [-–](?=\s)"
     r"|\[\^\w+\]:(?=\s)|\\item(?=\s)"  # footnotes of Markdown, items of LaTeX
-    r"|//+(?=\s)|/\*+(?=\s)|--(?=\s)"  # comments of code
+    r"|//+(?=\s)|/\*+(?=\s)|--(?=\s)|\"\"\"|'''"  # comments of code
+    r"|(?:Subject|Betreff):\s(?:\s*(?:Re|AW|Aw|RE|Fwd|FW|WG):)*"  # the head of a mail
 )
-_RIGHT = re.compile(rf"(?<!\s)\s+$|\s+\*/$|{_SYMBOLS}$")
+_RIGHT = re.compile(rf"(?<!\s)\s+$|\s+\*/$|\"\"\"$|'''$|(?<=[.!?])(?:\[\^?\d+\])+$|{_SYMBOLS}$")
 _AFTER_HEADING = re.compile(r"\s#+$")
 # What is around all of a text: its beginning and its end, with nothing of the kind between.
 _AROUND = re.compile(
     r"(?P<mark>\*{1,3}|_{1,3}|~~)(?=[^\s*_~])(?:[^*_~]|(?<=\w)_(?=\w))*(?<=[^\s*_~])(?P=mark)$"
+    r"|\[(?=\S\S)[^\[\]]*\]\([^()]*\)$"  # a link
     r"|\((?=\S\S)[^()]*\)$|\[(?=\S\S)[^\[\]]*\]$"
     r"|<(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?>(?:(?!</?(?P=tag)\b).)*</(?P=tag)\s*>$"
 )
 _OPEN = re.compile(r"\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
-_CLOSE = re.compile(r"(?:\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
+_CLOSE = re.compile(r"(?:\]\([^()]*\)|\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
 # A line that has no sentence although it has letters.
 _WHOLE = re.compile(
     r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s.*"  # a time code, and the place of its subtitle
     r"|\s{0,3}\[(?!\^)[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
     r"|\s*(?:>\s?)+\[!\w+\][-+]?\s*|:::.*"  # the kind of a note in Markdown
+    r"|(?:From|To|Cc|Bcc|Reply-To|Von|An):\s.*@.*|(?:Date|Sent|Datum|Gesendet):\s.*\d.*"
     r"|\s*\\(?:begin|end)\{.*\}.*"  # LaTeX
     # Code, where it can be nothing else.
     r"|.*[\s)]\{\s*|.*\w\(.*\);\s*|\s*(?:\w+ )?[\w.]+ = .*;\s*"
@@ -72,7 +75,8 @@ _NO_TEXT = re.compile(
 )
 _BREAK = re.compile(r"\S<br\s*/?>|<br\s*/?>\S", re.I)
 _BAR = re.compile(r"(?<!\\)\|")
-_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|\t+")
+_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|\t+|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})")
+_STEP = re.compile(r"(?<=\w )[»›→](?= \w)")  # "Home » News"
 # A row of a table: with a bar at its left, or with two bars or more and no end of a sentence.
 _ROW = re.compile(r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:])")
 # A row of values: with no space behind its commas or semicolons, but in quotes.
@@ -168,8 +172,9 @@ class Framer:
         ):
             self.in_code = True
             return True
-        self.in_code = False
-        return bool(_WHOLE.fullmatch(line))
+        is_whole = bool(_WHOLE.fullmatch(line))
+        self.in_code = is_whole and line.rstrip().endswith((":", "{"))
+        return is_whole
 
     def _split(self, line):
         """Return the pieces of a line that may have scripts and comments."""
@@ -199,7 +204,9 @@ def _cells(line):
         return _between(line, _TAG.finditer(line), _edges)
     for row, sign in _VALUES:
         if row.fullmatch(core):
-            return _between(line, sign.finditer(line), _edges)
+            return _between(line, sign.finditer(line), _value)
+    if _STEP.search(line) and "«" not in line:
+        return _between(line, _STEP.finditer(line), _edges)
     bar = _BAR if _ROW.fullmatch(core) else _BAR_BETWEEN
     return _between(line, bar.finditer(line), _edges)
 
@@ -211,6 +218,10 @@ def _between(text, separators, pieces_of):
         pieces += [*pieces_of(text[start : found.start()]), (found[0], True)]
         start = found.end()
     return [*pieces, *pieces_of(text[start:])]
+
+
+def _value(text):
+    return [(text, True)] if '""' in text else _edges(text)  # a quote in quotes
 
 
 def _edges(text):

@@ -6,7 +6,8 @@ from itertools import pairwise
 __all__ = ["is_abbreviated", "sentences"]
 
 # All of this is also in minitf/page/engine.js.
-_CLOSING = r"(?:[\"'”’“‘»«)\]]|\[\d+\])*"  # quotes, brackets, and the number of a footnote
+# Quotes, brackets, the number of a footnote, and the mark for one.
+_CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
 # Words that begin many sentences, and are no names.
 _STARTERS = (
     "A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|By|Can|Could|"

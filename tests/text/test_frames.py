@@ -52,6 +52,15 @@ FRAMES = {
     "// Wash the car": ["Wash the car"],
     "/* Wash the car */": ["Wash the car"],
     "def wash(car):": [],
+    '"""Wash the car."""': ["Wash the car."],
+    "From: Tom <tom@x.org>": [],
+    "Date: Tue, 3 Mar 2026": [],
+    "Subject: Re: The car": ["The car"],
+    "It is red.[1][2]": ["It is red."],
+    "[The car](https://x.org)": ["The car"],
+    "Home » The car": ["Home", "The car"],
+    "I wash / You wash": ["I wash", "You wash"],
+    '1,"He is ""red"".",car': ["car"],
     "wash(car);": [],
     "car|is red|12": ["car", "is red"],
     "car,is red,12": ["car", "is red"],
@@ -96,6 +105,9 @@ He came,saw,won.
 use a|b|c here.
 If it is so:
 from Berlin
+From: here to there
+90 km / h
+« Bonjour », said he » so
 Hello, {name}
 $ 5 for you
 class of ten
@@ -173,6 +185,7 @@ DOCUMENTS = {
         "See:\n\n    x = car\n    more car\n\n    Hello there",
         "See: Hello there",
     ),
+    "a function": ("def wash(car):\n    # car\n    return car\nHello", "Hello"),
     "a script": ("<script>\nlet car;\n</script> Hello\nyou", "Hello you"),
     "a comment": ("Hello <!-- a\ncar --> you", "Hello you"),
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),

@@ -23,6 +23,11 @@ Hello |{name}|, |%s|, |%(n)d|, |${price}|, |{{ user }}|, |%USER%|, |__NAME__|.
 Call |foo()|, |np.zeros()|, |snake_case| or |`a + b`| with |--level=5|.
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
 The mark |①| itself.
+See |[the page](a/b.md)| and |![a dog](dog.png)| or |[![Build](x.svg)](https://x.org)| there.
+It is so|[1][2]| or so|[^3]|.
+It is |**|not|**| so, and |*|never|*| was.
+Am |24. 12. 2010| kam er, nach |§ 3 Abs. 2 S. 1| und |§ 5|.
+I know |:-)| it |;)| all |:D|.
 """.strip().split("\n")
 NOT_FOUND = """
 I have 365 books, 3 cats and 1 dog.
@@ -32,6 +37,7 @@ etc. e.g. i.e. U.S.A. Ph.D. Dr. Mr. No. 5 St. John
 and/or he/she yes/no
 We are here;they are there,too.
 Der 3. Oktober, im 19. Jahrhundert, um 8 Uhr, Nr. 7
+2 * 3 is 6. (a; b): c
 Is it 5? It is 5! 5, 6 and 7.
 What?! Well... so - no – yes.
 I love rock'n'roll & jazz.
