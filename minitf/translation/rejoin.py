@@ -12,7 +12,7 @@ CUT = "a sentence is too long for the model, and was translated in parts"
 
 AROUND = "a value was lost, so its sentence was translated in parts around it"
 
-_END = re.compile(r"[.!?…。！？][\"'”’»)\]」』]*\s*$")
+_END = re.compile(r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$")  # a footnote may follow
 _STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
 _ADDED = re.compile(r"(?<![.!?])[.!。！]$")
 _WORDS_END = re.compile(r"\w[\"'”’»)\]]*$")
@@ -24,8 +24,8 @@ _KINDS = re.compile('["„“”«»]')
 def goes_on(source: str) -> bool:
     """Return whether a sentence goes on after this part of its source.
 
-    >>> goes_on("I went out,"), goes_on('He said: "No!"')
-    (True, False)
+    >>> goes_on("I went out,"), goes_on('He said: "No!"'), goes_on("It is so.[1]")
+    (True, False, False)
     """
     return not _END.search(source)
 
