@@ -27,6 +27,9 @@ _BULLETS = "-*+·–—"  # before a space; the symbols below are bullets everyw
 _SYMBOLS = (
     "[•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\u200d\ufe0f]*"
 )
+_LOG = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?(?: (?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL))?"
+# The name of a setting, in JSON or before an equals sign.
+_SETTING = r"\"[\w .-]+\"\s*:\s*(?=\"[^\"\\]+\",?$)|[\w.-]+\s*=\s*(?=[\w\"])"
 # Tried at the left edge of a line until none fits.
 _LEFT = re.compile(
     r"\s+"
@@ -42,25 +45,31 @@ _LEFT = re.compile(
     r"|\d+:\d\d(?::\d\d)? [-–](?=\s)"
     r"|\[\^\w+\]:(?=\s)|\\item(?=\s)"  # footnotes of Markdown, items of LaTeX
     r"|//+(?=\s)|/\*+(?=\s)|--(?=\s)|\"\"\"|'''"  # comments of code
+    rf"|{_LOG}(?=\s)|{_SETTING}"
+    r"|\d+/(?=\s)|[-=]+>(?=\s)|[QAF]:(?=\s)|\[[A-Z]{3,}\](?=\s)"
     r"|(?:Subject|Betreff):\s(?:\s*(?:Re|AW|Aw|RE|Fwd|FW|WG):)*"  # the head of a mail
 )
 _RIGHT = re.compile(rf"(?<!\s)\s+$|\s+\*/$|\"\"\"$|'''$|(?<=[.!?])(?:\[\^?\d+\])+$|{_SYMBOLS}$")
+_STRING = re.compile(r"\",?$")
 _AFTER_HEADING = re.compile(r"\s#+$")
 # What is around all of a text: its beginning and its end, with nothing of the kind between.
 _AROUND = re.compile(
     r"(?P<mark>\*{1,3}|_{1,3}|~~)(?=[^\s*_~])(?:[^*_~]|(?<=\w)_(?=\w))*(?<=[^\s*_~])(?P=mark)$"
     r"|\[(?=\S\S)[^\[\]]*\]\([^()]*\)$"  # a link
+    r"|\\\w+\*?\{(?=\S)[^{}]*\}$"  # a command of LaTeX
     r"|\((?=\S\S)[^()]*\)$|\[(?=\S\S)[^\[\]]*\]$"
     r"|<(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?>(?:(?!</?(?P=tag)\b).)*</(?P=tag)\s*>$"
 )
-_OPEN = re.compile(r"\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
-_CLOSE = re.compile(r"(?:\]\([^()]*\)|\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
+_OPEN = re.compile(r"\\\w+\*?\{|\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
+_CLOSE = re.compile(r"(?:\}|\]\([^()]*\)|\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
 # A line that has no sentence although it has letters.
 _WHOLE = re.compile(
     r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s.*"  # a time code, and the place of its subtitle
     r"|\s{0,3}\[(?!\^)[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
     r"|\s*(?:>\s?)+\[!\w+\][-+]?\s*|:::.*"  # the kind of a note in Markdown
     r"|(?:From|To|Cc|Bcc|Reply-To|Von|An):\s.*@.*|(?:Date|Sent|Datum|Gesendet):\s.*\d.*"
+    r"|\s*\"[\w .-]+\"\s*:\s*(?:[\[{].*|\".*\\.*|[^\"]*)|#[:.,|~]\s.*|msg(?:id|str|ctxt)\b.*\".*"
+    r"|\s*File \"[^\"]*\", line \d+.*|Traceback \(most recent call last\):"
     r"|\s*\\(?:begin|end)\{.*\}.*"  # LaTeX
     # Code, where it can be nothing else.
     r"|.*[\s)]\{\s*|.*\w\(.*\);\s*|\s*(?:\w+ )?[\w.]+ = .*;\s*"
@@ -75,7 +84,9 @@ _NO_TEXT = re.compile(
 )
 _BREAK = re.compile(r"\S<br\s*/?>|<br\s*/?>\S", re.I)
 _BAR = re.compile(r"(?<!\\)\|")
-_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|\t+|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})")
+_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})")
+_TABS = re.compile(r"\t+")
+_ONE_TAB = re.compile(r"[^\t]*[^\t.!?]\t[^\t]*[.!?][\"')]*")  # a space, typed wrongly
 _STEP = re.compile(r"(?<=\w )[»›→](?= \w)")  # "Home » News"
 # A row of a table: with a bar at its left, or with two bars or more and no end of a sentence.
 _ROW = re.compile(r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:])")
@@ -207,6 +218,8 @@ def _cells(line):
             return _between(line, sign.finditer(line), _value)
     if _STEP.search(line) and "«" not in line:
         return _between(line, _STEP.finditer(line), _edges)
+    if "\t" in core and not _ONE_TAB.fullmatch(core):
+        return _between(line, _TABS.finditer(line), _edges)
     bar = _BAR if _ROW.fullmatch(core) else _BAR_BETWEEN
     return _between(line, bar.finditer(line), _edges)
 
@@ -235,6 +248,12 @@ def _edges(text):
             and (found := _AFTER_HEADING.search(text, start, stop))
         ):
             stop = found.start()
+        elif (
+            text[:start].rstrip().endswith((":", "="))
+            and text.startswith('"', start)
+            and (found := _STRING.search(text, start + 1, stop))
+        ):
+            start, stop = start + 1, found.start()
         elif _AROUND.match(text, start, stop):
             start = _OPEN.match(text, start, stop).end()
             stop = _CLOSE.search(text, start, stop).start()

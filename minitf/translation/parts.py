@@ -98,11 +98,16 @@ def restored(
     source, distinct = part.read(part.values).rstrip(), {}
     for each in translations:
         found = pattern.findall(each.text) if marks else []
-        if part.values and Counter(found) != Counter(list(given)):
+        if part.values and (
+            Counter(found) != Counter(list(given))
+            or sum(map(each.text.count, marks)) != len(given)  # one in a word
+        ):
             continue
         text = each.text.upper() if part.loud else each.text
         if part.values:
             text = pattern.sub(lambda mark: given[mark[0]], text)
+        elif marks:
+            text = _A_MARK.sub("", text)  # the source has none
         text = without_added_stop(text, source)
         distinct.setdefault(text, dataclasses.replace(each, text=text))
     return list(distinct.values())

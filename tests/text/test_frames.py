@@ -57,6 +57,20 @@ FRAMES = {
     "Date: Tue, 3 Mar 2026": [],
     "Subject: Re: The car": ["The car"],
     "It is red.[1][2]": ["It is red."],
+    "\\section{The car}": ["The car"],
+    "=> Go on": ["Go on"],
+    "Q: Is it red?": ["Is it red?"],
+    "1/ The car": ["The car"],
+    "[INFO] The car": ["The car"],
+    "2026-03-03 10:15:00,123 ERROR The car": ["The car"],
+    '  "car": "It is red",': ["It is red"],
+    '  "car": ["red"],': [],
+    '  "car": "It is \\"red\\"."': [],
+    "car = It is red": ["It is red"],
+    'car="It is red"': ["It is red"],
+    'msgid "The car"': [],
+    "The car\tIt is red\tnow.": ["The car", "It is red", "now."],
+    "The car\tis red.": ["The car\tis red."],
     "[The car](https://x.org)": ["The car"],
     "Home » The car": ["Home", "The car"],
     "I wash / You wash": ["I wash", "You wash"],
@@ -121,9 +135,6 @@ $5 is too much.
 #1 is Tom.
 & so on
 +1 from me
--> so it is
---> so it is
-=> so it is
 >>deu<< Hello there.
 <3 you all
 <b>One</b> and <b>two</b>
