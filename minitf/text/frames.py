@@ -77,7 +77,9 @@ _WHOLE = re.compile(
     r"|(?:import [\w.]+(?: as \w+)?|from [\w.]+ import .*|#!/.*|#include\b.*|\$ [a-z].*)"
 )
 _FENCE = re.compile(r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+|\$\$(?=\s*$))")
-_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS})(?:\s[^<>]*)?/?>", re.I)
+# What a tag has behind its name; an angle bracket in quotes ends no tag.
+_ATTRIBUTES = r"(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*|\s[^<>]*)?"
+_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS}){_ATTRIBUTES}/?>", re.I)
 # What has no text, and may end in another line.
 _NO_TEXT = re.compile(
     rf"<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$", re.I
@@ -97,7 +99,7 @@ _VALUES = [
         re.compile(rf'(?:^|{sign})(?=(?:[^"]*"[^"]*")*[^"]*$)"?|"(?={sign}|$)'),
     )
     for sign in ",;"
-    for value in [rf'(?:"(?:[^"]|"")*"|(?! )[^{sign}"]*)']
+    for value in [rf'(?:"(?:[^"]|"")*"|(?!\s)[^{sign}"]*)']
 ]
 # An indented line is code in Markdown; but people indent sentences as well.
 _CODE = re.compile(

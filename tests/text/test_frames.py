@@ -89,6 +89,7 @@ FRAMES = {
     '<li><a href="x">Wash</a></li>': ["Wash"],
     "<td>One</td><td>and two</td>": ["One", "and two"],
     '<p class="x">A <b>red</b> car.<br>': ["A <b>red</b> car."],
+    "<button onclick='a > b' x>The car</button>": ["The car"],
     "<!-- old --><h1>The car</h1>": ["The car"],
     "<script>let car;</script><p>The car</p>": ["The car"],
 }
