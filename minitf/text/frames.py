@@ -72,7 +72,7 @@ _WHOLE = re.compile(
     r"|\s*File \"[^\"]*\", line \d+.*|Traceback \(most recent call last\):"
     r"|\s*\\(?:begin|end)\{.*\}.*"  # LaTeX
     # Code, where it can be nothing else.
-    r"|.*[\s)]\{\s*|.*\w\(.*\);\s*|\s*(?:\w+ )?[\w.]+ = .*;\s*"
+    r"|.*[\s)]\{\s*|[^(]*\w\(.*\);\s*|\s*(?:\w+ )?[\w.]+ = .*;\s*"
     r"|\s*(?:(?:async )?def|class) \w+(?:\(.*\))?(?: ->.*)?:"
     r"|(?:import [\w.]+(?: as \w+)?|from [\w.]+ import .*|#!/.*|#include\b.*|\$ [a-z].*)"
 )
@@ -96,7 +96,7 @@ _ROW = re.compile(r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:
 _VALUES = [
     (
         re.compile(rf"{value}(?:{sign}{value}){{2,}}(?<![.!?])"),
-        re.compile(rf'(?:^|{sign})(?=(?:[^"]*"[^"]*")*[^"]*$)"?|"(?={sign}|$)'),
+        re.compile(rf'"(?:[^"]|"")*"|[^{sign}"]+'),
     )
     for sign in ",;"
     for value in [rf'(?:"(?:[^"]|"")*"|(?!\s)[^{sign}"]*)']
@@ -215,9 +215,9 @@ def _cells(line):
     core = line.strip()
     if core.startswith("<") or core.endswith(">") or "</" in core or _BREAK.search(core):
         return _between(line, _TAG.finditer(line), _edges)
-    for row, sign in _VALUES:
+    for row, value in _VALUES:
         if row.fullmatch(core):
-            return _between(line, sign.finditer(line), _value)
+            return _values(line, value)
     if _STEP.search(line) and "«" not in line:
         return _between(line, _STEP.finditer(line), _edges)
     if "\t" in core and not _ONE_TAB.fullmatch(core):
@@ -235,8 +235,17 @@ def _between(text, separators, pieces_of):
     return [*pieces, *pieces_of(text[start:])]
 
 
-def _value(text):
-    return [(text, True)] if '""' in text else _edges(text)  # a quote in quotes
+def _values(line, value):
+    """Return the pieces of a row of values; one that has a quote in quotes is kept."""
+    pieces, start = [], 0
+    for found in value.finditer(line):
+        quote = '"' if found[0].startswith('"') else ""
+        text = found[0].removeprefix(quote).removesuffix(quote)
+        pieces += [(line[start : found.start()] + quote, True)]
+        pieces += [(text, True)] if '"' in text else _edges(text)
+        pieces += [(quote, True)]
+        start = found.end()
+    return [*pieces, (line[start:], True)]
 
 
 def _edges(text):
