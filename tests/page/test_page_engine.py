@@ -200,7 +200,7 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "Das ist z. B. Die Katze. Ludwig XIV. Tudor etc. Then",
         "Im 5. Er kam. It is no. 12. See fig. 3 and pp. 4. Ok.",
         "Am 24. 12. 2010 kam er. Im 18. und 19. Jahrhundert. Gut.",
-        "1. Wash the car. 2. Rest.",
+        "So. 1. Wash the car. 2. Rest.",
         "At 6 p.m. Tom left. It ended at 8 P.M. Eastern time. So?",
         "I... I do not know. So? . . . Yes.",
         '"Is it so?" Tom asked. iPhone is its name. So.',
