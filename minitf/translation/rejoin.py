@@ -15,6 +15,7 @@ AROUND = "a value was lost, so its sentence was translated in parts around it"
 _END = re.compile(r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$")  # a footnote may follow
 _STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
 _ADDED = re.compile(r"(?<![.!?])[.!。！]$")
+_FRAGMENT = 8  # words at most
 _WORDS_END = re.compile(r"\w[\"'”’»)\]]*$")
 _MARK = re.compile(r"[,;:–—，；：、]$")  # after which sentences.py cuts
 _WORD = re.compile(r"[^\W\d_]+")
@@ -34,12 +35,14 @@ def without_added_stop(text: str, source: str) -> str:
     """Return a translation without the full stop that its source has not.
 
     A model that learned from sentences ends a heading, an item or a cell of a table as one. A
-    question mark stays: many people who ask leave it out.
+    question mark stays: many people who ask leave it out. So does what ends a longer text, which is
+    a sentence whose full stop somebody forgot.
 
     >>> without_added_stop("Sparen.", "Save"), without_added_stop("Er kam.", "He came.")
     ('Sparen', 'Er kam.')
     """
-    if not _WORDS_END.search(source) or is_abbreviated(text):
+    is_fragment = _WORDS_END.search(source) and len(source.split()) <= _FRAGMENT
+    if not is_fragment or is_abbreviated(text):
         return text
     return _ADDED.sub("", text)
 

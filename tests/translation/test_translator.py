@@ -28,6 +28,7 @@ ADDED = [
     ("wait", "Moment ...", "Moment ..."),
     ("Dear Tom,", "Lieber Tom.", "Lieber Tom."),
     ("He sings.", "Er singt.", "Er singt."),
+    ("he sings and we sing " * 2, "Er singt.", "Er singt."),
 ]
 EMPTY = [Translation("", 0.0, 0.0)]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
