@@ -177,7 +177,8 @@ function pattern(text, flags = "u") { // here, as Safari 16.3 refuses what looks
 
 // Return where the sentences of a text end, but for its last one.
 function endsOf(text) {
-  const rules = RULES.map(([before, after, goesOn]) => [pattern(`(?:${before})$`), pattern(`^(?:${after})`), goesOn]);
+  endsOf.rules ??= RULES.map(([before, after, goesOn]) => // once
+    [pattern(`(?:${before})$`), pattern(`^(?:${after})`), goesOn]);
   const anyStarter = pattern(`^(?:${STARTERS})\\b`, "iu"), item = pattern("^\\W*(?:\\d{1,3}|[A-Za-z])\\.\\)?\\s+$");
   const isSmall = /\p{Lowercase}/u.test(text) && !/\p{Uppercase}|\p{Lt}/u.test(text);
   const goesOn = (start, next) => {
@@ -188,7 +189,7 @@ function endsOf(text) {
       if (!begins && !/^[a-z]{1,3}[A-Z]/.test(rest)) return true;
     }
     const before = text.slice(0, stop).slice(-LONGEST), after = text.slice(stop);
-    return rules.find(([left, right]) => right.test(after) && left.test(before))?.[2] ?? false;
+    return endsOf.rules.find(([left, right]) => right.test(after) && left.test(before))?.[2] ?? false;
   };
   const ends = [0];
   for (const match of text.matchAll(pattern(SENTENCE, "gu"))) {
