@@ -1,0 +1,127 @@
+"""Texts, formulas and program text as HTML: the rules by which the book is set.
+
+Markdown is read by markdown-it, LaTeX becomes MathML by latex2mathml, and Pygments colours
+the programs.
+"""
+
+import html
+import re
+
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from mdit_py_plugins.anchors import anchors_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+# A picture alone in its paragraph, and the paragraph in italics that says what to see.
+FIGURE = re.compile(
+    r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL
+)
+SECTION = re.compile(r'(?=<h2 id=")')
+HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
+
+
+def formula(latex, display):
+    """Return MathML of a formula; display: it stands in a line of its own."""
+    latex = latex.strip().replace("...", r"\ldots ")
+    mathml = convert(latex, display="block" if display else "inline")
+    return f'<div class="scroll">{mathml}</div>' if display else mathml
+
+
+def code(text, language="python"):
+    """Return a program, coloured."""
+    try:
+        lexer = get_lexer_by_name(language or "text")
+    except ClassNotFound:
+        lexer = get_lexer_by_name("text")
+    lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
+    return f'<pre class="code"><code>{lines}</code></pre>'
+
+
+def folded(summary, inside, kind=""):
+    """Return what a click on the summary, which is HTML, opens and closes."""
+    return (
+        f'<details class="{kind}"><summary>{summary}</summary>{inside}</details>'
+    )
+
+
+class Text:
+    """Markdown to HTML.
+
+    address: a function from the address in a link or picture to the one in the book, or
+    None for a file that the book has not: then its name stays, without a link.
+    """
+
+    def __init__(self, address):
+        self.address = address
+        self.markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+        self.markdown.use(anchors_plugin, min_level=1, max_level=3)
+        self.markdown.use(
+            dollarmath_plugin,
+            allow_space=False,
+            renderer=lambda latex, how: formula(latex, how["display_mode"]),
+        )
+        self.markdown.core.ruler.push("addresses", self._readdress)
+        rules = self.markdown.renderer.rules
+        rules["table_open"] = lambda *_: '<div class="scroll"><table>\n'
+        rules["table_close"] = lambda *_: "</table></div>\n"
+        rules["fence"] = lambda tokens, i, *_: code(tokens[i].content, tokens[i].info)
+        rules["code_block"] = lambda tokens, i, *_: code(tokens[i].content, "text")
+
+    def html(self, markdown):
+        """Return a text as HTML, with each figure above its caption."""
+        return FIGURE.sub(_figure, self.markdown.render(markdown))
+
+    def line(self, markdown):
+        """Return a text without paragraphs as HTML."""
+        return self.markdown.renderInline(markdown)
+
+    def _readdress(self, state):
+        for block in state.tokens:
+            opened = []
+            for token in block.children or []:
+                if token.type == "image":
+                    token.attrs["src"] = self.address(token.attrs["src"])
+                elif token.type == "link_open":
+                    opened.append(token)
+                    found = self.address(token.attrs["href"])
+                    if found is None:
+                        token.tag, token.attrs = "span", {"class": "file"}
+                    else:
+                        token.attrs["href"] = found
+                elif token.type == "link_close":
+                    token.tag = opened.pop().tag
+
+
+def _figure(found):
+    picture, caption = found.groups()
+    source = re.search(r'src="([^"]*)"', picture)[1]
+    seen = ""
+    if caption:
+        # The caption was in italics, so what was upright is now emphasised.
+        upright = re.sub(r"<(/?)em>", lambda tag: "<em>" if tag[1] else "</em>", caption)
+        upright = upright.removesuffix("<em>") + ("" if caption.endswith("</em>") else "</em>")
+        seen = f"<figcaption>{upright[:1].upper()}{upright[1:]}</figcaption>"
+    return f'<figure><a href="{source}">{picture}</a>{seen}</figure>\n'
+
+
+def sections(page):
+    """Return a page's sections: (its anchor, its title as HTML, the HTML below the title).
+
+    What stands above the first title has the anchor "".
+    """
+    found = []
+    for part in SECTION.split(page):
+        heading = HEADING.match(part)
+        anchor, title = heading.groups() if heading else ("", "")
+        found.append((anchor, title, part[heading.end() if heading else 0 :]))
+    return found
+
+
+def plain(text):
+    """Return the words of HTML."""
+    text = re.sub(r"<(?:/?(?:p|li|td|th|tr|h\d|div|pre|summary|figcaption)\b)[^>]*>", " ", text)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
