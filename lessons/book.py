@@ -111,9 +111,13 @@ class Book:
         source = f"lessons/{lesson.name}"
         body = self.lesson_body(cells, source)
         save(self.folder / f"{lesson.stem}.ipynb", nbformat.writes(notebook(lesson)))
-        self.write_page(source, body, notebook=f"{lesson.stem}.ipynb")
         if slides:
             self.write_slides(lesson, body)
+        deck = f"slides/{lesson.stem}.html"
+        beside = self.templates.get_template("beside.html").render(
+            notebook=f"{lesson.stem}.ipynb", slides=(self.folder / deck).exists() and deck
+        )
+        self.write_page(source, body.replace("</h1>\n", f"</h1>\n{beside}", 1))
 
     def lesson_body(self, cells, source):
         """Return the HTML of a lesson's cells; those after "Your turn" are exercises."""
@@ -150,9 +154,10 @@ class Book:
                     "opening": self.text_of(f"lessons/{path.name}").html(paragraph),
                 }
             )
-        return self.templates.get_template("front.html").render(lessons=lessons)
+        picture = self.address("figures/01_translation.png", "lessons/01_attention.py")
+        return self.templates.get_template("front.html").render(lessons=lessons, picture=picture)
 
-    def write_page(self, source, body, notebook=""):
+    def write_page(self, source, body):
         """Write a page, and note its sections for the search."""
         from book_parts.markup import plain, sections
 
@@ -168,7 +173,6 @@ class Book:
             else None
             for n, name in ((n, order[n] if 0 <= n < len(order) else "") for n in (at - 1, at + 1))
         ]
-        slides = f"slides/{Path(page).name}"
         html = self.templates.get_template("page.html").render(
             title=title,
             body=body,
@@ -177,7 +181,6 @@ class Book:
             pages=[(self.pages[name], names[name]) for name in self.pages],
             before=neighbours[0],
             after=neighbours[1],
-            notebook=notebook,
         )
         save(self.folder / page, html)
         for anchor, heading, inside in sections(body):
@@ -223,8 +226,8 @@ def executed(lesson, folder):
             cell.outputs = before.outputs
         return cells
     print(f"running {lesson.name}", flush=True)
-    figures = f"from pathlib import Path\nFIGURES = Path({str((folder / 'figures').resolve())!r})"
-    first = nbformat.v4.new_code_cell(f"{figures}\n{PRELUDE}")
+    figures = str((folder / "figures").resolve())
+    first = nbformat.v4.new_code_cell(f"{PRELUDE}\nprepare({figures!r})\ndel prepare")
     client = nbclient.NotebookClient(
         nbformat.v4.new_notebook(cells=[first, *programs]),
         timeout=60 * MINUTES,
@@ -234,8 +237,7 @@ def executed(lesson, folder):
     try:
         client.execute()
     except nbclient.exceptions.CellExecutionError as error:
-        last = str(error).rstrip().splitlines()[-1]
-        raise UserError(f"{lesson.name} ended with an error: {last}") from error
+        raise UserError(f"{lesson.name} ended with {error.ename}: {error.evalue}") from error
     kept.parent.mkdir(exist_ok=True)
     for old in kept.parent.glob(f"{lesson.stem}-*"):
         old.unlink()

@@ -23,36 +23,37 @@ CLAIM = "application/vnd.minitf.claim+json"
 SOURCE = "text/x-python"
 
 # Runs before the lesson. A claim, a source and a figure become outputs of their own kind, so
-# that none has to be found in what is printed.
+# that none has to be found in what is printed. All names are inside a function: none is the
+# lesson's.
 PRELUDE = f"""
-import inspect, sys
-from pathlib import Path
-from IPython.display import display
-from minitf import check
-from minitf.course import lesson
+def prepare(figures):
+    import inspect
+    from pathlib import Path
+    from IPython.display import display
+    from minitf import check
+    from minitf.course import lesson
 
-def _report(name, found):
-    frame = inspect.currentframe()
-    while frame.f_back and frame.f_code.co_name != "<module>":
-        frame = frame.f_back
-    check.proved.append(name)
-    display({{"{CLAIM}": [name, found, frame.f_lineno]}}, raw=True)
+    def report(name, found):
+        frame = inspect.currentframe()
+        while frame.f_back and frame.f_code.co_name != "<module>":
+            frame = frame.f_back
+        check.proved.append(name)
+        display({{"{CLAIM}": [name, found, frame.f_lineno]}}, raw=True)
 
-def _show(thing):
-    display({{"{SOURCE}": inspect.getsource(thing)}}, raw=True)
+    def show(thing):
+        display({{"{SOURCE}": inspect.getsource(thing)}}, raw=True)
 
-def _draw(picture, file_name, *arguments, **options):
-    lesson._run.drawn += 1
-    path = FIGURES / Path(file_name).with_suffix(".svg")
-    picture(*arguments, path=path, **options)
+    def draw(picture, file_name, *arguments, **options):
+        lesson._run.drawn += 1
+        path = Path(figures, file_name).with_suffix(".svg")
+        picture(*arguments, path=path, **options)
 
-def _draw_page(file_name, translator, line):
-    lesson._run.figures = FIGURES
-    draw_page(file_name, translator, line)
+    def draw_page(file_name, translator, line):
+        lesson._run.figures = Path(figures)
+        lesson_page(file_name, translator, line)
 
-draw_page = lesson.draw_page
-check._report, check.show = _report, _show
-lesson.draw, lesson.draw_page = _draw, _draw_page
+    lesson_page = lesson.draw_page
+    check._report, check.show, lesson.draw, lesson.draw_page = report, show, draw, draw_page
 """
 
 

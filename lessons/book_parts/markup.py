@@ -20,13 +20,16 @@ from pygments.util import ClassNotFound
 FIGURE = re.compile(
     r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL
 )
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
+WIDE = 28  # characters; a table of shorter cells keeps each in one line
 SECTION = re.compile(r'(?=<h2 id=")')
 HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
 
 
 def formula(latex, display):
     """Return MathML of a formula; display: it stands in a line of its own."""
-    latex = latex.strip().replace("...", r"\ldots ")
+    latex = latex.strip().replace("...", r"\ldots ").replace("·", r"\cdot ")
     mathml = convert(latex, display="block" if display else "inline")
     return f'<div class="scroll">{mathml}</div>' if display else mathml
 
@@ -73,7 +76,7 @@ class Text:
 
     def html(self, markdown):
         """Return a text as HTML, with each figure above its caption."""
-        return FIGURE.sub(_figure, self.markdown.render(markdown))
+        return TABLE.sub(_table, FIGURE.sub(_figure, self.markdown.render(markdown)))
 
     def line(self, markdown):
         """Return a text without paragraphs as HTML."""
@@ -106,6 +109,11 @@ def _figure(found):
         upright = upright.removesuffix("<em>") + ("" if caption.endswith("</em>") else "</em>")
         seen = f"<figcaption>{upright[:1].upper()}{upright[1:]}</figcaption>"
     return f'<figure><a href="{source}">{picture}</a>{seen}</figure>\n'
+
+
+def _table(found):
+    longest = max(len(plain(cell)) for cell in CELL.findall(found[0]))
+    return found[0].replace("<table>", '<table class="short">' if longest <= WIDE else "<table>")
 
 
 def sections(page):
