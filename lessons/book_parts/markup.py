@@ -16,6 +16,25 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+# What is written in LaTeX, and what the converter understands.
+BEFORE = [
+    (r"\.\.\.", r"\\ldots "),
+    ("·", r"\\cdot "),
+    (r"_\{(?!ij\})([a-z]{2,})\}", r"_{\\text{\1}}"),
+    (r"\|(\w)\|", r"\\left|\1\\right|"),
+    (r"\\Big\(", r"\\left("),
+    (r"\\Big\)", r"\\right)"),
+]
+# What it makes of it, and what a browser sets well: a minus after ( , or = is a sign, there is
+# space around a function's name, and none between max and its parenthesis.
+SPACE = '<mspace width="0.17em"/>'
+AFTER = [
+    (r"(<mo[^>]*>&#x000(?:28|2C|3D);</mo>)<mo>(&#x02212;</mo>)", r'\1<mo form="prefix">\2'),
+    (r"<mo>(max|min)</mo>", r"<mi>\1</mi>"),
+    (r"(<mi>(?:ln|log|exp|sin|cos)</mi>)(?=<m(?:i|n|sub|sup|frac|row|under)\b)", rf"\1{SPACE}"),
+    (r"(</mi>|</mn>|&#x00029;</mo>)(?=<mi>(?:ln|log|exp|sin|cos)</mi>)", rf"\1{SPACE}"),
+    (r"\\_", "_"),
+]
 # A picture alone in its paragraph, and the paragraph in italics that says what to see.
 FIGURE = re.compile(
     r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL
@@ -28,9 +47,17 @@ HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
 
 
 def formula(latex, display):
-    """Return MathML of a formula; display: it stands in a line of its own."""
-    latex = latex.strip().replace("...", r"\ldots ").replace("·", r"\cdot ")
+    """Return MathML of a formula; display: it stands in a line of its own.
+
+    A formula is written so that it can be read in the lesson's file, too: a dot is a dot, and
+    the name in d_{model} needs no command.
+    """
+    latex = latex.strip()
+    for pattern, better in BEFORE:
+        latex = re.sub(pattern, better, latex)
     mathml = convert(latex, display="block" if display else "inline")
+    for pattern, better in AFTER:
+        mathml = re.sub(pattern, better, mathml)
     return f'<div class="scroll">{mathml}</div>' if display else mathml
 
 
