@@ -120,23 +120,19 @@ class Book:
         self.write_page(source, body.replace("</h1>\n", f"</h1>\n{beside}", 1))
 
     def lesson_body(self, cells, source):
-        """Return the HTML of a lesson's cells; those after "Your turn" are exercises."""
-        from book_parts.cells import code_cell, exercise, outputs_of
+        """Return the HTML of a lesson's cells; what stands below "Your turn" is exercises."""
+        from book_parts.cells import code_cell, exercises, outputs_of
 
-        text = self.text_of(source)
-        body, number = [], 0
-        for cell in cells:
+        text, body = self.text_of(source), []
+        turn = next(n for n, each in enumerate(cells) if each.source.startswith("## Your turn"))
+        for cell in cells[: turn + 1]:
             if cell.cell_type == "markdown":
                 body.append(text.html(cell.source))
-                number = number or int(cell.source.startswith("## Your turn"))
-            elif number:
-                above = "".join(body)
-                linked = exercise(number, cell.source, text, lambda hint: with_links(hint, above))
-                body.append(linked)
-                number += 1
             else:
                 body.append(code_cell(cell.source, outputs_of(cell)))
-        return "".join(body)
+        lesson = "".join(body)
+        asked = "\n\n\n".join(cell.source for cell in cells[turn + 1 :])
+        return lesson + exercises(asked, text, lambda hint: with_links(hint, lesson))
 
     def front(self):
         """Return the first page: what the course is, and its lessons."""

@@ -7,6 +7,7 @@ check stands, as code, behind the tick of the claim that it proved.
 import ast
 import html
 import re
+import textwrap
 
 from .markup import code, folded
 
@@ -138,7 +139,7 @@ def _outputs(outputs, source):
             continue
         close()
         if kind == "source":
-            written.append(f'<div class="source">{code(content)}</div>')
+            written.append(f'<div class="source">{code(textwrap.dedent(content))}</div>')
         else:
             written.append(f'<pre class="out">{html.escape(content)}</pre>')
     close()
@@ -180,21 +181,38 @@ def outputs_of(cell):
     return [(kind, each) for kind, each in stripped if each]
 
 
-def exercise(number, source, text, link_titles):
-    """Return the HTML of an exercise: its task, its hint behind a click, and its check."""
-    tree = ast.parse(source)
+def exercises(source, text, link_titles):
+    """Return the HTML of exercises: the task of each, its hint behind a click, and its check.
+
+    source: functions to fill in, each with its function check_NAME, in any order. text: the
+    converter of markdown. link_titles: turns the titles of sections in a hint into links.
+    """
+    functions, checks, above, end = [], {}, [], 0
     lines = source.splitlines()
-    asked = next(each for each in tree.body if isinstance(each, ast.FunctionDef))
-    task, _, hint = (ast.get_docstring(asked) or "").partition("Hint: ")
-    documented = asked.body[0]
-    head = lines[asked.lineno - 1 : documented.lineno - 1]
-    rest = lines[documented.end_lineno : asked.end_lineno]
-    before = "\n".join(lines[: asked.lineno - 1]).strip()
-    check = "\n".join(lines[asked.end_lineno :]).strip()
-    answer = "\n".join(filter(None, [before, *head, *rest]))
+    for each in ast.parse(source).body:
+        program = "\n".join(lines[end : each.end_lineno]).strip("\n")
+        name, end = getattr(each, "name", ""), each.end_lineno
+        if f"def check_{name}(" in source:
+            functions.append(each)
+        elif name.startswith("check_"):
+            checks[name.removeprefix("check_")] = "\n\n\n".join([*above, program])
+            above = []
+        else:
+            above.append(program)  # what the next check needs
+    return "".join(
+        _exercise(number, function, lines, checks[function.name], text, link_titles)
+        for number, function in enumerate(functions, 1)
+    )
+
+
+def _exercise(number, function, lines, check, text, link_titles):
+    task, _, hint = (ast.get_docstring(function) or "").partition("Hint: ")
+    documented = function.body[0]
+    head = lines[function.lineno - 1 : documented.lineno - 1]
+    rest = lines[documented.end_lineno : function.end_lineno]
     hinted = folded("Hint", link_titles(text.html(hint)), "hint") if hint else ""
     return (
         f'<article class="exercise"><h3 id="exercise-{number}">Exercise {number}: '
-        f"<code>{asked.name}</code></h3>{text.html(task)}{code(answer)}{hinted}"
-        f"{folded('how it is checked', code(check), 'fold') if check else ''}</article>\n"
+        f"<code>{function.name}</code></h3>{text.html(task)}{code(chr(10).join(head + rest))}"
+        f"{hinted}{folded('how it is checked', code(check), 'fold')}</article>\n"
     )

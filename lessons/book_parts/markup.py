@@ -140,7 +140,8 @@ def _figure(found):
 
 def _table(found):
     longest = max(len(plain(cell)) for cell in CELL.findall(found[0]))
-    return found[0].replace("<table>", '<table class="short">' if longest <= WIDE else "<table>")
+    table = found[0].replace("<th></th>", "<td></td>")  # an empty heading says nothing
+    return table.replace("<table>", '<table class="short">') if longest <= WIDE else table
 
 
 def sections(page):

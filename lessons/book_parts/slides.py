@@ -7,18 +7,20 @@ from .markup import plain, sections
 
 FIGURE = re.compile(r"<figure>.*?</figure>", re.DOTALL)
 FORMULA = re.compile(r'<div class="scroll"><math.*?</div>', re.DOTALL)
+TABLE = re.compile(r'<div class="scroll"><table.*?</table></div>', re.DOTALL)
 LIST = re.compile(r"<[uo]l>.*?</[uo]l>", re.DOTALL)
 TASK = re.compile(r'<article class="exercise"><h3.*?</h3>(.*?)</p>', re.DOTALL)
 MOST_FORMULAS = 4  # on a slide
+MOST_ROWS = 10
 LAST = "What did we learn?"
 
 
 def slides_of(page, folder, most):
     """Return a lesson's slides: [{"title": HTML, "inside": HTML, "kind": of its look}].
 
-    A section is a slide with its title, a question, and its formulas; then comes one for each
-    of its figures. If that is more than `most`, sections without either are left out, and
-    then a section's further figures.
+    A section is a slide with its title, a question, and its formulas; then comes one for its
+    first table, if that is short, and one for each figure. If that is more than `most`,
+    sections without formulas are left out, and then further figures, and tables.
     """
     slides = []
     for anchor, title, inside in sections(page):
@@ -32,7 +34,7 @@ def slides_of(page, folder, most):
             slides.append(_slide(title, f"<ol>{items}</ol>", "turn"))
         else:
             slides += _of_section(title, inside, folder)
-    for needless in ("question", "second", "more"):
+    for needless in ("question", "more", "second", "table"):
         if len(slides) > most:
             kept = [n for n, each in enumerate(slides) if each["kind"] != needless]
             room = most - len(kept)
@@ -46,6 +48,8 @@ def _of_section(title, inside, folder):
     figures = FIGURE.findall(inside)
     kind = "formulas" if formulas else "question"
     slides = [_slide(title, "".join(formulas), kind)]
+    tables = [table for table in TABLE.findall(inside) if table.count("<tr>") <= MOST_ROWS]
+    slides += [_slide(title, table, "table") for table in tables[:1]]
     for n, figure in enumerate(figures):
         shown = re.sub(r"</?a\b[^>]*>", "", figure)
         shown = re.sub(r'src="([^"]+)"', lambda found: f'src="{_data(folder / found[1])}"', shown)
