@@ -18,7 +18,11 @@ KINDS = {
     **dict.fromkeys(["draw", "draw_page", "finish"], "draws"),
     "begin": "imports",
 }
-FOLDS = {"imports": "imports", "draws": "code of the figure", "prints": "code that prints this"}
+FOLDS = {
+    "imports": "imports",
+    "draws": "code of the figure",
+    "prints": "code that prints this",
+}
 SHORT = 40  # characters of a measured value that stands beside its claim
 CLAIM = "application/vnd.minitf.claim+json"
 SOURCE = "text/x-python"

@@ -29,16 +29,20 @@ BEFORE = [
 # space around a function's name, and none between max and its parenthesis.
 SPACE = '<mspace width="0.17em"/>'
 AFTER = [
-    (r"(<mo[^>]*>&#x000(?:28|2C|3D);</mo>)<mo>(&#x02212;</mo>)", r'\1<mo form="prefix">\2'),
+    (
+        r"(<mo[^>]*>&#x000(?:28|2C|3D);</mo>)<mo>(&#x02212;</mo>)",
+        r'\1<mo form="prefix">\2',
+    ),
     (r"<mo>(max|min)</mo>", r"<mi>\1</mi>"),
-    (r"(<mi>(?:ln|log|exp|sin|cos)</mi>)(?=<m(?:i|n|sub|sup|frac|row|under)\b)", rf"\1{SPACE}"),
+    (
+        r"(<mi>(?:ln|log|exp|sin|cos)</mi>)(?=<m(?:i|n|sub|sup|frac|row|under)\b)",
+        rf"\1{SPACE}",
+    ),
     (r"(</mi>|</mn>|&#x00029;</mo>)(?=<mi>(?:ln|log|exp|sin|cos)</mi>)", rf"\1{SPACE}"),
     (r"\\_", "_"),
 ]
 # A picture alone in its paragraph, and the paragraph in italics that says what to see.
-FIGURE = re.compile(
-    r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL
-)
+FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL)
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
 WIDE = 28  # characters; a table of shorter cells keeps each in one line
@@ -73,9 +77,7 @@ def code(text, language="python"):
 
 def folded(summary, inside, kind=""):
     """Return what a click on the summary, which is HTML, opens and closes."""
-    return (
-        f'<details class="{kind}"><summary>{summary}</summary>{inside}</details>'
-    )
+    return f'<details class="{kind}"><summary>{summary}</summary>{inside}</details>'
 
 
 class Text:
