@@ -36,7 +36,10 @@ def prepare(figures):
     from pathlib import Path
     from IPython.display import display
     from minitf import check
-    from minitf.course import lesson
+    from minitf.course import figures as drawn, lesson
+
+    # Smaller than for a slide, so that the letters are larger on a telephone.
+    drawn.WIDTH, drawn.HEIGHT = 7.2, 4.5
 
     def report(name, found):
         frame = inspect.currentframe()
@@ -114,7 +117,8 @@ def code_cell(source, outputs):
 
     def close():
         if run:
-            shown.append(code("\n".join(run).strip("\n")))
+            program = "\n".join(run).strip("\n")
+            shown.append(code(program.replace("\n\n\n", "\n\n")))
             run.clear()
 
     for kind, text, start, end in parts_of(source):

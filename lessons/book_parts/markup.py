@@ -46,6 +46,7 @@ FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
 WIDE = 28  # characters; a table of shorter cells keeps each in one line
+FOLD = re.compile(r'<details class="fold">.*?</details>', re.DOTALL)
 SECTION = re.compile(r'(?=<h2 id=")')
 HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
 
@@ -100,6 +101,7 @@ class Text:
         rules = self.markdown.renderer.rules
         rules["table_open"] = lambda *_: '<div class="scroll"><table>\n'
         rules["table_close"] = lambda *_: "</table></div>\n"
+        rules["code_inline"] = lambda tokens, i, *_: f"<code>{_breakable(tokens[i].content)}</code>"
         rules["fence"] = lambda tokens, i, *_: code(tokens[i].content, tokens[i].info)
         rules["code_block"] = lambda tokens, i, *_: code(tokens[i].content, "text")
 
@@ -140,6 +142,11 @@ def _figure(found):
     return f'<figure><a href="{source}">{picture}</a>{seen}</figure>\n'
 
 
+def _breakable(text):
+    """Return a short piece of code, which may be broken where its parts meet."""
+    return re.sub(r"(?<=[(._=/])(?=\w)", "<wbr>", html.escape(text, quote=False))
+
+
 def _table(found):
     longest = max(len(plain(cell)) for cell in CELL.findall(found[0]))
     table = found[0].replace("<th></th>", "<td></td>")  # an empty heading says nothing
@@ -160,6 +167,7 @@ def sections(page):
 
 
 def plain(text):
-    """Return the words of HTML."""
+    """Return the words of HTML, but for folded code."""
+    text = FOLD.sub("", text)
     text = re.sub(r"<(?:/?(?:p|li|td|th|tr|h\d|div|pre|summary|figcaption)\b)[^>]*>", " ", text)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
