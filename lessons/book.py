@@ -88,7 +88,7 @@ class Book:
         """Return the converter of a file's markdown, which knows where links lead."""
         from book_parts.markup import Text
 
-        return Text(lambda address: self.address(address, source))
+        return Text(lambda address: self.address(address, source), self.folder)
 
     def address(self, address, source):
         """Return where an address in a file leads in the book, or None."""

@@ -6,6 +6,7 @@ the programs.
 
 import html
 import re
+from pathlib import Path
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
@@ -43,6 +44,8 @@ AFTER = [
 ]
 # A picture alone in its paragraph, and the paragraph in italics that says what to see.
 FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL)
+SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
+WIDE_FIGURE = 600  # points; on a telephone it scrolls, as its letters would be too small
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
 WIDE = 28  # characters; a table of shorter cells keeps each in one line
@@ -86,10 +89,11 @@ class Text:
 
     address: a function from the address in a link or picture to the one in the book, or
     None for a file that the book has not: then its name stays, without a link.
+    folder: the book's, where the pictures are.
     """
 
-    def __init__(self, address):
-        self.address = address
+    def __init__(self, address, folder=Path()):
+        self.address, self.folder = address, folder
         self.markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
         self.markdown.use(anchors_plugin, min_level=1, max_level=3)
         self.markdown.use(
@@ -107,7 +111,7 @@ class Text:
 
     def html(self, markdown):
         """Return a text as HTML, with each figure above its caption."""
-        return TABLE.sub(_table, FIGURE.sub(_figure, self.markdown.render(markdown)))
+        return TABLE.sub(_table, FIGURE.sub(self._figure, self.markdown.render(markdown)))
 
     def line(self, markdown):
         """Return a text without paragraphs as HTML."""
@@ -129,17 +133,23 @@ class Text:
                 elif token.type == "link_close":
                     token.tag = opened.pop().tag
 
-
-def _figure(found):
-    picture, caption = found.groups()
-    source = re.search(r'src="([^"]*)"', picture)[1]
-    seen = ""
-    if caption:
-        # The caption was in italics, so what was upright is now emphasised.
-        upright = re.sub(r"<(/?)em>", lambda tag: "<em>" if tag[1] else "</em>", caption)
-        upright = upright.removesuffix("<em>") + ("" if caption.endswith("</em>") else "</em>")
-        seen = f"<figcaption>{upright[:1].upper()}{upright[1:]}</figcaption>"
-    return f'<figure><a href="{source}">{picture}</a>{seen}</figure>\n'
+    def _figure(self, found):
+        picture, caption = found.groups()
+        source = re.search(r'src="([^"]*)"', picture)[1]
+        wide, path = "", self.folder / source
+        if path.suffix == ".svg":  # the page keeps its place free until it is loaded
+            head = path.read_text(encoding="utf-8")[:2000]
+            width, height = (float(each) for each in SIZE.search(head).groups())
+            wide = ' class="wide"' if width > WIDE_FIGURE else ""
+            size = f'<img width="{width:.0f}" height="{height:.0f}"'
+            picture = picture.replace("<img", size)
+        seen = ""
+        if caption:
+            # The caption was in italics, so what was upright is now emphasised.
+            upright = re.sub(r"<(/?)em>", lambda tag: "<em>" if tag[1] else "</em>", caption)
+            upright = upright.removesuffix("<em>") + ("" if caption.endswith("</em>") else "</em>")
+            seen = f"<figcaption>{upright[:1].upper()}{upright[1:]}</figcaption>"
+        return f'<figure{wide}><a href="{source}">{picture}</a>{seen}</figure>\n'
 
 
 def _breakable(text):
