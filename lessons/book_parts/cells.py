@@ -23,6 +23,8 @@ FOLDS = {
     "draws": "code of the figure",
     "prints": "code that prints this",
 }
+# A comment on what a check prints in a terminal.
+OF_THE_TERMINAL = re.compile(r"(?m)^# `(?:claim|same)` .*\n(?:# .*\n)*")
 SHORT = 40  # characters of a measured value that stands beside its claim
 CLAIM = "application/vnd.minitf.claim+json"
 SOURCE = "text/x-python"
@@ -128,7 +130,7 @@ def code_cell(source, outputs):
             close()
             shown.append(folded(FOLDS[kind], code(text.strip("\n")), "fold"))
         else:
-            run.append(text)
+            run.append(OF_THE_TERMINAL.sub("", text))
     close()
     return f'<div class="cell">{"".join(shown)}{_outputs(outputs, source)}</div>\n'
 
