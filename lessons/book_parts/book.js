@@ -61,10 +61,11 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !found.hidden) { query.value = ""; search(); }
 });
 
-// What scrolls sideways can be scrolled by keys, and print shows what is folded, but for hints.
+// What scrolls can be scrolled by keys, and print shows what is folded, but for hints.
 function reachable() {
   for (const box of document.querySelectorAll("pre, .scroll")) {
-    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+    const more = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
+    if (more) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
   }
 }

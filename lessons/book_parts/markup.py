@@ -48,6 +48,9 @@ SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 WIDE_FIGURE = 600  # points; on a telephone it scrolls, as its letters would be too small
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
+FORMULA_HEADING = re.compile(
+    r"<th>(<span[^>]*><math(?:(?!</math>).)*</math></span>)</th>", re.DOTALL
+)
 WIDE = 28  # characters; a table of shorter cells keeps each in one line
 FOLD = re.compile(r'<details class="fold">.*?</details>', re.DOTALL)
 SECTION = re.compile(r'(?=<h2 id=")')
@@ -160,7 +163,14 @@ def _breakable(text):
 def _table(found):
     longest = max(len(plain(cell)) for cell in CELL.findall(found[0]))
     table = found[0].replace("<th></th>", "<td></td>")  # an empty heading says nothing
+    table = FORMULA_HEADING.sub(_named, table)
     return table.replace("<table>", '<table class="short">') if longest <= WIDE else table
+
+
+def _named(found):
+    """Return a heading that is a formula, with its name for readers that know no MathML."""
+    shown = found[1].replace("<math", '<math aria-hidden="true"')
+    return f'<th><span class="spoken">{html.escape(plain(found[1]))}</span>{shown}</th>'
 
 
 def sections(page):

@@ -12,15 +12,16 @@ LIST = re.compile(r"<[uo]l>.*?</[uo]l>", re.DOTALL)
 TASK = re.compile(r'<article class="exercise"><h3.*?</h3>(.*?)</p>', re.DOTALL)
 MOST_FORMULAS = 4  # on a slide
 MOST_ROWS = 10
+FEW_ROWS = 6  # such a table stands below the formulas, if these leave room
 LAST = "What did we learn?"
 
 
 def slides_of(page, folder, most):
     """Return a lesson's slides: [{"title": HTML, "inside": HTML, "kind": of its look}].
 
-    A section is a slide with its title, a question, and its formulas; then comes one for its
-    first table, if that is short, and one for each figure. If that is more than `most`,
-    sections without formulas are left out, and then further figures, and tables.
+    A section is a slide with its title, a question, and its formulas and its first table,
+    which has a slide of its own if it is long; then comes one for each figure. If that is more
+    than `most`, sections without formulas are left out, and then further figures, and tables.
     """
     slides = []
     for anchor, title, inside in sections(page):
@@ -46,10 +47,12 @@ def slides_of(page, folder, most):
 def _of_section(title, inside, folder):
     formulas = FORMULA.findall(inside)[:MOST_FORMULAS]
     figures = FIGURE.findall(inside)
-    kind = "formulas" if formulas else "question"
-    slides = [_slide(title, "".join(formulas), kind)]
-    tables = [table for table in TABLE.findall(inside) if table.count("<tr>") <= MOST_ROWS]
-    slides += [_slide(title, table, "table") for table in tables[:1]]
+    tables = [table for table in TABLE.findall(inside) if table.count("<tr>") <= MOST_ROWS][:1]
+    room = MOST_ROWS - 2 * len(formulas)
+    beside = [table for table in tables if table.count("<tr>") <= min(room, FEW_ROWS)]
+    shown = "".join([*formulas, *beside])
+    slides = [_slide(title, shown, "formulas" if shown else "question")]
+    slides += [_slide(title, table, "table") for table in tables if table not in beside]
     for n, figure in enumerate(figures):
         shown = re.sub(r"</?a\b[^>]*>", "", figure)
         shown = re.sub(r'src="([^"]+)"', lambda found: f'src="{_data(folder / found[1])}"', shown)
