@@ -368,7 +368,8 @@ finds("an end mark of rank 2 counts in a beam of 2", {"": 0.4}, search(SILENCE, 
 # translator (Wu et al. 2016, eq. 14) divided $\ln P$ by a *length penalty*, and the
 # paper took it over:
 #
-# $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
+# $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad
+# lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
 #
 # $|Y|$ counts the tokens, *and the end mark*. $\ln P$ is negative, so a larger divisor
 # brings a score nearer to 0: better. (The name is unlucky: the penalty takes away the

@@ -44,6 +44,8 @@ AFTER = [
 ]
 # A picture alone in its paragraph, and the paragraph in italics that says what to see.
 FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL)
+# A formula in a line, with the punctuation that may not leave it.
+GLUED = re.compile(r'\(?<span class="math inline">(?:(?!</math>).)*</math></span>[.,;:!?)]+')
 SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 WIDE_FIGURE = 600  # points; on a telephone it scrolls, as its letters would be too small
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
@@ -114,7 +116,9 @@ class Text:
 
     def html(self, markdown):
         """Return a text as HTML, with each figure above its caption."""
-        return TABLE.sub(_table, FIGURE.sub(self._figure, self.markdown.render(markdown)))
+        page = FIGURE.sub(self._figure, self.markdown.render(markdown))
+        page = GLUED.sub(r'<span class="glued">\g<0></span>', page)
+        return TABLE.sub(_table, page)
 
     def line(self, markdown):
         """Return a text without paragraphs as HTML."""

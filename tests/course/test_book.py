@@ -33,7 +33,7 @@ class Page(html.parser.HTMLParser):
         self.tags.append(tag)
         self.anchors |= {found["id"]} if "id" in found else set()
         self.addresses += [found[name] for name in ("href", "src") if name in found]
-        if tag not in ("meta", "link", "img", "input", "hr", "br", "mspace"):
+        if tag not in ("meta", "link", "img", "input", "hr", "br", "wbr", "mspace"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
