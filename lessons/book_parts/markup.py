@@ -44,6 +44,7 @@ AFTER = [
 ]
 # A picture alone in its paragraph, and the paragraph in italics that says what to see.
 FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL)
+SHORT_FORMULA = 20  # characters; a longer one may be broken on a telephone
 # A formula in a line, with the punctuation that may not leave it.
 GLUED = re.compile(r'\(?<span class="math inline">(?:(?!</math>).)*</math></span>[.,;:!?)]+')
 SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
@@ -117,7 +118,7 @@ class Text:
     def html(self, markdown):
         """Return a text as HTML, with each figure above its caption."""
         page = FIGURE.sub(self._figure, self.markdown.render(markdown))
-        page = GLUED.sub(r'<span class="glued">\g<0></span>', page)
+        page = GLUED.sub(_glued, page)
         return TABLE.sub(_table, page)
 
     def line(self, markdown):
@@ -162,6 +163,11 @@ class Text:
 def _breakable(text):
     """Return a short piece of code, which may be broken where its parts meet."""
     return re.sub(r"(?<=[(._=/])(?=\w)", "<wbr>", html.escape(text, quote=False))
+
+
+def _glued(found):
+    short = len(plain(found[0])) <= SHORT_FORMULA
+    return f'<span class="glued">{found[0]}</span>' if short else found[0]
 
 
 def _table(found):
