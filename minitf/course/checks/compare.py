@@ -143,7 +143,8 @@ def _close(found, expected, rtol, atol):
         return False
     with np.errstate(invalid="ignore"):
         near = abs(found * 1.0 - expected * 1.0) <= atol + rtol * abs(expected * 1.0)
-        return bool((_same(found, expected) | (near & np.isfinite(found * 1.0))).all())
+        finite = np.isfinite(found * 1.0) & np.isfinite(expected * 1.0)
+        return bool((_same(found, expected) | (near & finite)).all())
 
 
 def _number(value):
