@@ -7,7 +7,7 @@ cases of a check are chosen so that every known mistake changes a result by far 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,12 +24,13 @@ def equal(
     what: str,
     found: object,
     expected: ArrayLike,
-    mistakes: Mistakes | None = None,
+    mistakes: Mistakes | Callable[[], Mistakes] | None = None,
     rtol: float = 1e-4,
     atol: float = 1e-6,
 ) -> None:
     """Assert that an answer has the expected numbers, up to the rounding of float32.
 
+    mistakes: a dictionary, or a function that makes it, if that takes long.
     Raises AssertionError that says where the two differ most and, if all numbers are those of a
     known mistake, which one.
     """
@@ -37,7 +38,8 @@ def equal(
     if _close(found, expected, rtol, atol):
         return
     looks_like = ""
-    for mistake, value in (mistakes or {}).items():
+    mistakes = mistakes() if callable(mistakes) else mistakes or {}
+    for mistake, value in mistakes.items():
         if _close(found, _array(what, value), rtol, atol):
             looks_like = f": that looks like {mistake}"
             break
