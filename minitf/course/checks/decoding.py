@@ -172,16 +172,14 @@ def check_step(step):
         by_words = np.array([sums.max(axis=0).argsort()[::-1][:beam]] * 2)
         by_words[0] = sums.argmax(axis=0)[by_words[1]] if len(by_words[1]) == beam else 0
         reverse = np.argsort(sums, axis=None)[-beam:]
-        products = np.argsort(-(totals[:, None] * scores), axis=None)[:beam]
         mistakes = {
             "beginnings and words exchanged": right[::-1],
-            "the worst first, and the best left out": [upward // V, upward % V],
+            "the worst first: logarithms are negative, and are added": [upward // V, upward % V],
             "the best, but worst first": [reverse // V, reverse % V],
             "the scores of the next words alone: their beginnings count as well": [
                 by_scores // V,
                 by_scores % V,
             ],
-            "totals multiplied by scores: logarithms are added": [products // V, products % V],
             "one word for each beginning": of_each,
             "one beginning for each word": by_words,
             "the first beginning alone": [0 * best_words, best_words],

@@ -278,7 +278,7 @@ def wrong_step_2(totals, scores, beam):
 
 
 def wrong_step_3(totals, scores, beam):
-    """the worst first, and the best left out"""
+    """the worst first"""
     return _best(-totals[:, None] - scores, beam)
 
 
