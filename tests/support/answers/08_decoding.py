@@ -309,7 +309,7 @@ def wrong_step_8(totals, scores, beam):
 
 
 def wrong_step_9(totals, scores, beam):
-    """logarithms are added"""
+    """logarithms are negative, and are added"""
     return _best(totals[:, None] * scores, beam)
 
 
