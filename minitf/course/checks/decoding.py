@@ -81,28 +81,28 @@ def check_fools_the_count(fools_the_count):
         raise AssertionError(f"p_1 of BLEU is {clipped:.2f}, expected 1/4 at most")
 
 
+SCORES = {
+    "a length without the end mark": lambda ln_p, n, alpha: ln_p / n**alpha,
+    "the length penalty with the 5 and the 6": lambda ln_p, n, alpha: ln_p / ((6 + n) / 6) ** alpha,
+    "alpha times the length: it is an exponent": lambda ln_p, n, alpha: (
+        ln_p / (1 + alpha * (n + 1))
+    ),
+    "1 + alpha times the length: alpha is an exponent": lambda ln_p, n, alpha: (
+        ln_p / (1 + alpha * n)
+    ),
+    "a length multiplied by alpha": lambda ln_p, n, alpha: (
+        ln_p / (alpha * (n + 1)) if alpha else -np.inf
+    ),
+    "a product in place of a division": lambda ln_p, n, alpha: ln_p * (n + 1) ** alpha,
+    "ln P itself": lambda ln_p, n, alpha: ln_p,
+    "a division by the length, whatever alpha is": lambda ln_p, n, alpha: ln_p / (n + 1),
+    "P in place of ln P": lambda ln_p, n, alpha: np.exp(ln_p) / (n + 1) ** alpha,
+    "the logarithm of the length": lambda ln_p, n, alpha: ln_p - alpha * np.log(n + 1),
+    "a score with the wrong sign": lambda ln_p, n, alpha: -ln_p / (n + 1) ** alpha,
+}
+
+
 def check_rank(rank):
-    rules = {
-        "a length without the end mark": lambda ln_p, n, alpha: ln_p / n**alpha,
-        "the length penalty with the 5 and the 6": lambda ln_p, n, alpha: (
-            ln_p / ((6 + n) / 6) ** alpha
-        ),
-        "alpha times the length: it is an exponent": lambda ln_p, n, alpha: (
-            ln_p / (1 + alpha * (n + 1))
-        ),
-        "1 + alpha times the length: alpha is an exponent": lambda ln_p, n, alpha: (
-            ln_p / (1 + alpha * n)
-        ),
-        "a length multiplied by alpha": lambda ln_p, n, alpha: (
-            ln_p / (alpha * (n + 1)) if alpha else -np.inf
-        ),
-        "a product in place of a division": lambda ln_p, n, alpha: ln_p * (n + 1) ** alpha,
-        "ln P itself": lambda ln_p, n, alpha: ln_p,
-        "a division by the length, whatever alpha is": lambda ln_p, n, alpha: ln_p / (n + 1),
-        "P in place of ln P": lambda ln_p, n, alpha: np.exp(ln_p) / (n + 1) ** alpha,
-        "the logarithm of the length": lambda ln_p, n, alpha: ln_p - alpha * np.log(n + 1),
-        "a score with the wrong sign": lambda ln_p, n, alpha: -ln_p / (n + 1) ** alpha,
-    }
     four = ((1, -1.0), (3, -3.0), (2, -1.6), (7, -4.4))
     five = ((5, -2.5), (1, -0.9), (9, -3.1), (4, -2.6), (2, -2.9))
     for texts, alpha in ((four, 0.0), (four, 1.0), (five, 0.5), (five, 2.0)):
@@ -127,7 +127,7 @@ def check_rank(rank):
         right = [h.log_probability / (len(h.ids) + 1) ** alpha for h in ranked]
         mistakes = {
             text: [rule(h.log_probability, len(h.ids), alpha) for h in ranked]
-            for text, rule in rules.items()
+            for text, rule in SCORES.items()
         }
         if sorted(np.round(scores, 9)) == sorted(np.round(right, 9)):
             mistakes["scores that were sorted without their hypotheses"] = scores

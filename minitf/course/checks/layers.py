@@ -178,90 +178,83 @@ def check_rms_norm(rms_norm):
     # Small numbers tell what becomes of the 1e-6.
     for shape, size in (((2, 3, 8), 1.0), ((4, 2, 5), 1e-3)):
         rng = np.random.default_rng(shape[0])
-        x, gain, gy = size * rng.standard_normal(shape), np.arange(1.0, 1 + shape[-1]), None
-        gy = rng.standard_normal(shape)
-        squares = (x * x).mean(axis=-1, keepdims=True)
-        r = np.sqrt(squares + 1e-6)
-        n = x / r
+        x, gy = size * rng.standard_normal(shape), rng.standard_normal(shape)
+        gain = np.arange(1.0, 1 + shape[-1])
+        r = np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
+        n, u = x / r, gy * gain
         name = f"x {shape}" if size == 1 else f"small x {shape}"
-        given = x.copy()
-        y, backward = parts_of(name, rms_norm(given, gain.copy()), ["y", "backward"])
-        away = x - x.mean(axis=-1, keepdims=True)
-        equal(
-            f"{name}, y",
-            y,
-            gain * n,
-            {
-                "a layer norm: the mean is not subtracted here": gain
-                * away
-                / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-6),
-                "1e-6 outside the root": gain * x / (np.sqrt(squares) + 1e-6),
-                "the 1e-6 left out": gain * x / np.sqrt(squares),
-                "a y without its gain": n,
-                "the sum of the squares in place of their mean": gain
-                * x
-                / np.sqrt(squares * shape[-1] + 1e-6),
-                "a division without the root": gain * x / (squares + 1e-6),
-                "one mean square for the whole array": gain * x / np.sqrt((x * x).mean() + 1e-6),
-                "the mean over another axis than the last": gain
-                * x
-                / np.sqrt((x * x).mean(axis=0, keepdims=True) + 1e-6),
-                "a multiplication by the root": gain * x * r,
-                "the deviation in place of the root mean square": gain
-                * x
-                / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-6),
-            },
-        )
+        y, backward = parts_of(name, rms_norm(x.copy(), gain.copy()), ["y", "backward"])
+        equal(f"{name}, y", y, gain * n, _results(x, gain))
         assert callable(backward), f"{name}: found {short(backward)} for backward, not a function"
         gx, g_gain = parts_of(f"{name}, backward", backward(gy.copy()), ["gx", "g_gain"])
-        u = gy * gain
-        equal(
-            f"{name}, gx",
-            gx,
-            (u - n * (u * n).mean(axis=-1, keepdims=True)) / r,
-            {
-                "r kept constant: it depends on each x_j": u / r,
-                "a gy that was not multiplied by the gain": (
-                    gy - n * (gy * n).mean(axis=-1, keepdims=True)
-                )
-                / r,
-                "the gradient of layer norm: the mean is not subtracted here": (
-                    u - u.mean(axis=-1, keepdims=True) - n * (u * n).mean(axis=-1, keepdims=True)
-                )
-                / r,
-                "a sum in place of the mean": (u - n * (u * n).sum(axis=-1, keepdims=True)) / r,
-                "a result without its division by r": u - n * (u * n).mean(axis=-1, keepdims=True),
-                "a plus in place of the minus": (u + n * (u * n).mean(axis=-1, keepdims=True)) / r,
-                "one mean for the whole array": (u - n * (u * n).mean()) / r,
-                "the mean of u in place of that of u n": (u - n * u.mean(axis=-1, keepdims=True))
-                / r,
-                "x in place of n": (u - x * (u * x).mean(axis=-1, keepdims=True)) / r,
-                "the gain a second time": gain * (u - n * (u * n).mean(axis=-1, keepdims=True)) / r,
-                "the gain outside the mean, where each gy has its own": gain
-                * (gy - n * (gy * n).mean(axis=-1, keepdims=True))
-                / r,
-                "the result in place of n: it has the gain": (
-                    u - gain * n * (u * gain * n).mean(axis=-1, keepdims=True)
-                )
-                / r,
-                "gx and g_gain exchanged": (gy * n).sum(axis=(0, 1)),
-            },
-            atol=1e-4 * abs(u / r).max(),
-        )
-        equal(
-            f"{name}, g_gain",
-            g_gain,
-            (gy * n).sum(axis=(0, 1)),
-            {
-                "a gradient that is not summed: the gain is shared by all positions": gy * n,
-                "a sum over the sentences alone": (gy * n).sum(axis=0),
-                "a sum over the positions alone": (gy * n).sum(axis=1),
-                "a mean in place of the sum": (gy * n).mean(axis=(0, 1)),
-                "a sum over the features": (gy * n).sum(axis=-1),
-                "a sum over everything": (gy * n).sum(),
-                "x in place of n": (gy * x).sum(axis=(0, 1)),
-                "gy alone, as for a bias": gy.sum(axis=(0, 1)),
-                "the gain a second time": (gy * n * gain).sum(axis=(0, 1)),
-                "axes kept that the gain does not have": (gy * n).sum(axis=(0, 1), keepdims=True),
-            },
-        )
+        right = (u - n * (u * n).mean(axis=-1, keepdims=True)) / r
+        right_gain = (gy * n).sum(axis=(0, 1))
+        mistakes = _gradients_of_x(x, n, r, gy, gain) | {"gx and g_gain exchanged": right_gain}
+        equal(f"{name}, gx", gx, right, mistakes, atol=1e-4 * abs(u / r).max())
+        equal(f"{name}, g_gain", g_gain, right_gain, _gradients_of_the_gain(x, n, gy, gain))
+
+
+def _results(x, gain):
+    """Return {mistake: the y that it gives} of the norm by root mean square."""
+    squares = (x * x).mean(axis=-1, keepdims=True)
+    r, deviation = np.sqrt(squares + 1e-6), np.sqrt(x.var(axis=-1, keepdims=True) + 1e-6)
+    away = x - x.mean(axis=-1, keepdims=True)
+    return {
+        "a layer norm: the mean is not subtracted here": gain * away / deviation,
+        "the deviation in place of the root mean square": gain * x / deviation,
+        "1e-6 outside the root": gain * x / (np.sqrt(squares) + 1e-6),
+        "the 1e-6 left out": gain * x / np.sqrt(squares),
+        "another number than 1e-6, as 1e-5 or 1e-8": gain * x / np.sqrt(squares + 1e-5),
+        "1e-8 in place of 1e-6": gain * x / np.sqrt(squares + 1e-8),
+        "a y without its gain": x / r,
+        "the sum of the squares in place of their mean": gain
+        * x
+        / np.sqrt(squares * x.shape[-1] + 1e-6),
+        "a division without the root": gain * x / (squares + 1e-6),
+        "one mean square for the whole array": gain * x / np.sqrt((x * x).mean() + 1e-6),
+        "the mean over another axis than the last": gain
+        * x
+        / np.sqrt((x * x).mean(axis=0, keepdims=True) + 1e-6),
+        "a multiplication by the root": gain * x * r,
+    }
+
+
+def _gradients_of_x(x, n, r, gy, gain):
+    """Return {mistake: the gx that it gives} of the norm by root mean square."""
+    u = gy * gain
+
+    def mean(numbers):
+        return numbers.mean(axis=-1, keepdims=True)
+
+    right = (u - n * mean(u * n)) / r
+    return {
+        "r kept constant: it depends on each x_j": u / r,
+        "a gy that was not multiplied by the gain": (gy - n * mean(gy * n)) / r,
+        "the gradient of layer norm: the mean is not subtracted here": right - mean(u) / r,
+        "a sum in place of the mean": (u - n * (u * n).sum(axis=-1, keepdims=True)) / r,
+        "a result without its division by r": right * r,
+        "a second division by r": right / r,
+        "a plus in place of the minus": (u + n * mean(u * n)) / r,
+        "one mean for the whole array": (u - n * (u * n).mean()) / r,
+        "the mean of u in place of that of u n": (u - n * mean(u)) / r,
+        "x in place of n": (u - x * mean(u * x)) / r,
+        "the gain a second time": gain * right,
+        "the gain outside the mean, where each gy has its own": gain * (gy - n * mean(gy * n)) / r,
+        "the result in place of n: it has the gain": (u - gain * n * mean(u * gain * n)) / r,
+    }
+
+
+def _gradients_of_the_gain(x, n, gy, gain):
+    """Return {mistake: the g_gain that it gives} of the norm by root mean square."""
+    return {
+        "a gradient that is not summed: the gain is shared by all positions": gy * n,
+        "a sum over the sentences alone": (gy * n).sum(axis=0),
+        "a sum over the positions alone": (gy * n).sum(axis=1),
+        "a mean in place of the sum": (gy * n).mean(axis=(0, 1)),
+        "a sum over the features": (gy * n).sum(axis=-1),
+        "a sum over everything": (gy * n).sum(),
+        "x in place of n": (gy * x).sum(axis=(0, 1)),
+        "gy alone, as for a bias": gy.sum(axis=(0, 1)),
+        "the gain a second time": (gy * n * gain).sum(axis=(0, 1)),
+        "axes kept that the gain does not have": (gy * n).sum(axis=(0, 1), keepdims=True),
+    }

@@ -99,65 +99,81 @@ def check_prune(prune):
         given = [matrix.copy() for matrix in matrices]
         found = parts_of(name, prune(*given, n_heads, list(kept)), names)
         found = [each.numpy() if isinstance(each, Tensor) else np.asarray(each) for each in found]
-        for i, one in enumerate(found):
-            length = [d_k, d_k, d_v, d_v][i]
-            shape, looks_like = (
-                (d_model, len(kept) * length),
-                {
-                    (d_model, (n_heads - len(kept)) * length): "the heads that are to go",
-                    (d_model, len(kept) * d_k): "d_k, where d_v is the length",
-                    (d_model, len(kept)): "one column for each head: a head has more",
-                },
-            )
-            if i == 3:
-                shape = shape[::-1]
-                looks_like = {key[::-1]: text for key, text in looks_like.items()}
-                columns = (n_heads * d_v, len(kept) * d_model // n_heads)
-                looks_like[columns] = "columns of W_o: a head meets its rows"
-            looks_like[matrices[i].shape] = "the matrix of all heads"
-            text = f"{name}: {names[i]} has the shape {one.shape}, expected {shape}"
-            if one.shape in looks_like:
-                text += f": that looks like {looks_like[one.shape]}"
-            assert one.shape == shape, text
+        lengths = [d_k, d_k, d_v, d_v]
+        _check_shapes(name, names, found, matrices, n_heads, len(kept), lengths)
         # The order in which the kept heads stand is free: it has to be the same in all four.
         x = rng.standard_normal((2, 5, d_model))
         out = _attend(x, found, len(kept))
         expected = _attend(x, _heads(matrices, n_heads, [kept] * 4), len(kept))
-        first = list(range(len(kept)))
-        last = list(range(n_heads - len(kept), n_heads))
-        removed = [i for i in range(n_heads) if i not in kept]
-        wrong = {
-            "W_o keeps its first rows, whichever heads are kept": [kept, kept, kept, first],
-            "the first heads, whichever are kept": [first] * 4,
-            "the last heads, whichever are kept": [last] * 4,
-            "W_o keeps its last rows, whichever heads are kept": [kept, kept, kept, last],
-            "the heads 0 and 2, whichever are kept": [[0, 2]] * 4,
-            "the heads that are to go: `kept` are those that stay": [removed] * 4,
-            "heads counted from 1: they count from 0": [[i - 1 for i in kept]] * 4,
-            "W_o with its heads in another order than the other matrices": [
-                *[kept] * 3,
-                sorted(kept),
-            ],
-            "W_o with its heads in the opposite order": [*[kept] * 3, kept[::-1]],
-        }
-        mistakes = {
-            text: _attend(x, _heads(matrices, n_heads, heads), len(kept))
-            for text, heads in wrong.items()
-            if all(len(each) == len(kept) for each in heads)
-        }
-        by_turns = [
-            np.concatenate([matrix[:, i::n_heads] for i in kept], axis=1) for matrix in matrices[:3]
-        ]
-        rows_by_turns = np.concatenate([matrices[3][i::n_heads] for i in kept])
-        for text, W_o in (
-            ("columns by turns: a head has columns side by side", rows_by_turns),
-            (
-                "columns by turns in W_q, W_k and W_v: a head has columns side by side",
-                _heads(matrices, n_heads, [kept] * 4)[3],
-            ),
-        ):
-            mistakes[text] = _attend(x, [*by_turns, W_o], len(kept))
+        mistakes = _pruned_wrongly(x, matrices, n_heads, kept)
         equal(f"{name}: what the smaller layer computes", out, expected, mistakes)
+
+
+def _check_shapes(name, names, found, matrices, n_heads, n_kept, lengths):
+    """Assert that the matrices of a layer with fewer heads have their shapes.
+
+    lengths: of what a head makes with each of them.
+    """
+    d_model = len(matrices[0])
+    for i, one in enumerate(found):
+        length = lengths[i]
+        shape, looks_like = (
+            (d_model, n_kept * length),
+            {
+                (d_model, (n_heads - n_kept) * length): "the heads that are to go",
+                (d_model, n_kept * lengths[0]): "d_k, where d_v is the length",
+                (d_model, n_kept): "one column for each head: a head has more",
+            },
+        )
+        if i == 3:
+            shape = shape[::-1]
+            looks_like = {key[::-1]: text for key, text in looks_like.items()}
+            columns = (n_heads * length, n_kept * d_model // n_heads)
+            looks_like[columns] = "columns of W_o: a head meets its rows"
+        looks_like[matrices[i].shape] = "the matrix of all heads"
+        text = f"{name}: {names[i]} has the shape {one.shape}, expected {shape}"
+        if one.shape in looks_like:
+            text += f": that looks like {looks_like[one.shape]}"
+        assert one.shape == shape, text
+
+
+def _pruned_wrongly(x, matrices, n_heads, kept):
+    """Return {mistake: what a layer computes whose heads were removed in this way}."""
+    first = list(range(len(kept)))
+    last = list(range(n_heads - len(kept), n_heads))
+    removed = [i for i in range(n_heads) if i not in kept]
+    wrong = {
+        "W_o keeps its first rows, whichever heads are kept": [kept, kept, kept, first],
+        "the first heads, whichever are kept": [first] * 4,
+        "the last heads, whichever are kept": [last] * 4,
+        "W_o keeps its last rows, whichever heads are kept": [kept, kept, kept, last],
+        "the heads 0 and 2, whichever are kept": [[0, 2]] * 4,
+        "the heads that are to go: `kept` are those that stay": [removed] * 4,
+        "heads counted from 1: they count from 0": [[i - 1 for i in kept]] * 4,
+        "W_o with its heads in another order than the other matrices": [
+            *[kept] * 3,
+            sorted(kept),
+        ],
+        "W_o with its heads in the opposite order": [*[kept] * 3, kept[::-1]],
+    }
+    mistakes = {
+        text: _attend(x, _heads(matrices, n_heads, heads), len(kept))
+        for text, heads in wrong.items()
+        if all(len(each) == len(kept) for each in heads)
+    }
+    by_turns = [
+        np.concatenate([matrix[:, i::n_heads] for i in kept], axis=1) for matrix in matrices[:3]
+    ]
+    rows_by_turns = np.concatenate([matrices[3][i::n_heads] for i in kept])
+    for text, W_o in (
+        ("columns by turns: a head has columns side by side", rows_by_turns),
+        (
+            "columns by turns in W_q, W_k and W_v: a head has columns side by side",
+            _heads(matrices, n_heads, [kept] * 4)[3],
+        ),
+    ):
+        mistakes[text] = _attend(x, [*by_turns, W_o], len(kept))
+    return mistakes
 
 
 def _heads(matrices, n_heads, heads):
@@ -177,74 +193,56 @@ def _attend(x, matrices, n_heads):
 
 
 def check_multi_query(multi_query):
-    for n_heads, d_k, T, D in ((3, 4, 5, 12), (2, 3, 4, 7), (4, 4, 3, 5)):
+    for n_heads, d_k, T, D in ((3, 4, 5, 12), (2, 3, 4, 7), (4, 2, 3, 5)):
         rng = np.random.default_rng(D)
         shapes = [(T, D), (D, n_heads * d_k), (D, d_k), (D, d_k), (n_heads * d_k, D)]
-        x, W_q, W_k, W_v, W_o = (rng.standard_normal(shape) for shape in shapes)
+        arrays = [rng.standard_normal(shape) for shape in shapes]
         name = f"{n_heads} heads, K {d_k}, T {T}, D {D}"
-        found = multi_query(*[Tensor(a.copy()) for a in (x, W_q, W_k, W_v, W_o)], n_heads)
+        found = multi_query(*[Tensor(array.copy()) for array in arrays], n_heads)
         assert isinstance(found, Tensor), f"{name}: found {type(found).__name__}, expected a Tensor"
-        cut = [(x @ W_q)[:, i * d_k : (i + 1) * d_k] for i in range(n_heads)]
-        by_turns = [(x @ W_q)[:, i::n_heads] for i in range(n_heads)]
-        rows = list((x @ W_q).reshape(n_heads, T, d_k))
-
-        def attended(queries, scale=1.0, mask=None, keys=x @ W_k, values=x @ W_v):
-            return [F.attention(scale * q, keys, values, mask).numpy() for q in queries]
-
-        right = np.concatenate(attended(cut), axis=1)
-        mixed = np.concatenate(attended(cut)).reshape(T, n_heads * d_k)
-        turned = np.stack(attended(cut), axis=-1).reshape(T, n_heads * d_k)
-        before = np.tri(T, dtype=bool)
-        equal(
-            name,
-            found,
-            right @ W_o,
-            {
-                "heads that take the columns by turns: cut W_q into blocks": np.concatenate(
-                    attended(by_turns), axis=1
-                )
-                @ W_o,
-                "queries reshaped without a transpose: heads and positions are mixed": (
-                    np.concatenate(attended(rows), axis=1) @ W_o
-                ),
-                "scores that are not divided by the root of K": np.concatenate(
-                    attended(cut, d_k**0.5), axis=1
-                )
-                @ W_o,
-                "scores divided by the root twice: F.attention does it": np.concatenate(
-                    attended(cut, d_k**-0.5), axis=1
-                )
-                @ W_o,
-                "scores divided by the root of D": np.concatenate(
-                    attended(cut, (d_k / D) ** 0.5), axis=1
-                )
-                @ W_o,
-                "scores divided by the root of H*K": np.concatenate(
-                    attended(cut, n_heads**-0.5), axis=1
-                )
-                @ W_o,
-                "a causal mask: nothing is forbidden here": np.concatenate(
-                    attended(cut, mask=before), axis=1
-                )
-                @ W_o,
-                "heads merged without a transpose: a row has several positions": mixed @ W_o,
-                "heads merged by turns": turned @ W_o,
-                "heads in the opposite order": np.concatenate(attended(cut)[::-1], axis=1) @ W_o,
-                "the heads without W_o": right,
-                "keys and values exchanged": np.concatenate(
-                    attended(cut, keys=x @ W_v, values=x @ W_k), axis=1
-                )
-                @ W_o,
-                "values made by W_k": np.concatenate(attended(cut, values=x @ W_k), axis=1) @ W_o,
-                "the first head for all": np.concatenate([attended(cut)[0]] * n_heads, axis=1)
-                @ W_o,
-                "the mean of the heads": np.concatenate(
-                    [np.mean(attended(cut), axis=0)] * n_heads, axis=1
-                )
-                @ W_o,
-            },
-        )
+        x, W_q, W_k, W_v, W_o = arrays
+        queries = np.split(x @ W_q, n_heads, axis=1)
+        heads = [F.attention(each, x @ W_k, x @ W_v).numpy() for each in queries]
+        right = np.concatenate(heads, axis=1) @ W_o
+        equal(name, found, right, _of_several_queries(arrays, queries, heads))
     try:
-        grad_check(multi_query, x, W_q, W_k, W_v, W_o, n_heads, name="multi_query", verbose=False)
+        grad_check(multi_query, *arrays, n_heads, name="multi_query", verbose=False)
     except AssertionError as error:
         raise AssertionError(f"{error}: is all computed with Tensors, without .data?") from error
+
+
+def _of_several_queries(arrays, queries, heads):
+    """Return {mistake: what it gives} of heads that share keys and values."""
+    x, W_q, W_k, W_v, W_o = arrays
+    (T, D), H, K = x.shape, len(heads), W_k.shape[1]
+    keys, values = x @ W_k, x @ W_v
+
+    def merged(queries, scale=1.0, keys=keys, values=values, mask=None):
+        parts = [F.attention(scale * each, keys, values, mask).numpy() for each in queries]
+        return np.concatenate(parts, axis=1) @ W_o
+
+    return {
+        "heads that take the columns by turns: cut W_q into blocks": merged(
+            [(x @ W_q)[:, i::H] for i in range(H)]
+        ),
+        "queries reshaped without a transpose: heads and positions are mixed": merged(
+            list((x @ W_q).reshape(H, T, K))
+        ),
+        "scores that are not divided by the root of K": merged(queries, K**0.5),
+        "scores divided by the root twice: F.attention does it": merged(queries, K**-0.5),
+        "scores divided by the root of D": merged(queries, (K / D) ** 0.5),
+        "scores divided by the root of H*K": merged(queries, H**-0.5),
+        "scores divided by K in place of its root": merged(queries, K**-0.5),
+        "a causal mask: nothing is forbidden here": merged(queries, mask=np.tri(T, dtype=bool)),
+        "keys and values exchanged": merged(queries, keys=values, values=keys),
+        "values made by W_k": merged(queries, values=keys),
+        "keys made by W_v": merged(queries, keys=values),
+        "heads merged without a transpose: a row has several positions": (
+            np.concatenate(heads).reshape(T, H * K) @ W_o
+        ),
+        "heads merged by turns": np.stack(heads, axis=-1).reshape(T, H * K) @ W_o,
+        "heads in the opposite order": np.concatenate(heads[::-1], axis=1) @ W_o,
+        "the heads without W_o": np.concatenate(heads, axis=1),
+        "the first head for all": np.concatenate([heads[0]] * H, axis=1) @ W_o,
+        "the mean of the heads": np.concatenate([np.mean(heads, axis=0)] * H, axis=1) @ W_o,
+    }

@@ -30,6 +30,36 @@ def check_predicted_cut(predicted_cut):
             )
 
 
+# What somebody may compare with the budget: lengths, the numbers of rows 1 to N, the budget.
+ROWS = {
+    "the sum of the lengths: padding takes memory, too": lambda lengths, n, budget: (
+        np.cumsum(lengths) <= budget
+    ),
+    "each row as long as the first": lambda lengths, n, budget: n * lengths[0] <= budget,
+    "each row as long as the last": lambda lengths, n, budget: n * lengths <= budget,
+    "each row as long as the longest of all": lambda lengths, n, budget: (
+        n * lengths.max() <= budget
+    ),
+    "each row as long as the mean": lambda lengths, n, budget: n * lengths.mean() <= budget,
+    "a budget that must not be reached: a full one is allowed": lambda lengths, n, budget: (
+        n * np.maximum.accumulate(lengths) < budget
+    ),
+    "the rectangle of the shortest sentence": lambda lengths, n, budget: (
+        n * np.minimum.accumulate(lengths) <= budget
+    ),
+    "sentences sorted first: they are taken from the first on": lambda lengths, n, budget: (
+        n * np.sort(lengths) <= budget
+    ),
+    "a rectangle with one row more": lambda lengths, n, budget: (
+        (n + 1) * np.maximum.accumulate(lengths) <= budget
+    ),
+    "the length of the longest sentence, not a rectangle": lambda lengths, n, budget: (
+        np.maximum.accumulate(lengths) <= budget
+    ),
+    "all sentences": lambda lengths, n, budget: n > 0,
+}
+
+
 def check_mended_rows(mended_rows):
     cases = [
         ([3, 4, 9], 16, 2),
@@ -53,33 +83,6 @@ def check_mended_rows(mended_rows):
             )
         found.append(float(rows))
         arguments.append((given, np.arange(1, 1 + len(given)), budget))
-    known = {
-        "the sum of the lengths: padding takes memory, too": lambda lengths, n, budget: (
-            np.cumsum(lengths) <= budget
-        ),
-        "each row as long as the first": lambda lengths, n, budget: n * lengths[0] <= budget,
-        "each row as long as the last": lambda lengths, n, budget: n * lengths <= budget,
-        "each row as long as the longest of all": lambda lengths, n, budget: (
-            n * lengths.max() <= budget
-        ),
-        "each row as long as the mean": lambda lengths, n, budget: n * lengths.mean() <= budget,
-        "a budget that must not be reached: a full one is allowed": lambda lengths, n, budget: (
-            n * np.maximum.accumulate(lengths) < budget
-        ),
-        "the rectangle of the shortest sentence": lambda lengths, n, budget: (
-            n * np.minimum.accumulate(lengths) <= budget
-        ),
-        "sentences sorted first: they are taken from the first on": lambda lengths, n, budget: (
-            n * np.sort(lengths) <= budget
-        ),
-        "a rectangle with one row more": lambda lengths, n, budget: (
-            (n + 1) * np.maximum.accumulate(lengths) <= budget
-        ),
-        "the length of the longest sentence, not a rectangle": lambda lengths, n, budget: (
-            np.maximum.accumulate(lengths) <= budget
-        ),
-        "all sentences": lambda lengths, n, budget: n > 0,
-    }
 
     def counted(rule, least, stops):
         fits = [rule(*each) for each in arguments]
@@ -91,7 +94,7 @@ def check_mended_rows(mended_rows):
         if rows == right:
             continue
         looks_like = ""
-        for text, rule in known.items():
+        for text, rule in ROWS.items():
             ways = [counted(rule, least, stops) for least in (1, 0) for stops in (False, True)]
             if found in ways:
                 looks_like = f": that looks like {text}"

@@ -100,48 +100,45 @@ def _check_update(update_in_parts, rows):
             f"{name}: found a step of {longest:.4g}, expected {rate:g}: it is {text} than the rate"
         )
 
-    def mistakes():
-        n, one_gpu = len(rows), gradient_of(batches, None)
-        return {
-            "each part was divided by its own number of tokens": one_gpu,
-            "the gradient of the first part is lost": gradient_of(batches[1:], n_tokens),
-            "the gradients of all parts but the last are lost": gradient_of(batches[-1:], n_tokens),
-            "the gradient of the last part is lost": gradient_of(batches[:-1], n_tokens),
-            "the gradient of an earlier batch was added": gradient_of(
-                [batches[0], *batches], n_tokens
-            ),
-            "the mean of the parts' own means": one_gpu / n,
-            "a sum that is divided by the tokens and by the number of parts": gradient_of(
-                batches, n_tokens * n
-            ),
-            "a sum that is divided by nothing": gradient_of(batches, 1),
-            "a sum that is divided by the number of parts alone": gradient_of(batches, n),
-            "each part divided by its own tokens, of the last part alone": gradient_of(
-                batches[-1:], None
-            ),
-            "each part divided by its own tokens, and an earlier batch was added": one_gpu
-            + gradient_of(batches[:1], n_tokens),
-            "all parts divided by the tokens of the first": gradient_of(
-                batches, batches[0].n_tokens
-            ),
-            "all parts divided by the tokens of the last": gradient_of(
-                batches, batches[-1].n_tokens
-            ),
-            "all parts divided by the places of the batch: padding does not count": gradient_of(
-                batches, complete.target_out.size
-            ),
-            "the tokens counted up to each part, not of all": sum(
-                gradient_of([batch], sum(one.n_tokens for one in batches[: i + 1]))
-                for i, batch in enumerate(batches)
-            ),
-        }
-
     equal(
         f"{name}, the gradient of the update",
         Tensor(optimizer.m).numpy() / 0.1,
         gradient_of([complete], n_tokens),
-        mistakes,
+        lambda: _updates(batches, complete, gradient_of),
     )
+
+
+def _updates(batches, complete, gradient_of):
+    """Return {mistake: the gradient of the update} of a batch in parts."""
+    n_tokens = complete.n_tokens
+    n, one_gpu = len(batches), gradient_of(batches, None)
+    return {
+        "each part was divided by its own number of tokens": one_gpu,
+        "the gradient of the first part is lost": gradient_of(batches[1:], n_tokens),
+        "the gradients of all parts but the last are lost": gradient_of(batches[-1:], n_tokens),
+        "the gradient of the last part is lost": gradient_of(batches[:-1], n_tokens),
+        "the gradient of an earlier batch was added": gradient_of([batches[0], *batches], n_tokens),
+        "the mean of the parts' own means": one_gpu / n,
+        "a sum that is divided by the tokens and by the number of parts": gradient_of(
+            batches, n_tokens * n
+        ),
+        "a sum that is divided by nothing": gradient_of(batches, 1),
+        "a sum that is divided by the number of parts alone": gradient_of(batches, n),
+        "each part divided by its own tokens, of the last part alone": gradient_of(
+            batches[-1:], None
+        ),
+        "each part divided by its own tokens, and an earlier batch was added": one_gpu
+        + gradient_of(batches[:1], n_tokens),
+        "all parts divided by the tokens of the first": gradient_of(batches, batches[0].n_tokens),
+        "all parts divided by the tokens of the last": gradient_of(batches, batches[-1].n_tokens),
+        "all parts divided by the places of the batch: padding does not count": gradient_of(
+            batches, complete.target_out.size
+        ),
+        "the tokens counted up to each part, not of all": sum(
+            gradient_of([batch], sum(one.n_tokens for one in batches[: i + 1]))
+            for i, batch in enumerate(batches)
+        ),
+    }
 
 
 def check_pytorch_eps(pytorch_eps):

@@ -159,6 +159,11 @@ def wrong_log_sum_exp_9(x):
     return record(y, (x,), lambda gy: gy[..., None] / s + 0 * x.data)
 
 
+def wrong_log_sum_exp_10(x):
+    """TypeError: np.exp takes no Tensor, because its result would have no history"""
+    return np.log(np.exp(x).sum(axis=-1))
+
+
 # centred ------------------------------------------------------------------------------------------
 
 
