@@ -1100,8 +1100,8 @@ def check_predict_what_moves():
 # %%
 def shift_right(target):
     """Find the mistake. This should make what the decoder reads and what it must
-    predict, both (B, T + 1), from target ids (B, T) padded with 0 on the right (2 is the
-    start mark, 3 the end mark):
+    predict, both (B, T + 1), from target ids (B, T) padded with 0 on the right (2 is
+    the start mark, 3 the end mark):
 
         start = np.full((len(target), 1), 2)
         end = np.full((len(target), 1), 3)

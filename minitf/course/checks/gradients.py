@@ -51,7 +51,7 @@ def check_log_sum_exp(log_sum_exp):
         "x (2, 3) near 1000": rng.standard_normal((2, 3)) + 1000,
         "x (3, 1, 5), rows 2000 apart": rng.standard_normal((3, 1, 5))
         + np.array([-2000.0, 0.0, 2000.0])[:, None, None],
-        "x (4,)": 2 * rng.standard_normal(4),
+        "x (5,), 2000 apart in a row": np.array([-1000.0, 1000.0, -900.0, 999.0, -950.0]),
     }
     for name, values in cases.items():
         x = Tensor(values.copy())
@@ -70,6 +70,10 @@ def check_log_sum_exp(log_sum_exp):
                     np.exp(values - of_all).sum(axis=-1)
                 )
                 + of_all,
+                "an overflow: the mean of a row is not its largest number": np.log(
+                    np.exp(values - values.mean(axis=-1, keepdims=True)).sum(axis=-1)
+                )
+                + values.mean(axis=-1),
                 "the largest number subtracted, and not added again": np.log(sums),
                 "the mean of the powers in place of their sum": y - np.log(values.shape[-1]),
                 "the sum over all rows": np.log(powers.sum()) + of_all,

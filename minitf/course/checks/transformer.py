@@ -204,7 +204,9 @@ def check_find_leaks(find_leaks):
             "a mask or a limit: a leak is found by its gradient, however small": past,
         }
         if array.shape == (T, T) and array.dtype == bool and not (array & ~reads).any():
-            text = "a sum or a sign: numbers of a gradient may be negative, and cancel"
+            text = (
+                "a sum, a sign or all numbers: some of a gradient may be negative, or 0, and cancel"
+            )
             mistakes = (
                 {text: array} | mistakes if "differences" in name else mistakes | {text: array}
             )
@@ -218,8 +220,8 @@ def _leaking_runs(rng):
     with_a_leak[1, 4] = tiny[0, 3] = True
     weights = -np.where(tiny, rng.uniform(0.5, 1.5, (5, 5)), 0)
     weights[0, 3] = -1e-7
-    # Each feature is the difference of two: the numbers of a row's gradient sum to 0.
-    differences = np.array([[1.0, 0.0, 2.0], [-1.0, 1.0, 0.0], [0.0, -1.0, -2.0]])
+    # Each feature is a difference: the numbers of a row's gradient sum to 0, and the last is 0.
+    differences = np.array([[1.0, 0.0, 2.0], [-1.0, 0.0, -2.0], [0.0, 0.0, 0.0]])
 
     def attention(mask):
         # Row by row: what is not read does not even change the rounding.

@@ -302,12 +302,12 @@ def wrong_find_leaks(run, x):
 
 
 def wrong_find_leaks_2(run, x):
-    """a sum or a sign: numbers of a gradient may be negative"""
+    """a sum, a sign or all numbers"""
     return _leaks(run, x, lambda gradient: gradient.sum(axis=1) > 0)
 
 
 def wrong_find_leaks_3(run, x):
-    """may be negative, and cancel"""
+    """may be negative, or 0, and cancel"""
     return _leaks(run, x, lambda gradient: gradient.sum(axis=1) != 0)
 
 
@@ -349,3 +349,8 @@ def wrong_find_leaks_10(run, x):
 def wrong_find_leaks_11(run, x):
     """expected True"""
     return _leaks(run, x, lambda gradient: (gradient > 0).all(axis=1))
+
+
+def wrong_find_leaks_12(run, x):
+    """a sum, a sign or all numbers: some of a gradient may be negative, or 0"""
+    return _leaks(run, x, lambda gradient: (gradient != 0).all(axis=1))
