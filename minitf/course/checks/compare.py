@@ -110,6 +110,9 @@ def gradient(what: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
         out.backward(gy.astype(out.dtype))
     except (ValueError, TypeError) as error:
         raise AssertionError(f"{what}: {error}") from error
+    except AttributeError as error:
+        text = "backward is to return an array, or a tuple of one for each input"
+        raise AssertionError(f"{what}: {text}: {error}") from error
     if x.grad is None:
         raise AssertionError(f"{what}: no gradient arrives: is x among the inputs of record?")
     return to_numpy(x.grad)

@@ -103,6 +103,7 @@ def check_right_input(right_input):
                 "a scaled embedding, but positions from 1": embedding * root + late,
                 "an embedding times d_model: it is times the root": embedding * d_model + at,
                 "an embedding divided by the root": embedding / root + at,
+                "an embedding times the root of the length": embedding * sqrt(length) + at,
                 "a sum that is scaled: only the embedding is": (embedding + at) * root,
                 "the positions scaled, too, from 1": (embedding + late) * root,
                 "the positions scaled in place of the embedding": embedding + at * root,
@@ -150,6 +151,5 @@ def check_look_back(look_back):
             looks,
             products[: length - 2 * k],
             {text: value for text, value in mistakes.items() if value is not None},
-            rtol=1e-3,
-            atol=1e-3,
+            atol=0.05,  # a matrix that was fitted to PE is right, too
         )

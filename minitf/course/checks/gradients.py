@@ -22,7 +22,8 @@ def check_predicted(predicted):
         {
             "the two the wrong way round": right[::-1],
             "the slopes of u alone": [3, 2],
-            "the slopes of L with respect to u and v": [8, 6],
+            "the slopes of L with respect to u and v": [14, 6],
+            "v and u, the slopes of the product u v": [8, 6],
             "L, and not its slopes": [48, 48],
         },
         [

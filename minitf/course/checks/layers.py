@@ -123,11 +123,8 @@ def check_tent(tent):
 
 def check_sees_one_position(sees_one_position):
     def over(axes):
-        def norm(x):
-            m = x.mean(axes, keepdims=True)
-            return (x - m) / np.sqrt(x.var(axes, keepdims=True) + 1e-6)
-
-        return norm
+        # Without a mean: over two numbers, a layer norm would give 1 and -1, whatever they are.
+        return lambda x: x / np.sqrt((x * x).mean(axes, keepdims=True) + 1e-6)
 
     norms = {
         "a norm over the features": over(2),
@@ -137,9 +134,9 @@ def check_sees_one_position(sees_one_position):
         "a norm over sentences and positions": over((0, 1)),
         "a norm over sentences and features": over((0, 2)),
         "a norm over all three axes": over((0, 1, 2)),
-        "the root mean square of the features": lambda x: (
-            x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
-        ),
+        "layer norm": lambda x: F.layer_norm(
+            np.asarray(x), np.ones(x.shape[-1]), np.zeros(x.shape[-1])
+        ).numpy(),
         "tanh": np.tanh,
     }
     right = {name: not name.startswith("a norm") or name.endswith("the features") for name in norms}
@@ -165,7 +162,7 @@ def check_sees_one_position(sees_one_position):
             cause = "a test of one sentence: the other sentences are to change as well"
         elif found["a norm over the positions"] and not found["a norm over the sentences"]:
             cause = "a test of one position: the others of its sentence are to change as well"
-        elif not found["tanh"] or not found["the root mean square of the features"]:
+        elif not found["tanh"] or not found["layer norm"]:
             cause = "a test of something else: what stays the same at x[b, t]?"
         else:
             cause = "a test that does not change enough of x"
@@ -231,6 +228,8 @@ def _gradients_of_x(x, n, r, gy, gain):
         "r kept constant: it depends on each x_j": u / r,
         "a gy that was not multiplied by the gain": (gy - n * mean(gy * n)) / r,
         "the gradient of layer norm: the mean is not subtracted here": right - mean(u) / r,
+        "a gy without its gain in the mean": (u - n * mean(gy * n)) / r,
+        "r^2 in place of r^3": u / r - x * mean(u * x) / r**2,
         "a sum in place of the mean": (u - n * (u * n).sum(axis=-1, keepdims=True)) / r,
         "a result without its division by r": right * r,
         "a second division by r": right / r,

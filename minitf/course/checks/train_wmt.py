@@ -115,7 +115,7 @@ def check_combine(combine):
         means = [part.mean(axis=0) for part in parts]
         sums = [part.sum(axis=0) for part in parts]
         n, total = len(counts), sum(counts)
-        name = f"{' and '.join(map(str, counts))} tokens"
+        name = f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} tokens"
         weights = np.array(counts).reshape(-1, *[1] * len(shape))
         found = combine([np.array(mean) for mean in means], list(counts))
         equal(
@@ -167,6 +167,7 @@ def check_slowest_link(slowest_link):
                 "4 operations in place of 6": right * 1.5,
                 "bits in place of bytes": right * 8,
                 "the seconds of computing over those of sending": 1 / right,
+                "tokens over operations": right * (tokens / operations) ** 2,
                 "bytes of 8 for a number": right * 2,
                 "an n too many": right * n,
                 "tokens multiplied in place of divided": right * tokens**2,

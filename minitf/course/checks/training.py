@@ -44,6 +44,7 @@ def check_first_move(first_move):
                 * gradient
                 / np.linalg.norm(gradient),
                 "the signs, without the rate": np.sign(gradient) * -1,
+                "a rate of 0.01, whatever the rate is": right * 0.01 / rate,
                 "v without its root": -rate * gradient / (gradient**2 + 1e-9),
                 "0 divided by 0: eps prevents it": -rate * gradient / abs(gradient),
                 "the root of the gradient": -rate * np.sign(gradient) * np.sqrt(abs(gradient)),

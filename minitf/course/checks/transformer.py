@@ -107,6 +107,10 @@ def check_shift_right(shift_right):
         for row, at in enumerate(ends):
             if at + 1 < with_end.shape[1]:
                 with_end[row, at + 1] = 3
+        in_all_rows, at_first = np.concatenate([target, pad], axis=1), right_predicts.copy()
+        in_all_rows[:, ends] = 3
+        at_first[ends == ends.max(), 0] = 3
+        at_first[:, -1] = 0
         full_of_ends = np.where(unmended == 0, 3, unmended)
         for i, (what, right) in enumerate(
             (("the decoder reads", right_reads), ("it must predict", right_predicts))
@@ -117,6 +121,8 @@ def check_shift_right(shift_right):
                 "the end mark in place of the last word": over_last,
                 "no end mark": np.concatenate([target, pad], axis=1),
                 "end marks in place of all padding": full_of_ends,
+                "an end mark of each row in all rows": in_all_rows,
+                "an end mark in front, where a row has no padding": at_first,
                 "an end mark in what the decoder reads": with_end,
                 "end marks in place of padding": reads_end,
                 "the target without its start mark": np.concatenate([target, pad], axis=1),
@@ -219,9 +225,11 @@ def _leaking_runs(rng):
     with_a_leak, tiny = six.copy(), five.copy()
     with_a_leak[1, 4] = tiny[0, 3] = True
     weights = -np.where(tiny, rng.uniform(0.5, 1.5, (5, 5)), 0)
-    weights[0, 3] = -1e-7
-    # Each feature is a difference: the numbers of a row's gradient sum to 0, and the last is 0.
-    differences = np.array([[1.0, 0.0, 2.0], [-1.0, 0.0, -2.0], [0.0, 0.0, 0.0]])
+    weights[0, 3] = -1e-12
+    # Differences of two features: a row's gradient sums to 0, and is 0 at the first and the last.
+    differences = np.zeros((4, 4))
+    differences[1] = [1.0, 0.0, 2.0, 1.0]
+    differences[2] = -differences[1]
 
     def attention(mask):
         # Row by row: what is not read does not even change the rounding.
@@ -240,9 +248,9 @@ def _leaking_runs(rng):
             (5, 3),
             tiny,
         ),
-        "differences of features (5, 3)": (
+        "differences of features (5, 4)": (
             lambda x: Tensor(weights) @ (x @ Tensor(differences)),
-            (5, 3),
+            (5, 4),
             tiny,
         ),
     }

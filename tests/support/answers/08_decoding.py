@@ -313,6 +313,12 @@ def wrong_step_9(totals, scores, beam):
     return _best(totals[:, None] * scores, beam)
 
 
+def wrong_step_10(totals, scores, beam):
+    """np.argpartition does not sort"""
+    best = np.argpartition(-(totals[:, None] + scores), beam, axis=None)[:beam]
+    return best // scores.shape[1], best % scores.shape[1]
+
+
 # consensus ----------------------------------------------------------------------------------------
 
 
@@ -416,3 +422,8 @@ def wrong_consensus_9(texts):
 def wrong_consensus_10(texts):
     """texts as sets of words"""
     return _consensus(texts, lambda a, b: len(set(a) & set(b)) / (len(set(a)) + len(set(b))))
+
+
+def wrong_consensus_11(texts):
+    """a division by the product of the lengths"""
+    return _consensus(texts, lambda a, b: similarity(a, b) * (1 / len(a) + 1 / len(b)))
