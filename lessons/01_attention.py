@@ -868,7 +868,7 @@ finish(
 # ## Your turn
 # `python lessons/exercise.py 01` writes this part to `my_01_attention.py`: fill in the
 # bodies, and run that file. It says what is right, and where an answer goes wrong. It
-# has `np`, `math`, `F` and `causal_mask`, as the lesson has.
+# imports `np`, `math`, `F` and `causal_mask`.
 
 
 # %%

@@ -1004,8 +1004,9 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 02` writes this part to `my_02_gradients.py`; fill in the
-# bodies and run it. It has `np`, `F`, `Tensor`, `record` and `grad_check`. An operation
-# is made by record(result, inputs, backward); the array in a Tensor x is x.data.
+# bodies and run it. It imports `np`, `F`, `Tensor`, `record` and `grad_check`. An
+# operation is made by record(result, inputs, backward); the array in a Tensor x is
+# x.data.
 
 
 # %%

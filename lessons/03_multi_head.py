@@ -740,7 +740,7 @@ finish("h small heads cost what one large head costs, and look at h places at on
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 03` writes this part to `my_03_multi_head.py`. Fill in the
-# bodies, and run that file. It has `np`, `F`, `Tensor` and `grad_check`.
+# bodies, and run that file. It imports `np`, `F`, `Tensor` and `grad_check`.
 
 
 # %%

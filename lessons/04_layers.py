@@ -1109,7 +1109,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 04` writes this part to `my_04_layers.py`. Fill in the
-# bodies, and run that file. It has `np` and `F`.
+# bodies, and run that file. It imports `np` and `F`.
 
 
 # %%

@@ -819,7 +819,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 05` writes this part to `my_05_embeddings.py`; fill in
-# the bodies and run it. It has `np`, `sqrt`, `sin`, `cos`, `record`, `Tensor` and
+# the bodies and run it. It imports `np`, `sqrt`, `sin`, `cos`, `record`, `Tensor` and
 # `sinusoid`; `record` is from lesson 02.
 
 

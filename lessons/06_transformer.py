@@ -1078,7 +1078,7 @@ finish("Two towers, one memory, and no output that depends on a later word.")
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 06` writes this part to `my_06_transformer.py`; fill in
-# the bodies and run it. It has `np` and `Tensor`. The last one is the hardest.
+# the bodies and run it. It imports `np` and `Tensor`. The last one is the hardest.
 
 
 # %%

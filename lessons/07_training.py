@@ -1321,7 +1321,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 07` writes this part to `my_07_training.py`; fill in the
-# bodies and run it. It has `np`.
+# bodies and run it. It imports `np`.
 
 
 # %%

@@ -1347,7 +1347,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 08` writes this part to `my_08_decoding.py`; fill in the
-# bodies and run it. It has `np` and `Hypothesis`.
+# bodies and run it. It imports `np` and `Hypothesis`.
 
 
 # %%

@@ -1152,7 +1152,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 09` writes this part to `my_09_train_wmt.py`; fill in the
-# bodies and run it. It has `np`.
+# bodies and run it. It imports `np`.
 
 
 # %%
