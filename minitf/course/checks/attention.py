@@ -18,6 +18,7 @@ __all__ = [
 
 
 def check_predicted_weights(predicted_weights):
+    """Check the weights with which "bank" attends, four numbers found on paper."""
     words = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
     products = words @ words[0]
     e = np.exp(products / math.sqrt(2))
@@ -44,6 +45,7 @@ def check_predicted_weights(predicted_weights):
 
 
 def check_additive_mask(additive_mask):
+    """Check a mask as numbers to add to scores."""
     rng = np.random.default_rng(5)
     padding = np.arange(5) < np.array([[2], [5], [4]])  # (3, 5)
     # The larger scores of forbidden keys also tell a number that is not negative enough.
@@ -79,6 +81,7 @@ def check_additive_mask(additive_mask):
 
 
 def check_mended_weights(mended_weights):
+    """Check attention weights that were masked after the softmax."""
     rng = np.random.default_rng(6)
     padding = np.arange(6) < np.array([[2], [6], [4]])  # (3, 6)
     for mask in (causal_mask(5)[0, 0], padding):
@@ -114,6 +117,7 @@ def check_mended_weights(mended_weights):
 
 
 def check_softmax_average(softmax_average):
+    """Check an average with softmax weights, in one loop."""
     rng = np.random.default_rng(7)
     rising = np.linspace(-999, 999, 50)
     rows = rng.standard_normal(8)

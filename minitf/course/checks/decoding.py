@@ -31,6 +31,7 @@ TABLE = {  # the probabilities of the exercise
 
 
 def check_predictions(predictions):
+    """Check the texts that beams of 1, 2 and 3 find."""
     known = {text.casefold(): TABLE[text] * TABLE[text.split()[0]] for text in TABLE if " " in text}
     first = ["tee", "kaffee", "wasser"]  # the best first words
     answer = predictions()
@@ -55,6 +56,7 @@ def check_predictions(predictions):
 
 
 def check_fools_the_count(fools_the_count):
+    """Check a translation whose words are all in the reference, though BLEU counts few."""
     answer = parts_of("the two texts", fools_the_count(), ["translation", "reference"])
     for text in answer:
         if isinstance(text, str) or not hasattr(text, "__len__"):
@@ -103,6 +105,7 @@ SCORES = {
 
 
 def check_rank(rank):
+    """Check hypotheses in the order of ln P / |Y|^alpha."""
     four = ((1, -1.0), (3, -3.0), (2, -1.6), (7, -4.4))
     five = ((5, -2.5), (1, -0.9), (9, -3.1), (4, -2.6), (2, -2.9))
     for texts, alpha in ((four, 0.0), (four, 1.0), (five, 0.5), (five, 2.0)):
@@ -150,6 +153,7 @@ def check_rank(rank):
 
 
 def check_step(step):
+    """Check the best continuations of a beam."""
     # Of few numbers, np.argpartition happens to return the best in their order.
     for (W, V), beam in (((3, 7), 4), ((4, 3), 5), ((2, 5), 3), ((2, 1000), 300)):
         rng = np.random.default_rng(W + V)
@@ -251,6 +255,7 @@ SIMILARITIES = {
 
 
 def check_consensus(consensus):
+    """Check the index of the text most similar to the others."""
     lines = [
         "er ruft uns an|er ruft uns uns|er ruft an",
         "ja gern danke sehr gute Nacht Tom|ja gern danke|ja gern sehr|danke",

@@ -17,6 +17,7 @@ __all__ = [
 
 
 def check_predicted_position(predicted_position):
+    """Check the four numbers of a position, found on paper."""
     vectors = sinusoid(4, 4, dtype=np.float64)
     degrees = np.deg2rad(2), np.deg2rad(2 / 100)
 
@@ -49,6 +50,7 @@ def check_predicted_position(predicted_position):
 
 
 def check_look_up(look_up):
+    """Check rows of a table and their gradient, with ids that repeat."""
     for (V, D), ids in (((5, 3), [3, 1, 3, 3]), ((7, 2), [6, 6, 2, 6]), ((4, 4), [1, 0, 2, 3])):
         rng = np.random.default_rng(V)
         values, ids = rng.standard_normal((V, D)), np.array(ids)
@@ -89,6 +91,7 @@ def check_look_up(look_up):
 
 
 def check_right_input(right_input):
+    """Check the input of a model: scaled embeddings plus positions."""
     for length, d_model in ((5, 16), (9, 64)):
         embedding = np.random.default_rng(length).standard_normal((length, d_model))
         vectors = sinusoid(length + 1, d_model, dtype=np.float64)
@@ -120,6 +123,7 @@ def check_right_input(right_input):
 
 
 def check_look_back(look_back):
+    """Check the matrix of a head that looks k positions back, by its scores."""
     for k, d_model, length in ((3, 32, 60), (5, 16, 40), (1, 8, 20)):
         PE = sinusoid(length, d_model, dtype=np.float64)
         name = f"k = {k}, d_model {d_model}"

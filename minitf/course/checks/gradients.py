@@ -11,6 +11,7 @@ __all__ = ["check_centred", "check_fools_the_sum", "check_log_sum_exp", "check_p
 
 
 def check_predicted(predicted):
+    """Check two slopes found on paper."""
     a, b = Tensor(2.0), Tensor(3.0)
     u = a * b
     (u * (u + a)).backward()
@@ -47,6 +48,7 @@ def check_predicted(predicted):
 
 
 def check_log_sum_exp(log_sum_exp):
+    """Check ln sum exp and its gradient, near overflow as well."""
     rng = np.random.default_rng(0)
     cases = {
         "x (2, 3) near 1000": rng.standard_normal((2, 3)) + 1000,
@@ -106,6 +108,7 @@ def check_log_sum_exp(log_sum_exp):
 
 
 def check_centred(centred):
+    """Check rows less their means, and the gradient."""
     rng = np.random.default_rng(0)
     for shape in ((2, 3), (4, 4), (3, 2, 5)):
         values = rng.standard_normal(shape)
@@ -151,6 +154,7 @@ def check_centred(centred):
 
 
 def check_fools_the_sum(fools_the_sum):
+    """Check a wrong gradient that a check by the sum of the outputs accepts."""
     rng = np.random.default_rng(0)
     for shape in ((5,), (2, 4)):
         values = rng.standard_normal(shape)

@@ -15,6 +15,7 @@ __all__ = [
 
 
 def check_normalised_on_paper(normalised_on_paper):
+    """Check a layer norm computed on paper."""
     x = np.array([2.0, 2.0, 2.0, 10.0])
     away = x - x.mean()
     on_paper(
@@ -39,6 +40,7 @@ def check_normalised_on_paper(normalised_on_paper):
 
 
 def check_mended_dropout(mended_dropout):
+    """Check dropout by a given mask, while the model learns and while it translates."""
     rng = np.random.default_rng(3)
     # The kept share of a mask is seldom 1 - rate: here it is 17 of 20, and 4 of 6.
     for shape, rate, dropped in (((4, 5), 0.25, [0, 7, 11]), ((3, 2), 0.5, [1, 4])):
@@ -86,6 +88,7 @@ def check_mended_dropout(mended_dropout):
 
 
 def check_tent(tent):
+    """Check the matrices of a network that draws a tent."""
     names = ["W_1", "b_1", "W_2", "b_2"]
     parts = []
     for name, part in zip(names, parts_of("tent", tent(), names), strict=True):
@@ -122,6 +125,8 @@ def check_tent(tent):
 
 
 def check_sees_one_position(sees_one_position):
+    """Check a test that tells by which axes a norm averages."""
+
     def over(axes):
         # Without a mean: over two numbers, a layer norm would give 1 and -1, whatever they are.
         return lambda x: x / np.sqrt((x * x).mean(axes, keepdims=True) + 1e-6)
@@ -172,6 +177,7 @@ def check_sees_one_position(sees_one_position):
 
 
 def check_rms_norm(rms_norm):
+    """Check the norm by root mean square and its gradients."""
     # Small numbers tell what becomes of the 1e-6.
     for shape, size in (((2, 3, 8), 1.0), ((4, 2, 5), 1e-3)):
         rng = np.random.default_rng(shape[0])

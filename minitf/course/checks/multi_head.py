@@ -13,6 +13,7 @@ __all__ = ["check_mended_merge", "check_multi_query", "check_predicted_sizes", "
 
 
 def check_predicted_sizes(predicted_sizes):
+    """Check four sizes of multi-head attention, found on paper."""
     layer = MultiHeadAttention(Config(20, d_model=512, n_heads=16), None)  # no numbers
     on_paper(
         predicted_sizes(),
@@ -57,6 +58,7 @@ def check_predicted_sizes(predicted_sizes):
 
 
 def check_mended_merge(mended_merge):
+    """Check heads (H, T, K) merged to (T, H*K)."""
     for H, T, K in ((3, 5, 4), (4, 2, 3), (2, 2, 2)):
         heads = np.random.default_rng(H).standard_normal((H, T, K))
         layer = MultiHeadAttention(Config(11, d_model=H * K, n_heads=H), None)
@@ -85,6 +87,7 @@ def check_mended_merge(mended_merge):
 
 
 def check_prune(prune):
+    """Check the matrices of a layer from which heads were removed, by what it computes."""
     for n_heads, kept, d_model, d_k, d_v in (
         (3, [0, 2], 12, 4, 5),
         (5, [3, 1], 10, 2, 3),
@@ -193,6 +196,7 @@ def _attend(x, matrices, n_heads):
 
 
 def check_multi_query(multi_query):
+    """Check attention whose heads share keys and values, and its gradient."""
     for n_heads, d_k, T, D in ((3, 4, 5, 12), (2, 3, 4, 7), (4, 2, 3, 5)):
         rng = np.random.default_rng(D)
         shapes = [(T, D), (D, n_heads * d_k), (D, d_k), (D, d_k), (n_heads * d_k, D)]

@@ -10,6 +10,7 @@ __all__ = ["check_combine", "check_mended_rows", "check_predicted_cut", "check_s
 
 
 def check_predicted_cut(predicted_cut):
+    """Check a word cut by three merges."""
     answer = predicted_cut()
     if isinstance(answer, str | dict) or not hasattr(answer, "__len__"):
         raise AssertionError(f"found {short(answer)}, expected a list of pieces")
@@ -61,6 +62,7 @@ ROWS = {
 
 
 def check_mended_rows(mended_rows):
+    """Check the number of sentences that fit a batch."""
     cases = [
         ([3, 4, 9], 16, 2),
         ([3, 4, 9], 27, 3),
@@ -109,6 +111,7 @@ def check_mended_rows(mended_rows):
 
 
 def check_combine(combine):
+    """Check the gradient of a batch from those of several GPUs."""
     for counts, shape in (([1, 3, 6], (3,)), ([5, 2], (2, 4)), ([4, 4, 1, 2], ())):
         of_tokens = np.random.default_rng(5).standard_normal((sum(counts), *shape))
         parts = np.split(of_tokens, np.cumsum(counts)[:-1])
@@ -144,6 +147,7 @@ def check_combine(combine):
 
 
 def check_slowest_link(slowest_link):
+    """Check the least speed of a link between GPUs."""
     for n, tokens, operations in ((8, 25_000, 3e12), (2, 25_000, 3e12), (5, 1_003, 1e14)):
         # Of a million parameters; but how many they are does not matter.
         computing = 6 * 1e6 * tokens / n / operations

@@ -16,6 +16,7 @@ __all__ = ["check_first_move", "check_pytorch_eps", "check_update_in_parts"]
 
 
 def check_first_move(first_move):
+    """Check Adam's first step."""
     for gradient, rate in (
         (np.array([2.0, -3.0, 1e-4, 0.0, -500.0]), 0.01),
         (np.array([[-0.5, 0.25, 7.0], [0.0, -1e-3, 40.0]]), 0.3),
@@ -55,6 +56,7 @@ def check_first_move(first_move):
 
 
 def check_update_in_parts(update_in_parts):
+    """Check one update from several batches, by the gradient that Adam receives."""
     for rows in (
         [([4, 9, 5, 7], [7, 5, 9, 4]), ([8, 6], [6])],
         [([8, 6], [6, 5]), ([4, 9, 5, 7], [7, 5, 9, 4, 8]), ([5], [12])],
@@ -143,6 +145,7 @@ def _updates(batches, complete, gradient_of):
 
 
 def check_pytorch_eps(pytorch_eps):
+    """Check the number that gives PyTorch's label smoothing, by the loss."""
     for eps, V in ((0.3, 5), (0.1, 3), (0.5, 8)):
         logits = np.random.default_rng(V).standard_normal((3, V))
         target = np.array([V - 1, 1, 2])

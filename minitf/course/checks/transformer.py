@@ -18,6 +18,7 @@ __all__ = [
 
 
 def check_predict_what_moves(predict_what_moves):
+    """Check which outputs move if one token changes."""
     config = Config(20, n_layers=2, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
     model = Transformer(config).astype(np.float64)
     before = model(np.array([[5, 6, 7, 8]]), np.array([[2, 9, 10, 11, 12]])).numpy()
@@ -83,6 +84,7 @@ def _moved(side, position, right):
 
 
 def check_shift_right(shift_right):
+    """Check what the decoder reads and what it must predict."""
     for rows in (
         [[6, 9, 7, 5], [8, 4]],
         [[5, 5, 7], [8], [4, 9]],
@@ -140,6 +142,7 @@ def check_shift_right(shift_right):
 
 
 def check_packed_mask(packed_mask):
+    """Check the decoder's mask for several sentences in one row."""
     for lengths in ([4], [2, 3], [1, 2, 2], [3, 1, 2, 4]):
         T = sum(lengths)
         blocks, start = np.zeros((T, T), dtype=bool), 0
@@ -186,6 +189,7 @@ def _as_masks(mistakes, ndim):
 
 
 def check_find_leaks(find_leaks):
+    """Check which rows each output of a function depends on."""
     rng = np.random.default_rng(5)
     for name, (run, shape, reads) in _leaking_runs(rng).items():
         x, T = Tensor(rng.standard_normal(shape)), shape[0]
