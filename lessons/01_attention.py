@@ -23,6 +23,7 @@ from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import attention as checks
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.plot import join_pieces
 from minitf.transformer import causal_mask, padding_mask
@@ -869,7 +870,8 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 01` writes this part to `my_01_attention.py`: fill in the
-# bodies, and run that file. It says what is right, and where an answer goes wrong.
+# bodies, and run that file. It says what is right, and where an answer goes wrong. It
+# imports `np`, `math`, `F` and `causal_mask`.
 
 
 # %%
@@ -886,20 +888,15 @@ def predicted_weights():
 
 
 def check_predicted_weights():
-    answer = np.array(predicted_weights())
-    four = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
-    expected = F.attention_weights(four[:1], four).numpy()[0]
-    assert answer.shape == (4,), "give four numbers, one for each word"
-    for i, word in enumerate(["bank", "by", "by", "river"]):
-        near = abs(answer[i] - expected[i]) < 0.0051
-        assert near, f"the weight of {word!r}, number {i + 1}, is not {answer[i]}"
+    checks.check_predicted_weights(predicted_weights)
 
 
 # %%
 def additive_mask(mask):
     """Turn a mask (True: may attend) into numbers to add to the scores.
 
-    softmax(scores + additive_mask(mask)) are then the weights.
+    mask: (n, m), with at least one True in each row. softmax(scores +
+    additive_mask(mask)) are then the weights, however large the scores are.
 
     Hint: "How is a position kept from looking?" has the score of a forbidden key.
     Choose between two numbers instead of multiplying: 0 times infinity is NaN.
@@ -908,19 +905,14 @@ def additive_mask(mask):
 
 
 def check_additive_mask():
-    scores = np.random.default_rng(5).standard_normal((4, 4))
-    mask = causal_mask(4)[0, 0]
-    # d_k is 4, and its root 2.
-    expected = F.attention_weights(2 * scores, np.eye(4), mask)
-    found = F.softmax(scores + additive_mask(mask))
-    same("softmax(scores + additive_mask)", found, expected)
+    checks.check_additive_mask(additive_mask)
 
 
 # %%
 def mended_weights(scores, mask):
     """Find the mistake in F.softmax(scores).numpy() * mask, and return right weights.
 
-    One more line mends it, without minus infinity.
+    scores, mask: arrays (n, m). One more line mends it, without minus infinity.
 
     Hint: "Why minus infinity, and not zero afterwards?" says which property of weights
     is lost. Restore it.
@@ -929,22 +921,15 @@ def mended_weights(scores, mask):
 
 
 def check_mended_weights():
-    scores = np.random.default_rng(6).standard_normal((5, 5))
-    mask = causal_mask(5)[0, 0]
-    found = np.asarray(mended_weights(scores, mask))
-    same("the weights of each row sum to 1", found.sum(axis=-1), np.ones(5))
-    later = scores + 3 * ~mask  # other scores for the future
-    same("the future does not matter", mended_weights(later, mask), found)
-    expected = F.attention_weights(scores * math.sqrt(5), np.eye(5), mask)
-    same("mended_weights = attention's weights", found, expected)
+    checks.check_mended_weights(mended_weights)
 
 
 # %%
 def softmax_average(scores, values):
     """Return softmax(scores) @ values in one loop, without storing the weights.
 
-    Keep the largest score so far, the sum of powers of e, and the weighted
-    sum of values.
+    scores: an array (n,), of numbers from -1000 to 1000; values: (n, d). Keep the
+    largest score so far, the sum of powers of e, and the weighted sum of values.
 
     Hint: "What does the library compute?" subtracts the largest score of all. Here
     a larger one may still come: then both sums so far were made with the smaller one,
@@ -954,11 +939,7 @@ def softmax_average(scores, values):
 
 
 def check_softmax_average():
-    values = np.random.default_rng(7).standard_normal((50, 3))
-    rising = np.linspace(-999, 999, 50)
-    for name, scores in (("rising", rising), ("falling", rising[::-1])):
-        expected = F.softmax(scores).numpy() @ values
-        same(f"softmax_average, {name}", softmax_average(scores, values), expected)
+    checks.check_softmax_average(softmax_average)
 
 
 # %%

@@ -17,6 +17,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import multi_head as checks
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
@@ -745,7 +746,7 @@ finish("h small heads cost what one large head costs, and look at h places at on
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 03` writes this part to `my_03_multi_head.py`. Fill in the
-# bodies, and run that file.
+# bodies, and run that file. It imports `np`, `F`, `Tensor` and `grad_check`.
 
 
 # %%
@@ -762,19 +763,7 @@ def predicted_sizes():
 
 
 def check_predicted_sizes():
-    answer = list(predicted_sizes())
-    layer = MultiHeadAttention(Config(20, d_model=512, n_heads=16), None)  # no numbers
-    layer.keep_weights = True
-    for parameter in layer.parameters():
-        parameter.data[:] = 0
-    ten_words = np.zeros((1, 10, 512), np.float32)
-    layer(ten_words, ten_words)
-    d_k = layer.query.weight.shape[1] // 16
-    expected = [d_k, layer.query.weight.size, layer.output.weight.size]
-    expected.append(layer.weights.size)
-    assert len(answer) == 4, "give four numbers"
-    for i, number in enumerate(expected):
-        assert answer[i] == number, f"number {i + 1} is not {answer[i]}"
+    checks.check_predicted_sizes(predicted_sizes)
 
 
 # %%
@@ -790,12 +779,7 @@ def mended_merge(heads):
 
 
 def check_mended_merge():
-    heads = np.random.default_rng(2).standard_normal((3, 5, 4))
-    layer = MultiHeadAttention(Config(11, d_model=12, n_heads=3), None)
-    expected = layer.merge_heads(Tensor(heads[None])).numpy()[0]
-    found = np.asarray(mended_merge(heads))
-    assert found.shape == (5, 12), f"the shape is {found.shape}, not (5, 12)"
-    same("mended_merge", found, expected)
+    checks.check_mended_merge(mended_merge)
 
 
 # %%
@@ -813,21 +797,7 @@ def prune(W_q, W_k, W_v, W_o, n_heads, kept):
 
 
 def check_prune():
-    draws = np.random.default_rng(3)
-    three = Config(11, d_model=12, n_heads=3, d_k=4, d_v=5)
-    large = MultiHeadAttention(three, draws).astype(np.float64)
-    two = Config(11, d_model=12, n_heads=2, d_k=4, d_v=5)
-    small = MultiHeadAttention(two, draws).astype(np.float64)
-    matrices = prune(*large.state().values(), 3, [0, 2])
-    assert len(matrices) == 4, "return four matrices"
-    expected = [parameter.shape for parameter in small.parameters()]
-    for i, name in enumerate(["W_q", "W_k", "W_v", "W_o"]):
-        shape = np.shape(matrices[i])
-        assert shape == expected[i], f"{name} has shape {shape}, expected {expected[i]}"
-    small.load_state(dict(zip(small.state(), matrices, strict=True)))
-    large.output.weight.data[5:10] = 0  # nothing of the middle head is used
-    x = draws.standard_normal((2, 5, 12))
-    same("prune", small(x, x), large(x, x))
+    checks.check_prune(prune)
 
 
 # %%
@@ -845,22 +815,7 @@ def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
 
 
 def check_multi_query():
-    layer = MultiHeadAttention(
-        Config(vocabulary_size=11, d_model=12, n_heads=3), np.random.default_rng(4)
-    ).astype(np.float64)
-    for weight in (layer.key.weight.data, layer.value.weight.data):
-        weight[:, 4:8] = weight[:, :4]
-        weight[:, 8:] = weight[:, :4]
-    W_q = layer.query.weight.numpy()
-    W_k = layer.key.weight.numpy()[:, :4]
-    W_v = layer.value.weight.numpy()[:, :4]
-    W_o = layer.output.weight.numpy()
-    x = np.random.default_rng(5).standard_normal((5, 12))
-    found = multi_query(
-        Tensor(x), Tensor(W_q), Tensor(W_k), Tensor(W_v), Tensor(W_o), 3
-    )
-    same("multi_query", found, layer(x[None], x[None]).numpy()[0])
-    grad_check(multi_query, x, W_q, W_k, W_v, W_o, 3)
+    checks.check_multi_query(multi_query)
 
 
 # %%

@@ -19,6 +19,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import layers as checks
 from minitf.course.lesson import begin, draw, finish
 from minitf.nn import Dropout, LayerNorm
 from minitf.tensor import Tensor, no_grad, record
@@ -1118,7 +1119,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 04` writes this part to `my_04_layers.py`. Fill in the
-# bodies, and run that file.
+# bodies, and run that file. It imports `np` and `F`.
 
 
 # %%
@@ -1133,11 +1134,7 @@ def normalised_on_paper():
 
 
 def check_normalised_on_paper():
-    answer = np.array(normalised_on_paper(), dtype=float)
-    expected = F.layer_norm(np.array([2.0, 2.0, 2.0, 10.0]), np.ones(4), np.zeros(4))
-    assert answer.shape == (4,), "give four numbers"
-    for i, wanted in enumerate(expected.numpy(), 1):
-        assert abs(answer[i - 1] - wanted) < 0.006, f"number {i} is not {answer[i - 1]}"
+    checks.check_normalised_on_paper(normalised_on_paper)
 
 
 # %%
@@ -1152,11 +1149,7 @@ def mended_dropout(x, mask, rate, training):
 
 
 def check_mended_dropout():
-    x = np.random.default_rng(3).standard_normal((4, 5))
-    mask = np.arange(20).reshape(4, 5) % 4 > 0
-    learning = mended_dropout(x, mask, 0.25, True)
-    same("while the model learns", learning, np.where(mask, x / 0.75, 0))
-    same("while it translates", mended_dropout(x, mask, 0.25, False), x)
+    checks.check_mended_dropout(mended_dropout)
 
 
 # %%
@@ -1173,13 +1166,7 @@ def tent():
 
 
 def check_tent():
-    parts = [np.array(part, dtype=float) for part in tent()]
-    units = parts[0].shape[-1]
-    assert units <= 4, f"it has {units} units, and 4 are enough"
-    for x in (-3.0, -1.0, -0.75, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0):
-        found = float(F.feed_forward(np.array([[x]]), *parts).numpy()[0, 0])
-        wanted = max(0.0, 1 - abs(x))
-        assert abs(found - wanted) < 1e-9, f"at x = {x} it is {found:.3g}, not {wanted}"
+    checks.check_tent(tent)
 
 
 # %%
@@ -1195,21 +1182,13 @@ def sees_one_position(norm):
 
 
 def check_sees_one_position():
-    over = {"features": 2, "positions": 1, "sentences": 0, "both": (1, 2)}
-    for name, axes in over.items():
-
-        def norm(x, axes=axes):  # axes=axes keeps the axes of this round
-            return (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
-
-        answer = sees_one_position(norm)
-        right = name == "features"
-        assert answer == right, f"for a norm over {name} it gives {answer}, not {right}"
+    checks.check_sees_one_position(sees_one_position)
 
 
 # %%
 def rms_norm(x, gain):
     """Return (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6),
-    backward(gy) = (gx, g_gain).
+    backward(gy) = (gx, g_gain). x, gy: (B, T, D); gain: (D,).
 
     Most language models of today use this norm.
 
@@ -1220,18 +1199,7 @@ def rms_norm(x, gain):
 
 
 def check_rms_norm():
-    x = np.random.default_rng(4).standard_normal((2, 3, 8))
-    gain = np.arange(1.0, 9.0)
-    # Its mean is 0, so its deviation is the root of the mean square.
-    mirrored = np.concatenate([x, -x], axis=-1)
-    normal = F.layer_norm(mirrored, np.ones(16), np.zeros(16)).numpy()[..., :8]
-    same("rms_norm", rms_norm(x, gain)[0], gain * normal)
-
-    def recorded(x, gain):
-        y, backward = rms_norm(x.data, gain.data)
-        return record(y, (x, gain), backward)
-
-    grad_check(recorded, x, gain, name="rms_norm")
+    checks.check_rms_norm(rms_norm)
 
 
 # %%

@@ -18,6 +18,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import embeddings as checks
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Embedding, Parameter
@@ -821,7 +822,8 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 05` writes this part to `my_05_embeddings.py`; fill in
-# the bodies and run it. `record` is from lesson 02.
+# the bodies and run it. It imports `np`, `sqrt`, `sin`, `cos`, `record`, `Tensor` and
+# `sinusoid`; `record` is from lesson 02.
 
 
 # %%
@@ -839,12 +841,7 @@ def predicted_position():
 
 
 def check_predicted_position():
-    answer = np.array(predicted_position())
-    expected = sinusoid(3, 4, dtype=np.float64)[2]
-    assert answer.shape == (4,), "give four numbers"
-    for i in range(4):
-        near = abs(answer[i] - expected[i]) < 0.0051
-        assert near, f"number {i} is not {answer[i]}"
+    checks.check_predicted_position(predicted_position)
 
 
 # %%
@@ -860,10 +857,7 @@ def look_up(table, ids):
 
 
 def check_look_up():
-    table = np.random.default_rng(5).standard_normal((5, 3))
-    ids = np.array([3, 1, 3, 0, 3])
-    same("the rows", look_up(Tensor(table), ids), np.eye(5)[ids] @ table)
-    grad_check(look_up, table, ids)
+    checks.check_look_up(look_up)
 
 
 # %%
@@ -881,12 +875,7 @@ def right_input(embedding, length):
 
 
 def check_right_input():
-    for length, d_model in ((5, 16), (9, 64)):
-        embedding = np.random.default_rng(length).standard_normal((length, d_model))
-        vectors = sinusoid(length, d_model, dtype=np.float64)
-        expected = embedding * sqrt(d_model) + vectors
-        same(f"the input, d_model {d_model}", right_input(embedding, length), expected,
-             rtol=1e-5, atol=1e-6)  # fmt: skip
+    checks.check_right_input(right_input)
 
 
 # %%
@@ -903,12 +892,7 @@ def look_back(k, d_model):
 
 
 def check_look_back():
-    PE = sinusoid(60, 32, dtype=np.float64)
-    k = 3
-    scores = PE @ look_back(k, 32) @ PE.T
-    at = scores[10].argmax()
-    claim("the largest score of position 10 is at 7", at == 7, f"it is at {at}")
-    same("scores of pos = products of pos - k", scores[k:], PE[: 60 - k] @ PE.T)
+    checks.check_look_back(look_back)
 
 
 # %%

@@ -19,6 +19,7 @@ from minitf.check import claim, same, show
 from minitf.config import PRESETS, Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import transformer as checks
 from minitf.course.experiments import leaks as experiment
 from minitf.course.lesson import begin, draw, finish, kept, toy_model
 from minitf.tensor import Tensor
@@ -1078,7 +1079,7 @@ finish("Two towers, one memory, and no output that depends on a later word.")
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 06` writes this part to `my_06_transformer.py`; fill in
-# the bodies and run it. The last one is the hardest.
+# the bodies and run it. It imports `np` and `Tensor`. The last one is the hardest.
 
 
 # %%
@@ -1094,28 +1095,14 @@ def predict_what_moves():
 
 
 def check_predict_what_moves():
-    model = Transformer(
-        Config(20, n_layers=2, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
-    ).astype(np.float64)
-    source = np.array([[5, 6, 7, 8]])
-    target = np.array([[2, 9, 10, 11, 12]])
-    before = model(source, target).numpy()
-    predicted = predict_what_moves()
-    assert isinstance(predicted, dict), "return a dict, such as {'source 2': [0, 1]}"
-    for side, position in (("source", 2), ("target", 0), ("target", 3)):
-        changed = {"source": source.copy(), "target": target.copy()}
-        changed[side][0, position] = 15
-        after = model(changed["source"], changed["target"]).numpy()
-        moved = np.flatnonzero((after != before).any(axis=(0, 2))).tolist()
-        change = f"{side} {position}"
-        answer = sorted(predicted.get(change, []))
-        assert answer == moved, f"{change}: the positions that move are not {answer}"
+    checks.check_predict_what_moves(predict_what_moves)
 
 
 # %%
 def shift_right(target):
     """Find the mistake. This should make what the decoder reads and what it must
-    predict, both (B, T + 1), from target ids (B, T) padded with 0 on the right:
+    predict, both (B, T + 1), from target ids (B, T) padded with 0 on the right (2 is
+    the start mark, 3 the end mark):
 
         start = np.full((len(target), 1), 2)
         end = np.full((len(target), 1), 3)
@@ -1132,13 +1119,7 @@ def shift_right(target):
 
 
 def check_shift_right():
-    target = np.array([[6, 9, 7, 5], [8, 4, 0, 0]])
-    arrays = shift_right(target.copy())
-    for array in arrays:
-        assert isinstance(array, np.ndarray), "return two arrays"
-    reads, predicts = arrays
-    same("the decoder reads", reads, np.array([[2, 6, 9, 7, 5], [2, 8, 4, 0, 0]]))
-    same("it must predict", predicts, np.array([[6, 9, 7, 5, 3], [8, 4, 3, 0, 0]]))
+    checks.check_shift_right(shift_right)
 
 
 # %%
@@ -1154,18 +1135,7 @@ def packed_mask(lengths):
 
 
 def check_packed_mask():
-    expected = {
-        (4,): "1000 1100 1110 1111",
-        (2, 3): "10000 11000 00100 00110 00111",
-        (1, 2, 2): "10000 01000 01100 00010 00011",
-    }
-    for lengths, text in expected.items():
-        rows = []
-        for row in text.split():
-            rows.append([digit == "1" for digit in row])
-        mask = np.asarray(packed_mask(list(lengths)))
-        same(f"sentences of {lengths}", mask, np.array([[rows]]))
-        assert mask.dtype == bool, "a mask is of True and False (dtype bool)"
+    checks.check_packed_mask(packed_mask)
 
 
 # %%
@@ -1182,13 +1152,7 @@ def find_leaks(run, x):
 
 
 def check_find_leaks():
-    x = Tensor(np.random.default_rng(5).standard_normal((6, 4)))
-    causal = causal_mask(6)[0, 0]
-    leaking = causal.copy()
-    leaking[1, 4] = True
-    for name, mask in (("causal", causal), ("with one leak", leaking)):
-        found = find_leaks(lambda x, mask=mask: F.attention(x, x, x, mask), x)
-        same(f"attention, {name}", found, mask)
+    checks.check_find_leaks(find_leaks)
 
 
 # %%

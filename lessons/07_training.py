@@ -21,6 +21,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import training as checks
 from minitf.course.experiments import smoothing, warmup
 from minitf.course.lesson import begin, draw, finish, kept
 from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
@@ -1322,15 +1323,15 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 07` writes this part to `my_07_training.py`; fill in the
-# bodies and run it.
+# bodies and run it. It imports `np`.
 
 
 # %%
 def first_move(gradient, rate):
     """Predict, then run: how far, and which way, does Adam's first step move a number?
 
-    gradient: an array of gradients of the first update; some of them may be 0. Return
-    an array: what the step with this rate adds to each number.
+    gradient: an array of gradients of the first update, of any shape; some of them may
+    be 0. Return an array: what the step with this rate adds to each number.
 
     Hint: "What is the usual size of a gradient?" computes the first row of a table.
     What is the corrected m, and what the root of the corrected v?
@@ -1339,13 +1340,7 @@ def first_move(gradient, rate):
 
 
 def check_first_move():
-    gradient = np.array([2.0, -3.0, 1e-4, 0.0, -500.0])
-    number = Parameter(np.zeros(5))
-    optimizer = Adam([("number", number)])
-    number.backward(gradient)
-    optimizer.step(0.01)
-    answer = first_move(gradient, 0.01)
-    same("the moves of five numbers", answer, number.numpy(), rtol=1e-4)
+    checks.check_first_move(first_move)
 
 
 # %%
@@ -1358,7 +1353,8 @@ def update_in_parts(model, optimizer, batches, rate) -> None:
             loss.backward()
         optimizer.step(rate)
 
-    An earlier batch may have left its gradient in the model.
+    batches: a list, of two or more. An earlier batch may have left its gradient in the
+    model.
 
     Hint: "How many words does one update use?" says by what each part
     is divided. And what does zero_grad erase, each time it is called? A batch counts
@@ -1368,51 +1364,7 @@ def update_in_parts(model, optimizer, batches, rate) -> None:
 
 
 def check_update_in_parts():
-    config = Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
-    complete = make_batch([[4, 9, 5, 7], [8, 6]], [[7, 5, 9, 4], [6]], 14)
-    first = complete.rows(0, 1)
-    last = complete.rows(1, 2)
-
-    def new():
-        model = Transformer(config, seed=1).astype(np.float64)
-        return model, Adam(model.named_parameters())
-
-    def backward(model, batch, n_tokens):
-        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
-        loss.backward()
-
-    def gradient_of(batches, n_tokens):
-        model, optimizer = new()
-        for batch in batches:
-            backward(model, batch, n_tokens)
-        optimizer.step(0.01)
-        # after one update m is 0.1 times the gradient
-        return Tensor(optimizer.m).numpy() / 0.1
-
-    model, optimizer = new()
-    backward(model, first, complete.n_tokens)  # the gradient of an earlier batch
-    start = Tensor(optimizer.data).numpy().copy()
-    update_in_parts(model, optimizer, [first, last], 0.01)
-    longest = abs(Tensor(optimizer.data).numpy() - start).max()
-    assert longest > 0, "the parameters have not changed"
-    assert optimizer.step_count == 1, f"{optimizer.step_count} updates, not one"
-    assert longest < 0.0101, "the step is longer than the rate"
-    assert longest > 0.0099, "the step is shorter than the rate"
-    found = Tensor(optimizer.m).numpy() / 0.1
-    n_tokens = complete.n_tokens
-    mistakes = {
-        "each part was divided by its own number of tokens": gradient_of(
-            [first, last], None
-        ),
-        "the gradient of the first part is lost": gradient_of([last], n_tokens),
-        "the gradient of an earlier batch was added": gradient_of(
-            [first, first, last], n_tokens
-        ),
-    }
-    for mistake, wrong in mistakes.items():
-        assert not np.allclose(found, wrong), mistake
-    expected = gradient_of([complete], n_tokens)
-    same("the gradient of two parts = of the complete batch", found, expected)
+    checks.check_update_in_parts(update_in_parts)
 
 
 # %%
@@ -1427,14 +1379,7 @@ def pytorch_eps(eps, V):
 
 
 def check_pytorch_eps():
-    for eps, V in ((0.3, 5), (0.1, 3)):
-        logits = np.random.default_rng(V).standard_normal((3, V))
-        target = np.array([V - 1, 1, 2])
-        unsmoothed = label_smoothed_cross_entropy(logits, target, 0.0).numpy()
-        by_all = -F.log_softmax(logits).numpy().mean()
-        expected = (1 - eps) * unsmoothed + eps * by_all
-        loss = label_smoothed_cross_entropy(logits, target, pytorch_eps(eps, V))
-        same(f"the loss, eps = {eps}, V = {V}", loss, expected)
+    checks.check_pytorch_eps(pytorch_eps)
 
 
 # %%

@@ -24,6 +24,7 @@ from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import decoding as checks
 from minitf.course.lesson import begin, draw, draw_page, finish, kept, toy_model
 from minitf.data import toy
 from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
@@ -1351,7 +1352,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 08` writes this part to `my_08_decoding.py`; fill in the
-# bodies and run it.
+# bodies and run it. It imports `np` and `Hypothesis`.
 
 
 # %%
@@ -1429,80 +1430,23 @@ def consensus(texts):
 
 
 def check_predictions():
-    right = ["Tee bitte", "Kaffee bitte", "Wasser bitte"]
-    answer = predictions()
-    assert len(answer) == 3, "give three texts"
-    for width, text in enumerate(answer, start=1):
-        if text != right[width - 1]:
-            raise AssertionError(f"a beam of {width} does not find {text!r}")
+    checks.check_predictions(predictions)
 
 
 def check_fools_the_count():
-    tokens, reference = fools_the_count()
-    if isinstance(tokens, str) or isinstance(reference, str):
-        raise AssertionError('give two lists of words: "die Frau".split() makes one')
-    if min(len(tokens), len(reference)) < 4:
-        raise AssertionError("both texts need at least four words")
-    if not all(token in reference for token in tokens):
-        raise AssertionError(
-            "the wrong share is below 1: a word is not in the reference"
-        )
-    left = list(reference)
-    for token in tokens:
-        if token in left:
-            left.remove(token)
-    clipped = (len(reference) - len(left)) / len(tokens)
-    if clipped > 1 / 4:
-        raise AssertionError(f"p_1 of BLEU is {clipped:.2f}, more than 1/4")
+    checks.check_fools_the_count(fools_the_count)
 
 
 def check_rank():
-    texts = []
-    for n, ln_p in ((1, -1.0), (3, -3.0), (2, -1.6), (7, -4.4)):
-        texts.append(Hypothesis([5] * n, ln_p, ln_p))
-    best_first = {
-        0.0: ([-1, -1.6, -3, -4.4], [1, 2, 3, 7]),
-        1.0: ([-1 / 2, -1.6 / 3, -4.4 / 8, -3 / 4], [1, 2, 7, 3]),
-    }
-    for alpha, expected in best_first.items():
-        scores, lengths = expected
-        ranked = rank(list(texts), alpha)
-        same(f"scores, best first, alpha = {alpha}", [h.score for h in ranked], scores)
-        for found, n in zip(ranked, lengths, strict=True):
-            (ln_p,) = [h.log_probability for h in texts if len(h.ids) == n]
-            if (list(found.ids), found.log_probability) != ([5] * n, ln_p):
-                raise AssertionError(
-                    f"alpha = {alpha}: the score {found.score:.3g} does not belong to "
-                    f"{len(found.ids)} ids with ln P {found.log_probability}"
-                )
+    checks.check_rank(rank)
 
 
 def check_step():
-    totals = np.array([-1, -1.2, -9])
-    scores = np.random.default_rng(8).normal(-3, 1, (3, 7))
-    every = []
-    for beginning, word in product(range(3), range(7)):
-        every.append((-totals[beginning] - scores[beginning, word], beginning, word))
-    every.sort()
-    expected = np.array(every)[:4, 1:].T
-    same("beginnings and words", np.array(step(totals, scores, 4)), expected)
+    checks.check_step(step)
 
 
 def check_consensus():
-    table = {
-        "er ruft uns an|er ruft uns uns|er ruft an": 0,
-        "ja gern danke sehr gute Nacht Tom|ja gern danke|ja gern sehr|danke": 1,
-        "der Hund|die die die die Katze|die Katze schläft|eine Katze schläft": 2,
-        "die und|und die die|die die": 1,
-    }
-    for line, best in table.items():
-        texts = [text.split() for text in line.split("|")]
-        found = consensus(texts)
-        if found != best:
-            raise AssertionError(
-                f"of the texts {line} the most similar is number {best} (from 0), "
-                f"not {found}"
-            )
+    checks.check_consensus(consensus)
 
 
 # %%

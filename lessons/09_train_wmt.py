@@ -24,6 +24,7 @@ from minitf.check import claim, same
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import train_wmt as checks
 from minitf.course.lesson import begin, draw, finish, kept, toy_model, train
 from minitf.course.ranks import gradients_of_ranks
 from minitf.cpu.replicas import Replicas
@@ -1151,15 +1152,16 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 09` writes this part to `my_09_train_wmt.py`; fill in the
-# bodies and run it.
+# bodies and run it. It imports `np`.
 
 
 # %%
 def predicted_cut():
     """Predict how the three merges on paper cut the word "slowly".
 
-    The merges are "ow", "▁s" and "now". Begin with the letters of "▁slowly", apply
-    each merge in turn on paper, write down the list of pieces, and run.
+    The merges are "ow", "_s" and "now", where _ is the mark before a word, which the
+    lesson prints as ▁. Begin with the letters of "_slowly", apply each merge in turn on
+    paper, write down the list of pieces with _, and run.
 
     Hint: "How can a model spell a word that it never saw?" cuts "slow".
     """
@@ -1167,14 +1169,7 @@ def predicted_cut():
 
 
 def check_predicted_cut():
-    answer = list(predicted_cut())
-    assert "".join(answer) == "▁slowly", f"the pieces make {''.join(answer)!r}"
-    for left, right in [("o", "w"), ("▁", "s"), ("n", "ow")]:
-        for pair in pairwise(answer):
-            assert pair != (left, right), f"{left!r} and {right!r} should be merged"
-    for piece in answer:
-        known = len(piece) == 1 or piece in ("ow", "▁s", "now")
-        assert known, f"no merge makes {piece!r}"
+    checks.check_predicted_cut(predicted_cut)
 
 
 # %%
@@ -1193,16 +1188,7 @@ def mended_rows(lengths, budget):
 
 
 def check_mended_rows():
-    def check(lengths, budget, right):
-        found = mended_rows(np.array(lengths), budget)
-        assert found == right, f"of {lengths}, budget {budget}: not {found} rows"
-
-    check([3, 4, 9], 16, 2)
-    check([3, 4, 9], 27, 3)
-    check([9, 3], 16, 1)
-    check([3, 9, 4], 16, 1)
-    check([5, 5, 5, 5], 15, 3)
-    check([30, 2], 16, 1)
+    checks.check_mended_rows(mended_rows)
 
 
 # %%
@@ -1219,11 +1205,7 @@ def combine(gradients, counts):
 
 
 def check_combine():
-    # The gradient of each token's loss.
-    of_tokens = np.random.default_rng(5).standard_normal((10, 3))
-    slices = np.split(of_tokens, [1, 4])
-    means = [part.mean(axis=0) for part in slices]
-    same("1, 3 and 6 tokens", combine(means, [1, 3, 6]), of_tokens.mean(axis=0))
+    checks.check_combine(combine)
 
 
 # %%
@@ -1240,16 +1222,7 @@ def slowest_link(n, tokens, operations_a_second):
 
 
 def check_slowest_link():
-    def check(n, tokens, speed_of_one):
-        link = slowest_link(n, tokens, speed_of_one)
-        # Of a million parameters; but how many they are should not matter.
-        computing = 6 * 1e6 * tokens / n / speed_of_one
-        sending = 2 * (n - 1) / n * 4 * 1e6 / link
-        same(f"{n} GPUs, seconds sending / computing", sending / computing, 1)
-
-    check(2, 25_000, 3e12)
-    check(8, 25_000, 3e12)
-    check(8, 1_000, 1e14)
+    checks.check_slowest_link(slowest_link)
 
 
 # %%
