@@ -322,7 +322,7 @@ def sinusoids(length, d_model):
     # angle(pos, i) = pos / 10000^(2i / d_model)
     i = np.arange(d_model // 2)
     angles = np.arange(length)[:, None] / 10000 ** (2 * i / d_model)
-    PE = np.zeros((length, d_model), dtype=np.float32)
+    PE = np.zeros((length, d_model))
     # PE(pos, 2i) = sin(angle), PE(pos, 2i + 1) = cos(angle)
     PE[:, 0::2] = np.sin(angles)
     PE[:, 1::2] = np.cos(angles)
@@ -388,8 +388,8 @@ class Transformer(Module):
         """Make vectors of tokens and their positions: (B, T) -> (B, T, D). Sections 3.4, 3.5."""
         # Dropout(E[ids] sqrt(d_model) + PE)
         x = embedding(self.E, ids) * math.sqrt(self.c.d_model)
-        PE = Tensor(sinusoids(ids.shape[1], self.c.d_model))
-        return dropout(x + PE, self.c)
+        PE = sinusoids(ids.shape[1], self.c.d_model)
+        return dropout(x + Tensor(PE.astype(x.data.dtype)), self.c)
 
     def encode(self, source):
         """Return the memory of the source: (B, S) -> (B, S, D)."""
