@@ -632,7 +632,7 @@ def translate(model, subwords, line):
     return subwords.decode(beam_search(model, subwords.encode(line)))
 
 
-def learn_toy_corpus():
+def learn_toy_corpus(steps=1800, n_test=200):
     """Train a small model on sentences of a toy grammar, and test it on others."""
     subwords = SentencePieceProcessor(model_file=str(HERE / "../lessons/toy-model/subwords.model"))
     lines = (HERE / "toy.tsv").read_text(encoding="utf-8").splitlines()
@@ -641,13 +641,13 @@ def learn_toy_corpus():
     c = SimpleNamespace(V=len(subwords), N=2, N_decoder=2, d_model=64, d_ff=256, h=4)
     c.P_drop, c.epsilon_ls, c.pre_norm, c.training = 0.0, 0.1, False, False
     model = Transformer(c)
-    train(model, ids[:-200], steps=2000, n_tokens=2048, warmup_steps=400)
+    train(model, ids[:-200], steps=steps, n_tokens=1024, warmup_steps=300)
     right = 0
-    for english, german in pairs[-200:]:
+    for english, german in pairs[-n_test:]:
         found = translate(model, subwords, english)
         right += found == german
         print(f"{english}   ->   {found}{'' if found == german else f'   (not: {german})'}")
-    print(f"{right} of 200 new sentences are translated word for word as by the grammar")
+    print(f"{right} of {n_test} new sentences are translated word for word as by the grammar")
 
 
 def main():
