@@ -329,6 +329,14 @@ def sinusoids(length, d_model):
     return PE
 
 
+def enter(ids, E, c):
+    """Make vectors of tokens and their positions: (B, T) -> (B, T, D). Sections 3.4 and 3.5."""
+    # Dropout(E[ids] sqrt(d_model) + PE)
+    x = embedding(E, ids) * math.sqrt(c.d_model)
+    PE = sinusoids(ids.shape[1], c.d_model)
+    return dropout(x + Tensor(PE.astype(x.data.dtype)), c)
+
+
 # Lesson 06: encoder and decoder, figure 1 ---------------------------------------------------------
 
 
@@ -384,17 +392,10 @@ class Transformer(Module):
             self.encoder_norm = LayerNorm(c)
             self.decoder_norm = LayerNorm(c)
 
-    def enter(self, ids):
-        """Make vectors of tokens and their positions: (B, T) -> (B, T, D). Sections 3.4, 3.5."""
-        # Dropout(E[ids] sqrt(d_model) + PE)
-        x = embedding(self.E, ids) * math.sqrt(self.c.d_model)
-        PE = sinusoids(ids.shape[1], self.c.d_model)
-        return dropout(x + Tensor(PE.astype(x.data.dtype)), self.c)
-
     def encode(self, source):
         """Return the memory of the source: (B, S) -> (B, S, D)."""
         # N times an encoder layer, which sees all tokens but padding
-        x = self.enter(source)
+        x = enter(source, self.E, self.c)
         for layer in self.encoder:
             x = layer(x, padding_mask(source))
         return self.encoder_norm(x) if self.c.pre_norm else x
@@ -402,7 +403,7 @@ class Transformer(Module):
     def decode(self, target, memory, source):
         """Return the logits of each next token: (B, T), (B, S, D), (B, S) -> (B, T, V)."""
         # N times a decoder layer
-        y = self.enter(target)
+        y = enter(target, self.E, self.c)
         for layer in self.decoder:
             y = layer(y, memory, causal_mask(target.shape[1]), padding_mask(source))
         y = self.decoder_norm(y) if self.c.pre_norm else y

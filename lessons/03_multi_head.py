@@ -857,6 +857,11 @@ def check_multi_query():
     grad_check(multi_query, x, W_q, W_k, W_v, W_o, 3)
 
 
+# %% [markdown]
+# **Now yours: pieces 11 to 13** of `my_transformer.py`. Cut, join, and let the heads
+# look: `split_heads`, `merge_heads` and `MultiHeadAttention`. (`python
+# lessons/build.py` writes the file, if you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.linear", "functions.concatenate", "nn.Parameter", "nn.Module",

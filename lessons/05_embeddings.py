@@ -908,6 +908,11 @@ def check_look_back():
     same("scores of pos = products of pos - k", scores[k:], PE[: 60 - k] @ PE.T)
 
 
+# %% [markdown]
+# **Now yours: pieces 19 to 21** of `my_transformer.py`. What enters the model:
+# `embedding`, `sinusoids` and `enter`. (`python lessons/build.py` writes the file, if
+# you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (

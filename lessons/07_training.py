@@ -1435,6 +1435,11 @@ def check_pytorch_eps():
         same(f"the loss, eps = {eps}, V = {V}", loss, expected)
 
 
+# %% [markdown]
+# **Now yours: pieces 26 to 28** of `my_transformer.py`. With these three it can learn:
+# `cross_entropy`, `learning_rate` and `Adam.update`. (`python lessons/build.py` writes
+# the file, if you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.log_softmax", "loss.label_smoothed_cross_entropy",

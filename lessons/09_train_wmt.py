@@ -1252,6 +1252,11 @@ def check_slowest_link():
     check(8, 1_000, 1e14)
 
 
+# %% [markdown]
+# **Now yours: pieces 33 to 34** of `my_transformer.py`. The last two: `make_batches`
+# and `average`. When all 34 are right, `python my_transformer.py` trains your
+# Transformer for a minute, and translates a sentence of yours with trained weights.
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (

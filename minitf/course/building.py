@@ -9,10 +9,13 @@ anywhere. Only what comes out is compared, never the text.
 import ast
 import contextlib
 import functools
+import io
+import itertools
 import json
 import signal
 import sys
 import textwrap
+import time
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +26,18 @@ import numpy as np
 from minitf.course.pieces import PIECES, Piece, Refused
 from minitf.terminal import piped
 
-__all__ = ["PAGE", "checked", "outcome_of", "run", "section_of", "skeleton"]
+__all__ = [
+    "PAGE",
+    "answer",
+    "checked",
+    "grade_file",
+    "notebook",
+    "page",
+    "run",
+    "run_notebook",
+    "section_of",
+    "skeleton",
+]
 
 PAGE = Path(__file__).parents[2] / "examples" / "whole.py"
 QUICK_STEPS = 500  # updates, at the end: they take about a minute
@@ -46,12 +60,22 @@ gy is dL/dy, the gradient of y.
 
 SENTENCE = "The children are playing in the garden."
 '''
-CLOSING = '''
+CLOSING = """
 if __name__ == "__main__":
     from minitf.course.building import run
 
     run(__file__)
-'''
+"""
+RUNS = "The last cell"
+LAST_CELL = """\
+# Run the cells above, then this one.
+from minitf.course.building import run_notebook
+
+run_notebook()"""
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 
 
 class Verdict(NamedTuple):
@@ -64,7 +88,7 @@ class Verdict(NamedTuple):
 # The student's file -------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def page() -> str:
     """Return the text of the page."""
     return PAGE.read_text(encoding="utf-8")
@@ -81,6 +105,12 @@ def definitions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
                 if isinstance(method, ast.FunctionDef):
                     found[f"{node.name}.{method.name}"] = method
     return found
+
+
+@functools.cache
+def lent_pieces() -> dict[str, ast.FunctionDef]:
+    """Return the functions and methods of the page."""
+    return definitions(ast.parse(page()))
 
 
 def section_of(piece: Piece) -> str:
@@ -129,12 +159,33 @@ def is_empty(node: ast.FunctionDef) -> bool:
     )
 
 
+def notebook() -> str:
+    """Return the text of my_transformer.ipynb: a cell for each part of my_transformer.py."""
+    import nbformat
+
+    text = skeleton("my_transformer.ipynb")
+    tree = ast.parse(text)
+    lines = text.splitlines()
+    introduction = ast.get_docstring(tree).replace("    python my_transformer.ipynb\n\nsays", RUNS)
+    cells = [nbformat.v4.new_markdown_cell(introduction)]
+    starts = [1 + tree.body[0].end_lineno]
+    for node in tree.body[1:-1]:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            starts.append(node.lineno)
+    starts.append(tree.body[-1].lineno)
+    for start, end in itertools.pairwise(starts):
+        code = "\n".join(lines[start - 1 : end - 1]).strip("\n")
+        cells.append(nbformat.v4.new_code_cell(code))
+    cells.append(nbformat.v4.new_code_cell(LAST_CELL))
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells, metadata=METADATA)) + "\n"
+
+
 # A check ------------------------------------------------------------------------------------------
 
 
 def module_with(tree: ast.Module, own: str | None, file: str) -> ModuleType:
     """Run a file in which all pieces but `own` are the page's; return it as a module."""
-    lent = definitions(ast.parse(page()))
+    lent = lent_pieces()
     names = {piece.name for piece in PIECES} - {own}
     body = []
     for node in tree.body:
@@ -236,7 +287,10 @@ def difference(found, expected):
         return f"found the shape {found.shape}, expected {expected.shape}"
     if (found.dtype.kind == "b") != (expected.dtype.kind == "b"):
         kinds = {True: "True and False", False: "numbers"}
-        found_kind, expected_kind = kinds[found.dtype.kind == "b"], kinds[expected.dtype.kind == "b"]
+        found_kind, expected_kind = (
+            kinds[found.dtype.kind == "b"],
+            kinds[expected.dtype.kind == "b"],
+        )
         return f"found {found_kind}, expected {expected_kind}"
     right = np.isclose(found, expected, rtol=1e-6, atol=1e-9, equal_nan=True)
     if right.all():
@@ -257,7 +311,7 @@ def short(number):
     return f"{number:.4g}" if isinstance(number, float) else str(number)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def expected_of(piece_name: str) -> dict:
     """Return what the page's own piece computes."""
     piece = next(piece for piece in PIECES if piece.name == piece_name)
@@ -266,9 +320,10 @@ def expected_of(piece_name: str) -> dict:
 
 def answer(piece: Piece, old: str, new: str) -> str:
     """Return the page with a text of this piece replaced, for a typical mistake."""
-    node = definitions(ast.parse(page()))[piece.name]
+    node = lent_pieces()[piece.name]
     lines = page().splitlines(keepends=True)
-    body = "".join(lines[node.lineno - 1 : node.end_lineno])
+    body = [line for line in lines[node.lineno - 1 : node.end_lineno] if not is_comment(line)]
+    body = "".join(body)
     if old not in body:
         raise ValueError(f"{piece.name} has no text {old!r}")
     changed = body.replace(old, new, 1)
@@ -277,11 +332,21 @@ def answer(piece: Piece, old: str, new: str) -> str:
 
 def mistake(piece: Piece, found: dict) -> str:
     """Return the typical mistake that computes what was found, in words; "" for none."""
-    for old, new, said in piece.wrong:
-        tree = ast.parse(answer(piece, old, new))
-        if agree(found, outcome_of(piece, module_with(tree, piece.name, str(PAGE)))):
+    for said, outcome in outcomes_of_mistakes(piece.name):
+        if agree(found, outcome):
             return said
     return ""
+
+
+@functools.cache
+def outcomes_of_mistakes(piece_name):
+    """Return what each typical mistake of a piece computes, and what a student is told of it."""
+    piece = next(piece for piece in PIECES if piece.name == piece_name)
+    outcomes = []
+    for old, new, said in piece.wrong:
+        tree = ast.parse(answer(piece, old, new))
+        outcomes.append((said, outcome_of(piece, module_with(tree, piece.name, str(PAGE)))))
+    return outcomes
 
 
 def checked(text: str, piece: Piece, file: str) -> Verdict:
@@ -314,40 +379,81 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
 # The command --------------------------------------------------------------------------------------
 
 
-def run(file: str, arguments: list[str] | None = None) -> None:
-    """Check the student's file, print what it says, and use the model when all is right.
+def run(file: str) -> None:
+    """Check the student's file, say what is right, and use the model when everything is.
 
-    arguments: of the command line; --json prints one object for a program, and nothing else.
     Exits with code 0 if all pieces are right, 1 if not, 2 if the file cannot be read.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    path = Path(file)
-    try:
-        text = path.read_text(encoding="utf-8")
-        ast.parse(text)
-    except SyntaxError as error:
-        print(f"{path.name}, line {error.lineno}: {error.msg}", file=sys.stderr)
+    text = readable(Path(file))
+    if text is None:
         sys.exit(2)
-    if "--json" in arguments:
-        sys.exit(report(text, path))
+    if "--json" in sys.argv[1:]:
+        sys.exit(report(text, file))
     with piped():
-        done = tell(text, str(path))
+        done = tell(text, file)
         if done:
-            speak(text, str(path), " ".join(arguments))
+            speak(text, file, " ".join(sys.argv[1:]))
     sys.exit(0 if done else 1)
 
 
-def report(text, path):
+def run_notebook() -> None:
+    """Check the cells that were run in this notebook, and use the model when all is right."""
+    from IPython import get_ipython
+
+    cells = get_ipython().user_ns["In"]
+    text = "\n\n".join(cell for cell in cells if is_python(cell) and "run_notebook" not in cell)
+    if tell(text, "my_transformer.ipynb"):
+        speak(text, "my_transformer.ipynb", "")
+
+
+def grade_file(path: Path) -> int:
+    """Print what is right in a file or a notebook, as JSON; return the exit code."""
+    text = readable(path)
+    return 2 if text is None else report(text, str(path))
+
+
+def readable(path):
+    """Return the code of a file or a notebook; if there is none, print why and return None."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+            text = "\n\n".join("".join(cell["source"]) for cell in cells)
+        ast.parse(text)
+    except OSError as error:
+        print(f"{path}: {error.strerror}", file=sys.stderr)
+    except SyntaxError as error:
+        print(f"{path.name}, line {error.lineno}: {error.msg}", file=sys.stderr)
+    except (ValueError, LookupError, TypeError):
+        print(f"{path}: this is no file of build.py: write a new one with it", file=sys.stderr)
+    else:
+        return text
+    return None
+
+
+def is_python(cell):
+    """Return whether a cell is Python alone, without a magic or a mistake of syntax."""
+    try:
+        ast.parse(cell)
+    except SyntaxError:
+        return False
+    return True
+
+
+def report(text, file):
     """Print the verdicts as JSON; return the exit code."""
-    verdicts = [checked(text, piece, str(path)) for piece in PIECES]
-    pieces = [
-        {"number": number, "name": piece.name} | verdict._asdict()
-        for number, (piece, verdict) in enumerate(zip(PIECES, verdicts, strict=True), 1)
-    ]
-    right = sum(verdict.state == "right" for verdict in verdicts)
-    result = {"lesson": "my_transformer", "exercises": pieces}
+    exercises = []
+    for number, piece in enumerate(PIECES, 1):
+        begun = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):  # of what the answers print, nothing
+            verdict = checked(text, piece, file)
+        seconds = round(time.perf_counter() - begun, 2)
+        row = {"number": number, "name": piece.name} | verdict._asdict() | {"seconds": seconds}
+        exercises.append(row)
+    right = sum(row["state"] == "right" for row in exercises)
+    result = {"lesson": "my_transformer", "exercises": exercises, "right": right}
     with piped():
-        print(json.dumps(result | {"right": right, "total": len(PIECES)}, indent=2))
+        print(json.dumps(result | {"total": len(PIECES)}, indent=2))
     return 0 if right == len(PIECES) else 1
 
 
@@ -375,7 +481,7 @@ def speak(text, file, sentence):
     module = ModuleType("my_transformer")
     module.__dict__.update(__file__=file, HERE=PAGE.parent)
     exec(compile(text, file, "exec"), module.__dict__)
-    learn = definitions(ast.parse(page()))[LAST]
+    learn = lent_pieces()[LAST]
     exec(compile(ast.Module([learn], []), str(PAGE), "exec"), module.__dict__)
     print("\nAll of it is yours. It learns the toy corpus, for about a minute:")
     module.learn_toy_corpus(steps=QUICK_STEPS, n_test=5)

@@ -190,7 +190,7 @@ def try_split_heads(w):
 
 
 def try_merge_heads(w):
-    return walked(w, lambda heads: w.merge_heads(heads), heads=numbers(2, 3, 5, 4))
+    return walked(w, w.merge_heads, heads=numbers(2, 3, 5, 4))
 
 
 def try_multi_head(w):
@@ -230,7 +230,9 @@ def try_dropout(w):
             f"P_drop {P_drop}: the gradient, divided by gy": np.unique(
                 np.round(gradient / numbers(40, 50, seed=7), 9)
             ),
-            f"P_drop {P_drop}: the gradient is 0 where the result is": ((gradient == 0) == (result == 0)).all(),
+            f"P_drop {P_drop}: the gradient is 0 where the result is": (
+                (gradient == 0) == (result == 0)
+            ).all(),
             f"P_drop {P_drop}: a second call has another mask": not np.array_equal(result, again),
         }
     return found
@@ -250,16 +252,14 @@ def try_residual(w):
     }.items():
         module = filled(w.Residual(config(**changes)))
         x = w.Tensor(numbers(2, 3, 12))
-        found |= under(title, tried(w, lambda_module(module, lambda y: y * 3.0), x))
+        call = Call(lambda x, m=module: m(x, lambda y: y * 3.0), module.parameters)
+        found |= under(title, tried(w, call, x))
     return found
 
 
-def lambda_module(module, sublayer):
-    """Return the module with its sub-layer given."""
-    return SimpleModule(lambda x: module(x, sublayer), module.parameters)
+class Call:
+    """A call, and the parameters whose gradients it is to show."""
 
-
-class SimpleModule:
     def __init__(self, call, parameters):
         self.call, self.parameters = call, parameters
 
@@ -282,7 +282,7 @@ def try_enter(w):
     found = {}
     for training in (False, True):
         model = filled(w.Transformer(config(training=training, N=1, N_decoder=1)))
-        module = SimpleModule(lambda model=model: model.enter(TARGET), lambda model=model: {"E": model.E})
+        module = Call(lambda m=model: w.enter(TARGET, m.E, m.c), lambda m=model: {"E": m.E})
         found |= under("training" if training else "translating", tried(w, module))
     return found
 
@@ -306,8 +306,10 @@ def whole_model(w, call):
     found = {}
     for pre_norm in (False, True):
         model = filled(w.Transformer(config(pre_norm=pre_norm)))
-        parameters = {"E": model.E} | ({"the last norm": model.encoder_norm.gain} if pre_norm else {})
-        module = SimpleModule(lambda model=model: call(model), lambda p=parameters: p)
+        parameters = {"E": model.E} | (
+            {"the last norm": model.encoder_norm.gain} if pre_norm else {}
+        )
+        module = Call(lambda model=model: call(model), lambda p=parameters: p)
         found |= under("pre_norm" if pre_norm else "the paper's", tried(w, module))
     return found
 
@@ -359,24 +361,40 @@ def try_adam(w):
 # Lesson 08 ----------------------------------------------------------------------------------------
 
 
-def writer(w, seed):
-    """Return a small model whose texts end, sooner or later."""
-    model = filled(w.Transformer(config(N=1, N_decoder=1)), seed)
-    model.E.data = numbers(11, 12, seed=seed) * 0.7
-    return model
+class TableModel:
+    """A model of random numbers: its logits depend on all tokens so far, and on the source."""
+
+    def __init__(self, w, seed):
+        self.w, self.sources = w, []
+        rng = np.random.default_rng(seed)
+        self.of_last, self.of_sum = rng.normal(0, 1.5, (2, 11, 11))
+        self.of_last[:, w.EOS] += 1  # so that texts end, sooner or later
+
+    def encode(self, source):
+        self.sources.append(np.array(source))
+        return self.w.Tensor(np.array(source)[:, :, None] * 1.0)
+
+    def decode(self, target, memory, source):
+        if not len(target) == len(memory.data):
+            raise Refused(f"{len(target)} texts, but {len(memory.data)} rows of memory")
+        sums = np.cumsum(target, axis=1) + int(memory.data[0].sum())
+        return self.w.Tensor(self.of_last[target] + self.of_sum[sums % 11])
 
 
 def try_next_ln_p(w):
-    model = writer(w, 1)
-    memory = w.Tensor(numbers(2, 4, 12))
-    texts = [[2, 5, 6], [2, 9, 8]]
+    model = TableModel(w, 1)
+    memory, texts = w.Tensor(np.ones((2, 4, 1))), [[2, 5, 6], [2, 9, 8]]
     return {"ln p": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
 
 
 def try_greedy(w):
     found = {}
-    for seed in (1, 2, 3, 4, 5):
-        found[f"model {seed}"] = np.array(w.greedy(writer(w, seed), [4, 5, 6][: 1 + seed % 3]))
+    for seed in range(1, 9):
+        model = TableModel(w, seed)
+        model.of_last[:, w.EOS] -= 99 * (seed % 2)  # half of the texts never end
+        text = np.array(w.greedy(model, [4, 5, 6][: 1 + seed % 3]))
+        found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
+        found[f"the text of model {seed}"] = text
     return found
 
 
@@ -386,10 +404,13 @@ def try_length_penalty(w):
 
 def try_beam_search(w):
     found = {}
-    for seed in range(1, 9):
-        for alpha in (0.0, 0.6, 3.0):
-            text = w.beam_search(writer(w, seed), [4, 5, 6][: 1 + seed % 3], alpha=alpha)
-            found[f"model {seed}, alpha {alpha}"] = np.array(text)
+    for seed in range(1, 17):
+        model = TableModel(w, seed)
+        model.of_last[:, w.EOS] -= 99 * (seed % 8 == 0)
+        alpha = (0.0, 0.6, 3.0)[seed % 3]
+        text = np.array(w.beam_search(model, [4, 5, 6][: 1 + seed % 3], alpha=alpha))
+        found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
+        found[f"the text of model {seed}, alpha {alpha}"] = text
     return found
 
 
@@ -444,7 +465,7 @@ PIECES = [
             ("np.where(mask, scores, -np.inf)", "np.where(mask, -np.inf, scores)", "the mask is upside down: True means may look"),
             ("softmax(np.where(mask, scores, -np.inf))", "softmax(scores) * mask", "zero afterwards: the weights no longer sum to 1"),
             ("np.where(mask, scores, -np.inf)", "np.where(mask, scores, 0)", "a masked score of 0 still gets a weight: it must be minus infinity"),
-            ("np.where(mask, scores, -np.inf)", "scores * mask", "the scores are multiplied by the mask: 0 still gets a weight"),
+            ("Q @ K.swapaxes(-1, -2)", "K @ Q.swapaxes(-1, -2)", "the keys ask and the queries answer: Q K^T, not K Q^T"),
         ],
     ),
     Piece(
@@ -482,7 +503,7 @@ PIECES = [
         [
             ("x.grad = x.grad + gx", "x.grad = gx", "a gradient replaces the one that came before: they add up"),
             ("reversed(inputs_first(self, [], set()))", "inputs_first(self, [], set())", "the walk begins at the wrong end"),
-            ("x.grad = x.grad + gx", "x.grad += gx", "+= changes an array that other nodes hold too"),
+            ("x.grad = x.grad + gx", "x.grad = x.grad - gx", "the gradients are subtracted: they add up"),
             ("np.ones_like(self.data)", "np.zeros_like(self.data)", "dL/dL is 1, not 0"),
             ("np.ones_like(self.data)", "self.data", "dL/dL is 1, not L"),
             ("node._backward(node.grad)", "node._backward(self.grad)", "every node is given the gradient of L, not its own"),
@@ -695,8 +716,7 @@ PIECES = [
         "E.data[ids] are the rows. np.add.at(gE, ids, gy) adds also where an id occurs twice.",
         try_embedding,
         [
-            ("np.add.at(gE, ids, gy)", "gE[ids] = gy", "a row that was taken twice gets the last gradient only, not the sum"),
-            ("np.add.at(gE, ids, gy)", "gE[ids] += gy", "+= with an array of ids adds only once where an id occurs twice: use np.add.at"),
+            ("np.add.at(gE, ids, gy)", "gE[ids] += gy", "a row that was taken twice gets the last gradient only (= and += add once): use np.add.at"),
             ("np.add.at(gE, ids, gy)", "np.add.at(gE, ids, 1.0)", "it counts the uses of a row: gy is missing"),
             ("np.add.at(gE, ids, gy)", "pass", "the table gets no gradient"),
             ("np.zeros_like(E.data)", "E.data.copy()", "the gradient begins with the table itself, not with 0"),
@@ -720,16 +740,16 @@ PIECES = [
         ],
     ),
     Piece(
-        "Transformer.enter", "05", "What enters the model?",
+        "enter", "05", "What enters the model?",
         "Embedding, times the root, plus positions (as a Tensor of the same dtype), dropout.",
         try_enter,
         [
-            (" * math.sqrt(self.c.d_model)", "", "the factor sqrt(d_model) is missing"),
-            (" * math.sqrt(self.c.d_model)", " * self.c.d_model", "times d_model, where its root belongs"),
+            (" * math.sqrt(c.d_model)", "", "the factor sqrt(d_model) is missing"),
+            (" * math.sqrt(c.d_model)", " * c.d_model", "times d_model, where its root belongs"),
             (" + Tensor(PE.astype(x.data.dtype))", "", "the positions are not added"),
-            ("return dropout(x + Tensor(PE.astype(x.data.dtype)), self.c)", "return x + Tensor(PE.astype(x.data.dtype))", "dropout is missing"),
-            ("return dropout(x + Tensor(PE.astype(x.data.dtype)), self.c)", "return dropout(x, self.c) + Tensor(PE.astype(x.data.dtype))", "dropout acts on the sum, positions included"),
-            ("return dropout(x + Tensor(PE.astype(x.data.dtype)), self.c)", "return dropout((embedding(self.E, ids) + Tensor(PE.astype(x.data.dtype))) * math.sqrt(self.c.d_model), self.c)", "the positions are scaled too: only the embedding is"),
+            ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return x + Tensor(PE.astype(x.data.dtype))", "dropout is missing"),
+            ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return dropout(x, c) + Tensor(PE.astype(x.data.dtype))", "dropout acts on the sum, positions included"),
+            ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return dropout((embedding(E, ids) + Tensor(PE.astype(x.data.dtype))) * math.sqrt(c.d_model), c)", "the positions are scaled too: only the embedding is"),
         ],
     ),
     Piece(
@@ -748,7 +768,7 @@ PIECES = [
     ),
     Piece(
         "Transformer.encode", "06", "How do the pieces make a Transformer?",
-        "self.enter makes the first x; each layer of self.encoder takes x and the padding mask.",
+        "enter(source, self.E, self.c) makes the first x; each layer of self.encoder takes x and the padding mask.",
         try_encode,
         [
             ("padding_mask(source)", "True", "the mask is missing: padding is looked at"),
@@ -770,7 +790,7 @@ PIECES = [
             ("y @ self.E.transpose(1, 0)", "y @ self.E.transpose(1, 0) * math.sqrt(self.c.d_model)", "the logits are multiplied by sqrt(d_model)"),
             ("for layer in self.decoder:", "for layer in self.decoder[:1]:", "only the first layer is used"),
             ("self.decoder_norm(y) if self.c.pre_norm else y", "y", "with pre_norm, the last norm is missing"),
-            ("y = self.enter(target)", "y = embedding(self.E, target)", "the target enters without scale and positions: use enter"),
+            ("y = enter(target, self.E, self.c)", "y = embedding(self.E, target)", "the target enters without scale and positions: use enter"),
             ("for layer in self.decoder:", "for layer in self.decoder[:1] * 2:", "the first layer is used for all"),
             ("return y @ self.E.transpose(1, 0)", "return y", "these are vectors: the product with E^T is missing"),
         ],
@@ -899,7 +919,7 @@ PIECES = [
             ("return max(finished)[1]", "return finished[0][1]", "the first text that was finished, not the best"),
             ("for text, total in longer[:beam]:", "for text, total in longer:", "a text is finished although it is not among the `beam` best"),
             ("if text[-1] != EOS][:beam]", "][:beam]", "finished texts go on"),
-            ("len(finished) >= beam and best_possible <= max(finished)[0]", "finished", "it stops at the first finished text"),
+            ("len(finished) >= beam and best_possible <= max(finished)[0]", "len(finished) >= 2", "it stops when two texts are finished: the others may still win"),
             ("limit = len(ids) + 50", "limit = len(ids) + 5", "the limit is 50 more than the source, not 5"),
             ("np.array([ids + [EOS]])", "np.array([ids])", "the source has no end mark"),
         ],

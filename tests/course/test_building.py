@@ -1,6 +1,8 @@
 """my_transformer.py: made of the page, its pieces checked one by one."""
 
 import ast
+import json
+import sys
 
 import pytest
 from lesson_files import LESSONS
@@ -32,7 +34,7 @@ def test_the_empty_file_has_everything_to_do_and_runs():
 
 
 def test_the_pieces_are_in_the_order_of_the_page_and_of_the_lessons():
-    names = [name for name in building.definitions(ast.parse(page()))]
+    names = list(building.definitions(ast.parse(page())))
     places = [names.index(piece.name) for piece in PIECES]
     assert places == sorted(places)
     lessons = [piece.lesson for piece in PIECES]
@@ -43,6 +45,80 @@ def test_the_pieces_are_in_the_order_of_the_page_and_of_the_lessons():
 def test_the_lesson_has_the_section_that_derives_a_piece(piece):
     lesson = next(path for path in LESSONS if path.stem.startswith(piece.lesson))
     assert f"# ## {piece.section}\n" in lesson.read_text(encoding="utf-8")
+
+
+def filled_in():
+    """Return the file of a student who has written every piece as the page has it."""
+    lines = page().splitlines()
+    tree = ast.parse(page())
+    end = next(node for node in tree.body if getattr(node, "name", "") == building.LAST).lineno - 1
+    own = "\n".join(lines[:end]).replace("HERE = Path(__file__).parent\n", "")
+    return own + building.CLOSING
+
+
+def test_when_all_is_right_the_students_own_code_learns_and_translates(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(building, "QUICK_STEPS", 20)
+    monkeypatch.setattr(sys, "argv", ["my_transformer.py"])
+    file = tmp_path / "my_transformer.py"
+    text = 'SENTENCE = "Where is the station?"\n' + filled_in()
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        building.run(str(file))
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0 and f"{len(PIECES)} of {len(PIECES)} pieces are yours." in lines
+    assert lines[-1] == "Where is the station?   ->   Wo ist der Bahnhof?"
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_pieces_that_fail_in_any_way_are_wrong_and_the_others_are_judged(tmp_path, capsys):
+    """An answer that raises, ends Python, returns nothing, is deleted, or prints."""
+    text = filled_in()
+    for old, new in {
+        "    return PE\n": "    PE\n",
+        "    e = np.exp(x - x.max(axis=-1, keepdims=True))\n": "    sys.exit(0)\n",
+        "    return (ids != PAD)[:, None, None, :]\n": "    print('hello')\n    return ids[9, 9]\n",
+        "def causal_mask(": "def another_mask(",
+    }.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    file = tmp_path / "my_transformer.py"
+    file.write_text(text, encoding="utf-8")
+    assert building.grade_file(file) == 1
+    result = json.loads(capsys.readouterr().out)
+    found = {row["name"]: row for row in result["exercises"]}
+    wrong = {name for name, row in found.items() if row["state"] == "wrong"}
+    assert wrong == {"softmax", "padding_mask", "causal_mask", "sinusoids"}
+    assert "return" in found["sinusoids"]["message"] and "line" in found["padding_mask"]["message"]
+    assert result["right"] == result["total"] - 4
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, capsys):
+    broken = tmp_path / "my_transformer.py"
+    broken.write_text("def softmax(x:\n", encoding="utf-8")
+    for path in (broken, tmp_path / "none.py"):
+        assert building.grade_file(path) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_notebook_has_the_pieces_too(tmp_path, capsys):
+    path = tmp_path / "my_transformer.ipynb"
+    path.write_text(building.notebook(), encoding="utf-8")
+    assert building.grade_file(path) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert {row["state"] for row in result["exercises"]} == {"to do"}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_each_lesson_ends_with_its_pieces(path):
+    numbers = [n for n, piece in enumerate(PIECES, 1) if piece.lesson == path.stem[:2]]
+    text = path.read_text(encoding="utf-8")
+    assert f"**Now yours: pieces {numbers[0]} to {numbers[-1]}**" in text
+    paragraph = text.partition("**Now yours")[2].partition("# %%")[0]
+    for piece in PIECES:
+        if piece.lesson == path.stem[:2]:
+            assert piece.name.removesuffix(".__call__") in paragraph, piece.name
 
 
 def test_the_page_is_where_the_course_looks_for_it():
