@@ -187,10 +187,13 @@ def module_with(tree: ast.Module, own: str | None, file: str) -> ModuleType:
     """Run a file in which all pieces but `own` are the page's; return it as a module."""
     lent = lent_pieces()
     names = {piece.name for piece in PIECES} - {own}
-    body = []
+    missing = names - definitions(tree).keys()
+    body = [lent[name] for name in missing if "." not in name]
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            methods = [swapped(method, f"{node.name}.", names, lent) for method in node.body]
+            prefix = f"{node.name}."
+            methods = [swapped(method, prefix, names, lent) for method in node.body]
+            methods += [lent[name] for name in missing if name.startswith(prefix)]
             node = ast.ClassDef(**{**vars(node), "body": methods})
         else:
             node = swapped(node, "", names, lent)
@@ -216,7 +219,7 @@ def outcome_of(piece: Piece, module: ModuleType) -> dict:
             return {name: as_array(name, value) for name, value in found.items()}
     except Refused as error:
         return {"error": str(error)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
         return {"error": kind + " ".join(str(error).split()), "line": line_of(error, module)}
 
@@ -359,7 +362,7 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
         return Verdict("to do")
     try:
         module = module_with(tree, piece.name, file)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split())
         return Verdict("wrong", f"the file cannot be run: {type(error).__name__}: {reason}")
     found, expected = outcome_of(piece, module), expected_of(piece.name)

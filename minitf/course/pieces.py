@@ -368,7 +368,7 @@ class TableModel:
         self.w, self.sources = w, []
         rng = np.random.default_rng(seed)
         self.of_last, self.of_sum = rng.normal(0, 1.5, (2, 11, 11))
-        self.of_last[:, w.EOS] += 1  # so that texts end, sooner or later
+        self.of_last[:, w.EOS] += seed % 4 - 1  # some end their texts later than others
 
     def encode(self, source):
         self.sources.append(np.array(source))
@@ -404,13 +404,14 @@ def try_length_penalty(w):
 
 def try_beam_search(w):
     found = {}
-    for seed in range(1, 17):
+    for seed in range(1, 27):
         model = TableModel(w, seed)
-        model.of_last[:, w.EOS] -= 99 * (seed % 8 == 0)
-        alpha = (0.0, 0.6, 3.0)[seed % 3]
-        text = np.array(w.beam_search(model, [4, 5, 6][: 1 + seed % 3], alpha=alpha))
+        model.of_last[:, w.EOS] -= 99 * (seed % 12 == 0)  # two texts never end
+        alpha = (0.6, 1.0, 0.0, 2.0, 0.6)[seed % 5]
+        ids, beam = [4, 5, 6][: 1 + seed % 3], 2 + seed % 2 * 2
+        text = np.array(w.beam_search(model, ids, beam, alpha))
         found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
-        found[f"the text of model {seed}, alpha {alpha}"] = text
+        found[f"the text of model {seed}, beam {beam}, alpha {alpha}"] = text
     return found
 
 
@@ -919,7 +920,7 @@ PIECES = [
             ("return max(finished)[1]", "return finished[0][1]", "the first text that was finished, not the best"),
             ("for text, total in longer[:beam]:", "for text, total in longer:", "a text is finished although it is not among the `beam` best"),
             ("if text[-1] != EOS][:beam]", "][:beam]", "finished texts go on"),
-            ("len(finished) >= beam and best_possible <= max(finished)[0]", "len(finished) >= 2", "it stops when two texts are finished: the others may still win"),
+            ("len(finished) >= beam and best_possible <= max(finished)[0]", "len(finished) >= beam", "it stops when `beam` texts are finished, though another may still win"),
             ("limit = len(ids) + 50", "limit = len(ids) + 5", "the limit is 50 more than the source, not 5"),
             ("np.array([ids + [EOS]])", "np.array([ids])", "the source has no end mark"),
         ],
