@@ -5,7 +5,8 @@
 
 The parts come in the order of the lessons, which derive each line. Letters of the shapes: B
 sentences, T tokens that ask (of the target), S tokens that answer (of the source), D d_model,
-H heads, K d_k = d_v = D / H, F d_ff, V vocabulary. gy is dL/dy, the gradient of y.
+H heads, K d_k = d_v = D / H, F d_ff, V vocabulary. gy is dL/dy, the gradient of y. From `attention`
+on, what has a gradient is a Tensor, whose array is x.data; ids, masks and positions are arrays.
 """
 
 import json
@@ -255,6 +256,7 @@ def dropout(x, c):
     """While training, set each number to 0 with probability P_drop. Section 5.4."""
     if not c.training:
         return x
+    # mask = 1 with probability 1 - P_drop, else 0, drawn anew in each call from rng
     # y = mask * x / (1 - P_drop), gx = mask * gy / (1 - P_drop): the mean stays what it is
     mask = (rng.random(x.data.shape) >= c.P_drop).astype(x.data.dtype) / (1 - c.P_drop)
     return Tensor(x.data * mask, (x,), lambda gy: (gy * mask,))
@@ -295,10 +297,10 @@ class Residual(Module):
 
     def __call__(self, x, sublayer):
         """Return the norm of x plus what the sub-layer makes of x: (B, T, D) -> (B, T, D)."""
-        # The one switch: the bundled model has its norms first, which learned faster.
+        # The one switch, for the bundled weights: x + Dropout(Sublayer(LayerNorm(x))) if pre_norm
         if self.c.pre_norm:
             return x + dropout(sublayer(self.norm(x)), self.c)
-        # LayerNorm(x + Dropout(Sublayer(x)))
+        # The paper: LayerNorm(x + Dropout(Sublayer(x)))
         return self.norm(x + dropout(sublayer(x), self.c))
 
 
@@ -398,14 +400,16 @@ class Transformer(Module):
         x = enter(source, self.E, self.c)
         for layer in self.encoder:
             x = layer(x, padding_mask(source))
+        # with pre_norm, a last norm
         return self.encoder_norm(x) if self.c.pre_norm else x
 
     def decode(self, target, memory, source):
         """Return the logits of each next token: (B, T), (B, S, D), (B, S) -> (B, T, V)."""
-        # N times a decoder layer
+        # N times a decoder layer, with causal mask (target) and padding mask (source)
         y = enter(target, self.E, self.c)
         for layer in self.decoder:
             y = layer(y, memory, causal_mask(target.shape[1]), padding_mask(source))
+        # with pre_norm, a last norm
         y = self.decoder_norm(y) if self.c.pre_norm else y
         # logits = y E^T
         return y @ self.E.transpose(1, 0)
@@ -420,8 +424,12 @@ def pad(rows):
 
 
 def make_batch(pairs):
-    """Return the source (B, S), what the decoder reads (B, T), and what it must write (B, T)."""
-    # it reads <s> y_1 ... y_n where it must write y_1 ... y_n </s>
+    """Return the source (B, S), what the decoder reads (B, T), and what it must write (B, T).
+
+    pairs: (source, target), each a list of ids without marks.
+    """
+    # the source is x_1 ... x_n </s>
+    # the decoder reads <s> y_1 ... y_n where it must write y_1 ... y_n </s>
     source = pad([source + [EOS] for source, _ in pairs])
     target_in = pad([[BOS] + target for _, target in pairs])
     target_out = pad([target + [EOS] for _, target in pairs])
@@ -432,7 +440,7 @@ def make_batch(pairs):
 
 
 def cross_entropy(logits, target, epsilon_ls):
-    """Return the mean loss of the targets that are no padding: (B, T, V), (B, T) -> ().
+    """Return the mean loss of the n targets that are no padding: (B, T, V), (B, T) -> ().
 
     Label smoothing (section 5.4) leaves epsilon_ls of the probability to the other tokens.
     """
@@ -471,6 +479,7 @@ class Adam:
 
     def update(self, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
         """Move each parameter by its gradient, and set its gradient to 0."""
+        # t = 1 in the first update
         self.t += 1
         for x, m, v in zip(self.parameters, self.m, self.v, strict=True):
             # m = beta_1 m + (1 - beta_1) g, v = beta_2 v + (1 - beta_2) g^2
@@ -487,7 +496,10 @@ class Adam:
 
 
 def next_ln_p(model, texts, memory, source):
-    """Return ln p of each token that may come next: texts (B, T) -> (B, V)."""
+    """Return ln p of each token that may come next: (B, V).
+
+    texts: B lists of T ids. memory: (B, S, D). source: (B, S), for its mask.
+    """
     # ln p_v = z_v - ln sum_w exp(z_w) at the last position; -infinity for padding and start mark
     logits = model.decode(np.array(texts), memory, source).data[:, -1]
     z = logits - logits.max(axis=-1, keepdims=True)
@@ -497,12 +509,15 @@ def next_ln_p(model, texts, memory, source):
 
 
 def greedy(model, ids):
-    """Add the most probable token until the end mark, at most 50 more than the source has."""
+    """Return the text that takes the most probable token each time, with its start and end mark.
+
+    ids: of the source, without marks. At most 50 tokens more than these follow the start mark.
+    """
     source = np.array([ids + [EOS]])
     memory = model.encode(source)
     text = [BOS]
     while text[-1] != EOS and len(text) <= len(ids) + 50:
-        # y_t = argmax of ln p
+        # y_t = argmax of ln p; BOS is y_0, and the source ends with EOS
         text.append(int(next_ln_p(model, [text], memory, source).argmax()))
     return text
 
@@ -530,7 +545,10 @@ def continuations(model, living, memory, source, count):
 
 
 def beam_search(model, ids, beam=4, alpha=0.6):
-    """Return the best text that keeping the `beam` most probable beginnings finds. Section 6.1."""
+    """Return the best text, with its marks, that the `beam` best beginnings lead to. Section 6.1.
+
+    ids: of the source, without marks. At most 50 tokens more than these follow the start mark.
+    """
     source = np.array([ids + [EOS]])
     memory = model.encode(source)
     limit = len(ids) + 50
@@ -549,6 +567,7 @@ def beam_search(model, ids, beam=4, alpha=0.6):
         best_possible = living[0][1] / length_penalty(limit, alpha)
         if len(finished) >= beam and best_possible <= max(finished)[0]:
             break
+    # the best of the finished; if there is none, the best that goes on
     return max(finished)[1] if finished else living[0][0]
 
 
@@ -556,7 +575,7 @@ def beam_search(model, ids, beam=4, alpha=0.6):
 
 
 def make_batches(pairs, n_tokens):
-    """Group pairs of about equal length, in random order. Section 5.1."""
+    """Return lists of pairs of about equal length, in random order. Section 5.1."""
     # rows * longest <= n_tokens, where longest is that of both sides, with the mark
     lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
     batches = [[]]

@@ -55,7 +55,8 @@ In place of the three dots of a piece write its code; the comments above them sa
 and the docstring which lesson derives it. Everything else is complete; `Tensor.__mul__` shows how
 an operation is written. Letters of the shapes: B sentences, T tokens that ask (of the target), S
 tokens that answer (of the source), D d_model, H heads, K d_k = d_v = D / H, F d_ff, V vocabulary.
-gy is dL/dy, the gradient of y.
+gy is dL/dy, the gradient of y. From `attention` on, what has a gradient is a Tensor, whose array is
+x.data; ids, masks and positions are arrays.
 """
 
 SENTENCE = "The children are playing in the garden."

@@ -216,17 +216,19 @@ def try_relu(w):
 
 
 def try_dropout(w):
-    x = np.ones((40, 50))
+    x = numbers(40, 50)
     found = under("not training", walked(w, lambda x: w.dropout(x, config()), x=x))
     for P_drop in (0.25, 0.5):
         c = config(training=True, P_drop=P_drop)
         w.rng = np.random.default_rng(5)
         mask = walked(w, lambda x, c=c: w.dropout(x, c), x=x)
-        result, gradient = mask["the result"], mask["the gradient of x"]
-        again = w.dropout(w.Tensor(x), c).data
+        result, gradient = mask["the result"] / x, mask["the gradient of x"]
+        again = w.dropout(w.Tensor(x), c).data / x
         found |= {
             f"P_drop {P_drop}: the share of zeros": np.round((result == 0).mean(), 1),
-            f"P_drop {P_drop}: the other numbers, each 1 before": np.unique(result[result != 0]),
+            f"P_drop {P_drop}: the other numbers, divided by x": np.unique(
+                np.round(result[result != 0], 9)
+            ),
             f"P_drop {P_drop}: the gradient, divided by gy": np.unique(
                 np.round(gradient / numbers(40, 50, seed=7), 9)
             ),
@@ -384,7 +386,9 @@ class TableModel:
 def try_next_ln_p(w):
     model = TableModel(w, 1)
     memory, texts = w.Tensor(np.ones((2, 4, 1))), [[2, 5, 6], [2, 9, 8]]
-    return {"ln p": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
+    found = {"ln p": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
+    model.of_last = model.of_last + 1000
+    return found | {"of logits near 1000": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
 
 
 def try_greedy(w):
@@ -412,6 +416,9 @@ def try_beam_search(w):
         text = np.array(w.beam_search(model, ids, beam, alpha))
         found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
         found[f"the text of model {seed}, beam {beam}, alpha {alpha}"] = text
+        if seed < 4:
+            text = np.array(w.beam_search(TableModel(w, seed), ids))
+            found[f"the text of model {seed}, without beam and alpha"] = text
     return found
 
 
@@ -873,6 +880,7 @@ PIECES = [
         "model.decode(...).data[:, -1] are the logits at the last position.",
         try_next_ln_p,
         [
+            (" - logits.max(axis=-1, keepdims=True)", "", "exp overflows: subtract the largest logit first"),
             (".data[:, -1]", ".data[:, 0]", "these are the logits of the first position, not of the last"),
             ("ln_p[:, [PAD, BOS]] = -np.inf", "pass", "padding and the start mark are possible"),
             ("ln_p = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))", "ln_p = z", "not normalised: the p must sum to 1"),
