@@ -439,16 +439,22 @@ def make_batch(pairs):
 # Lesson 07: training ------------------------------------------------------------------------------
 
 
+def log_softmax(z):
+    """Return the logarithm of softmax(z), also where the softmax is too small for a number."""
+    # ln p_v = z_v - ln sum_w exp(z_w), with the largest z subtracted first
+    z = z - z.max(axis=-1, keepdims=True)
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+
 def cross_entropy(logits, target, epsilon_ls):
     """Return the mean loss of the n targets that are no padding: (B, T, V), (B, T) -> ().
 
     Label smoothing (section 5.4) leaves epsilon_ls of the probability to the other tokens.
     """
-    # ln p_v = z_v - ln sum_w exp(z_w)
-    z = logits.data - logits.data.max(axis=-1, keepdims=True)
-    ln_p = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+    # p = softmax(logits)
+    ln_p = log_softmax(logits.data)
     # q_v = 1 - epsilon for the target, epsilon / (V - 1) for the others
-    q = np.full_like(z, epsilon_ls / (z.shape[-1] - 1))
+    q = np.full_like(ln_p, epsilon_ls / (ln_p.shape[-1] - 1))
     np.put_along_axis(q, target[..., None], 1 - epsilon_ls, axis=-1)
     # loss = - 1/n sum_t sum_v q_v ln p_v
     counts = (target != PAD)[..., None]
@@ -500,10 +506,9 @@ def next_ln_p(model, texts, memory, source):
 
     texts: B lists of T ids. memory: (B, S, D). source: (B, S), for its mask.
     """
-    # ln p_v = z_v - ln sum_w exp(z_w) at the last position; -infinity for padding and start mark
+    # ln p = log_softmax(logits) at the last position, and -infinity for padding and start mark
     logits = model.decode(np.array(texts), memory, source).data[:, -1]
-    z = logits - logits.max(axis=-1, keepdims=True)
-    ln_p = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+    ln_p = log_softmax(logits)
     ln_p[:, [PAD, BOS]] = -np.inf
     return ln_p
 
@@ -634,10 +639,12 @@ NAMES = {
 def load(folder):
     """Return the trained model in a folder, and its subwords."""
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"]
-    c = SimpleNamespace(V=saved["vocabulary_size"], h=saved["n_heads"], training=False)
-    c.N, c.N_decoder = saved["n_layers"], saved["n_decoder_layers"]
-    c.d_model, c.d_ff = saved["d_model"], saved["d_ff"]
+    c = SimpleNamespace(V=saved["vocabulary_size"], d_model=saved["d_model"], d_ff=saved["d_ff"])
+    c.N = saved["n_layers"]
+    c.N_decoder = saved["n_decoder_layers"]
+    c.h = saved["n_heads"]
     c.pre_norm = saved["norm"] == "pre"
+    c.training = False
     model = Transformer(c)
     parameters = model.parameters()
     for name, array in load_file(folder / "model.safetensors").items():
@@ -659,14 +666,17 @@ def learn_toy_corpus(steps=1800, n_test=200):
     pairs = [line.split("\t") for line in lines]
     ids = [subwords.encode(pair) for pair in pairs]
     c = SimpleNamespace(V=len(subwords), N=2, N_decoder=2, d_model=64, d_ff=256, h=4)
-    c.P_drop, c.epsilon_ls, c.pre_norm, c.training = 0.0, 0.1, False, False
+    c.P_drop = 0.0  # so small a model learns nothing by heart
+    c.epsilon_ls = 0.1
+    c.pre_norm = False
+    c.training = False
     model = Transformer(c)
     train(model, ids[:-200], steps=steps, n_tokens=1024, warmup_steps=300)
     right = 0
     for english, german in pairs[-n_test:]:
         found = translate(model, subwords, english)
         right += found == german
-        print(f"{english}   ->   {found}{'' if found == german else f'   (not: {german})'}")
+        print(f"{'right' if found == german else 'wrong'}   {english}   ->   {found}")
     print(f"{right} of {n_test} new sentences are translated word for word as by the grammar")
 
 

@@ -51,7 +51,6 @@ HARMLESS = {
     ("beam_search", "len(finished) >= beam"),
     ("beam_search", "best_possible <= max(finished)[0]"),
     ("beam_search", "if len(finished) >= beam and best_possible <= max(finished)[0]:"),
-    ("next_ln_p", "logits - logits.max(axis=-1, keepdims=True)"),
 }
 
 
