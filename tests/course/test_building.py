@@ -17,10 +17,27 @@ each_piece = pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.na
 
 
 @each_piece
+def test_what_is_said_of_a_mistake_is_said_of_no_other(piece):
+    said = [words for _, _, words in piece.wrong]
+    assert len(said) >= 5 and len(set(said)) == len(said)
+
+
+def test_a_mistake_is_named_beside_what_was_found_and_expected():
+    (piece,) = [piece for piece in PIECES if piece.name == "causal_mask"]
+    (wrong,) = [new for _, new, words in piece.wrong if "next one" in words]
+    text = page().replace("np.tri(length, dtype=bool)", wrong)
+    verdict = checked(text, piece, "answer.py")
+    assert verdict == (
+        "wrong",
+        "the mask of 4 positions: found True, expected False at (0, 0, 0, 1): a position sees the "
+        "next one, which it must predict",
+    )
+
+
+@pytest.mark.slow
+@each_piece
 def test_the_page_is_right_and_each_typical_mistake_is_named(piece):
     assert checked(page(), piece, "page.py").state == "right"
-    said = [words for _, _, words in piece.wrong]
-    assert len(set(said)) == len(said), "two mistakes have the same words"
     for old, new, words in piece.wrong:
         verdict = checked(answer(piece, old, new), piece, "answer.py")
         assert verdict.state == "wrong", f"accepted: {words}"
@@ -126,6 +143,7 @@ def filled_in():
     return own + building.CLOSING
 
 
+@pytest.mark.slow
 def test_when_all_is_right_the_students_own_code_learns_and_translates(
     monkeypatch, tmp_path, capsys
 ):
