@@ -427,7 +427,7 @@ def try_beam_search(w):
 
 def try_make_batches(w):
     w.rng = np.random.default_rng(1)
-    lengths = np.random.default_rng(2).integers(1, 30, (99, 2))
+    lengths = np.random.default_rng(2).integers(2, 30, (99, 1)) + [[0, 1], [0, 0], [1, 0]] * 33
     pairs = [([7] * int(s), [i] * int(t)) for i, (s, t) in enumerate(lengths)]
     batches = [batch for batch in w.make_batches(pairs, 100) if len(batch)]
     longest = [max(max(len(s), len(t)) for s, t in batch) + 1 for batch in batches]
@@ -436,7 +436,7 @@ def try_make_batches(w):
     return {
         "every pair is in one batch": rows == list(range(99)),
         "the batches with more than n_tokens": sum(n > 100 for n in tokens),
-        "pairs of about equal length are together": sum(tokens) < 1.3 * (lengths.max(1) + 1).sum(),
+        "pairs of about equal length are together": sum(tokens) < 1.2 * (lengths.max(1) + 1).sum(),
         "the batches are full": len(batches) < 30,
         "short batches do not all come first": sorted(longest) != longest,
     }
