@@ -612,7 +612,7 @@ def train(model, pairs, steps, n_tokens, warmup_steps):
         loss.backward()
         adam.update(learning_rate(step, model.c.d_model, warmup_steps))
         if step % (steps // 20) == 0:
-            checkpoints.append([x.data for x in adam.parameters])
+            checkpoints.append([x.data.copy() for x in adam.parameters])
             print(f"update {step:5}   loss {loss.data:.3f}")
     for x, mean in zip(adam.parameters, average(checkpoints[-5:]), strict=True):
         x.data = mean

@@ -210,6 +210,51 @@ def test_each_lesson_ends_with_its_pieces(path):
 
 
 OTHER_RIGHT_ANSWERS = {
+    "Tensor.backward": """
+    def backward(self):
+        order = inputs_first(self, [], set())
+        self.grad = np.array(1.0) if self.data.shape == () else np.ones(self.data.shape)
+        while order:
+            node = order.pop()
+            if node._backward is not None:
+                for i, gx in enumerate(node._backward(node.grad)):
+                    node.inputs[i].grad += gx
+""",
+    "Tensor.__add__": """
+    def __add__(self, other):
+        def backward(gy):
+            g_other = gy
+            while g_other.ndim > other.data.ndim:
+                g_other = g_other.sum(axis=0)
+            return [gy, g_other]
+
+        return Tensor(np.add(self.data, other.data), [self, other], backward)
+""",
+    "Tensor.__matmul__": """
+    def __matmul__(self, other):
+        def backward(gy):
+            gW = np.swapaxes(self.data, -1, -2) @ gy
+            return gy @ other.data.T, gW.reshape(-1, *other.data.shape).sum(axis=0)
+
+        return Tensor(self.data @ other.data, (self, other), backward)
+""",
+    "Adam.update": """
+    def update(self, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+        self.t = self.t + 1
+        for i, x in enumerate(self.parameters):
+            self.m[i] = beta_1 * self.m[i] + (1 - beta_1) * x.grad
+            self.v[i] = beta_2 * self.v[i] + (1 - beta_2) * x.grad * x.grad
+            fair_m = self.m[i] / (1 - beta_1**self.t)
+            fair_v = self.v[i] / (1 - beta_2**self.t)
+            x.data -= rate * fair_m / (fair_v**0.5 + epsilon)
+            x.grad = 0
+""",
+    "Residual.__call__": """
+    def __call__(self, x, sublayer):
+        first = self.norm(x) if self.c.pre_norm else x
+        total = x + dropout(sublayer(first), self.c)
+        return total if self.c.pre_norm else self.norm(total)
+""",
     "softmax": """
 def softmax(x):
     shifted = np.exp(x - np.max(x, -1)[..., None])
@@ -327,7 +372,13 @@ def average(checkpoints):
 @pytest.mark.parametrize("name", OTHER_RIGHT_ANSWERS)
 def test_another_right_answer_is_right(name):
     piece = next(piece for piece in PIECES if piece.name == name)
-    text = skeleton() + OTHER_RIGHT_ANSWERS[name]  # a later definition is the one that counts
+    text, body = skeleton(), OTHER_RIGHT_ANSWERS[name]
+    if "." in name:
+        node = building.definitions(ast.parse(text))[name]
+        lines = text.splitlines()
+        text = "\n".join([*lines[: node.lineno - 1], body, *lines[node.end_lineno :]])
+    else:
+        text += body  # a later definition is the one that counts
     assert checked(text, piece, "answer.py") == ("right", "")
 
 
