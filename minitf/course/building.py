@@ -67,7 +67,7 @@ if __name__ == "__main__":
 
     run(__file__)
 """
-RUNS = "The last cell"
+RUNS = "The last cell says"
 LAST_CELL = """\
 # Run the cells above, then this one.
 from minitf.course.building import run_notebook
@@ -168,11 +168,14 @@ def notebook() -> str:
     tree = ast.parse(text)
     lines = text.splitlines()
     introduction = ast.get_docstring(tree).replace("    python my_transformer.ipynb\n\nsays", RUNS)
-    cells = [nbformat.v4.new_markdown_cell(introduction)]
+    cells = [nbformat.v4.new_markdown_cell(f"# {introduction}")]
     starts = [1 + tree.body[0].end_lineno]
     for node in tree.body[1:-1]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            starts.append(node.lineno)
+            start = node.lineno
+            while not lines[start - 2] or is_comment(lines[start - 2]):
+                start -= 1  # a comment above a function, such as the title of a lesson's part
+            starts.append(start)
     starts.append(tree.body[-1].lineno)
     for start, end in itertools.pairwise(starts):
         code = "\n".join(lines[start - 1 : end - 1]).strip("\n")
