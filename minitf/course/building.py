@@ -149,6 +149,7 @@ def docstring_of(node, number, piece):
 
 
 def is_comment(line):
+    """Return whether a line has nothing but a comment."""
     return line.strip().startswith("#")
 
 

@@ -102,12 +102,12 @@ MASK = np.array([[True, True, False, True, True, False], [True] * 6])[:, None, N
 # Lesson 01 ----------------------------------------------------------------------------------------
 
 
-def try_softmax(w):
+def _try_softmax(w):
     x = numbers(2, 3, 5)
     return {"the weights": w.softmax(x), "of scores near 1000": w.softmax(x + 1000)}
 
 
-def try_attention_weights(w):
+def _try_attention_weights(w):
     Q, K = numbers(2, 3, 4, 5), numbers(2, 3, 6, 5, seed=1)
     everything = np.ones((1, 1, 1, 6), dtype=bool)
     return {
@@ -116,11 +116,11 @@ def try_attention_weights(w):
     }
 
 
-def try_padding_mask(w):
+def _try_padding_mask(w):
     return {"the mask": w.padding_mask(SOURCE)}
 
 
-def try_causal_mask(w):
+def _try_causal_mask(w):
     return {"the mask of 4 positions": w.causal_mask(4), "of 1 position": w.causal_mask(1)}
 
 
@@ -136,7 +136,7 @@ def diamond(w):
     return {"a": a, "b": b, "c": c, "d": d, "d + a": d + a}
 
 
-def try_backward(w):
+def _try_backward(w):
     nodes = diamond(w)
     nodes["d + a"].backward()
     found = {f"the gradient of {name}": np.array(node.grad) for name, node in nodes.items()}
@@ -144,7 +144,7 @@ def try_backward(w):
     return found | {"a, after a second graph": np.array(nodes["a"].grad)}
 
 
-def try_inputs_first(w):
+def _try_inputs_first(w):
     nodes = list(diamond(w).values())
     found = w.inputs_first(nodes[-1], [], set())
     if not isinstance(found, list):
@@ -159,25 +159,25 @@ def try_inputs_first(w):
     }
 
 
-def try_add(w):
+def _try_add(w):
     same = walked(w, lambda a, b: a + b, a=numbers(2, 3, 4), b=numbers(2, 3, 4, seed=1))
     bias = walked(w, lambda a, b: a + b, a=numbers(2, 3, 4), b=numbers(4, seed=1))
     return under("a sum of equal shapes", same) | under("a bias", bias)
 
 
-def try_matmul(w):
+def _try_matmul(w):
     one = walked(w, lambda x, W: x @ W, x=numbers(3, 4), W=numbers(4, 5))
     many = walked(w, lambda x, W: x @ W, x=numbers(2, 3, 4), W=numbers(4, 5))
     return under("(3, 4) times (4, 5)", one) | under("(2, 3, 4) times (4, 5)", many)
 
 
-def try_transpose(w):
+def _try_transpose(w):
     two = walked(w, lambda x: x.transpose(1, 0), x=numbers(2, 3))
     four = walked(w, lambda x: x.transpose(1, 2, 0, 3), x=numbers(2, 3, 4, 5))
     return under("axes 1, 0", two) | under("axes 1, 2, 0, 3", four)
 
 
-def try_attention(w):
+def _try_attention(w):
     arrays = {"Q": numbers(2, 3, 4, 5), "K": numbers(2, 3, 6, 5), "V": numbers(2, 3, 6, 5, seed=2)}
     return walked(w, lambda Q, K, V: w.attention(Q, K, V, MASK), **arrays)
 
@@ -185,15 +185,15 @@ def try_attention(w):
 # Lesson 03 ----------------------------------------------------------------------------------------
 
 
-def try_split_heads(w):
+def _try_split_heads(w):
     return walked(w, lambda x: w.split_heads(x, 3), x=numbers(2, 5, 12))
 
 
-def try_merge_heads(w):
+def _try_merge_heads(w):
     return walked(w, w.merge_heads, heads=numbers(2, 3, 5, 4))
 
 
-def try_multi_head(w):
+def _try_multi_head(w):
     module = filled(w.MultiHeadAttention(config()))
     return tried(w, module, w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12)), MASK)
 
@@ -201,21 +201,22 @@ def try_multi_head(w):
 # Lesson 04 ----------------------------------------------------------------------------------------
 
 
-def try_layer_norm(w):
+def _try_layer_norm(w):
     arrays = {"x": 2 + numbers(2, 3, 5), "gain": numbers(5), "bias": numbers(5, seed=1)}
     equal = {"x": np.full((1, 1, 4), 3.0), "gain": numbers(4), "bias": numbers(4, seed=1)}
     return walked(w, w.layer_norm, **arrays) | under("equal features", walked_forward(w, equal))
 
 
 def walked_forward(w, arrays):
+    """Return the result of layer_norm alone."""
     return {"the result": w.layer_norm(*map(w.Tensor, arrays.values())).data}
 
 
-def try_relu(w):
+def _try_relu(w):
     return walked(w, w.relu, x=numbers(2, 3, 5))
 
 
-def try_dropout(w):
+def _try_dropout(w):
     x = numbers(40, 50)
     found = under("not training", walked(w, lambda x: w.dropout(x, config()), x=x))
     for P_drop in (0.25, 0.5):
@@ -240,11 +241,11 @@ def try_dropout(w):
     return found
 
 
-def try_feed_forward(w):
+def _try_feed_forward(w):
     return tried(w, filled(w.FeedForward(config())), w.Tensor(numbers(2, 5, 12)))
 
 
-def try_residual(w):
+def _try_residual(w):
     found = {}
     for title, changes in {
         "the paper's": {},
@@ -272,15 +273,15 @@ class Call:
 # Lessons 05 and 06 --------------------------------------------------------------------------------
 
 
-def try_embedding(w):
+def _try_embedding(w):
     return walked(w, lambda E: w.embedding(E, TARGET), E=numbers(11, 4))
 
 
-def try_sinusoids(w):
+def _try_sinusoids(w):
     return {"7 positions": w.sinusoids(7, 12), "1 position": w.sinusoids(1, 4)}
 
 
-def try_enter(w):
+def _try_enter(w):
     found = {}
     for training in (False, True):
         model = filled(w.Transformer(config(training=training, N=1, N_decoder=1)))
@@ -289,22 +290,23 @@ def try_enter(w):
     return found
 
 
-def try_decoder_layer(w):
+def _try_decoder_layer(w):
     layer = filled(w.DecoderLayer(config()))
     y, memory = w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12, seed=1))
     return tried(w, layer, y, memory, w.causal_mask(5), MASK)
 
 
-def try_encode(w):
+def _try_encode(w):
     return whole_model(w, lambda model: model.encode(SOURCE))
 
 
-def try_decode(w):
+def _try_decode(w):
     memory = w.Tensor(numbers(2, 4, 12))
     return whole_model(w, lambda model: model.decode(TARGET, memory, SOURCE))
 
 
 def whole_model(w, call):
+    """Return what a call of a model gives, with the norms after the sub-layers and before them."""
     found = {}
     for pre_norm in (False, True):
         model = filled(w.Transformer(config(pre_norm=pre_norm)))
@@ -316,7 +318,7 @@ def whole_model(w, call):
     return found
 
 
-def try_make_batch(w):
+def _try_make_batch(w):
     pairs = [([4, 5, 6], [7, 8]), ([9], [10, 5, 4, 6, 7])]
     batch = w.make_batch(pairs)
     if not isinstance(batch, tuple) or len(batch) != 3:
@@ -328,7 +330,7 @@ def try_make_batch(w):
 # Lesson 07 ----------------------------------------------------------------------------------------
 
 
-def try_cross_entropy(w):
+def _try_cross_entropy(w):
     found = {}
     for epsilon in (0.1, 0.0):
         case = walked(
@@ -339,12 +341,12 @@ def try_cross_entropy(w):
     return found | {"logits near 1000": np.array(w.cross_entropy(large, TARGET, 0.1).data)}
 
 
-def try_learning_rate(w):
+def _try_learning_rate(w):
     steps = [1, 2, 39, 40, 41, 400]
     return {f"step {step}": w.learning_rate(step, 12, 40) for step in steps}
 
 
-def try_adam(w):
+def _try_adam(w):
     x, y = w.Tensor(numbers(2, 3)), w.Tensor(numbers(4))
     adam = w.Adam([x, y])
     found = {}
@@ -383,7 +385,7 @@ class TableModel:
         return self.w.Tensor(self.of_last[target] + self.of_sum[sums % 11])
 
 
-def try_next_ln_p(w):
+def _try_next_ln_p(w):
     model = TableModel(w, 1)
     memory, texts = w.Tensor(np.ones((2, 4, 1))), [[2, 5, 6], [2, 9, 8]]
     found = {"ln p": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
@@ -391,7 +393,7 @@ def try_next_ln_p(w):
     return found | {"of logits near 1000": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
 
 
-def try_greedy(w):
+def _try_greedy(w):
     found = {}
     for seed in range(1, 9):
         model = TableModel(w, seed)
@@ -402,11 +404,11 @@ def try_greedy(w):
     return found
 
 
-def try_length_penalty(w):
+def _try_length_penalty(w):
     return {f"length {n}, alpha {a}": w.length_penalty(n, a) for n in (1, 7, 13) for a in (0.6, 1)}
 
 
-def try_beam_search(w):
+def _try_beam_search(w):
     found = {}
     for seed in range(1, 27):
         model = TableModel(w, seed)
@@ -425,7 +427,7 @@ def try_beam_search(w):
 # Lesson 09 ----------------------------------------------------------------------------------------
 
 
-def try_make_batches(w):
+def _try_make_batches(w):
     w.rng = np.random.default_rng(1)
     lengths = np.random.default_rng(2).integers(2, 30, (99, 1)) + [[0, 1], [0, 0], [1, 0]] * 33
     pairs = [([7] * int(s), [i] * int(t)) for i, (s, t) in enumerate(lengths)]
@@ -442,7 +444,7 @@ def try_make_batches(w):
     }
 
 
-def try_average(w):
+def _try_average(w):
     rows = [[numbers(2, 3, seed=i), numbers(4, seed=i)] for i in range(5)]
     return {f"array {i}": array for i, array in enumerate(w.average(rows), 1)}
 
@@ -451,7 +453,7 @@ PIECES = [
     Piece(
         "softmax", "01", "What does the library compute?",
         "Two lines: e, and e divided by its sum. Subtract the largest x of each row first.",
-        try_softmax,
+        _try_softmax,
         [
             (" - x.max(axis=-1, keepdims=True)", "", "exp overflows: subtract the largest score"),
             ("e.sum(axis=-1, keepdims=True)", "e.sum()", "divided by the sum of all numbers, not of each row"),
@@ -464,7 +466,7 @@ PIECES = [
     Piece(
         "attention_weights", "01", "How is a position kept from looking?",
         "Scores, root, mask, softmax. swapaxes(-1, -2) transposes the last two axes.",
-        try_attention_weights,
+        _try_attention_weights,
         [
             (" / math.sqrt(Q.shape[-1])", "", "the scores are not divided by sqrt(d_k)"),
             ("math.sqrt(Q.shape[-1])", "Q.shape[-1]", "divided by d_k, not by its root"),
@@ -479,7 +481,7 @@ PIECES = [
     Piece(
         "padding_mask", "01", "Which shape does a mask have?",
         "ids != PAD is True at tokens. None in an index adds an axis of length 1.",
-        try_padding_mask,
+        _try_padding_mask,
         [
             ("!=", "==", "upside down: True at padding, where nobody may look"),
             ("[:, None, None, :]", "", "the axes for heads and queries are missing"),
@@ -492,7 +494,7 @@ PIECES = [
     Piece(
         "causal_mask", "01", "Which shape does a mask have?",
         "np.tri is a triangle of ones.",
-        try_causal_mask,
+        _try_causal_mask,
         [
             ("np.tri(length, dtype=bool)", "np.tri(length, k=-1, dtype=bool)", "a position does not see itself"),
             ("np.tri(length, dtype=bool)", "np.tri(length, k=1, dtype=bool)", "a position sees the next one, which it must predict"),
@@ -507,7 +509,7 @@ PIECES = [
     Piece(
         "Tensor.backward", "02", "Why does the order matter?",
         "Begin with 1 at this node. inputs_first(self, [], set()) is the order, to be read from its end.",
-        try_backward,
+        _try_backward,
         [
             ("x.grad = x.grad + gx", "x.grad = gx", "a gradient replaces the one that came before: they add up"),
             ("reversed(inputs_first(self, [], set()))", "inputs_first(self, [], set())", "the walk begins at the wrong end"),
@@ -522,7 +524,7 @@ PIECES = [
     Piece(
         "Tensor.__add__", "02", "What does each operation hand back?",
         "Both inputs get gy; one that was added to many rows gets the sum over these rows.",
-        try_add,
+        _try_add,
         [
             ("return gy, gy.reshape(-1, *b_shape).sum(axis=0)", "return gy, gy", "a bias gets one gradient for each row: add them up"),
             (".sum(axis=0)", ".mean(axis=0)", "the bias gets the mean over its copies, not the sum"),
@@ -537,7 +539,7 @@ PIECES = [
     Piece(
         "Tensor.__matmul__", "02", "What is the gradient of a matrix product?",
         "Make rows of all positions with reshape(-1, x.shape[-1]); then gW is one product.",
-        try_matmul,
+        _try_matmul,
         [
             ("return gy @ W.T, rows.T @ g_rows", "return rows.T @ g_rows, gy @ W.T", "the two gradients are exchanged"),
             ("rows.T @ g_rows", "(g_rows.T @ rows).T * 2", "the gradient of W is twice too large"),
@@ -552,7 +554,7 @@ PIECES = [
     Piece(
         "Tensor.transpose", "02", "What does each operation hand back?",
         "np.argsort(axes) is the order that puts the axes back.",
-        try_transpose,
+        _try_transpose,
         [
             ("np.argsort(axes)", "axes", "the axes of the gradient are moved again, not put back"),
             ("gy.transpose(back)", "gy.transpose()", "the axes of the gradient are reversed, which puts back only two of them"),
@@ -565,7 +567,7 @@ PIECES = [
     Piece(
         "inputs_first", "02", "Why does the order matter?",
         "Unless the node was seen: first its inputs, by calling this function, then the node.",
-        try_inputs_first,
+        _try_inputs_first,
         [
             ("        order.append(node)", "        order.insert(0, node)", "the list begins with the node: each must come after its inputs"),
             ("if node not in seen:", "if True:", "a node that is used twice is in the list twice"),
@@ -578,7 +580,7 @@ PIECES = [
     Piece(
         "attention", "02", "What is the gradient of attention?",
         "The table of that section has the four lines of backward.",
-        try_attention,
+        _try_attention,
         [
             ("gS = gZ / math.sqrt(q.shape[-1])", "gS = gZ", "the gradient misses the division by sqrt(d_k)"),
             ("gS = gZ / math.sqrt(q.shape[-1])", "gS = gZ * math.sqrt(q.shape[-1])", "the gradient is multiplied by the root, not divided"),
@@ -600,7 +602,7 @@ PIECES = [
     Piece(
         "split_heads", "03", "How are the heads cut apart?",
         "Reshape to (B, T, h, D // h), then exchange the axes of positions and heads.",
-        try_split_heads,
+        _try_split_heads,
         [
             (".transpose(0, 2, 1, 3)", "", "the heads must come before the positions: the axes were not exchanged"),
             ("x.reshape(B, T, h, D // h).transpose(0, 2, 1, 3)", "x.reshape(B, h, T, D // h)", "the right shape, but each head has whole positions: reshape does not move numbers"),
@@ -613,7 +615,7 @@ PIECES = [
     Piece(
         "merge_heads", "03", "How are the heads cut apart?",
         "The way back: exchange the axes first, then reshape.",
-        try_merge_heads,
+        _try_merge_heads,
         [
             ("heads.transpose(0, 2, 1, 3).reshape(B, T, H * K)", "heads.reshape(B, T, H * K)", "the axes were not exchanged back: positions are mixed"),
             ("heads.transpose(0, 2, 1, 3).reshape(B, T, H * K)", "heads.transpose(0, 2, 3, 1).reshape(B, T, H * K)", "the features of the heads alternate: they belong side by side"),
@@ -625,7 +627,7 @@ PIECES = [
     Piece(
         "MultiHeadAttention.__call__", "03", "What is multi-head attention, exactly?",
         "Four projections, two cuts: queries from x, keys and values from the memory.",
-        try_multi_head,
+        _try_multi_head,
         [
             ("K = split_heads(memory @ self.W_K", "K = split_heads(x @ self.W_K", "the keys are made of x: they come from the memory"),
             ("V = split_heads(memory @ self.W_V", "V = split_heads(memory @ self.W_K", "the values are made by the matrix of the keys"),
@@ -640,7 +642,7 @@ PIECES = [
     Piece(
         "layer_norm", "04", "What is the gradient of layer norm?",
         "With u = gain * gy, gx has three terms; each mean runs over the features.",
-        try_layer_norm,
+        _try_layer_norm,
         [
             ("gx = (u - mean_u - n * mean_un) / s", "gx = (u - n * mean_un) / s", "in gx the mean of u is missing: the mean of x depends on x too"),
             ("gx = (u - mean_u - n * mean_un) / s", "gx = (u - mean_u) / s", "in gx the term n * mean of u n is missing: s depends on x too"),
@@ -663,7 +665,7 @@ PIECES = [
     Piece(
         "relu", "04", "What is the feed-forward network for?",
         "np.maximum(0, x.data); the slope is 1 where x is positive, and 0 elsewhere.",
-        try_relu,
+        _try_relu,
         [
             ("gy * (x.data > 0)", "gy", "the gradient passes where x is negative too"),
             ("gy * (x.data > 0)", "np.maximum(0, gy)", "the sign of gy decides: it is the sign of x that does"),
@@ -678,7 +680,7 @@ PIECES = [
     Piece(
         "dropout", "04", "What does dropout do?",
         "rng.random(x.data.shape) >= c.P_drop keeps a number. What keeps the mean?",
-        try_dropout,
+        _try_dropout,
         [
             (">= c.P_drop", "< c.P_drop", "it keeps with probability P_drop; it must drop with it"),
             (" / (1 - c.P_drop)", "", "the numbers that stay are not scaled by 1 / (1 - P_drop)"),
@@ -693,7 +695,7 @@ PIECES = [
     Piece(
         "FeedForward.__call__", "04", "What is the feed-forward network for?",
         "Two products with a relu between them.",
-        try_feed_forward,
+        _try_feed_forward,
         [
             ("relu(x @ self.W_1 + self.b_1)", "(x @ self.W_1 + self.b_1)", "the relu is missing"),
             ("x @ self.W_1 + self.b_1", "x @ self.W_1", "b_1 is missing"),
@@ -706,7 +708,7 @@ PIECES = [
     Piece(
         "Residual.__call__", "04", "Why is x added to the output of a sub-layer?",
         "self.norm(...) is the layer norm, dropout(..., self.c) the dropout; both cases are one line.",
-        try_residual,
+        _try_residual,
         [
             ("self.norm(x + dropout(sublayer(x), self.c))", "x + dropout(sublayer(self.norm(x)), self.c)", "this is pre-norm in both cases; the paper's has the norm last"),
             ("self.norm(x + dropout(sublayer(x), self.c))", "self.norm(dropout(sublayer(x), self.c))", "x is not added"),
@@ -722,7 +724,7 @@ PIECES = [
     Piece(
         "embedding", "05", "How does a word become a vector?",
         "E.data[ids] are the rows. np.add.at(gE, ids, gy) adds also where an id occurs twice.",
-        try_embedding,
+        _try_embedding,
         [
             ("np.add.at(gE, ids, gy)", "gE[ids] += gy", "a row that was taken twice gets the last gradient only (= and += add once): use np.add.at"),
             ("np.add.at(gE, ids, gy)", "np.add.at(gE, ids, 1.0)", "it counts the uses of a row: gy is missing"),
@@ -735,7 +737,7 @@ PIECES = [
     Piece(
         "sinusoids", "05", "How does a position become a vector?",
         "i runs from 0 to d_model / 2 - 1. PE[:, 0::2] are the even columns.",
-        try_sinusoids,
+        _try_sinusoids,
         [
             ("2 * i / d_model", "i / d_model", "the exponent is 2i / d_model, not i / d_model"),
             ("PE[:, 0::2] = np.sin(angles)\n    PE[:, 1::2] = np.cos(angles)", "PE[:, 0::2] = np.cos(angles)\n    PE[:, 1::2] = np.sin(angles)", "sine and cosine are exchanged"),
@@ -750,7 +752,7 @@ PIECES = [
     Piece(
         "enter", "05", "What enters the model?",
         "Embedding, times the root, plus positions (as a Tensor of the same dtype), dropout.",
-        try_enter,
+        _try_enter,
         [
             (" * math.sqrt(c.d_model)", "", "the factor sqrt(d_model) is missing"),
             (" * math.sqrt(c.d_model)", " * c.d_model", "times d_model, where its root belongs"),
@@ -763,7 +765,7 @@ PIECES = [
     Piece(
         "DecoderLayer.__call__", "06", "How do the pieces make a Transformer?",
         "EncoderLayer, which is given, shows how a sub-layer goes into its residual.",
-        try_decoder_layer,
+        _try_decoder_layer,
         [
             ("self.self_attention(y, y, target_mask)", "self.self_attention(y, y, True)", "self-attention has no mask: it sees the future"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, True)", "attention to the source has no mask: it sees padding"),
@@ -777,7 +779,7 @@ PIECES = [
     Piece(
         "Transformer.encode", "06", "How do the pieces make a Transformer?",
         "enter(source, self.E, self.c) makes the first x; each layer of self.encoder takes x and the padding mask.",
-        try_encode,
+        _try_encode,
         [
             ("padding_mask(source)", "True", "the mask is missing: padding is looked at"),
             ("for layer in self.encoder:", "for layer in self.encoder[:1]:", "only the first layer is used"),
@@ -791,7 +793,7 @@ PIECES = [
     Piece(
         "Transformer.decode", "06", "How do the pieces make a Transformer?",
         "As encode, with two masks; at the end y times E^T, where E.transpose(1, 0) is E^T.",
-        try_decode,
+        _try_decode,
         [
             ("causal_mask(target.shape[1])", "padding_mask(target)", "the future is not hidden: a causal mask is needed"),
             ("padding_mask(source)", "True", "the padding of the source is not hidden"),
@@ -806,7 +808,7 @@ PIECES = [
     Piece(
         "make_batch", "06", "How can it learn all positions at once without seeing the answer?",
         "target_in is the target shifted to the right by the start mark.",
-        try_make_batch,
+        _try_make_batch,
         [
             ("pad([[BOS] + target for", "pad([target + [EOS] for", "the decoder reads the very tokens that it must write: shift them"),
             ("pad([[BOS] + target for", "pad([[EOS] + target for", "the decoder's input begins with the end mark"),
@@ -820,7 +822,7 @@ PIECES = [
     Piece(
         "cross_entropy", "07", "Why should a model not be too sure?",
         "Make ln p, then q, then the loss; the gradient is (p - q) / n.",
-        try_cross_entropy,
+        _try_cross_entropy,
         [
             ("epsilon_ls / (ln_p.shape[-1] - 1)", "epsilon_ls / ln_p.shape[-1]", "the others share epsilon: divide by V - 1, not by V"),
             ("epsilon_ls / (ln_p.shape[-1] - 1)", "0", "the others get 0: epsilon is not given to them"),
@@ -842,7 +844,7 @@ PIECES = [
     Piece(
         "learning_rate", "07", "How large is the learning rate?",
         "One line, equation 3.",
-        try_learning_rate,
+        _try_learning_rate,
         [
             ("min(", "max(", "max, where min belongs"),
             ("step * warmup_steps**-1.5", "step * warmup_steps**-0.5", "warmup_steps has the exponent -1.5"),
@@ -856,7 +858,7 @@ PIECES = [
     Piece(
         "Adam.update", "07", "What is the usual size of a gradient?",
         "Change m and v in place (m[...] = ...); x.data gets a new array; x.grad becomes 0.0.",
-        try_adam,
+        _try_adam,
         [
             ("mean = m / (1 - beta_1**self.t)", "mean = m", "m is not corrected by 1 - beta_1^t"),
             ("v / (1 - beta_2**self.t)", "v", "v is not corrected by 1 - beta_2^t"),
@@ -878,7 +880,7 @@ PIECES = [
     Piece(
         "next_ln_p", "08", "How does a model write a sentence?",
         "model.decode(...).data[:, -1] are the logits at the last position.",
-        try_next_ln_p,
+        _try_next_ln_p,
         [
             (".data[:, -1]", ".data[:, 0]", "these are the logits of the first position, not of the last"),
             ("ln_p[:, [PAD, BOS]] = -np.inf", "pass", "padding and the start mark are possible"),
@@ -892,7 +894,7 @@ PIECES = [
     Piece(
         "greedy", "08", "How does a model write a sentence?",
         "Encode once. Then, until the end mark or the limit: ask next_ln_p, append the argmax.",
-        try_greedy,
+        _try_greedy,
         [
             ("np.array([ids + [EOS]])", "np.array([ids])", "the source has no end mark"),
             (".argmax()", ".argmin()", "the least probable token"),
@@ -906,7 +908,7 @@ PIECES = [
     Piece(
         "length_penalty", "08", "What if the best first word leads nowhere?",
         "One line.",
-        try_length_penalty,
+        _try_length_penalty,
         [
             ("** alpha", "* alpha", "times alpha, where alpha is the exponent"),
             ("((5 + length) / 6) ** alpha", "(5 + length / 6) ** alpha", "5 + length is divided by 6 as a whole"),
@@ -919,7 +921,7 @@ PIECES = [
     Piece(
         "beam_search", "08", "What if the best first word leads nowhere?",
         "The program of that section has all rules; continuations, which is given, finds the best.",
-        try_beam_search,
+        _try_beam_search,
         [
             ("source, 2 * beam)", "source, beam)", "only `beam` continuations: if some end, fewer go on"),
             (" / length_penalty(length, alpha), text", ", text", "the score is not divided by the length penalty"),
@@ -935,7 +937,7 @@ PIECES = [
     Piece(
         "make_batches", "09", "What is a batch of 25,000 tokens?",
         "Sort by length, fill a batch while it fits, begin the next; at the end rng.shuffle.",
-        try_make_batches,
+        _try_make_batches,
         [
             ("+ 1 for source, target in pairs", "for source, target in pairs", "the mark at the end is not counted: some batches are too large"),
             ("    rng.shuffle(batches)\n", "", "the short batches all come first"),
@@ -949,7 +951,7 @@ PIECES = [
     Piece(
         "average", "09", "Why average the last checkpoints?",
         "zip(*checkpoints) gives the same array of all checkpoints, one after the other.",
-        try_average,
+        _try_average,
         [
             ("sum(arrays) / len(arrays)", "sum(arrays)", "a sum: divide by the number of checkpoints"),
             ("sum(arrays) / len(arrays)", "arrays[-1]", "the last checkpoint alone"),
