@@ -942,6 +942,15 @@ def check_softmax_average():
     checks.check_softmax_average(softmax_average)
 
 
+# %% [markdown]
+# **Now yours: pieces 1 to 4** of `my_transformer.py`. This course ends with a
+# Transformer that you have written yourself. `python lessons/build.py` writes the file
+# for it, `my_transformer.py`, once for all lessons: it has 34 pieces without bodies,
+# and says which of them are right. Of this lesson they are `softmax`,
+# `attention_weights`, `padding_mask` and `causal_mask`. A piece may wait: the course
+# lends what you have not written. (softmax is meant for arrays here; its gradient comes
+# with attention, in lesson 02.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("forms.on", "functions.softmax", "functions.attention_weights",

@@ -1073,6 +1073,12 @@ def check_fools_the_sum():
     checks.check_fools_the_sum(fools_the_sum)
 
 
+# %% [markdown]
+# **Now yours: pieces 5 to 10** of `my_transformer.py`. The tape is yours now:
+# `Tensor.backward`, `Tensor.__add__`, `Tensor.__matmul__`, `Tensor.transpose`,
+# `inputs_first` and `attention`. (`python lessons/build.py` writes the file, if you
+# have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (

@@ -818,6 +818,11 @@ def check_multi_query():
     checks.check_multi_query(multi_query)
 
 
+# %% [markdown]
+# **Now yours: pieces 11 to 13** of `my_transformer.py`. Cut, join, and let the heads
+# look: `split_heads`, `merge_heads` and `MultiHeadAttention`. (`python
+# lessons/build.py` writes the file, if you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.linear", "functions.concatenate", "nn.Parameter", "nn.Module",

@@ -1202,6 +1202,11 @@ def check_rms_norm():
     checks.check_rms_norm(rms_norm)
 
 
+# %% [markdown]
+# **Now yours: pieces 14 to 18** of `my_transformer.py`. Everything inside a layer:
+# `layer_norm`, `relu`, `dropout`, `FeedForward` and `Residual`. (`python
+# lessons/build.py` writes the file, if you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.layer_norm", "functions.relu", "functions.swish",

@@ -895,6 +895,11 @@ def check_look_back():
     checks.check_look_back(look_back)
 
 
+# %% [markdown]
+# **Now yours: pieces 19 to 21** of `my_transformer.py`. What enters the model:
+# `embedding`, `sinusoids` and `enter`. (`python lessons/build.py` writes the file, if
+# you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (

@@ -1155,6 +1155,11 @@ def check_find_leaks():
     checks.check_find_leaks(find_leaks)
 
 
+# %% [markdown]
+# **Now yours: pieces 22 to 25** of `my_transformer.py`. Now the pieces become a model:
+# `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. (`python
+# lessons/build.py` writes the file, if you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("transformer.Encoder", "transformer.DecoderLayer", "transformer.Decoder",

@@ -1382,6 +1382,11 @@ def check_pytorch_eps():
     checks.check_pytorch_eps(pytorch_eps)
 
 
+# %% [markdown]
+# **Now yours: pieces 26 to 28** of `my_transformer.py`. With these three it can learn:
+# `cross_entropy`, `learning_rate` and `Adam.update`. (`python lessons/build.py` writes
+# the file, if you have none.)
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.log_softmax", "loss.label_smoothed_cross_entropy",

@@ -1225,6 +1225,11 @@ def check_slowest_link():
     checks.check_slowest_link(slowest_link)
 
 
+# %% [markdown]
+# **Now yours: pieces 33 to 34** of `my_transformer.py`. The last two: `make_batches`
+# and `average`. When all 34 are right, `python my_transformer.py` trains your
+# Transformer for a minute, and translates a sentence of yours with trained weights.
+
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (
